@@ -170,15 +170,15 @@ impl Server {
     #[must_use]
     pub fn look(&self, now: Now, most: usize) -> Snapshot {
         let now = now.monotonic;
-        let (clients, omitted) = self.nfs4.look_at_clients(now, most, |_| true);
+        let (clients, omitted) = self.shared.state.look_at_clients(now, most, |_| true);
         Snapshot {
-            counts: self.nfs4.counts(),
-            replayed: self.metrics.replayed.load(Relaxed),
-            lease: self.settings.lease,
-            grace: self.nfs4.look_at_grace(now, most),
-            records: self.nfs4.look_at_records(),
-            persistence: self.nfs4.look_at_persistence(),
-            delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
+            counts: self.shared.state.counts(),
+            replayed: self.shared.metrics.replayed.load(Relaxed),
+            lease: self.shared.settings.lease,
+            grace: self.shared.state.look_at_grace(now, most),
+            records: self.shared.state.look_at_records(),
+            persistence: self.shared.state.look_at_persistence(),
+            delegations: DelegationTotals::of(self.shared.state.delegation_counts()),
             clients,
             omitted,
         }
@@ -187,7 +187,7 @@ impl Server {
     /// How the log stands that clients reclaim by; none where it does not outlive the server.
     #[must_use]
     pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
-        self.nfs4.look_at_records()
+        self.shared.state.look_at_records()
     }
 
     /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,
@@ -198,15 +198,15 @@ impl Server {
     pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
         let name = Name::parse(name);
         let (mut found, omitted) =
-            self.nfs4.look_at_clients(now.monotonic, NAMED, |client| name.names(client));
+            self.shared.state.look_at_clients(now.monotonic, NAMED, |client| name.names(client));
         let client = found.pop().ok_or(EvictError::Unknown)?;
         if omitted > 0 || !found.is_empty() {
             found.push(client);
             let named = found.into_iter().map(|client| (client.id, client.owner[..].into())).collect();
             return Err(EvictError::Ambiguous(named));
         }
-        let evicted = self.nfs4.evict(client.id).ok_or(EvictError::Unknown)?;
-        self.metrics.evicted.fetch_add(1, Relaxed);
+        let evicted = self.shared.state.evict(client.id).ok_or(EvictError::Unknown)?;
+        self.shared.metrics.evicted.fetch_add(1, Relaxed);
         Ok((client, evicted))
     }
 
@@ -229,13 +229,13 @@ impl Server {
             let failed = |error| RecallError::Lookup(String::from_utf8_lossy(part).into(), error);
             file = file.with(found.map_err(failed)?.handle);
         }
-        Ok(self.nfs4.recall_file(now.monotonic, file.key(self)))
+        Ok(self.shared.state.recall_file(now.monotonic, file.key(&self.shared)))
     }
 
     /// The grace period, where one runs, with so many names of clients at most.
     #[must_use]
     pub fn look_at_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
-        self.nfs4.look_at_grace(now.monotonic, names)
+        self.shared.state.look_at_grace(now.monotonic, names)
     }
 
     /// Prepares the state log for an orderly restart: the next server waits only for clients that hold opens, locks or delegations now.
@@ -244,15 +244,15 @@ impl Server {
     /// To be called when the last call has been answered and none follows. Behind a server that ends without this, all clients that
     /// may have held something may reclaim.
     pub async fn prepare_restart(&self, now: Now) -> Reclaimers {
-        let (reclaimers, change) = self.nfs4.prepare_restart(now.monotonic);
+        let (reclaimers, change) = self.shared.state.prepare_restart(now.monotonic);
         // It does not fail: see `StateLog`.
-        let _ = self.nfs4.settled(change, Thread::Shared).await;
+        let _ = self.shared.state.settled(change, Thread::Shared).await;
         reclaimers
     }
 
     /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.
     pub fn end_grace(&self, now: Now) -> Option<usize> {
-        self.nfs4.end_grace(now.monotonic)
+        self.shared.state.end_grace(now.monotonic)
     }
 }
 

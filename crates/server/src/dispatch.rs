@@ -1,12 +1,7 @@
-use core::net::IpAddr;
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use protocol::nfs4::{PROC_COMPOUND, PROC_NULL};
 use rpc::auth::{AuthFlavor, AuthStatus};
 use rpc::message::{
@@ -16,87 +11,12 @@ use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::caller::CredentialError;
-use crate::copy::fetch::Fetches;
-use crate::driver::Driver;
-use crate::exports::HostNames;
-use crate::files::listings::Listings;
 use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::identity::Identity;
-use crate::programs::mount::MountTable;
-use crate::replay::crash_replay;
-use crate::replay::crash_replay::{Journal, ReplyLog, Stable, StableLog};
-use crate::replay::reply_cache::ReplyCache;
-use crate::replay::reply_cache::short::Short;
 use crate::request::{Request, Served};
-use crate::state::{Counts, DelegationCounts, OffloadCounts, Records, State};
-use crate::{
-    Connection, ConnectionId, ExportTable, LOG_LINES_A_SECOND, Metrics, Now, Observer, Operation, Settings,
-    StateLog, Throttle, Transport, Versions,
-};
+use crate::{Connection, Now, Operation, Server, Transport, Versions};
 
 mod version3;
-
-/// The protocol servers over one set of exports, shared by all cores.
-///
-/// # Driving a server
-/// A server does no I/O and reads no clock. A driver carries its records, tells it the time, and does the work that it asks for. Its
-/// methods are of four kinds, and all may be called from any thread:
-///
-/// - Getters return state and change nothing: [`settings`](Self::settings), [`metrics`](Self::metrics), [`counts`](Self::counts),
-///   [`exports`](Self::exports), …
-/// - Commands do what an operator wants: [`replace_exports`](Self::replace_exports), [`evict`](Self::evict),
-///   [`prepare_restart`](Self::prepare_restart), [`stop_fetching`](Self::stop_fetching), …
-/// - `handle` and the `handle_*` methods take what has happened outside: a record, the outcome of work, a local change. So do
-///   [`connection_closed`](Self::connection_closed), [`learn_host`](Self::learn_host) and [`maintain`](Self::maintain).
-/// - `poll_*` methods return what the driver is to do: [`poll_work`](Self::poll_work), and for each connection
-///   [`Outbox::poll_record`](crate::Outbox::poll_record). They wake the task that polled last when there is more.
-///
-/// Order of calls:
-///
-/// 1. Make the server with [`new`](Self::new), then [`with_state_log`](Self::with_state_log), then
-///    [`with_reply_log`](Self::with_reply_log) or [`with_stable_log`](Self::with_stable_log), before anything is served.
-/// 2. For each connection make a [`Connection`]. Call [`learn_host`](Self::learn_host) before its first record if the exports
-///    [need names](ExportTable::needs_names).
-/// 3. Give each record to [`handle`](Self::handle), poll its future until it ends, and send the reply. Futures of one connection may
-///    run at the same time and end in any order. Send the records of its outbox too.
-/// 4. Call [`connection_closed`](Self::connection_closed) once when the connection is gone. Run calls that still wait to their end.
-/// 5. Poll [`poll_work`](Self::poll_work) from one task for as long as the server runs. Do each [`Work`](crate::Work) and report its
-///    outcome; work may end in any order. Work that is dropped counts as failed, or is forgotten at shutdown.
-/// 6. To stop, call [`stop_fetching`](Self::stop_fetching), so that no copy waits for reads that nobody makes.
-///
-/// Time: each method that needs the time takes a [`Now`]. Its monotonic part must not go backwards. Deadlines (leases, recalls,
-/// retries of connections and copies) pass only in [`maintain`](Self::maintain): call it about once a second, and again at once while it
-/// returns true.
-#[derive(Debug)]
-pub struct Server {
-    pub(crate) settings: Settings,
-    pub(crate) exports: ArcSwap<ExportTable>,
-    host_names: Arc<HostNames>,
-    pub(crate) metrics: Metrics,
-    pub(crate) reply_cache: ReplyCache,
-    /// Replies to WRITEs of version 4.0 apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
-    pub(crate) write_reply_cache: ReplyCache,
-    /// Those to version 3's.
-    write3_reply_cache: ReplyCache<Short>,
-    pub(crate) nfs4: State,
-    /// Replies to READDIR that may be told again.
-    pub(crate) listings: Listings,
-    /// What copies read from other servers.
-    pub(crate) fetches: Fetches,
-    pub(crate) driver: Driver,
-    /// Keys what tells calls apart; see [`crash_replay::secret`].
-    pub(crate) call_secret: [u8; 16],
-    /// What outlives the process of calls that are not idempotent.
-    pub(crate) journal: Option<Journal>,
-    pub(crate) mounts: MountTable,
-    /// Exports that were replaced, while calls under way still use them.
-    retired: Mutex<Vec<Weak<ExportTable>>>,
-    observer: Option<Arc<dyn Observer>>,
-    /// For log lines that clients cause.
-    pub(crate) throttle: Throttle,
-    /// Callers that prove who they are; none where there is nothing to prove it by.
-    pub(crate) gss: Option<Gss>,
-}
 
 /// What the transport does after [`Server::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,226 +51,7 @@ const NFSACL: u32 = protocol::nfsacl::PROGRAM;
 /// The port mapper's port (RFC 1833 §2.1).
 const PORTMAP_PORT: u16 = protocol::portmap::PORT;
 
-/// One part in so many of the reply cache is for version 4.0's WRITEs.
-const WRITE_REPLY_SHARE: usize = 8;
-
-/// One part in so many of the reply cache is for version 3's, whose replies are short there: 16,384 of them in 8 MiB.
-const WRITE3_REPLY_SHARE: usize = 16;
-
 impl Server {
-    /// A server of `exports`.
-    #[must_use]
-    pub fn new(settings: Settings, exports: ExportTable) -> Self {
-        let bytes = settings.reply_cache_bytes;
-        let (write_share, write3_share) = (bytes / WRITE_REPLY_SHARE, bytes / WRITE3_REPLY_SHARE);
-        let (call_secret, host_names) =
-            (crash_replay::secret(&settings.handle_key), Arc::<HostNames>::default());
-        let gss = settings.gss.clone().map(|mechanism| Gss::new(mechanism, settings.secret, call_secret));
-        Self {
-            reply_cache: ReplyCache::new(bytes - write_share - write3_share),
-            write_reply_cache: ReplyCache::new(write_share),
-            write3_reply_cache: ReplyCache::new(write3_share),
-            nfs4: State::new(&settings, Records::default(), Duration::ZERO),
-            listings: Listings::new(settings.kept_listings_bytes),
-            fetches: Fetches::default(),
-            driver: Driver::default(),
-            call_secret,
-            journal: None,
-            settings,
-            exports: ArcSwap::from_pointee(exports.with_names(Arc::clone(&host_names))),
-            host_names,
-            metrics: Metrics::default(),
-            mounts: MountTable::default(),
-            retired: Mutex::default(),
-            observer: None,
-            throttle: Throttle::new(LOG_LINES_A_SECOND),
-            gss,
-        }
-    }
-
-    /// Tells `observer` of operations.
-    #[must_use]
-    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self { observer: Some(observer), ..self }
-    }
-
-    /// Writes calls that are not idempotent to `log`. `records` are those that processes before this one appended there, the
-    /// oldest first; all of these processes must have ended before `now`.
-    #[must_use]
-    pub fn with_reply_log(
-        self,
-        log: Arc<dyn ReplyLog>,
-        records: impl IntoIterator<Item = Bytes>,
-        now: Now,
-    ) -> Self {
-        let answered = self.nfs4.answered_before();
-        let journal = Journal::new(log, records, answered, self.call_secret, now);
-        Self { journal: Some(journal), ..self }
-    }
-
-    /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then where
-    /// clients ask for that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as what they changed.
-    #[must_use]
-    pub fn with_stable_log(
-        self,
-        log: Arc<impl StableLog + 'static>,
-        records: impl IntoIterator<Item = Bytes>,
-        now: Now,
-    ) -> Self {
-        let stable = Arc::new(Stable::new(log.clone()));
-        let mut server = self.with_reply_log(log, records, now);
-        server.nfs4.keep_sessions(Arc::clone(&stable));
-        Self { journal: server.journal.map(|journal| journal.with_stable(stable)), ..server }
-    }
-
-    /// Keeps what the next server must know of clients in `log`. `entries` are all keys with their values that are there; all
-    /// servers that wrote there must have ended before `now`. To be called before anything is served, and before
-    /// [`Self::with_reply_log`].
-    #[must_use]
-    pub fn with_state_log(
-        self,
-        log: Arc<dyn StateLog>,
-        entries: impl IntoIterator<Item = (Bytes, Bytes)>,
-        now: Now,
-    ) -> Self {
-        let (entries, read_at) = (entries.into_iter().collect(), now.wall);
-        let records = Records { log: Some(log), entries, read_at };
-        let nfs4 = State::new(&self.settings, records, now.monotonic);
-        nfs4.log_grace(now.monotonic);
-        Self { nfs4, ..self }
-    }
-
-    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
-        self.observer.as_deref()
-    }
-
-    /// What it was started with.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// What it counted.
-    #[must_use]
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// How many NFSv4 clients, sessions, opens and so on there are.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.nfs4.counts()
-    }
-
-    /// Whether the tables of NFSv4's state agree with each other and with the protocol's rules: for simulations and tests, between whose
-    /// steps nothing is under way in them. It looks at everything, under every lock.
-    ///
-    /// # Errors
-    /// The first that is not so.
-    pub fn audit(&self) -> Result<(), String> {
-        self.nfs4.audit()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn gss(&self) -> Option<&Gss> {
-        self.gss.as_ref()
-    }
-
-    /// How many security contexts of RPCSEC_GSS there are.
-    #[must_use]
-    pub fn gss_contexts(&self) -> usize {
-        self.gss.as_ref().map_or(0, |gss| gss.contexts.len())
-    }
-
-    /// Bytes that listings take which may be told again, and directories that are watched for that.
-    #[must_use]
-    pub fn kept_listings(&self) -> (usize, usize) {
-        self.listings.usage()
-    }
-
-    /// What has happened to NFSv4 delegations.
-    #[must_use]
-    pub fn delegation_counts(&self) -> &DelegationCounts {
-        self.nfs4.delegation_counts()
-    }
-
-    /// What has happened to copies in the background.
-    #[must_use]
-    pub fn offload_counts(&self) -> &OffloadCounts {
-        self.nfs4.offload_counts()
-    }
-
-    /// The exports now.
-    #[must_use]
-    pub fn exports(&self) -> Arc<ExportTable> {
-        self.exports.load_full()
-    }
-
-    /// Replaces all exports; calls under way finish with those they began with. Opens and locks in exports that are gone
-    /// are revoked, so that their files are let go; what calls under way open there is, by [`Self::maintain`].
-    pub fn replace_exports(&self, exports: ExportTable) {
-        let exports = exports.with_names(Arc::clone(&self.host_names));
-        let old = self.exports.swap(Arc::new(exports));
-        self.retired.lock().push(Arc::downgrade(&old));
-        drop(old);
-        self.listings.clear();
-        self.revoke_unserved();
-    }
-
-    /// Whether [`Self::learn_host`] has told the names of an address, and they are not forgotten.
-    #[must_use]
-    pub fn knows_host(&self, address: IpAddr) -> bool {
-        self.host_names.knows(address)
-    }
-
-    /// Takes the names that the address of a client has, the canonical one and aliases, checked forwards and backwards by the
-    /// driver. To be called before the first call of a connection, where [`ExportTable::needs_names`].
-    pub fn learn_host(&self, address: IpAddr, names: Vec<String>) {
-        self.host_names.learn(address, names);
-    }
-
-    /// Whether any call under way began with exports that were replaced since.
-    #[must_use]
-    pub fn has_retired_exports(&self) -> bool {
-        self.retired.lock().iter().any(|table| table.strong_count() > 0)
-    }
-
-    fn revoke_unserved(&self) {
-        let exports = self.exports.load();
-        let served: HashSet<_> = exports.iter().chain(exports.nested()).map(|export| export.fsid).collect();
-        self.nfs4.revoke_unserved(|fsid| served.contains(&fsid));
-    }
-
-    /// Revokes what calls have opened in exports that were replaced under them, until the last of these calls is over.
-    fn revoke_retired(&self) {
-        let mut retired = self.retired.lock();
-        if retired.is_empty() {
-            return;
-        }
-        // Looked at before: what nobody uses now cannot be opened in any more.
-        retired.retain(|table| table.strong_count() > 0);
-        self.revoke_unserved();
-    }
-
-    /// Looks after what clients hold: forgets those that went without a word. To be called about once a second; returns
-    /// whether it should be called again at once, because it looks at a bounded number of clients at a time.
-    pub fn maintain(&self, now: Now) -> bool {
-        self.revoke_retired();
-        if let Some(journal) = &self.journal {
-            journal.maintain(now);
-        }
-        if let Some(gss) = &self.gss {
-            gss.contexts.maintain(now.monotonic);
-        }
-        self.listings.maintain(now.monotonic);
-        self.nfs4.expire(now.monotonic).more
-    }
-
-    /// To be called when a connection is gone: its sessions have one less.
-    pub fn connection_closed(&self, connection: ConnectionId) {
-        self.nfs4.connection_closed(connection);
-    }
-
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
     ///
     /// The future may be dropped at any time; a call that is cut off is then as if its reply were lost. Where it is run to
@@ -375,7 +76,7 @@ impl Server {
         // What a call of RPCSEC_GSS has beside the others.
         let mut sealing = None;
         let identity = if header.credential.flavor == AuthFlavor::RPCSEC_GSS
-            && let Some(gss) = &self.gss
+            && let Some(gss) = &self.shared.gss
         {
             match gss.enter(now, &mut header, &mut reader) {
                 Entry::Call(identity, protection) => {
@@ -402,18 +103,18 @@ impl Server {
         let operation = match self.select(&header, connection) {
             Ok(operation) => operation,
             Err(status) => {
-                self.metrics.unserved.fetch_add(1, Relaxed);
+                self.shared.metrics.unserved.fetch_add(1, Relaxed);
                 let (operation, sealing) = (Operation::None, sealing.as_deref());
                 return Call { xid, operation, sealing, start }.reject(status, reply);
             }
         };
         let is_compound = operation == Operation::Nfs4(PROC_COMPOUND);
         let mut request = Request {
-            server: self,
+            server: &self.shared,
             connection,
             now,
             identity,
-            exports: self.exports.load(),
+            exports: self.shared.exports.load(),
             arguments: if is_compound { reader.unread() } else { Bytes::new() },
             call: None,
             is_logged: AtomicBool::new(false),
@@ -437,7 +138,8 @@ impl Server {
             }
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
-                Box::pin(crate::programs::mount::procedure(&request, procedure, reader, reply)).await
+                Box::pin(crate::programs::mount::procedure(&request, &self.mounts, procedure, reader, reply))
+                    .await
             }
             Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
             Operation::Portmap(_) => {
@@ -463,8 +165,8 @@ impl Server {
             Served::Done { is_error } => Outcome { disposition: Disposition::Reply, operation, is_error },
             Served::Later => Outcome { disposition: Disposition::Reply, operation, is_error: true },
             Served::GarbageArguments => {
-                self.metrics.malformed.fetch_add(1, Relaxed);
-                if let Some(counts) = self.metrics.call(operation) {
+                self.shared.metrics.malformed.fetch_add(1, Relaxed);
+                if let Some(counts) = self.shared.metrics.call(operation) {
                     counts.count(true);
                 }
                 call.reject(AcceptStatus::GarbageArguments, reply)
@@ -475,7 +177,7 @@ impl Server {
                 self.refuse(&ReplyHeader::auth_error(xid, AuthStatus::TOOWEAK), reply)
             }
             Served::NoProcedure => {
-                self.metrics.unserved.fetch_add(1, Relaxed);
+                self.shared.metrics.unserved.fetch_add(1, Relaxed);
                 call.reject(AcceptStatus::ProcedureUnavailable, reply)
             }
             Served::Drop => {
@@ -495,7 +197,7 @@ impl Server {
         match error {
             CallError::Unanswerable(why) => {
                 debug!(peer = %connection.peer, "record dropped: {why}");
-                self.metrics.malformed.fetch_add(1, Relaxed);
+                self.shared.metrics.malformed.fetch_add(1, Relaxed);
                 let (disposition, operation) = (Disposition::Close, Operation::None);
                 Outcome { disposition, operation, is_error: true }
             }
@@ -505,9 +207,9 @@ impl Server {
 
     /// An answer to a call of ours. What answers nothing (late, doubled, or made up) is let pass: it costs no memory.
     fn replied(&self, connection: &Connection, record: Bytes) -> Outcome {
-        let is_expected = self.nfs4.replied(connection.id, &connection.outbox, record);
+        let is_expected = self.shared.state.replied(connection.id, &connection.outbox, record);
         if !is_expected {
-            self.metrics.malformed.fetch_add(1, Relaxed);
+            self.shared.metrics.malformed.fetch_add(1, Relaxed);
         }
         let (disposition, operation) = (Disposition::Drop, Operation::None);
         Outcome { disposition, operation, is_error: !is_expected }
@@ -521,11 +223,11 @@ impl Server {
         // over UDP.
         let is_port_mapper =
             connection.transport == Transport::Udp || connection.local.port() == PORTMAP_PORT;
-        if is_port_mapper && self.settings.portmap.is_some() && header.program != PORTMAP {
+        if is_port_mapper && self.shared.settings.portmap.is_some() && header.program != PORTMAP {
             return Err(AcceptStatus::ProgramUnavailable);
         }
         match (header.program, header.version) {
-            (NFS, version) => match (version, self.settings.versions.program_versions()) {
+            (NFS, version) => match (version, self.shared.settings.versions.program_versions()) {
                 (_, None) => Err(AcceptStatus::ProgramUnavailable),
                 (3, Some((3, _))) => Ok(Operation::Nfs3(header.procedure)),
                 (4, Some((_, 4))) => Ok(Operation::Nfs4(header.procedure)),
@@ -533,11 +235,11 @@ impl Server {
             },
             (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
             (MOUNT, _) => mismatch(3, 3),
-            (NFSACL, version) if self.settings.versions.contains(Versions::V3) => match version {
+            (NFSACL, version) if self.shared.settings.versions.contains(Versions::V3) => match version {
                 protocol::nfsacl::VERSION => Ok(Operation::NfsAcl(header.procedure)),
                 _ => mismatch(protocol::nfsacl::VERSION, protocol::nfsacl::VERSION),
             },
-            (PORTMAP, _) if self.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),
+            (PORTMAP, _) if self.shared.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),
             (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
             (PORTMAP, _) => mismatch(2, 4),
             _ => Err(AcceptStatus::ProgramUnavailable),
@@ -551,7 +253,7 @@ impl Server {
         match entry {
             Entry::Denied(status) => self.refuse(&ReplyHeader::auth_error(xid, status), reply),
             Entry::Garbage(sealing) => {
-                self.metrics.malformed.fetch_add(1, Relaxed);
+                self.shared.metrics.malformed.fetch_add(1, Relaxed);
                 let call = Call { xid, operation, sealing: Some(&sealing), start };
                 call.reject(AcceptStatus::GarbageArguments, reply)
             }
@@ -576,16 +278,16 @@ impl Server {
         let operation = match self.select(header, connection) {
             Ok(operation) => operation,
             Err(status) => {
-                self.metrics.unserved.fetch_add(1, Relaxed);
+                self.shared.metrics.unserved.fetch_add(1, Relaxed);
                 return call(Operation::None).reject(status, reply);
             }
         };
         let Some(said) = gss.create(now, xid, creation, arguments, reply).await else {
-            self.metrics.malformed.fetch_add(1, Relaxed);
+            self.shared.metrics.malformed.fetch_add(1, Relaxed);
             return call(operation).reject(AcceptStatus::GarbageArguments, reply);
         };
         let is_error = said.is_failure();
-        if is_error && let Some(suppressed) = self.throttle.admit(now) {
+        if is_error && let Some(suppressed) = self.shared.throttle.admit(now) {
             let (peer, major, minor) = (connection.peer, said.major, said.minor);
             info!(%peer, major = format_args!("{major:#x}"), minor, suppressed, "RPCSEC_GSS: no security context");
         }
@@ -604,7 +306,7 @@ impl Server {
     ) -> Outcome {
         if let CredentialError::Claim(why) = error
             && connection.is_first_refusal()
-            && let Some(suppressed) = self.throttle.admit(now)
+            && let Some(suppressed) = self.shared.throttle.admit(now)
         {
             warn!(peer = %connection.peer, suppressed, "calls refused: {why}");
         }
@@ -613,7 +315,7 @@ impl Server {
 
     /// Answers a call whose header is refused.
     fn refuse(&self, header: &ReplyHeader, reply: &mut Writer) -> Outcome {
-        self.metrics.refused.fetch_add(1, Relaxed);
+        self.shared.metrics.refused.fetch_add(1, Relaxed);
         header.encode(reply);
         Outcome { disposition: Disposition::Reply, operation: Operation::None, is_error: true }
     }

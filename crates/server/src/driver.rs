@@ -1,119 +1,23 @@
 //! The contract with the driver: the work that the server asks for, and the answers that it takes. [`Server`] documents the order
 //! of calls.
 
-use core::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use crate::copy::offload::Advanced;
-use crate::state::{ConnectRequest, LocalChange, Offload, WorkSignal};
+use crate::state::{LocalChange, Offload};
+use crate::work::{Connect, CopyStep, KINDS, Work};
 use crate::{Connection, Fetch, FetchError, Fetched, Now, Server};
-
-/// Connections to clients that the driver makes at once.
-const CONNECTS_MAX: usize = 64;
-/// Copies within this server that make a step at once. Each step takes a thread of the backend. Copies from other servers mostly
-/// wait for them and do not count.
-const COPY_STEPS_MAX: usize = 8;
-/// Kinds of [`Work`].
-const KINDS: usize = 4;
-
-/// What the server asks its driver to do.
-#[derive(Debug)]
-pub enum Work {
-    /// Connect to a client's callback address. Ends with [`Server::handle_connected`] or [`Server::handle_connect_failed`].
-    Connect(Connect),
-    /// Read from another server, as its client. Ends with [`Server::handle_read`], or with [`Fetch::poll_unwanted`].
-    Read(Fetch),
-    /// Run a step of a background copy: [`Server::step_copy`].
-    StepCopy(CopyStep),
-    /// Report a change that a local process made to a delegated object: [`Server::handle_local_change`].
-    LocalChange(LocalChange),
-}
-
-/// A request to connect to a client of version 4.0.
-#[derive(Debug)]
-pub struct Connect {
-    request: ConnectRequest,
-    _permit: Permit,
-}
-
-impl Connect {
-    /// Returns the address to connect to.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.request.address
-    }
-}
-
-/// The next step of a background copy.
-#[derive(Debug)]
-pub struct CopyStep {
-    pub(crate) copy: Arc<Offload>,
-    /// Absent for copies from other servers.
-    _permit: Option<Permit>,
-}
-
-/// What the server remembers of its driver.
-#[derive(Debug)]
-pub(crate) struct Driver {
-    signal: Arc<WorkSignal>,
-    connects: Arc<Limit>,
-    copy_steps: Arc<Limit>,
-    /// Polls so far: each begins with another kind of work.
-    polls: AtomicUsize,
-}
-
-impl Default for Driver {
-    fn default() -> Self {
-        let signal = Arc::new(WorkSignal::default());
-        let limit = |max| Arc::new(Limit { max, taken: AtomicUsize::new(0), signal: Arc::clone(&signal) });
-        Self {
-            connects: limit(CONNECTS_MAX),
-            copy_steps: limit(COPY_STEPS_MAX),
-            polls: AtomicUsize::new(0),
-            signal,
-        }
-    }
-}
-
-/// Bounds how much work of one kind the driver has at once.
-#[derive(Debug)]
-struct Limit {
-    max: usize,
-    taken: AtomicUsize,
-    /// Notified when a permit comes back.
-    signal: Arc<WorkSignal>,
-}
-
-/// One unit of a [`Limit`], returned when dropped.
-#[derive(Debug)]
-struct Permit(Arc<Limit>);
-
-impl Limit {
-    fn has_room(&self) -> bool {
-        self.taken.load(Relaxed) < self.max
-    }
-
-    fn take(self: &Arc<Self>) -> Permit {
-        self.taken.fetch_add(1, Relaxed);
-        Permit(Arc::clone(self))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Relaxed);
-        self.0.signal.notify();
-    }
-}
 
 impl Server {
     /// Returns the next work for the driver, each once. Kinds of work take turns. Wakes the task that polled last when there is
     /// more. The server bounds how much of each kind is out at once.
     pub fn poll_work(&self, context: &Context<'_>) -> Poll<Work> {
         // Register first: work that is queued from here on wakes the task.
-        for signal in [&self.driver.signal, self.nfs4.work_signal(), self.fetches.work_signal()] {
+        for signal in
+            [&self.driver.signal, self.shared.state.work_signal(), self.shared.fetches.work_signal()]
+        {
             signal.register(context.waker());
         }
         let first = self.driver.polls.fetch_add(1, Relaxed);
@@ -126,28 +30,28 @@ impl Server {
             // A permit that is dropped notifies the signal: take it only with the work.
             0 if !self.driver.connects.has_room() => None,
             0 => {
-                let request = self.nfs4.next_connect()?;
+                let request = self.shared.state.next_connect()?;
                 Some(Work::Connect(Connect { request, _permit: self.driver.connects.take() }))
             }
-            1 => self.fetches.next().map(Work::Read),
+            1 => self.shared.fetches.next().map(Work::Read),
             2 => {
-                let copy = self.nfs4.next_offload(self.driver.copy_steps.has_room())?;
+                let copy = self.shared.state.next_offload(self.driver.copy_steps.has_room())?;
                 let permit = (!copy.is_from_elsewhere()).then(|| self.driver.copy_steps.take());
                 Some(Work::StepCopy(CopyStep { copy, _permit: permit }))
             }
-            _ => self.nfs4.next_local_change().map(Work::LocalChange),
+            _ => self.shared.state.next_local_change().map(Work::LocalChange),
         }
     }
 
     /// Takes the connection that the driver made for a [`Work::Connect`]. The driver serves it like one that a client made. If the
     /// client no longer wants it, its outbox is hung up.
     pub fn handle_connected(&self, connect: Connect, connection: &Connection) {
-        self.nfs4.connect_done(&connect.request, Some((connection.id, &connection.outbox)));
+        self.shared.state.connect_done(&connect.request, Some((connection.id, &connection.outbox)));
     }
 
     /// Notes that a [`Work::Connect`] failed. The server asks again later if the client still needs callbacks.
     pub fn handle_connect_failed(&self, connect: Connect) {
-        self.nfs4.connect_done(&connect.request, None);
+        self.shared.state.connect_done(&connect.request, None);
     }
 
     /// Takes the outcome of a [`Work::Read`]. A read that the driver drops counts as [`FetchError::Unreachable`].
@@ -157,7 +61,7 @@ impl Server {
 
     /// Recalls the delegation that a [`Work::LocalChange`] conflicts with.
     pub fn handle_local_change(&self, change: &LocalChange, now: Now) {
-        self.nfs4.recall_for(now.monotonic, change);
+        self.shared.state.recall_for(now.monotonic, change);
     }
 
     /// Runs one step of a background copy. The step may wait for the backend, for delegations, or for another server. Afterwards the
@@ -165,11 +69,11 @@ impl Server {
     /// without a word to the client, as at a restart; if it panics, the copy fails.
     pub async fn step_copy(&self, step: CopyStep, now: Now) {
         let on_panic = FailOnPanic { server: self, copy: &step.copy };
-        let advanced = self.advance(&step.copy, now).await;
+        let advanced = self.shared.advance(&step.copy, now).await;
         drop(on_panic);
         match advanced {
-            Advanced::More => self.nfs4.resume_offload(step.copy),
-            Advanced::Later => self.nfs4.retry_offload(step.copy, now.monotonic),
+            Advanced::More => self.shared.state.resume_offload(step.copy),
+            Advanced::Later => self.shared.state.retry_offload(step.copy, now.monotonic),
             Advanced::Done => {}
         }
     }
@@ -184,14 +88,14 @@ struct FailOnPanic<'c> {
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.server.fail_offload(self.copy);
+            self.server.shared.fail_offload(self.copy);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use core::net::IpAddr;
+    use core::net::{IpAddr, SocketAddr};
 
     use protocol::nfs4::ops::setclientid::SetClientIdResult;
     use protocol::nfs4::types::{Handle, Stateid, Status};
@@ -199,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::SourceFile;
-    use crate::copy::fetch::Need;
+    use crate::remote_read::Need;
     use crate::testing::minor0::lab0;
 
     #[test]
@@ -214,34 +118,13 @@ mod tests {
             stateid: Stateid::ANONYMOUS,
             credentials: Arc::new(Credentials::root()),
         });
-        let reads: Vec<_> = (0..8).map(|at| server.fetches.ask(&source, (at, 1), false, Need::Now)).collect();
+        let reads: Vec<_> =
+            (0..8).map(|at| server.shared.fetches.ask(&source, (at, 1), false, Need::Now)).collect();
         let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 1, "127.0.0.1.0.9") else { panic!() };
         assert_eq!(lab.confirm(&ok), Status::OK);
         let work: Vec<_> = std::iter::from_fn(|| lab.lab.work()).collect();
         assert_eq!(work.len(), reads.len() + 1);
         let connect = work.iter().position(|work| matches!(work, Work::Connect(_)));
         assert!(connect.is_some_and(|place| place < KINDS), "{work:?}");
-    }
-
-    #[test]
-    fn a_limit_returns_permits_and_notifies() {
-        use std::task::{Wake, Waker};
-
-        #[derive(Default)]
-        struct Count(AtomicUsize);
-        impl Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Relaxed);
-            }
-        }
-
-        let driver = Driver::default();
-        let permits: Vec<_> = (0..COPY_STEPS_MAX).map(|_| driver.copy_steps.take()).collect();
-        assert!(!driver.copy_steps.has_room());
-        let count = Arc::new(Count::default());
-        driver.signal.register(&Waker::from(Arc::clone(&count)));
-        drop(permits);
-        assert_eq!(count.0.load(Relaxed), 1, "once until the driver polls again");
-        assert!(driver.copy_steps.has_room());
     }
 }

@@ -23,6 +23,7 @@ mod gss_mechanism;
 mod handle;
 mod id_names;
 mod identity;
+mod listing_cache;
 mod metrics;
 mod network;
 mod now;
@@ -32,14 +33,19 @@ pub mod peer;
 mod prefetch;
 mod programs;
 mod quoted;
+mod remote_read;
 mod replay;
 mod request;
+mod server;
 mod settings;
+mod shared;
 pub mod state;
 mod throttle;
 mod transport;
 mod versions;
 mod wait_limit;
+mod work;
+mod work_signal;
 
 #[cfg(test)]
 mod testing;
@@ -48,9 +54,7 @@ mod tests;
 
 pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::Connection;
-pub use copy::fetch::{Fetch, FetchError, Fetched, SourceFile};
-pub use dispatch::{Disposition, Outcome, Server};
-pub use driver::{Connect, CopyStep, Work};
+pub use dispatch::{Disposition, Outcome};
 pub use exports::junction::Junction;
 pub use exports::{
     ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportOptions, ExportTable, Squash,
@@ -65,7 +69,9 @@ pub use peer::{LocalUser, PeerOwner};
 pub use prefetch::prefetch;
 pub use programs::portmap::{Registration, registrations};
 pub use quoted::Quoted;
+pub use remote_read::{Fetch, FetchError, Fetched, SourceFile};
 pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};
+pub use server::Server;
 pub use settings::Settings;
 pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use state::{
@@ -77,3 +83,4 @@ pub(crate) use throttle::LOG_LINES_A_SECOND;
 pub use throttle::Throttle;
 pub use transport::{ConnectionId, Transport};
 pub use versions::Versions;
+pub use work::{Connect, CopyStep, Work};

@@ -8,7 +8,8 @@ use vfs::{Context, Handle, Peer, Thread};
 
 use crate::identity::Identity;
 use crate::replay::crash_replay::{CallId, Once, Place, Who};
-use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Server, Transport};
+use crate::shared::Shared;
+use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport};
 
 /// Bytes of a READ or WRITE over UDP at most.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
@@ -16,7 +17,7 @@ const MAX_DATAGRAM_IO: u32 = 32 << 10;
 /// A call on its way through the server.
 #[derive(Debug)]
 pub(crate) struct Request<'s> {
-    pub(crate) server: &'s Server,
+    pub(crate) server: &'s Shared,
     pub(crate) connection: &'s Arc<Connection>,
     pub(crate) now: Now,
     pub(crate) identity: Identity,
@@ -199,7 +200,7 @@ impl Request<'_> {
     pub(crate) async fn settle_earlier(&self) {
         if let Some(journal) = &self.server.journal {
             // One log is written while the other is synced.
-            let kept = self.server.nfs4.kept();
+            let kept = self.server.state.kept();
             journal.sync().await;
             // It does not fail: see there.
             let _ = kept.await;

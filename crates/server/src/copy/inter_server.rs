@@ -5,13 +5,8 @@ use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::Status;
 use vfs::{Authority, COPIED_HOLE_BYTES, Change, Context, Copied, Stability, Written};
 
-use crate::copy::fetch::{FETCH_BYTES, Fetches};
-use crate::state::Span;
+use crate::remote_read::{FETCH_BYTES, Fetches, Reading, Span};
 use crate::{Export, FetchError, Now};
-
-mod ahead;
-
-pub(crate) use ahead::Reading;
 
 /// The greatest length of a file, in bytes.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;

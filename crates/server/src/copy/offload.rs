@@ -12,11 +12,13 @@ use std::time::Duration;
 use protocol::nfs4::types::{Stateid, Status};
 use vfs::{Authority, Context};
 
-use super::inter_server::{Piece, Reading, of_source};
+use super::inter_server::{Piece, of_source};
 use crate::files::settle::settle_in_background;
 use crate::programs::nfs4::status::of_backend;
+use crate::remote_read::Reading;
+use crate::shared::Shared;
 use crate::state::{Against, Client, Copied, FileKey, IoKind, Offload, Origin};
-use crate::{Export, ExportId, FetchError, Now, Server};
+use crate::{Export, ExportId, FetchError, Now};
 
 /// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
@@ -33,10 +35,10 @@ pub(crate) enum Advanced {
     Done,
 }
 
-impl Server {
+impl Shared {
     /// A copy cannot go on, for a reason that is the server's own.
     pub(crate) fn fail_offload(&self, offload: &Arc<Offload>) {
-        if let Some(step) = self.nfs4.begin_step(offload) {
+        if let Some(step) = self.state.begin_step(offload) {
             let copied = step.copied();
             step.end(copied, Status::SERVERFAULT);
         }
@@ -45,7 +47,7 @@ impl Server {
     /// Makes a copy's next step, which may wait for the backend and for delegations. Where that is dropped because the server
     /// stops, nothing is told, and the client copies anew after a restart.
     pub(crate) async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
-        let Some(step) = self.nfs4.begin_step(offload) else { return Advanced::Done };
+        let Some(step) = self.state.begin_step(offload) else { return Advanced::Done };
         let before = step.copied();
         let next = |goes_on, then| if goes_on { then } else { Advanced::Done };
         match self.copy_on(offload, before, now).await {
@@ -82,7 +84,7 @@ impl Server {
         // What was read ahead came before.
         let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
-        let _changing = self.nfs4.changing(&task.span.destination);
+        let _changing = self.state.changing(&task.span.destination);
         let at = (self, now.monotonic);
         settle_in_background(at, client, task.destination, Against::All).await?;
         // Behind the wait: see `Compound::admit_io`.
@@ -160,7 +162,7 @@ impl Server {
         stateid: Stateid,
         kind: IoKind,
     ) -> Result<Authority, Status> {
-        let check = |stateid| self.nfs4.check_io(now.monotonic, offload.client(), file, &stateid, kind);
+        let check = |stateid| self.state.check_io(now.monotonic, offload.client(), file, &stateid, kind);
         let permit = match check(stateid) {
             Err(Status::BAD_STATEID) => check(Stateid::ANONYMOUS)?,
             permit => permit?,

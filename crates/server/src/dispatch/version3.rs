@@ -23,7 +23,7 @@ impl Server {
         start: Mark,
         reply: &mut Writer,
     ) -> std::result::Result<Execution<'_>, Served> {
-        match self.reply_cache.begin(key, request.now.monotonic) {
+        match self.shared.reply_cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => Ok(execution),
             Begin::InProgress => Err(Served::Drop),
             Begin::Replay(cached) => {
@@ -47,7 +47,8 @@ impl Server {
             return crate::programs::nfsacl::procedure(request, procedure, arguments, reply).await;
         }
         let start = reply.mark();
-        let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, arguments.peek());
+        let key =
+            CallKey::new(&self.shared.call_secret, request.connection.peer.ip(), header, arguments.peek());
         let execution = match self.begin_once(request, key, start, reply).await {
             Ok(execution) => execution,
             Err(served) => return served,
@@ -73,7 +74,7 @@ impl Server {
         // Kept are results without header, whose verifier is another one in each reply by RPCSEC_GSS.
         let start = reply.mark();
         let client = request.connection.peer.ip();
-        let key = CallKey::new(&self.call_secret, client, header, arguments.peek());
+        let key = CallKey::new(&self.shared.call_secret, client, header, arguments.peek());
         if header.procedure == WRITE3 {
             return self.write3(request, key, arguments, reply).await;
         }
@@ -81,7 +82,7 @@ impl Server {
             Ok(execution) => execution,
             Err(served) => return served,
         };
-        let journal = self.journal.as_ref();
+        let journal = self.shared.journal.as_ref();
         if let Some(journal) = journal {
             request.call = Some(key.id());
             if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
@@ -115,7 +116,7 @@ impl Server {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
             Begin::Replay(kept) => {
-                self.metrics.replayed.fetch_add(1, Relaxed);
+                self.shared.metrics.replayed.fetch_add(1, Relaxed);
                 let status =
                     Box::pin(crate::programs::nfs3::write::repeat(request, arguments, &kept, reply)).await;
                 return Served::Done { is_error: status != NfsStat::OK };
@@ -131,7 +132,7 @@ impl Server {
 
     /// Answers with the results that were the answer before.
     fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
-        self.metrics.replayed.fetch_add(1, Relaxed);
+        self.shared.metrics.replayed.fetch_add(1, Relaxed);
         reply.rewind(start);
         reply.raw(kept);
         Served::Done { is_error: false }

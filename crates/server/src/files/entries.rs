@@ -189,8 +189,8 @@ impl<'c> Changer<'c> {
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
         let key = || File::new(place.export, *place.directory).key(server);
-        let is_watched = server.nfs4.has_delegations(Against::Entries(EntryChange::Add))
-            && server.nfs4.is_directory_delegated(key());
+        let is_watched = server.state.has_delegations(Against::Entries(EntryChange::Add))
+            && server.state.is_directory_delegated(key());
         Announced { changer: self, place, is_watched, is_under_way: false, _changing }
     }
 }
@@ -217,7 +217,7 @@ impl Announced<'_> {
     fn is_held(&self, change: EntryChange) -> bool {
         let Changer { request, who, .. } = self.changer;
         let against = Against::Entries(change);
-        self.is_watched && request.server.nfs4.is_held_against(who, self.file().key(request.server), against)
+        self.is_watched && request.server.state.is_held_against(who, self.file().key(request.server), against)
     }
 
     /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
@@ -269,7 +269,7 @@ impl Announced<'_> {
         let Changer { request, who, .. } = self.changer;
         if let Some((change, entries)) = done {
             let directory = self.file().key(request.server);
-            request.server.nfs4.entries_changed(request.now.monotonic, who, directory, change, &entries);
+            request.server.state.entries_changed(request.now.monotonic, who, directory, change, &entries);
         }
     }
 
@@ -282,7 +282,7 @@ impl Drop for Announced<'_> {
     fn drop(&mut self) {
         if self.is_watched && self.is_under_way {
             let request = self.changer.request;
-            request.server.nfs4.entries_unsure(request.now.monotonic, self.file().key(request.server));
+            request.server.state.entries_unsure(request.now.monotonic, self.file().key(request.server));
         }
     }
 }

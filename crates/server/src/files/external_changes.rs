@@ -8,7 +8,7 @@ use protocol::nfs4::types::{Bitmap, ClientId};
 use vfs::{Alarm, Attributes, Entry, Interest};
 
 use super::object::File;
-use crate::files::listings::Holder;
+use crate::listing_cache::Holder;
 use crate::programs::nfs4::compound::Compound;
 use crate::state::{Client, DelegationKind, Lookout, NotDelegated};
 

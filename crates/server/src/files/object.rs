@@ -5,8 +5,9 @@ use vfs::{Context, FileKind, Handle};
 
 use crate::exports::pseudo::Node;
 use crate::replay::crash_replay::Place;
+use crate::shared::Shared;
 use crate::state::FileKey;
-use crate::{Export, ExportId, HandleKey, Server, WireHandle};
+use crate::{Export, ExportId, HandleKey, WireHandle};
 
 /// An object that the current or saved file handle names.
 #[derive(Debug, Clone, Copy)]
@@ -50,13 +51,13 @@ impl<'r> File<'r> {
     ///
     /// Handles are unique (`unique_handles`) and never used again, so a keyed hash of the handle serves as the number:
     /// asking for the inode number would cost each READ a system call.
-    pub(crate) fn key(&self, server: &Server) -> FileKey {
+    pub(crate) fn key(&self, server: &Shared) -> FileKey {
         let make = || server.settings().handle_key.fingerprint(self.export.id, &self.handle);
         FileKey { fsid: self.export.fsid, fileid: self.fingerprint.unwrap_or_else(make) }
     }
 
     /// It, for those who will ask for its key more than once.
-    pub(crate) fn with_key(self, server: &Server) -> Self {
+    pub(crate) fn with_key(self, server: &Shared) -> Self {
         Self { fingerprint: Some(self.key(server).fileid), ..self }
     }
 

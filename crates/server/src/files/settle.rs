@@ -20,8 +20,9 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result as OpResult;
 use crate::replay::crash_replay::Place;
 use crate::request::Request;
+use crate::shared::Shared;
 use crate::state::{Against, Changing, Client, FileKey, Held, Inquiry, IoKind, IoPermit, State, Waiter};
-use crate::{Export, Server, Transport};
+use crate::{Export, Transport};
 
 /// Operations of one connection that wait for delegations at most. Fewer than calls may wait there, so that what brings the
 /// delegations back (DELEGRETURN, or the answer to a recall, perhaps over this very connection) is always read.
@@ -42,7 +43,7 @@ impl Drop for Waiting<'_> {
 
 /// Announces a change of a file; see [`State::changing`].
 pub(crate) fn changing<'s>(request: &Request<'s>, handle: &Handle) -> Changing<'s> {
-    request.server.nfs4.changing(handle)
+    request.server.state.changing(handle)
 }
 
 /// Recalls what others than `who` hold against an operation on an object, and waits until it is back. Nobody is asked for
@@ -58,7 +59,7 @@ pub(crate) async fn settle(
     against: Against,
     need: (&Context, Right<'_>),
 ) -> Result<(), Error> {
-    if request.server.nfs4.has_delegations(against) {
+    if request.server.state.has_delegations(against) {
         // Boxed: the futures of READ and WRITE stay small.
         Box::pin(wait(request, who, object, against, need)).await?;
     }
@@ -75,12 +76,12 @@ pub(crate) async fn settle_taken(request: &Request<'_>) {
     request.server.settle_taken(request.thread()).await;
 }
 
-impl Server {
+impl Shared {
     /// As the function of that name; `thread` is what the calling thread may be used for.
     pub(crate) async fn settle_taken(&self, thread: Thread) {
-        if let Some(change) = self.nfs4.unsettled(None) {
+        if let Some(change) = self.state.unsettled(None) {
             // It never fails: see [`StateLog`](crate::StateLog).
-            let _ = self.nfs4.settled(change, thread).await;
+            let _ = self.state.settled(change, thread).await;
         }
     }
 }
@@ -98,7 +99,7 @@ pub(crate) async fn settle_behind(
     against: Against,
 ) -> Result<(), Error> {
     let file = File::new(export, *handle).key(request.server);
-    let deadline = request.server.nfs4.revoked_by(request.now.monotonic);
+    let deadline = request.server.state.revoked_by(request.now.monotonic);
     Box::pin(wait_until(deadline, request, who, file, against)).await
 }
 
@@ -121,7 +122,7 @@ impl Named<'_> {
     /// Whether anybody but `who` has delegated what was found.
     pub(crate) fn is_held(&self, request: &Request<'_>, who: Option<&Client>, export: &Export) -> bool {
         let Self::Found { found, .. } = self else { return false };
-        let state = &request.server.nfs4;
+        let state = &request.server.state;
         let key = || File::new(export, found.handle).key(request.server);
         state.has_delegations(Against::All) && state.is_held_against(who, key(), Against::All)
     }
@@ -160,7 +161,7 @@ pub(crate) async fn announce_name<'s>(
     place: Place<'_>,
     name: &[u8],
 ) -> Result<Named<'s>, Error> {
-    match request.server.nfs4.changing_unnamed() {
+    match request.server.state.changing_unnamed() {
         Some(_changing) => Ok(Named::Unseen { _changing }),
         None => Box::pin(find(request, place, name)).await,
     }
@@ -199,7 +200,7 @@ async fn wait(
     against: Against,
     (context, right): (&Context, Right<'_>),
 ) -> Result<(), Error> {
-    let (state, now) = (&request.server.nfs4, request.now.monotonic);
+    let (state, now) = (&request.server.state, request.now.monotonic);
     let file = File::new(export, *handle).key(request.server);
     if !state.is_held_against(who, file, against) {
         return Ok(());
@@ -216,7 +217,7 @@ async fn wait_until(
     file: FileKey,
     against: Against,
 ) -> Result<(), Error> {
-    let (state, now) = (&request.server.nfs4, request.now.monotonic);
+    let (state, now) = (&request.server.state, request.now.monotonic);
     loop {
         let Some(waiter) = state.clash(now, deadline, who, file, against) else { return Ok(()) };
         if !sit(request, file, waiter).await {
@@ -230,12 +231,12 @@ async fn wait_until(
 /// # Errors
 /// DELAY where that takes too long.
 pub(crate) async fn settle_in_background(
-    (server, now): (&Server, Duration),
+    (server, now): (&Shared, Duration),
     who: &Client,
     file: FileKey,
     against: Against,
 ) -> Result<(), Status> {
-    let state = &server.nfs4;
+    let state = &server.state;
     let deadline = state.wait_until(now);
     while state.has_delegations(against)
         && let Some(waiter) = state.clash(now, deadline, Some(who), file, against)
@@ -253,7 +254,7 @@ pub(crate) async fn settle_in_background(
 
 /// Waits; false where that took too long, or there is no room for one more.
 async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool {
-    let waiting = Waiting { state: &request.server.nfs4, file, waiter };
+    let waiting = Waiting { state: &request.server.state, file, waiter };
     // A datagram's sender asks again by itself, and would then wait twice.
     let is_stream = request.connection.transport == Transport::Tcp;
     let permit = is_stream.then(|| request.connection.recall_waits.enter(WAITING_MAX)).flatten();
@@ -271,7 +272,7 @@ pub(crate) async fn ask_holder(
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
 ) -> Result<Option<Held>, Error> {
-    if !request.server.nfs4.has_delegations(Against::Writers) {
+    if !request.server.state.has_delegations(Against::Writers) {
         return Ok(None);
     }
     Box::pin(ask(request, who, (export, handle))).await
@@ -282,7 +283,7 @@ async fn ask(
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
 ) -> Result<Option<Held>, Error> {
-    let (state, now) = (&request.server.nfs4, request.now);
+    let (state, now) = (&request.server.state, request.now);
     let file = File::new(export, *handle).key(request.server);
     let deadline = state.answer_until(now.monotonic);
     let mut number = None;
@@ -384,6 +385,6 @@ impl<'r> Compound<'r> {
 
     /// Announces a change of `file`: nothing is delegated until the guard is dropped.
     pub(crate) fn changing(&self, file: &File<'_>) -> Changing<'r> {
-        self.request.server.nfs4.changing(&file.handle)
+        self.request.server.state.changing(&file.handle)
     }
 }

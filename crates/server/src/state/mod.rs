@@ -64,7 +64,7 @@ pub use callbacks::path::ConnectRequest;
 pub use clients::administer::Evicted;
 pub use clients::protect::{Credential, StateProtect};
 pub use clients::setclientid::{Callback, SetClientId, SetClientIdError};
-pub(crate) use copies::offload::{Copied, CopyTask, Origin, Span};
+pub(crate) use copies::offload::{Copied, CopyTask, Origin};
 pub use copies::offload::{Offload, OffloadCounts};
 pub(crate) use copies::promise::Promise;
 pub use delegations::delegation::{
@@ -100,4 +100,3 @@ pub use tables::slot::SlotUse;
 pub use tables::stateid::SHARDS;
 pub use tables::waiter::Waiter;
 pub(crate) use tables::wire::stable_how;
-pub use tables::work_signal::WorkSignal;

@@ -27,7 +27,7 @@ use super::tables::shard::{FileKey, Kind, Shard};
 use super::tables::slot_memory::SlotMemory;
 use super::tables::stateid::{Place, SHARDS};
 use super::tables::wire::{Stateid, Status};
-use super::tables::work_signal::WorkSignal;
+use crate::work_signal::WorkSignal;
 use crate::{Now, Settings, Throttle};
 
 /// All NFSv4 state of a server; one for all cores. See the module.

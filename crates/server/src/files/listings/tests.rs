@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
 use protocol::nfs3::{Proc, ReaddirArgs, ReaddirplusArgs};
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::compound::{Op, OpResult};
@@ -13,8 +14,9 @@ use vfs::{
 };
 
 use super::*;
-use crate::ExportTable;
+use crate::listing_cache::{IDLE, MAX_DIRECTORIES, MOST_WANTED};
 use crate::testing::{KEY, Lab, at, export, faulty, lab_with};
+use crate::{ExportId, ExportTable};
 
 const PLUS: ReadDirArgs = ReadDirArgs {
     cookie: 0,

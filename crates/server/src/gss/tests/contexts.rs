@@ -85,7 +85,7 @@ fn a_principal_has_the_same_number_at_every_start() {
         let mut settings = Settings::new(key, 1, [secret; 16], b"test".to_vec());
         settings.gss = Some(Arc::new(Toy::default()));
         let server = Server::new(settings, ExportTable::new(vec![open_export()]).unwrap());
-        server.gss.as_ref().unwrap().contexts.number(exported)
+        server.shared.gss.as_ref().unwrap().contexts.number(exported)
     };
     // What a persistent session or the log of calls keeps of a request is found by it behind a restart.
     assert_eq!(number(KEY, 3, b"u1000"), number(KEY, 4, b"u1000"));

@@ -6,19 +6,25 @@ use tracing::info;
 use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
+use super::MountTable;
 use crate::exports::junction::cross;
 use crate::request::Request;
 use crate::{Export, Flavor, Quoted};
 
 /// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
-pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Writer) -> MountStat {
+pub(super) async fn serve(
+    request: &Request<'_>,
+    table: &MountTable,
+    path: &DirPath,
+    reply: &mut Writer,
+) -> MountStat {
     let peer = request.connection.peer;
     match mount(request, path).await {
         Ok(ok) => {
             if let Some(suppressed) = request.server.throttle.admit(request.now) {
                 info!(path = %Quoted(path), version = 3, %peer, suppressed, "mounted");
             }
-            request.server.mounts.insert(request.connection.peer.ip(), path);
+            table.insert(request.connection.peer.ip(), path);
             MountResult::Ok(ok).encode(reply);
             MountStat::OK
         }

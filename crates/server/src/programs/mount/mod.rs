@@ -15,17 +15,17 @@ use crate::request::{Request, Served};
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.
 pub(crate) async fn procedure(
     request: &Request<'_>,
+    table: &MountTable,
     procedure: u32,
     mut arguments: Reader,
     reply: &mut Writer,
 ) -> Served {
     let client = request.connection.peer.ip();
-    let table = &request.server.mounts;
     let is_error = match Proc(procedure) {
         Proc::NULL => false,
         Proc::MNT => {
             let Ok(path) = DirPath::decode(&mut arguments) else { return Served::GarbageArguments };
-            mnt::serve(request, &path, reply).await != MountStat::OK
+            mnt::serve(request, table, &path, reply).await != MountStat::OK
         }
         Proc::DUMP => {
             table.list().encode(reply);

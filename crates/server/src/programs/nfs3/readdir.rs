@@ -10,7 +10,8 @@ use xdr::{Encode, Writer, padding};
 
 use super::reply::{answer, fattr, resolve, status};
 use crate::files::listings;
-use crate::files::listings::{Form, Kind, Way};
+use crate::files::listings::Way;
+use crate::listing_cache::{Form, Kind};
 use crate::payload;
 use crate::request::{Request, Target};
 

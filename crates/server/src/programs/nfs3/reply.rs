@@ -93,7 +93,7 @@ fn check_denials_of(
     handle: Handle,
     kind: IoKind,
 ) -> Result<(), NfsStat> {
-    let state = &request.server.nfs4;
+    let state = &request.server.state;
     if !state.has_denials() {
         return Ok(());
     }
@@ -137,7 +137,7 @@ pub(crate) async fn settle_truncation<'s>(
     directory: &Target<'_>,
     name: &[u8],
 ) -> Result<Option<Changing<'s>>, NfsStat> {
-    let state = &request.server.nfs4;
+    let state = &request.server.state;
     let unnamed = state.changing_unnamed();
     if unnamed.is_some() && !state.has_denials() {
         return Ok(unnamed);

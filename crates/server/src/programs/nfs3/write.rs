@@ -44,7 +44,7 @@ pub(super) fn begin<'r>(
         return Err(Box::new(Waiting::Failed(target, status)));
     }
     let changing = changing(request, &target.handle);
-    let state = &request.server.nfs4;
+    let state = &request.server.state;
     if state.has_delegations(Against::All) || state.unsettled(None).is_some() {
         return Err(Box::new(Waiting::Before(target, args)));
     }

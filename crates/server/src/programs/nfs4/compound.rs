@@ -12,13 +12,14 @@ use vfs::{Attributes, Context};
 use xdr::{Mark, Writer};
 
 use super::status::{Failure, Result};
+use crate::Export;
 use crate::files::object::File;
 use crate::identity::Identity;
 use crate::replay::crash_replay::CallId;
 use crate::request::Request;
+use crate::shared::Shared;
 use crate::state;
 use crate::state::{Against, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
-use crate::{Export, Server};
 
 mod handles;
 pub(crate) mod header;
@@ -79,7 +80,7 @@ impl<'r> Compound<'r> {
     pub(crate) fn new(request: &'r Request<'r>, header: &Header, start: Mark) -> Self {
         let settings = request.server.settings();
         let bytes = &request.arguments;
-        let state = &request.server.nfs4;
+        let state = &request.server.state;
         let digest = state.digest(request.caller_number(), &bytes[header.tag..], bytes.len());
         // RFC 7530 §13.1.3.4 leaves to the server how long a compound may be.
         let is_long = header.minor == 0 && header.count > MAX_OPERATIONS;
@@ -137,12 +138,12 @@ impl<'r> Compound<'r> {
 
 /// Who asks, and what it holds.
 impl<'r> Compound<'r> {
-    pub(crate) fn server(&self) -> &'r Server {
+    pub(crate) fn server(&self) -> &'r Shared {
         self.request.server
     }
 
     pub(crate) fn state(&self) -> &'r state::State {
-        &self.request.server.nfs4
+        &self.request.server.state
     }
 
     /// Names of owners and groups, where they have any.

@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
 use protocol::nfs4::types::{Handle, WriteResponse};
-use vfs::{Authority, CopyRange, Credentials, Peer, Stability};
+use vfs::{Credentials, Peer, Stability};
 use xdr::List;
 
 use crate::ExportId;
-use crate::copy::inter_server::Reading;
+use crate::remote_read::{Reading, Span};
 use crate::state::callbacks::callback::{Callback, Purpose, Referring};
 use crate::state::tables::client::Client;
 use crate::state::tables::stateid::other_of;
@@ -91,39 +91,6 @@ impl Origin {
     fn rest(&self) {
         if let Self::There(reading) = self {
             reading.forget();
-        }
-    }
-}
-
-/// What is copied where.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
-    /// First byte in the source.
-    pub(crate) source_offset: u64,
-    /// The file to write.
-    pub(crate) destination: vfs::Handle,
-    /// First byte there.
-    pub(crate) destination_offset: u64,
-    /// Bytes; 0 for all to the end of the source.
-    pub(crate) count: u64,
-}
-
-impl Span {
-    /// How many bytes there are to be copied; the greatest number where that is not known.
-    pub(crate) fn end(&self) -> u64 {
-        if self.count == 0 { u64::MAX } else { self.count }
-    }
-
-    /// What a backend copies of it, from a file beside the destination.
-    pub(crate) fn within(&self, source: vfs::Handle, [read, written]: [Authority; 2]) -> CopyRange {
-        CopyRange {
-            source,
-            source_offset: self.source_offset,
-            source_authority: read,
-            destination: self.destination,
-            destination_offset: self.destination_offset,
-            destination_authority: written,
-            count: self.count,
         }
     }
 }

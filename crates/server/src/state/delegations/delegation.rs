@@ -37,7 +37,7 @@ use crate::state::tables::shard::{self, Dropped, FileKey, Kind, Shard};
 use crate::state::tables::stateid::Place;
 use crate::state::tables::waiter::Waiter;
 use crate::state::tables::wire::{ClientId, Stateid, Status};
-use crate::state::tables::work_signal::WorkSignal;
+use crate::work_signal::WorkSignal;
 
 /// What a delegation counts for among all state: its record, and its places in the lists of file and client.
 pub(crate) const DELEGATION_WEIGHT: usize = 2;

@@ -23,7 +23,7 @@ use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::shard::FileKey;
 use crate::state::tables::wire::ClientId;
-use crate::state::tables::work_signal::WorkSignal;
+use crate::work_signal::WorkSignal;
 
 /// Somebody other than this server has done something to an object, against which a delegation stands.
 #[derive(Debug, PartialEq, Eq)]

@@ -26,4 +26,3 @@ pub(crate) mod tree;
 pub(crate) mod waiter;
 pub(crate) mod window;
 pub(crate) mod wire;
-pub(crate) mod work_signal;

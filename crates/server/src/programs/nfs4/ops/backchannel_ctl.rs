@@ -47,9 +47,9 @@ mod tests {
             let sec_parms = List::new(vec![parms]).unwrap();
             Op::BackchannelCtl(BackchannelCtlArgs { program: 0x4000_0001, sec_parms })
         };
-        assert_eq!(lab.server.nfs4.callback_program(&lab.session), Some(0x4000_0000));
+        assert_eq!(lab.server.shared.state.callback_program(&lab.session), Some(0x4000_0000));
         assert_eq!(lab.status(vec![with(CallbackSecParms::None)]), Status::OK);
-        assert_eq!(lab.server.nfs4.callback_program(&lab.session), Some(0x4000_0001));
+        assert_eq!(lab.server.shared.state.callback_program(&lab.session), Some(0x4000_0001));
         let gss = CallbackSecParms::Gss(GssCallbackHandles {
             service: GssService::None,
             handle_from_server: Default::default(),

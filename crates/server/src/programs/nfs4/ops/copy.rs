@@ -15,7 +15,8 @@ use super::clone::judge;
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Changing, Copied, CopyTask, IoKind, Origin, Span, stable_how};
+use crate::remote_read::Span;
+use crate::state::{Changing, Copied, CopyTask, IoKind, Origin, stable_how};
 use crate::wait_limit::WaitPermit;
 
 pub(crate) mod from_elsewhere;

@@ -117,7 +117,7 @@ mod tests {
         let by = Credential { principal: Principal::Gss(b"nfs@client"[..].into()), is_protected: true };
         let asked = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };
         let protect = StateProtect::machine(&asked, &by).unwrap();
-        let (state, now) = (&lab.server.nfs4, lab.now().monotonic);
+        let (state, now) = (&lab.server.shared.state, lab.now().monotonic);
         let (owner, verifier, from) = (b"guarded", [1; 8], None);
         let request = ExchangeId { owner, verifier, by: &by, update: false, protect, from };
         let id = state.exchange_id(now, &request).unwrap();

@@ -267,6 +267,6 @@ mod tests {
         let OpResult::Read(read) = &results[4] else { panic!("{results:?}") };
         assert_eq!(&read.as_result().unwrap().data[..], b"data");
         assert_eq!(attributes_in(&results[6]).size, Some(4));
-        assert_eq!(lab.server.nfs4.counts().opens, 0);
+        assert_eq!(lab.server.shared.state.counts().opens, 0);
     }
 }

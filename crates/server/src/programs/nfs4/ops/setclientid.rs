@@ -63,7 +63,7 @@ mod tests {
     }
 
     fn callback_port(lab: &Lab0) -> Option<u16> {
-        let state = &lab.lab.server.nfs4;
+        let state = &lab.lab.server.shared.state;
         let client = state.named_client(lab.lab.now().monotonic, lab.client_id).unwrap();
         state.callback_of(&client)?.address().map(|address| address.port())
     }

@@ -91,7 +91,7 @@ fn the_backend_s_errors_reach_the_client_by_their_names() {
             let object = lab.handle(path);
             backend.add(Rule::on(method, Fault::Fail(error)));
             assert_eq!(lab.status(vec![putfh(object), op]), status, "{method:?}");
-            assert_eq!(lab.server.nfs4.counts().opens, 0);
+            assert_eq!(lab.server.shared.state.counts().opens, 0);
         }
     }
 }
@@ -180,7 +180,7 @@ fn an_open_whose_truncation_fails_is_taken_back() {
     let how = open::OpenHow::Create(open::CreateHow::Unchecked(size(0)));
     let args = crate::testing::open_args("file", b"owner", open::ShareAccess::BOTH, how);
     assert_eq!(lab.status_at(&["export"], Op::Open(args.clone())), Status::NOSPC);
-    assert_eq!(lab.server.nfs4.counts().opens, 0);
+    assert_eq!(lab.server.shared.state.counts().opens, 0);
     assert_eq!(lab.status_at(&["export"], Op::Open(args)), Status::OK);
 }
 

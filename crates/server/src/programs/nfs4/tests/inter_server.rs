@@ -103,7 +103,7 @@ impl Scene {
 
     /// The next READ that is to be made.
     fn fetch(&self) -> Option<Fetch> {
-        self.lab.server.fetches.next()
+        self.lab.server.shared.fetches.next()
     }
 
     /// Answers the next READ as a source of `size` bytes does.
@@ -119,12 +119,12 @@ impl Scene {
         let mut flight = self.ask(args);
         self.serve(size);
         let stateid = ok(&mut flight).response.callback_id[0];
-        (stateid, self.lab.server.nfs4.next_offload(true).expect("it is to be driven"))
+        (stateid, self.lab.server.shared.state.next_offload(true).expect("it is to be driven"))
     }
 
     /// A step of it, in which the source answers `answer`.
     fn step(&self, offload: &Arc<Offload>, answer: Result<u64, FetchError>) -> Advanced {
-        let mut step = pin!(self.lab.server.advance(offload, self.client.now()));
+        let mut step = pin!(self.lab.server.shared.advance(offload, self.client.now()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(step.as_mut().poll(&mut context).is_pending(), "it waits for the source");
         let fetch = self.fetch().expect("something is to be read");
@@ -318,7 +318,7 @@ fn nothing_more_is_read_for_a_destination_that_cannot_be_written() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     scene.make_read_only();
-    let mut step = pin!(scene.lab.server.advance(&offload, scene.client.now()));
+    let mut step = pin!(scene.lab.server.shared.advance(&offload, scene.client.now()));
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(step.as_mut().poll(&mut context), Poll::Ready(Advanced::Done));
     assert!(scene.fetch().is_none());
@@ -339,9 +339,9 @@ fn what_is_written_changes_the_file_when_it_comes() {
     scene.serve(3 * MIB);
     assert!(flight.poll().is_some());
     assert_eq!(mtime(&mut scene), scene.client.now().wall.seconds);
-    let offload = scene.lab.server.nfs4.next_offload(true).expect("it is to be driven");
+    let offload = scene.lab.server.shared.state.next_offload(true).expect("it is to be driven");
     let server = Arc::clone(&scene.lab.server);
-    let mut step = pin!(server.advance(&offload, scene.client.now()));
+    let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     scene.client.seconds += 9;
     scene.serve(3 * MIB);
@@ -363,7 +363,7 @@ fn a_copy_is_cancelled_though_its_source_is_silent() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin(3 * MIB);
     let server = Arc::clone(&scene.lab.server);
-    let mut step = pin!(server.advance(&offload, scene.client.now()));
+    let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     let mut context = Context::from_waker(Waker::noop());
     assert!(step.as_mut().poll(&mut context).is_pending());
     let fetch = scene.fetch().unwrap();

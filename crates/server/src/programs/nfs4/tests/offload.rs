@@ -93,11 +93,11 @@ impl Scene {
     }
 
     fn next(&self) -> Option<Arc<Offload>> {
-        self.lab.server.nfs4.next_offload(true)
+        self.lab.server.shared.state.next_offload(true)
     }
 
     fn advance(&self, offload: &Arc<Offload>) -> Poll<Advanced> {
-        let step = pin!(self.lab.server.advance(offload, self.client.now()));
+        let step = pin!(self.lab.server.shared.advance(offload, self.client.now()));
         step.poll(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -259,7 +259,7 @@ fn a_cancel_is_answered_when_no_step_writes_any_more() {
     scene.backend.add(Rule::on(Method::CopyRange, Fault::Hold(gate.clone())));
     let mut context = Context::from_waker(Waker::noop());
     let server = Arc::clone(&scene.lab.server);
-    let mut step = pin!(server.advance(&offload, scene.client.now()));
+    let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut context).is_pending());
     let cancel = scene.cancel(stateid);
     let mut flight = scene.client.start(1, cancel);
@@ -309,7 +309,7 @@ fn what_others_have_delegated_meanwhile_comes_back_first() {
     let stateid = hold(&mut holder, "destination", ShareAccess::READ);
     let server = Arc::clone(&scene.lab.server);
     let mut context = Context::from_waker(Waker::noop());
-    let mut step = pin!(server.advance(&offload, scene.client.now()));
+    let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut context).is_pending());
     assert_eq!(recalled(&holder).len(), 1);
     assert_eq!(give_back(&mut holder, to, stateid), Status::OK);
@@ -369,7 +369,7 @@ fn a_step_that_is_dropped_tells_nothing_and_what_cannot_go_on_is_a_failure() {
     // As when the server is stopped: a client that is told of a failure would report it, where it only has to copy anew.
     assert!(scene.client.calls().is_empty());
     assert!(scene.status(stateid).is_ok());
-    scene.lab.server.fail_offload(&offload);
+    scene.lab.server.shared.fail_offload(&offload);
     assert_eq!(scene.ending(), OffloadInfo::Error(Status::SERVERFAULT, INLINE_BYTES));
 }
 
@@ -380,10 +380,10 @@ fn copies_take_turns() {
     let (_, second) = scene.begin();
     for _ in 0..2 {
         for offload in [&first, &second] {
-            scene.lab.server.nfs4.resume_offload(Arc::clone(offload));
+            scene.lab.server.shared.state.resume_offload(Arc::clone(offload));
         }
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
-        scene.lab.server.nfs4.resume_offload(Arc::clone(&first));
+        scene.lab.server.shared.state.resume_offload(Arc::clone(&first));
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &second)), "the other's turn");
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
     }

@@ -40,7 +40,7 @@ impl Site {
         let mut maker = site.client(b"maker", 1);
         maker.file(&["export", "file"], b"hello");
         let id = maker.client_id;
-        site.server.nfs4.evict(id).unwrap();
+        site.server.shared.state.evict(id).unwrap();
         site
     }
 
@@ -91,7 +91,7 @@ fn start(disk: &Arc<Disk>, exports: &[Export], number: u64) -> Arc<Server> {
     let settings = Settings::new(KEY, number, [number as u8; 16], b"test".to_vec());
     let exports = ExportTable::new(exports.to_vec()).unwrap();
     let mut server = Server::new(settings.clone(), exports);
-    server.nfs4 = crate::state::State::new(&settings, disk.records(), std::time::Duration::ZERO);
+    server.shared.state = crate::state::State::new(&settings, disk.records(), std::time::Duration::ZERO);
     Arc::new(server)
 }
 
@@ -259,7 +259,7 @@ fn no_version_answers_before_what_was_taken_away_is_written_down() {
     let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));
     let (file, _) = client.open(&["export", "file"], b"o");
     site.disk.slow_down();
-    site.server.nfs4.evict(client.client_id).unwrap();
+    site.server.shared.state.evict(client.client_id).unwrap();
     let object = protocol::nfs3::FileHandle::new(&file).unwrap();
     let get = protocol::nfs3::GetattrArgs { object };
     let mut third = client.start_nfs3(protocol::nfs3::Proc::GETATTR.0, &get);
@@ -277,7 +277,7 @@ fn evicted_for_now() -> (Site, Lab, Handle) {
     let (file, _) = client.open(&["export", "file"], b"o");
     other.ok(at(&["export"], vec![]));
     site.disk.slow_down();
-    site.server.nfs4.evict(client.client_id).unwrap();
+    site.server.shared.state.evict(client.client_id).unwrap();
     (site, other, file)
 }
 

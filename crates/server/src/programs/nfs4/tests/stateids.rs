@@ -303,7 +303,7 @@ impl Scene {
             }
             Taken => {
                 let stateid = given(self);
-                let state = &self.client.server.nfs4;
+                let state = &self.client.server.shared.state;
                 state.revoke(&state.client_of(&self.client.session).unwrap(), &stateid).unwrap();
                 stateid
             }

@@ -396,7 +396,7 @@ fn another_principal_of_the_same_name_takes_no_room_of_dead_sessions() {
     lab.uid = 1001;
     let (is_persistent, stranger) = persists(&mut lab, b"of the user");
     assert!(!is_persistent, "two dead ones take all there is");
-    lab.server.nfs4.evict(stranger).unwrap();
+    lab.server.shared.state.evict(stranger).unwrap();
     lab.uid = 1000;
     assert_eq!(lab.raw(&call).unwrap(), reply);
     assert!(persists(&mut lab, b"of the user").0);

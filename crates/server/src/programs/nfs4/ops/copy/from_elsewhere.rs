@@ -15,11 +15,12 @@ use rpc::address::{NetId, UniversalAddress};
 use vfs::{Authority, Context};
 
 use super::{Plan, latest, span};
-use crate::copy::inter_server::{Piece, Reading, of_source};
+use crate::copy::inter_server::{Piece, of_source};
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::{Compound, FileHandle};
 use crate::programs::nfs4::ops::allocate::regular_only;
 use crate::programs::nfs4::status::Result;
+use crate::remote_read::Reading;
 use crate::state::{IoKind, Origin};
 use crate::{Network, SourceFile};
 

@@ -161,7 +161,7 @@ fn each_change_by_another_recalls_a_directory_first() {
             flight.poll_bytes()
         });
         assert_eq!(answer.map(|bytes| first_word(&bytes)), Some(0), "{what}");
-        assert!(scene.lab.server.nfs4.is_quiet());
+        assert!(scene.lab.server.shared.state.is_quiet());
     }
 }
 

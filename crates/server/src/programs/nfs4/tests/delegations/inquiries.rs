@@ -98,7 +98,7 @@ fn version_3_asks_the_holder_too() {
     tell(&holder, u64::MAX, 777);
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
     assert_eq!(nfs3::Fattr::decode(&mut reply).unwrap().size, 777);
-    assert!(lab.server.nfs4.is_quiet());
+    assert!(lab.server.shared.state.is_quiet());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_holder_that_does_not_answer_for_its_file_gives_it_back() {
         assert_eq!(recalled(&holder).len(), 1);
         assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
         assert_eq!(answered(flight.poll()).size, Some(5));
-        assert!(lab.server.nfs4.is_quiet());
+        assert!(lab.server.shared.state.is_quiet());
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle)
     let known = State::records_of(&[("holder", 1)]);
     let state = State::new(&settings, known, std::time::Duration::ZERO);
     let mut server = Server::new(settings, ExportTable::new(exports).unwrap());
-    server.nfs4 = state;
+    server.shared.state = state;
     let mut lab = Lab::without_session(std::sync::Arc::new(server), 11);
     let id = lab.exchange(b"holder");
     let session = lab.create_session(&id, crate::testing::channel());

@@ -119,7 +119,7 @@ fn an_operation_that_is_cut_off_leaves_nothing_behind() {
     assert_eq!(recalled(&holder).len(), 1);
     assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
     assert_eq!(counts(&lab), (0, 0, 0));
-    assert!(lab.server.nfs4.is_quiet());
+    assert!(lab.server.shared.state.is_quiet());
     drop(lab.run(vec![]));
 }
 
@@ -134,7 +134,7 @@ fn so_many_operations_of_a_connection_wait_that_the_others_are_read() {
     // RFC 8881 §15.1.1.3: they come again.
     assert!(answers[48..].iter().all(|answer| *answer == Some(Status::DELAY)), "{answers:?}");
     drop(flights);
-    assert!(lab.server.nfs4.is_quiet());
+    assert!(lab.server.shared.state.is_quiet());
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn drive(scene: &Scene, offload: &Arc<Offload>) -> Drive {
     let (server, offload, now) = (Arc::clone(&scene.lab.server), Arc::clone(offload), scene.client.now());
     Drive(Box::pin(async move {
         loop {
-            match server.advance(&offload, now).await {
+            match server.shared.advance(&offload, now).await {
                 Advanced::More => {}
                 advanced => return advanced,
             }
@@ -76,7 +76,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
     let OffloadInfo::Ok(ending) = scene.ending() else { panic!("it failed") };
     assert_eq!((ending.count, scene.size()), (size, size));
     check(&mut scene, size);
-    assert_eq!(scene.lab.server.fetches.count(), 0);
+    assert_eq!(scene.lab.server.shared.fetches.count(), 0);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn nothing_is_asked_beyond_the_end_of_the_copy_or_of_its_source() {
         let mut flight = scene.ask(copy);
         scene.serve(size);
         assert_eq!(ok(&mut flight).response.count, MIB);
-        let offload = scene.lab.server.nfs4.next_offload(true).expect("it is to be driven");
+        let offload = scene.lab.server.shared.state.next_offload(true).expect("it is to be driven");
         let mut copy = drive(&scene, &offload);
         assert_eq!(copy.go_on(), None);
         let ranges: Vec<_> = all_fetches(&scene).iter().map(|fetch| (fetch.offset, fetch.count)).collect();
@@ -152,7 +152,7 @@ fn a_copy_that_cannot_go_on_holds_nothing() {
     let mut scene = scene();
     let size = 20 * MIB;
     let (_, offload) = scene.begin(size);
-    let count = |scene: &Scene| scene.lab.server.fetches.count();
+    let count = |scene: &Scene| scene.lab.server.shared.fetches.count();
     scene.backend.add(Rule::on(Method::Write, Fault::Fail(vfs::Error::Later)).times(1));
     let mut copy = drive(&scene, &offload);
     assert_eq!(copy.go_on(), None);
@@ -204,7 +204,7 @@ fn a_copy_that_is_over_or_cancelled_holds_nothing_though_its_client_has_not_hear
         let context = Context::from_waker(Waker::noop());
         assert!(fetches.iter().all(|fetch| fetch.poll_unwanted(&context).is_ready()));
         drop(fetches);
-        assert_eq!(scene.lab.server.fetches.count(), 0);
+        assert_eq!(scene.lab.server.shared.fetches.count(), 0);
     }
 }
 
@@ -226,9 +226,9 @@ fn what_comes_too_late_for_the_answer_goes_on_behind_it() {
             (done.count, done.callback_id.is_empty()),
             (if synchronous { 2 } else { 1 } * MIB, synchronous)
         );
-        assert!(!synchronous || scene.lab.server.fetches.count() <= 7);
+        assert!(!synchronous || scene.lab.server.shared.fetches.count() <= 7);
         drop(all_fetches(&scene));
-        assert_eq!(scene.lab.server.fetches.count(), 0);
+        assert_eq!(scene.lab.server.shared.fetches.count(), 0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is read from other servers, for copies from there (RFC 7862 §4.6.2).
 //!
 //! Criteria. The core has no sockets: it asks ([`Fetches::fetch`]), and the transport takes each ask once
-//! ([`Server::poll_work`]), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
+//! ([`Server::poll_work`](crate::Server::poll_work)), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
 //! is told then. An ask that the transport drops is answered too. Asks are bounded, so that sources that do not answer
 //! hold little memory and few connections; what has no room comes again. An ask takes its room until its answer was taken as
 //! well, so that what was read and not yet written is bounded with it.
@@ -17,8 +17,14 @@ use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use vfs::Credentials;
 
-use crate::state::WorkSignal;
-use crate::{Now, Server};
+mod ahead;
+mod span;
+
+pub(crate) use ahead::Reading;
+pub(crate) use span::Span;
+
+use crate::Now;
+use crate::work_signal::WorkSignal;
 
 /// Asks at most that wait for the transport or for a source.
 const FETCHES_MAX: usize = 64;
@@ -172,25 +178,6 @@ struct Inner {
     counts: HashMap<Party, usize>,
     /// The transport takes nothing any more.
     is_closed: bool,
-}
-
-impl Server {
-    /// READs on other servers that are under way, or have been answered and not taken.
-    #[must_use]
-    pub fn fetch_count(&self) -> usize {
-        self.fetches.count()
-    }
-
-    /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
-    /// [`FetchError::Unreachable`] at once.
-    pub fn stop_fetching(&self) {
-        let mut inner = self.fetches.0.inner.lock();
-        inner.is_closed = true;
-        let untaken = core::mem::take(&mut inner.wanted);
-        // They hear so, and whoever asked asks no more: not under the lock.
-        drop(inner);
-        drop(untaken);
-    }
 }
 
 /// For the transport.
@@ -351,6 +338,17 @@ impl Fetches {
     }
 
     /// Returns what is notified when there is another.
+    /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
+    /// [`FetchError::Unreachable`] at once.
+    pub(crate) fn close(&self) {
+        let mut inner = self.0.inner.lock();
+        inner.is_closed = true;
+        let untaken = core::mem::take(&mut inner.wanted);
+        // Dropping an ask wakes its asker: not under the lock.
+        drop(inner);
+        drop(untaken);
+    }
+
     pub(crate) fn work_signal(&self) -> &WorkSignal {
         &self.0.work_signal
     }
@@ -369,6 +367,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::Server;
     use crate::testing::lab_42;
 
     fn file() -> Arc<SourceFile> {
@@ -397,11 +396,11 @@ mod tests {
         file: &Arc<SourceFile>,
         range: (u64, u32),
     ) -> Result<Fetched, FetchError> {
-        server.fetches.ask(file, range, true, Need::Now)?.answer().await
+        server.shared.fetches.ask(file, range, true, Need::Now)?.answer().await
     }
 
     fn next(server: &Server) -> Option<Fetch> {
-        server.fetches.next()
+        server.shared.fetches.next()
     }
 
     #[test]
@@ -513,7 +512,7 @@ mod tests {
         let lab = lab_42();
         let (at, server) = (lab.now(), lab.server);
         let file = file();
-        let ask = |need| server.fetches.ask(&file, (0, 1), false, need);
+        let ask = |need| server.shared.fetches.ask(&file, (0, 1), false, need);
         let ahead: Vec<_> = (0..FETCHES_A_SOURCE / 2).map(|_| ask(Need::Later).unwrap()).collect();
         assert!(matches!(ask(Need::Later), Err(FetchError::Busy)));
         let content = vec![Extent::Data(Bytes::from_static(b"x"))];
@@ -529,6 +528,6 @@ mod tests {
         assert_eq!(ahead.next().unwrap().answer().now_or_never(), Some(Ok(fetched)));
         let again = ask(Need::Later).unwrap();
         drop((ahead, again));
-        assert_eq!(server.fetches.count(), 0);
+        assert_eq!(server.shared.fetches.count(), 0);
     }
 }

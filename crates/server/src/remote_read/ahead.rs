@@ -12,8 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
-use crate::copy::fetch::{Asking, FETCH_BYTES, Fetches, Need};
-use crate::state::Span;
+use super::{Asking, FETCH_BYTES, Fetches, Need, Span};
 use crate::{FetchError, Fetched, Now, SourceFile};
 
 /// READs of a copy that are under way, or wait to be written, at most: with [`FETCH_BYTES`] each, a link of 1 Gbit/s is full up

@@ -1,0 +1,34 @@
+use vfs::{Authority, CopyRange};
+
+/// What is copied where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// First byte in the source.
+    pub(crate) source_offset: u64,
+    /// The file to write.
+    pub(crate) destination: vfs::Handle,
+    /// First byte there.
+    pub(crate) destination_offset: u64,
+    /// Bytes; 0 for all to the end of the source.
+    pub(crate) count: u64,
+}
+
+impl Span {
+    /// How many bytes there are to be copied; the greatest number where that is not known.
+    pub(crate) fn end(&self) -> u64 {
+        if self.count == 0 { u64::MAX } else { self.count }
+    }
+
+    /// What a backend copies of it, from a file beside the destination.
+    pub(crate) fn within(&self, source: vfs::Handle, [read, written]: [Authority; 2]) -> CopyRange {
+        CopyRange {
+            source,
+            source_offset: self.source_offset,
+            source_authority: read,
+            destination: self.destination,
+            destination_offset: self.destination_offset,
+            destination_authority: written,
+            count: self.count,
+        }
+    }
+}
