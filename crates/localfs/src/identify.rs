@@ -10,7 +10,7 @@ use vfs::{Attributes, Error, FileKind, Handle, Result};
 use crate::attributes::{Snapshot, created, device_of, kind_of, status, status_and_mount};
 use crate::errno::translate;
 use crate::handle::{self, handle_on};
-use crate::index::{FileKey, Place};
+use crate::index::Place;
 use crate::name::Name;
 use crate::object::{Object, OpenFile};
 use crate::sync_state::SyncState;
@@ -158,11 +158,6 @@ impl Volume {
             fsids.insert(device, fsid);
         }
         fsid
-    }
-
-    pub(crate) fn file_key(&self, status: &Statx, fsid: u64) -> FileKey {
-        let created = created(status).unwrap_or_default();
-        FileKey { fsid, inode: status.stx_ino, created }
     }
 }
 

@@ -6,11 +6,12 @@ use rustix::fs::{Stat, Statx};
 use vfs::{Attributes, Error, FileKind, Result};
 
 use crate::attributes::{
-    Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, device_of, is_immutable, kind_of,
-    status,
+    Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, created, device_of, is_immutable,
+    kind_of, status,
 };
 use crate::change::{CoarseTime, nanoseconds};
 use crate::errno::translate;
+use crate::index::FileKey;
 use crate::object::Object;
 use crate::volume::{Handles, Volume};
 
@@ -140,5 +141,10 @@ impl Volume {
         let is_directory = kind_of(status.stx_mode) == FileKind::Directory;
         let change = self.changes.change_attribute(moment, (key, is_directory), changed(status), false);
         attributes(status, fsid, change)
+    }
+
+    pub(crate) fn file_key(&self, status: &Statx, fsid: u64) -> FileKey {
+        let created = created(status).unwrap_or_default();
+        FileKey { fsid, inode: status.stx_ino, created }
     }
 }

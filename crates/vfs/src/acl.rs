@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_whole_or_refused() {
+    fn incomplete_lists_are_refused() {
         assert_eq!(with(&[]), Ok(Acl::of_mode(0o640)));
         assert!(with(&[(AclTag::User(1), 7), (AclTag::Group(1), 0), (AclTag::Mask, 4)]).is_ok());
         for (entries, why) in [
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_shows_as_the_groups_bits_and_limits_all_but_owner_and_others() {
+    fn the_mask_is_the_groups_mode_bits_and_limits_named_entries() {
         let list = with(&[(AclTag::User(1), 7), (AclTag::Group(9), 5), (AclTag::Mask, 5)]).unwrap();
         assert_eq!(list.mode(), 0o650);
         assert!(list.grants(&who(1, &[]), (1000, 100), 5) && !list.grants(&who(1, &[]), (1000, 100), 2));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_that_fits_decides() {
+    fn the_first_matching_entry_decides() {
         let list = with(&[(AclTag::User(1), 0), (AclTag::Group(7), 2), (AclTag::Mask, 7)]).unwrap();
         assert!(!list.grants(&who(1, &[100]), (1000, 100), 4), "a named user is judged by its entry alone");
         assert!(list.grants(&who(2, &[100]), (1000, 100), 4));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_sync_is_taken_to_be_short_after_enough_that_were() {
+    fn the_next_sync_counts_as_short_after_enough_short_ones() {
         let latency = SyncLatency::default();
         assert!(!latency.is_short(), "nobody knows");
         (1..SyncLatency::SHORT_SYNCS)

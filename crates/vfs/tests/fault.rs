@@ -1,4 +1,4 @@
-//! Faults by script.
+//! Scripted faults.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,7 +17,7 @@ fn context() -> Context {
     Context::new(Arc::new(Credentials::root()), Timestamp { seconds: 1, nanoseconds: 0 })
 }
 
-/// A faulty file system with one file.
+/// Returns a faulty file system with one file.
 fn files() -> (Faulty<MemFs>, Handle) {
     let files = Faulty::new(MemFs::new(&MemOptions::default()));
     let (what, set) = (Create::File(CreateMode::Guarded), SetAttributes::default());
@@ -65,7 +65,7 @@ fn a_rule_skips_fails_and_ends() {
 }
 
 #[test]
-fn the_first_rule_that_fits_decides_and_healing_ends_all() {
+fn the_first_matching_rule_decides_and_heal_removes_all() {
     let (files, file) = files();
     files.add(Rule::on(Method::Write, Fault::Fail(Error::NoSpace)).times(1));
     files.add(Rule::on_any(Fault::Fail(Error::Io)));
@@ -77,7 +77,7 @@ fn the_first_rule_that_fits_decides_and_healing_ends_all() {
 }
 
 #[test]
-fn a_failure_after_the_deed_leaves_it_done() {
+fn a_failure_after_the_operation_leaves_it_done() {
     let (files, file) = files();
     files.add(Rule::on(Method::Write, Fault::FailAfter(Error::Io)).times(1));
     assert_eq!(write(&files, &file, b"done").unwrap_err(), Error::Io);
@@ -138,7 +138,7 @@ fn a_gate_holds_until_it_opens_and_then_wakes() {
 }
 
 #[test]
-fn an_operation_given_up_at_a_gate_is_never_done() {
+fn an_operation_cancelled_at_a_gate_is_never_done() {
     let (files, file) = files();
     let (gate, context) = (Gate::new(), context());
     files.add(Rule::on(Method::Getattr, Fault::Hold(gate.clone())));

@@ -1,4 +1,4 @@
-//! What the file system in memory does at its limits, after a crash, and between threads.
+//! The file system in memory at its limits, after a crash, and with several threads.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn small() -> MemOptions {
     MemOptions { max_bytes: 64 * PAGE, max_files: 20, ..MemOptions::default() }
 }
 
-/// Fills what is left with one file's content.
+/// Fills the rest of the space with one file's content.
 fn fill(caller: &Caller<'_>, file: &Handle) -> Error {
     let mut offset = 0;
     loop {
@@ -54,7 +54,7 @@ fn a_full_disk_takes_what_fits_and_then_nothing() {
 }
 
 #[test]
-fn refusals_for_want_of_space_or_objects_are_told() {
+fn refusals_because_of_space_or_objects_are_reported() {
     let told: Arc<Mutex<Vec<u64>>> = Arc::default();
     let sink = Arc::clone(&told);
     let files = MemFs::new(&small()).when_full(move |bytes| sink.lock().unwrap().push(bytes));
@@ -64,7 +64,7 @@ fn refusals_for_want_of_space_or_objects_are_told() {
     let file = root.file(&top, "f");
     assert!(told.lock().unwrap().is_empty());
     fill(&root, &file);
-    // The last WRITE that took a part, and the one that took nothing.
+    // The last WRITE that was partly done, and the one that was refused.
     assert_eq!(*told.lock().unwrap(), [64 * PAGE, 64 * PAGE]);
     files.set_limits(1000 * PAGE, None);
     let more = (0..100).map(|number| format!("more-{number}"));
@@ -74,7 +74,7 @@ fn refusals_for_want_of_space_or_objects_are_told() {
 }
 
 #[test]
-fn what_is_removed_gives_back_all_it_took() {
+fn a_removal_frees_all_charged_space() {
     let (_, t) = subject(small());
     let (root, top) = (t.root(), t.top());
     let before = root.statfs(&top).unwrap();
@@ -125,7 +125,7 @@ fn names_are_charged_so_that_hard_links_are_bounded() {
 }
 
 #[test]
-fn a_quota_binds_its_owner_alone() {
+fn a_quota_limits_its_owner_only() {
     let (_, t) = subject(MemOptions { quota_bytes: Some(10 * PAGE), ..MemOptions::default() });
     let (root, user, top) = (t.root(), t.user(1), t.top());
     root.chmod(&top, 0o777).unwrap();
@@ -196,7 +196,7 @@ fn another_instance_does_not_know_the_handles() {
 }
 
 #[test]
-fn a_crash_loses_what_was_unstable_and_nothing_else() {
+fn a_crash_loses_only_unstable_data() {
     let (files, t) = subject(MemOptions { is_volatile: true, ..MemOptions::default() });
     let (root, top) = (t.root(), t.top());
     let file = root.file(&top, "f");

@@ -5,14 +5,14 @@ fn skipped(t: &Subject) -> bool {
     t.lacks(t.backend().properties().acls, "access control lists")
 }
 
-/// owner rw-, owning group r--, others nothing, and these.
+/// Returns an ACL: owner rw-, owning group r--, others nothing, and these entries.
 fn acl(more: &[(AclTag, u8)]) -> Acl {
     let base = [(AclTag::Owner, 6), (AclTag::OwningGroup, 4), (AclTag::Other, 0)];
     let entry = |(tag, permissions)| AclEntry { tag, permissions };
     Acl::new(base.iter().chain(more).copied().map(entry).collect()).unwrap()
 }
 
-pub(super) fn it_is_kept_and_shows_in_the_mode(t: &Subject) {
+pub(super) fn an_acl_is_kept_and_shows_in_the_mode(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -38,7 +38,7 @@ pub(super) fn it_is_kept_and_shows_in_the_mode(t: &Subject) {
     assert_eq!(me.get_acl(&directory, AclKind::Default).unwrap(), None);
 }
 
-pub(super) fn it_grants_and_limits(t: &Subject) {
+pub(super) fn an_acl_grants_and_limits(t: &Subject) {
     if skipped(t) || t.lacks(t.capabilities().identities, "identities") {
         return;
     }
@@ -74,7 +74,7 @@ pub(super) fn a_mode_changes_its_mask(t: &Subject) {
     assert_eq!(of(AclTag::User(1)), Some(7));
 }
 
-pub(super) fn a_default_is_inherited_and_goes_before_the_umask(t: &Subject) {
+pub(super) fn a_default_acl_is_inherited_and_replaces_the_umask(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -103,8 +103,8 @@ pub(super) fn a_default_is_inherited_and_goes_before_the_umask(t: &Subject) {
     assert_eq!(me.get_acl(&link, AclKind::Access).unwrap(), None);
 }
 
-/// What is to get a list of its own is made so first.
-pub(super) fn a_mode_without_permissions_closes_what_is_inherited(t: &Subject) {
+/// An object whose ACL is set later is created so first.
+pub(super) fn a_mode_without_permissions_limits_an_inherited_acl(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -129,7 +129,7 @@ pub(super) fn a_mode_without_permissions_closes_what_is_inherited(t: &Subject) {
     }
 }
 
-pub(super) fn only_the_owner_sets_it(t: &Subject) {
+pub(super) fn only_the_owner_sets_an_acl(t: &Subject) {
     if skipped(t) || t.lacks(t.capabilities().identities, "identities") {
         return;
     }
@@ -145,7 +145,7 @@ pub(super) fn only_the_owner_sets_it(t: &Subject) {
     assert_eq!(root.get_acl(&file, AclKind::Access).unwrap(), Some(list));
 }
 
-pub(super) fn what_has_none_refuses_it(t: &Subject) {
+pub(super) fn objects_without_acls_refuse_them(t: &Subject) {
     if skipped(t) {
         return;
     }

@@ -1,7 +1,7 @@
 use super::subject::{Subject, assert_fails};
 use crate::{Attributes, Authority, Create, CreateMode, Error, FileKind, SetAttributes, SetTime, Timestamp};
 
-pub(super) fn a_new_object_has_what_was_asked_for(t: &Subject) {
+pub(super) fn a_new_object_has_the_requested_attributes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let root = me.getattr(&t.backend().root()).unwrap();
     for (name, what, kind, mode, links) in [
@@ -78,7 +78,7 @@ pub(super) fn a_symbolic_link_takes_no_mode(t: &Subject) {
     assert_eq!((after.mode, after.modified), (before.mode, modified), "the rest is set");
 }
 
-pub(super) fn a_size_cuts_and_extends_with_zeros(t: &Subject) {
+pub(super) fn a_size_truncates_and_extends_with_zeros(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     me.write(&file, 0, [7; 10_000]).unwrap();
     let change = me.truncate(&file, 5_000).unwrap();
@@ -108,8 +108,8 @@ pub(super) fn a_size_beyond_the_limit_is_refused(t: &Subject) {
     assert_eq!(me.getattr(&file).unwrap().size, 0);
 }
 
-// RFC 1813 §3.3.2: the guard is the change time that the client saw last.
-pub(super) fn a_guard_lets_only_the_change_seen_pass(t: &Subject) {
+// RFC 1813 §3.3.2: the guard is the change time that the client read last.
+pub(super) fn a_guard_must_match_the_change_time(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
     let seen = me.getattr(&file).unwrap().changed;

@@ -1,7 +1,7 @@
 use super::subject::{Subject, done};
 use crate::{Before, Create, Handle, Removal, SetAttributes, SetTime, SetXattr, Stability};
 
-/// Runs changes one by one and requires the object's change attribute to grow with each.
+/// Makes changes one by one and requires the object's change attribute to grow with each.
 fn each_moves(t: &Subject, object: &Handle, changes: &[(&str, &dyn Fn())]) {
     for (what, change) in changes {
         let before = t.me().getattr(object).unwrap().change;
@@ -83,7 +83,7 @@ pub(super) fn every_change_of_a_directory_moves_its_change_attribute(t: &Subject
     );
 }
 
-pub(super) fn reading_leaves_the_change_attribute(t: &Subject) {
+pub(super) fn reading_does_not_move_the_change_attribute(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     me.write(&file, 0, "content").unwrap();
@@ -97,7 +97,7 @@ pub(super) fn reading_leaves_the_change_attribute(t: &Subject) {
     assert!(t.is_same_change(around, me.getattr(&top).unwrap().change));
 }
 
-pub(super) fn it_moves_though_the_clock_stands(t: &Subject) {
+pub(super) fn the_change_attribute_moves_while_the_clock_stands(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     t.stop_clock();
@@ -126,7 +126,7 @@ pub(super) fn a_thousand_writes_are_a_thousand_changes(t: &Subject) {
     }
 }
 
-// The same of a directory, which some file systems give the time of what is removed from it.
+// The same for a directory, which on some file systems gets the time of the removed object.
 pub(super) fn two_hundred_removals_are_two_hundred_changes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let names: Vec<_> = (0..200).map(|number| format!("f{number}")).collect();
@@ -143,7 +143,7 @@ pub(super) fn two_hundred_removals_are_two_hundred_changes(t: &Subject) {
     }
 }
 
-pub(super) fn before_and_after_join_up(t: &Subject) {
+pub(super) fn attributes_before_are_those_after_the_last_change(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     let seen = me.getattr(&file).unwrap();
@@ -163,7 +163,7 @@ pub(super) fn before_and_after_join_up(t: &Subject) {
     assert_eq!(renamed.from, renamed.to, "one directory changed once");
 }
 
-/// What was seen later is what was seen earlier.
+/// Requires the attributes before an operation to be those after the earlier one.
 pub(super) fn assert_joined(t: &Subject, earlier: &Before, later: &Before) {
     assert!(t.is_same_change(earlier.change, later.change), "from {} to {}", earlier.change, later.change);
     assert_eq!(Before { change: 0, ..*earlier }, Before { change: 0, ..*later });

@@ -19,13 +19,13 @@ fn range(
     }
 }
 
-/// The block size of clones; none where there are no clones.
+/// Returns the block size of clones; `None` where clones do not work.
 fn clone_block(t: &Subject) -> Option<u64> {
     let block = t.backend().properties().clone_block_bytes;
     if t.lacks(block > 0, "clones") { None } else { Some(u64::from(block)) }
 }
 
-/// `count` bytes, of which no two blocks are alike.
+/// Returns `count` bytes in which no two blocks are equal.
 fn pattern(count: u64) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8 ^ (at / 4096) as u8).collect()
 }
@@ -59,7 +59,7 @@ pub(super) fn clones_are_whole_and_independent(t: &Subject) {
     assert_eq!(content(&me, &source), wanted);
 }
 
-pub(super) fn clones_keep_holes_and_replace_what_was_there(t: &Subject) {
+pub(super) fn clones_keep_holes_and_replace_old_data(t: &Subject) {
     let Some(block) = clone_block(t) else { return };
     let (me, top) = (t.me(), t.top());
     let source = filled(&me, &top, "s", vec![1; block as usize]);
@@ -168,7 +168,7 @@ fn copy_all(me: &Caller<'_>, whole: CopyRange) {
     panic!("100 steps were not enough");
 }
 
-/// A hole of 1 GiB between two MiB of data, and one of 256 MiB behind them.
+/// A hole of 1 GiB between two MiB of data, and one of 256 MiB after them.
 fn sparse(me: &Caller<'_>, top: &Handle) -> (Handle, u64) {
     let file = filled(me, top, "s", pattern(MIB));
     me.write(&file, 1025 * MIB, pattern(MIB)).unwrap();
@@ -194,7 +194,7 @@ pub(super) fn copies_of_sparse_files_are_sparse(t: &Subject) {
         assert!(me.read(&target, at, MIB as u32).unwrap() == pattern(MIB), "data at {at}");
     }
     assert_eq!(me.seek(&target, 3 * MIB, Seek::Hole).unwrap(), Some(3 * MIB));
-    // Behind what the destination has it becomes longer, and keeps that.
+    // After the destination's data the hole extends the file, and the data stay.
     let longer = filled(&me, &top, "l", vec![9; 2 * MIB as usize]);
     copy_all(&me, range(source, MIB, longer, 4 * MIB, 600 * MIB));
     assert_eq!(me.getattr(&longer).unwrap().size, 604 * MIB);
@@ -204,13 +204,13 @@ pub(super) fn copies_of_sparse_files_are_sparse(t: &Subject) {
     );
 }
 
-pub(super) fn what_a_hole_is_copied_over_reads_as_zeros(t: &Subject) {
+pub(super) fn data_under_a_copied_hole_read_as_zeros(t: &Subject) {
     if t.lacks(t.capabilities().holes, "holes") {
         return;
     }
     let (me, top) = (t.me(), t.top());
     let (source, _) = sparse(&me, &top);
-    // Data in the middle of where the hole comes to lie, and nothing at its beginning.
+    // Data in the middle of the future hole, and nothing at its beginning.
     let target = me.file(&top, "d");
     me.write(&target, 3 * MIB, vec![9; MIB as usize]).unwrap();
     copy_all(&me, range(source, 2 * MIB, target, 0, 8 * MIB));
@@ -257,7 +257,7 @@ pub(super) fn both_need_permission_on_both_files(t: &Subject) {
     assert_eq!(user.copy_range(&range(source, 0, target, 0, 0)).unwrap().count, 10);
 }
 
-pub(super) fn an_opened_file_is_judged_no_more(t: &Subject) {
+pub(super) fn an_opened_file_is_not_checked_again(t: &Subject) {
     if t.lacks(t.capabilities().identities, "identities") {
         return;
     }

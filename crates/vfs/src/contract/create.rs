@@ -11,7 +11,7 @@ fn size(bytes: u64) -> SetAttributes {
     SetAttributes { size: Some(bytes), ..SetAttributes::default() }
 }
 
-pub(super) fn unchecked_takes_what_is_there(t: &Subject) {
+pub(super) fn unchecked_accepts_an_existing_file(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     assert!(me.make(&top, "f", &UNCHECKED, 0o640).unwrap().is_new);
     let file = me.lookup(&top, "f").unwrap().handle;
@@ -29,7 +29,7 @@ pub(super) fn unchecked_takes_what_is_there(t: &Subject) {
     assert_fails(me.make(&top, "p", &UNCHECKED, 0o600), &[Error::WrongKind]);
 }
 
-pub(super) fn unchecked_cuts_to_the_size_given(t: &Subject) {
+pub(super) fn unchecked_truncates_to_the_given_size(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     me.write(&file, 0, "content").unwrap();
@@ -41,7 +41,7 @@ pub(super) fn unchecked_cuts_to_the_size_given(t: &Subject) {
     assert_eq!(me.read(&new.handle, 0, 10).unwrap(), [0; 5]);
 }
 
-pub(super) fn guarded_refuses_what_is_there(t: &Subject) {
+pub(super) fn guarded_refuses_an_existing_file(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.make(&top, "f", &GUARDED, 0o640).unwrap().handle;
     me.write(&file, 0, "content").unwrap();
@@ -51,7 +51,7 @@ pub(super) fn guarded_refuses_what_is_there(t: &Subject) {
 
 // RFC 1813 §3.3.8: "the server reconstructs the file's verifier and compares it with the verifier in the request. If
 // they match, the server treats the request as a success", since its first answer may have been lost.
-pub(super) fn exclusive_recognises_its_repetition(t: &Subject) {
+pub(super) fn exclusive_recognises_a_retransmission(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let first = me.create(&top, "f", &EXCLUSIVE, &SetAttributes::default()).unwrap();
     assert!(first.is_new);
@@ -76,7 +76,7 @@ pub(super) fn exclusive_refuses_another_verifier_and_other_files(t: &Subject) {
     }
 }
 
-pub(super) fn a_taken_name_is_refused_for_every_kind(t: &Subject) {
+pub(super) fn an_existing_name_is_refused_for_every_kind(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let _ = (me.file(&top, "file"), me.directory(&top, "directory"), me.symlink(&top, "symlink", "nothing"));
     for name in ["file", "directory", "symlink"] {
@@ -99,7 +99,7 @@ pub(super) fn defaults_are_private(t: &Subject) {
     assert_eq!(mode("socket", &Create::Socket), 0o600);
 }
 
-pub(super) fn attributes_given_are_set_at_once(t: &Subject) {
+pub(super) fn given_attributes_are_set_by_create(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let past = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
     let set = SetAttributes {
@@ -114,7 +114,7 @@ pub(super) fn attributes_given_are_set_at_once(t: &Subject) {
         let made = me.create(&top, name, what, &set).unwrap().attributes;
         assert_eq!((made.mode, made.accessed, made.modified), (0o751, past, past), "{name}");
     }
-    // No mask but the caller's own: that of the server's process must not show.
+    // Only the caller's umask applies: that of the server's process must have no effect.
     assert_eq!(me.make(&top, "open", &GUARDED, 0o666).unwrap().attributes.mode, 0o666);
     assert_eq!(me.make(&top, "opendir", &Create::Directory, 0o1777).unwrap().attributes.mode, 0o1777);
 }
@@ -135,7 +135,7 @@ pub(super) fn devices_keep_their_numbers(t: &Subject) {
     assert_eq!(root.getattr(&root.file(&top, "f")).unwrap().device, Device::default());
 }
 
-pub(super) fn in_a_file_nothing_is_created(t: &Subject) {
+pub(super) fn creating_in_a_file_fails(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     for what in [UNCHECKED, EXCLUSIVE, Create::Directory, Create::Fifo] {
@@ -157,7 +157,7 @@ pub(super) fn a_symlink_keeps_its_text_byte_for_byte(t: &Subject) {
     assert_fails(me.create(&top, "longer", &longer, &SetAttributes::default()), &[Error::NameTooLong]);
 }
 
-// As on Linux: in a directory with set-group-id what is created gets its group, and directories the bit too.
+// As on Linux: in a directory with set-group-ID new objects get its group, and directories the bit too.
 pub(super) fn set_group_id_is_inherited(t: &Subject) {
     if t.lacks(t.capabilities().identities, "identities") {
         return;

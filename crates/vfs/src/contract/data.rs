@@ -5,12 +5,12 @@ use crate::{Authority, Backend, Error, ReadRequest, Stability};
 
 const ALL: [Stability; 3] = [Stability::Unstable, Stability::DataSync, Stability::FileSync];
 
-/// Bytes that differ by place, so that a shift shows.
+/// Returns bytes that differ by place, so that a shift is noticed.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-pub(super) fn what_is_written_is_read(t: &Subject) {
+pub(super) fn written_data_are_read(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let data = pattern(20_000);
     let written = me.write(&file, 0, &data).unwrap();
@@ -33,7 +33,7 @@ pub(super) fn holes_read_as_zeros(t: &Subject) {
 
 // RFC 1813 §3.3.6: "If offset is greater than or equal to the size of the file, the status, NFS3_OK, is returned with
 // count set to 0 and eof set to TRUE".
-pub(super) fn a_read_behind_the_end_is_empty(t: &Subject) {
+pub(super) fn a_read_after_the_end_is_empty(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     me.write(&file, 0, "abc").unwrap();
     for offset in [3, 4, 1 << 40, i64::MAX as u64, u64::MAX - 5, u64::MAX] {
@@ -42,7 +42,7 @@ pub(super) fn a_read_behind_the_end_is_empty(t: &Subject) {
     }
 }
 
-pub(super) fn eof_is_told_exactly(t: &Subject) {
+pub(super) fn eof_is_exact(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     me.write(&file, 0, "abcdef").unwrap();
     for (offset, count, length, eof) in [
@@ -98,7 +98,7 @@ pub(super) fn writes_may_overlap(t: &Subject) {
 pub(super) fn large_offsets_work(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     for shift in [31, 32, 33, 40] {
-        // Over the border, not at it.
+        // Across the border, not at it.
         let offset = (1 << shift) - 2;
         if offset + 4 > t.backend().properties().max_file_size {
             break;
@@ -110,7 +110,7 @@ pub(super) fn large_offsets_work(t: &Subject) {
     }
 }
 
-pub(super) fn beyond_the_greatest_size_is_refused(t: &Subject) {
+pub(super) fn writes_beyond_the_greatest_size_are_refused(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let most = t.backend().properties().max_file_size;
     for offset in [most, most + 1, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX - 1, u64::MAX] {
@@ -121,7 +121,7 @@ pub(super) fn beyond_the_greatest_size_is_refused(t: &Subject) {
     assert_eq!(me.getattr(&file).unwrap().size, 0);
 }
 
-pub(super) fn a_megabyte_at_once(t: &Subject) {
+pub(super) fn a_megabyte_is_written_and_read(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let data = pattern(1 << 20);
     assert_eq!(me.write(&file, 777, &data).unwrap().count, 1 << 20);
@@ -131,7 +131,7 @@ pub(super) fn a_megabyte_at_once(t: &Subject) {
 
 // RFC 1813 §3.3.7: "If stable was FILE_SYNC, then committed must also be FILE_SYNC: anything else constitutes a protocol
 // violation." More than asked for is allowed, less never.
-pub(super) fn stability_is_at_least_what_was_asked(t: &Subject) {
+pub(super) fn stability_is_at_least_as_requested(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     for asked in ALL {
         let written = me.write_with(&file, 0, "data", asked, Authority::Caller).unwrap();
@@ -142,7 +142,7 @@ pub(super) fn stability_is_at_least_what_was_asked(t: &Subject) {
 
 // RFC 8881 §18.3.3: "The server must vary the value of the write verifier at each server event or instantiation that may
 // lead to a loss of uncommitted data." Nothing here loses any, and a verifier that moved would make clients write again.
-pub(super) fn the_write_verifier_stands_still(t: &Subject) {
+pub(super) fn the_write_verifier_is_constant(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let verifier = t.backend().write_verifier();
     for stability in ALL {

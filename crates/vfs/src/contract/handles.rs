@@ -53,7 +53,7 @@ fn assert_dead(t: &Subject, handle: &Handle, errors: &[Error]) {
     assert_eq!(me.names(&top), [b"alive"]);
 }
 
-pub(super) fn gone_files_are_stale_for_every_operation(t: &Subject) {
+pub(super) fn removed_files_are_stale_for_every_operation(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let (_, file, directory) = (me.file(&top, "alive"), me.file(&top, "f"), me.directory(&top, "d"));
     let link = me.symlink(&top, "l", "x");
@@ -80,7 +80,7 @@ pub(super) fn malformed_handles_are_refused(t: &Subject) {
     }
 }
 
-// RFC 1813 §2.6 on NFS3ERR_STALE, and what clients' caches rest on: an inode number may be used again, a handle not.
+// RFC 1813 §2.6 on NFS3ERR_STALE, and the assumption of clients' caches: an inode number may be reused, a handle not.
 pub(super) fn a_handle_never_means_another_file(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let mut gone = Vec::new();
@@ -102,7 +102,7 @@ pub(super) fn handles_differ(t: &Subject) {
     assert_eq!(handles.len(), 200);
 }
 
-pub(super) fn survive_the_move_of_an_ancestor(t: &Subject) {
+pub(super) fn handles_survive_the_move_of_an_ancestor(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let (outer, other) = (me.directory(&top, "outer"), me.directory(&top, "other"));
     let inner = me.directory(&outer, "inner");

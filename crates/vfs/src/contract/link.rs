@@ -23,7 +23,7 @@ pub(super) fn two_names_are_one_file(t: &Subject) {
     assert_eq!(me.getattr(&file).unwrap().links, 1);
 }
 
-pub(super) fn a_taken_name_is_refused(t: &Subject) {
+pub(super) fn an_existing_name_is_refused(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let (file, _) = (me.file(&top, "a"), me.directory(&top, "d"));
     for name in ["a", "d"] {
@@ -48,7 +48,7 @@ pub(super) fn other_kinds_may_be_linked(t: &Subject) {
     assert_eq!(me.link(&fifo, &top, "p2").unwrap().attributes.links, 2);
 }
 
-pub(super) fn many_names(t: &Subject) {
+pub(super) fn a_file_has_many_names(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "0");
     for number in 1..200 {

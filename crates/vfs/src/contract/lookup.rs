@@ -18,7 +18,7 @@ pub(super) fn finds_every_kind(t: &Subject) {
     assert_eq!(found.directory, me.getattr(&top).unwrap());
 }
 
-pub(super) fn says_what_is_missing(t: &Subject) {
+pub(super) fn a_missing_name_is_not_found(t: &Subject) {
     assert_fails(t.me().lookup(&t.top(), "nothing"), &[Error::NotFound]);
 }
 
@@ -47,12 +47,12 @@ pub(super) fn parent_leads_up_to_the_root(t: &Subject) {
     assert_eq!(found.directory, me.getattr(&inner).unwrap());
     me.rename((&outer, "inner"), (&top, "moved")).unwrap();
     assert_eq!(me.parent(&inner).unwrap().handle, top);
-    // An export ends at its root: there is no way out of it.
+    // An export ends at its root.
     assert_fails(me.parent(&t.backend().root()), &[Error::NotFound]);
     assert_fails(me.parent(&me.file(&top, "f")), &[Error::NotDirectory]);
 }
 
-pub(super) fn readlink_is_for_links_alone(t: &Subject) {
+pub(super) fn readlink_is_for_links_only(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     assert_fails(me.readlink(&me.file(&top, "f")), &[Error::Invalid]);
     assert_fails(me.readlink(&top), &[Error::Invalid]);

@@ -66,7 +66,7 @@ pub(super) fn names_are_raw_bytes(t: &Subject) {
     assert_eq!(me.names(&top), names);
 }
 
-pub(super) fn case_matters_where_it_is_said_to(t: &Subject) {
+pub(super) fn case_sensitivity_is_as_declared(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let _ = me.file(&top, "Name");
     assert_eq!(me.lookup(&top, "nAME").is_ok(), t.backend().properties().case_insensitive);

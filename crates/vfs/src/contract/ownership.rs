@@ -7,7 +7,7 @@ fn skipped(t: &Subject) -> bool {
     t.lacks(t.capabilities().identities, "identities")
 }
 
-/// A file of `user(1)`, in its own group.
+/// Returns a file of `user(1)`, in its own group.
 fn file_of_one(t: &Subject, mode: u32) -> Handle {
     let (root, file) = (t.root(), t.root().file(&t.top(), format!("file{mode:o}")));
     root.chown(&file, 1001, 1001).unwrap();
@@ -26,7 +26,7 @@ pub(super) fn only_the_owner_changes_the_mode(t: &Subject) {
     assert_eq!(t.root().getattr(&file).unwrap().mode, 0o640);
 }
 
-pub(super) fn only_the_superuser_gives_away(t: &Subject) {
+pub(super) fn only_root_gives_files_away(t: &Subject) {
     if skipped(t) || !t.backend().properties().chown_restricted {
         return;
     }
@@ -65,7 +65,7 @@ pub(super) fn new_objects_belong_to_the_caller(t: &Subject) {
     }
 }
 
-pub(super) fn nobody_creates_for_others(t: &Subject) {
+pub(super) fn objects_are_not_created_for_others(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -81,7 +81,7 @@ pub(super) fn nobody_creates_for_others(t: &Subject) {
     assert_eq!((other.uid, other.gid), (1002, 9999));
 }
 
-pub(super) fn writing_takes_set_id(t: &Subject) {
+pub(super) fn writing_clears_set_id(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -102,8 +102,8 @@ pub(super) fn writing_takes_set_id(t: &Subject) {
     assert_eq!(mode(), 0o777, "through an open file too");
 }
 
-// POSIX.1-2024 chown(): the set-id bits of a regular file go, unless the caller is privileged.
-pub(super) fn changing_the_group_takes_set_id(t: &Subject) {
+// POSIX.1-2024 chown(): clears the set-ID bits of a regular file, unless the caller is privileged.
+pub(super) fn changing_the_group_clears_set_id(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -125,7 +125,7 @@ pub(super) fn set_group_id_outside_the_group_is_dropped(t: &Subject) {
 }
 
 // POSIX.1-2024 futimens(): EACCES for the current time, EPERM for any other.
-pub(super) fn who_may_write_may_set_times_to_now(t: &Subject) {
+pub(super) fn writers_may_set_times_to_now(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -143,7 +143,7 @@ pub(super) fn who_may_write_may_set_times_to_now(t: &Subject) {
     one.setattr(&readable, times(SetTime::Now)).unwrap();
 }
 
-pub(super) fn ordinary_callers_make_no_devices(t: &Subject) {
+pub(super) fn ordinary_callers_cannot_create_devices(t: &Subject) {
     if skipped(t) {
         return;
     }

@@ -12,7 +12,7 @@ fn skipped(t: &Subject) -> bool {
     t.lacks(t.capabilities().identities, "identities")
 }
 
-/// A file of `user(1)` and the common group, one byte long.
+/// Returns a file of `user(1)` and the common group, one byte long.
 fn file_of_one(t: &Subject, mode: u32) -> Handle {
     let (root, top) = (t.root(), t.top());
     let file = root.file(&top, format!("mode{mode:o}"));
@@ -22,7 +22,7 @@ fn file_of_one(t: &Subject, mode: u32) -> Handle {
     file
 }
 
-/// The caller of each class of a file made by [`file_of_one`], with the shift of its bits.
+/// Returns the caller of each class of a file made by [`file_of_one`], with the shift of its bits.
 fn classes(t: &Subject) -> [(Caller<'_>, u32, &'static str); 3] {
     let stranger = Credentials { uid: 3000, gid: 3000, groups: Arc::from([]) };
     [(t.user(1), 6, "owner"), (t.user(2), 3, "group"), (t.caller(stranger), 0, "others")]
@@ -34,7 +34,7 @@ pub(super) fn the_matrix_of_modes(t: &Subject) {
     }
     for (caller, shift, class) in classes(t) {
         for bits in 0..8 {
-            // The other classes have what this one lacks, so that looking at theirs shows.
+            // The other classes have the complementary bits, so that using them is noticed.
             let mode = (0o777 & !(7 << shift)) & ((!bits & 7) * 0o111) | bits << shift;
             let file = file_of_one(t, mode);
             let (read, write, execute) = (bits & 4 != 0, bits & 2 != 0, bits & 1 != 0);
@@ -75,7 +75,7 @@ pub(super) fn the_owner_reads_and_writes_whatever_the_mode(t: &Subject) {
     assert_fails(t.user(2).truncate(&file, 0), &[Error::Access]);
 }
 
-pub(super) fn an_open_is_judged_by_the_mode_alone(t: &Subject) {
+pub(super) fn an_open_is_checked_by_the_mode_only(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -88,7 +88,7 @@ pub(super) fn an_open_is_judged_by_the_mode_alone(t: &Subject) {
     assert_fails(t.user(2).open(&file, true, false), &[Error::Access]);
 }
 
-pub(super) fn an_opened_file_is_judged_no_more(t: &Subject) {
+pub(super) fn an_opened_file_is_not_checked_again(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -105,7 +105,7 @@ pub(super) fn an_opened_file_is_judged_no_more(t: &Subject) {
 
 // RFC 1813 §4.4: "the server allows reading of files if the uid given in the call has either execute or read
 // permission".
-pub(super) fn who_may_execute_may_read(t: &Subject) {
+pub(super) fn callers_that_may_execute_may_read(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -131,7 +131,7 @@ pub(super) fn supplementary_groups_count(t: &Subject) {
     assert_fails(stranger.open(&file, true, false), &[Error::Access]);
 }
 
-// POSIX.1-2024 §4.7: the first class that fits decides, also where a later one would grant.
+// POSIX.1-2024 §4.7: the first matching class decides, also where a later one would grant.
 pub(super) fn the_owners_class_decides_for_the_owner(t: &Subject) {
     if skipped(t) {
         return;
@@ -143,7 +143,7 @@ pub(super) fn the_owners_class_decides_for_the_owner(t: &Subject) {
     assert_fails(t.user(2).open(&file, true, false), &[Error::Access]);
 }
 
-pub(super) fn the_superuser_lacks_only_pointless_execution(t: &Subject) {
+pub(super) fn root_may_not_execute_files_without_execute_bits(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -167,7 +167,7 @@ pub(super) fn the_superuser_lacks_only_pointless_execution(t: &Subject) {
     assert_eq!(root.access(&directory, want).unwrap(), want);
 }
 
-/// A directory of the superuser with an entry `f`, in which others have `mode`.
+/// Returns a directory of root with an entry `f`, in which others have `mode`.
 fn directory_for_others(t: &Subject, mode: u32) -> (Handle, Handle) {
     let (root, top) = (t.root(), t.top());
     let directory = root.directory(&top, format!("directory{mode:o}"));
@@ -248,8 +248,8 @@ pub(super) fn sticky_directories_protect_entries(t: &Subject) {
     two.rename((&shared, "two"), (&plain, "two")).unwrap();
 }
 
-// POSIX.1-2024 rename(), EACCES: write permission may be required for a directory that moves, whose `..` changes. Linux
-// requires it.
+// POSIX.1-2024 rename(), EACCES: write permission may be required for a directory that moves, whose `..` changes.
+// Linux requires it.
 pub(super) fn a_moving_directory_must_be_writable(t: &Subject) {
     if skipped(t) {
         return;
@@ -266,7 +266,7 @@ pub(super) fn a_moving_directory_must_be_writable(t: &Subject) {
     user.rename((&from, "e"), (&to, "d")).unwrap();
 }
 
-pub(super) fn access_tells_what_operations_do(t: &Subject) {
+pub(super) fn access_agrees_with_operations(t: &Subject) {
     if skipped(t) {
         return;
     }

@@ -1,7 +1,7 @@
 use super::subject::{Subject, assert_fails};
 use crate::{Authority, Error, OpenAccess, Removal, Stability};
 
-/// Reads and writes through an open file that has no name any more.
+/// Reads and writes through an open file without a name.
 fn works_without_a_name(t: &Subject, file: &crate::Handle) {
     let me = t.me();
     assert_eq!(me.getattr(file).unwrap().links, 0);
@@ -62,7 +62,7 @@ pub(super) fn an_open_of_a_named_file_changes_nothing(t: &Subject) {
     t.assert_same(&before, &me.getattr(&file).unwrap());
 }
 
-pub(super) fn what_was_just_seen_is_opened_and_read(t: &Subject) {
+pub(super) fn a_file_is_opened_and_read_with_known_attributes(t: &Subject) {
     let (me, top, access) = (t.me(), t.top(), OpenAccess { read: true, write: true });
     let file = me.file(&top, "f");
     me.write(&file, 0, "content").unwrap();
@@ -73,10 +73,10 @@ pub(super) fn what_was_just_seen_is_opened_and_read(t: &Subject) {
     assert_eq!((&data[..], read.eof), (&b"content"[..], true));
     let (data, read) = me.read_seen(&file, &found.attributes, 6).unwrap();
     assert_eq!((&data[..], read.eof), (&b"conten"[..], false));
-    // Whatever has become of it since: no more is read than there is, and what it was is not kept.
+    // Whatever its size was before: no more is read than there is, and the old content is not kept.
     me.truncate(&file, 3).unwrap();
     assert_eq!(me.read_seen(&file, &found.attributes, 10).unwrap().0, b"con");
-    // Its name may go: it is open.
+    // Its name may be removed while it is open.
     me.remove(&top, "f", Removal::File).unwrap();
     assert_eq!(me.read_seen(&file, &found.attributes, 3).unwrap().0, b"con");
     drop(opened);

@@ -41,7 +41,7 @@ pub(super) fn lists_every_entry_once(t: &Subject) {
     let _ = me.file(&directory, "inside");
     let listing = me.page(&top, START, usize::MAX).unwrap();
     assert!(listing.eof);
-    // `.` and `..` are the protocols' to add.
+    // The protocols add `.` and `..`.
     assert_eq!(sorted_names(&listing.entries), [b"d", b"f", b"l", b"p"]);
     assert!(listing.entries.iter().all(|entry| entry.cookie >= 3), "0, 1 and 2 belong to the protocols");
     let cookies: BTreeSet<_> = listing.entries.iter().map(|entry| entry.cookie).collect();
@@ -53,7 +53,7 @@ pub(super) fn an_empty_directory_is_at_its_end(t: &Subject) {
     assert!(listing.entries.is_empty() && listing.eof);
 }
 
-pub(super) fn an_entry_that_stopped_the_listing_is_not_seen(t: &Subject) {
+pub(super) fn an_entry_that_stopped_the_listing_is_listed_again(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let _ = (me.file(&top, "a"), me.file(&top, "b"));
     let none = me.page(&top, START, 0).unwrap();
@@ -80,7 +80,7 @@ pub(super) fn continues_from_every_cookie(t: &Subject) {
     }
 }
 
-pub(super) fn plus_brings_handles_and_attributes(t: &Subject) {
+pub(super) fn plus_returns_handles_and_attributes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let made = BTreeMap::from([
         (b"f".to_vec(), me.file(&top, "f")),
@@ -123,9 +123,9 @@ pub(super) fn thousands_of_entries(t: &Subject) {
     }
 }
 
-// RFC 1813 §3.3.16 leaves to the server what a cookie means while the directory changes; skipping or repeating what
-// stayed is what programs lose files to.
-pub(super) fn entries_that_stay_are_met_exactly_once(t: &Subject) {
+// RFC 1813 §3.3.16 leaves to the server what a cookie means while the directory changes. Programs lose files if
+// entries that stay are skipped or repeated.
+pub(super) fn entries_that_stay_are_listed_exactly_once(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let staying: Vec<Vec<u8>> = (0..400).map(|number| format!("stay-{number}").into_bytes()).collect();
     for (number, name) in staying.iter().enumerate() {
@@ -134,8 +134,8 @@ pub(super) fn entries_that_stay_are_met_exactly_once(t: &Subject) {
     for limit in [1, 3, 10, 64] {
         let mut round = 0;
         let entries = all_pages(&me, &top, limit, |_| {
-            // Some go, some come, one gets another name, between any two pages; but not for ever, since a listing that
-            // gets no further than the directory grows may go on as long.
+            // Between any two pages some entries are removed, some created and one renamed. This ends at some point,
+            // because a listing may otherwise run as long as the directory grows.
             round += 1;
             if round > 600 {
                 return;

@@ -3,7 +3,7 @@ use crate::{Create, Error, Removal};
 
 const ANY: [Removal; 3] = [Removal::File, Removal::Directory, Removal::Any];
 
-pub(super) fn a_file_goes_with_its_last_name(t: &Subject) {
+pub(super) fn a_file_is_removed_with_its_last_name(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "a");
     me.write(&file, 0, "content").unwrap();
@@ -17,7 +17,7 @@ pub(super) fn a_file_goes_with_its_last_name(t: &Subject) {
     assert!(me.names(&top).is_empty());
 }
 
-pub(super) fn kinds_are_told_apart(t: &Subject) {
+pub(super) fn kinds_are_distinguished(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     for removal in [Removal::File, Removal::Any] {
         let _ = (me.file(&top, "f"), me.symlink(&top, "l", "d"));
@@ -39,7 +39,7 @@ pub(super) fn kinds_are_told_apart(t: &Subject) {
     }
 }
 
-pub(super) fn a_full_directory_stays(t: &Subject) {
+pub(super) fn a_nonempty_directory_stays(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let directory = me.directory(&top, "d");
     let _ = me.file(&directory, "f");
@@ -50,7 +50,7 @@ pub(super) fn a_full_directory_stays(t: &Subject) {
     me.remove(&top, "d", Removal::Any).unwrap();
 }
 
-pub(super) fn what_is_missing_cannot_be_removed(t: &Subject) {
+pub(super) fn a_missing_name_cannot_be_removed(t: &Subject) {
     let before = t.me().getattr(&t.top()).unwrap().change;
     for removal in ANY {
         assert_fails(t.me().remove(&t.top(), "nothing", removal), &[Error::NotFound]);
@@ -58,7 +58,7 @@ pub(super) fn what_is_missing_cannot_be_removed(t: &Subject) {
     assert!(t.is_same_change(before, t.me().getattr(&t.top()).unwrap().change));
 }
 
-pub(super) fn a_removed_name_is_free_again(t: &Subject) {
+pub(super) fn a_removed_name_can_be_reused(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     for _ in 0..3 {
         let file = me.file(&top, "x");

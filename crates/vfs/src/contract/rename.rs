@@ -24,7 +24,7 @@ pub(super) fn replaces_a_file(t: &Subject) {
     assert_eq!(me.names(&top), [b"g"]);
     assert_eq!(me.lookup(&top, "g").unwrap().handle, file);
     assert_fails(me.getattr(&replaced), &[Error::Stale]);
-    // A link is itself replaced, not what it names; another name keeps a replaced file.
+    // A link is itself replaced, not its target; another name keeps a replaced file.
     let kept = me.file(&top, "kept");
     me.link(&kept, &top, "second").unwrap();
     let _ = me.symlink(&top, "link", "g");
@@ -57,7 +57,7 @@ pub(super) fn kinds_do_not_replace_each_other(t: &Subject) {
     assert_eq!(me.names(&top).len(), 3);
 }
 
-/// Renames, and requires that nothing at all changed.
+/// Renames, and requires that nothing changed.
 fn does_nothing(t: &Subject, objects: &[Handle], from: &str, to: &str) {
     let state = || objects.iter().map(|object| t.me().getattr(object).unwrap()).collect::<Vec<_>>();
     let (before, names) = (state(), t.me().names(&t.top()));
@@ -85,7 +85,7 @@ pub(super) fn two_names_of_one_file_do_nothing(t: &Subject) {
     does_nothing(t, &[top, file], "a", "b");
 }
 
-pub(super) fn a_directory_does_not_go_into_itself(t: &Subject) {
+pub(super) fn a_directory_cannot_move_into_itself(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let outer = me.directory(&top, "outer");
     let inner = me.directory(&outer, "inner");
@@ -123,7 +123,7 @@ pub(super) fn counts_subdirectories(t: &Subject) {
     let (a, b) = (me.directory(&top, "a"), me.directory(&top, "b"));
     let moving = me.directory(&a, "moving");
     let links = |directory: &Handle| me.getattr(directory).unwrap().links;
-    // Where a file system counts them at all: POSIX leaves that open, and btrfs does not.
+    // Where the file system counts them: POSIX does not require it, and btrfs does not.
     if links(&a) != 3 {
         return;
     }
@@ -135,7 +135,7 @@ pub(super) fn counts_subdirectories(t: &Subject) {
     assert_eq!(links(&b), 2);
 }
 
-pub(super) fn what_is_missing_cannot_be_renamed(t: &Subject) {
+pub(super) fn a_missing_name_cannot_be_renamed(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     assert_fails(me.rename((&top, "nothing"), (&top, "f")), &[Error::NotFound]);

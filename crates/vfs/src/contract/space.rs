@@ -72,7 +72,7 @@ pub(super) fn deallocate_punches_and_keeps_the_size(t: &Subject) {
     assert!(me.getattr(&file).unwrap().used < used);
 }
 
-pub(super) fn a_hole_is_written_where_zeros_would_be(t: &Subject) {
+pub(super) fn a_written_hole_equals_written_zeros(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -80,7 +80,7 @@ pub(super) fn a_hole_is_written_where_zeros_would_be(t: &Subject) {
     me.write(&file, 0, vec![7; 1 << 18]).unwrap();
     let used = me.getattr(&file).unwrap().used;
     let mut wanted = vec![7; 1 << 18];
-    // Inside, over the end, and behind it.
+    // Inside, across the end, and after it.
     for (offset, length) in [(1000, 150_000), ((1 << 18) - 10, 70_000), (400_000, 1 << 20)] {
         let written = me.write_hole(&file, offset, length).unwrap();
         let end = offset as usize + length as usize;

@@ -14,16 +14,16 @@ use crate::{
     Timestamp, Verifier, Written,
 };
 
-/// Between two operations the context's time advances by this many nanoseconds: no multiple of a microsecond.
+/// The context's time advances by this many nanoseconds between two operations: no multiple of a microsecond.
 const TICK_NS: u32 = 1_000_007;
 
-/// Context time at a case's start, in seconds.
+/// The context's time at the start of a case, in seconds.
 const START_S: i64 = 1_700_000_000;
 
-/// Group that both [`Subject::user`]s are in.
+/// The group of both [`Subject::user`]s.
 pub(super) const COMMON_GROUP: u32 = 2_000;
 
-/// A backend under test, with what cases need to talk to it.
+/// A backend under test, with helpers for cases.
 #[derive(Debug)]
 pub struct Subject {
     fixture: Fixture,
@@ -36,7 +36,7 @@ impl Subject {
     /// Prepares a directory that the caller owns.
     ///
     /// # Panics
-    /// Where even that fails.
+    /// If that fails.
     #[must_use]
     pub fn new(fixture: Fixture) -> Self {
         let now = Cell::new(Timestamp { seconds: START_S, nanoseconds: 0 });
@@ -56,66 +56,66 @@ impl Subject {
         subject
     }
 
-    /// The directory to work in, owned by [`me`](Self::me), mode 0755.
+    /// Returns the directory to work in, owned by [`me`](Self::me), mode 0755.
     #[must_use]
     pub fn top(&self) -> Handle {
         self.top
     }
 
-    /// The backend.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.fixture.backend
     }
 
-    /// What the backend can do.
+    /// Returns what the backend can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.fixture.capabilities
     }
 
-    /// The ordinary caller.
+    /// Returns the ordinary caller.
     #[must_use]
     pub fn me(&self) -> Caller<'_> {
         self.caller(self.fixture.caller.clone())
     }
 
-    /// The superuser.
+    /// Returns root as a caller.
     #[must_use]
     pub fn root(&self) -> Caller<'_> {
         self.caller(Credentials::root())
     }
 
-    /// An ordinary user: uid and gid are 1000 and `number`, supplementary groups 2000 and 2100 with `number`.
+    /// Returns an ordinary user: uid and gid are 1000 and `number`, supplementary groups 2000 and 2100 with `number`.
     #[must_use]
     pub fn user(&self, number: u32) -> Caller<'_> {
         let (id, groups) = (1000 + number, Arc::from([COMMON_GROUP, 2100 + number]));
         self.caller(Credentials { uid: id, gid: id, groups })
     }
 
-    /// Anyone.
+    /// Returns a caller with these credentials.
     #[must_use]
     pub fn caller(&self, credentials: Credentials) -> Caller<'_> {
         Caller { subject: self, credentials: Arc::new(credentials) }
     }
 
-    /// Whether `later`, of two change attributes between which nothing changed, is what `earlier` was; or may be more,
-    /// on a coarse clock.
+    /// Whether the change attribute `later` may follow `earlier` without a change in between: it is equal, or on a
+    /// coarse clock may be greater.
     #[must_use]
     pub fn is_same_change(&self, earlier: u64, later: u64) -> bool {
         earlier == later || (!self.capabilities().steady_change && earlier < later)
     }
 
-    /// Asserts that `later` is what `earlier` was: nothing changed between the two looks.
+    /// Asserts that nothing changed from `earlier` to `later`.
     ///
     /// # Panics
-    /// Where it is not.
+    /// If something did.
     pub fn assert_same(&self, earlier: &Attributes, later: &Attributes) {
         assert!(self.is_same_change(earlier.change, later.change), "{earlier:?}\n{later:?}");
         assert_eq!(Attributes { change: earlier.change, ..*later }, *earlier);
     }
 
-    /// Whether the case does not apply, because the backend by its nature lacks what it is about; says so.
+    /// Whether the case does not apply, because the backend cannot do what it tests. Prints a message.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
         if !present {
@@ -124,18 +124,18 @@ impl Subject {
         !present
     }
 
-    /// Lets the context's time stand still from now on.
+    /// Keeps the context's time constant from now on.
     pub fn stop_clock(&self) {
         self.clock_stands.set(true);
     }
 
-    /// The context's time of the last operation.
+    /// Returns the context's time of the last operation.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now.get()
     }
 
-    /// The same storage after a restart; `None` where nothing outlives the backend.
+    /// Returns the same storage after a restart; `None` where nothing survives the backend.
     #[must_use]
     pub fn restart(&self) -> Option<Arc<dyn Backend>> {
         self.fixture.restart.as_ref().map(|restart| restart())
@@ -144,7 +144,7 @@ impl Subject {
     /// Waits for an operation.
     ///
     /// # Errors
-    /// What the operation answers.
+    /// The error of the operation.
     pub fn wait<T>(&self, op: Op<'_, T>) -> Result<T> {
         self.block_on(op)
     }
@@ -170,7 +170,7 @@ impl Subject {
     }
 }
 
-/// Somebody who uses the backend. Methods do what the backend's of the same name do, with the usual arguments.
+/// A caller of the backend. Methods call the backend's of the same name, with the usual arguments.
 #[derive(Debug, Clone)]
 pub struct Caller<'t> {
     subject: &'t Subject,
@@ -182,9 +182,9 @@ pub struct Caller<'t> {
 pub struct Listing {
     /// Entries in their order.
     pub entries: Vec<Listed>,
-    /// Whether that was the end.
+    /// Whether it reached the end.
     pub eof: bool,
-    /// Comes back with a cookie.
+    /// The verifier for the next part.
     pub verifier: Verifier,
 }
 
@@ -209,7 +209,7 @@ impl<'t> Caller<'t> {
         &self.credentials
     }
 
-    /// The context of the next operation.
+    /// Returns the context of the next operation.
     #[must_use]
     pub fn context(&self) -> Context {
         Context::new(self.credentials.clone(), self.subject.tick())
@@ -265,7 +265,7 @@ impl<'t> Caller<'t> {
         self.read_with(file, offset, count, Authority::Caller).map(|(data, _)| data)
     }
 
-    /// The bytes, and what the backend said; asks with and without splicing, which must agree.
+    /// Returns the bytes, and the result of the backend. Reads with and without splicing, which must agree.
     pub fn read_with(
         &self,
         file: &Handle,
@@ -320,7 +320,7 @@ impl<'t> Caller<'t> {
         self.subject.wait(self.backend().create(&self.context(), directory, name.as_ref(), what, set))
     }
 
-    /// Creates with a mode and nothing else.
+    /// Creates an object with a mode and nothing else.
     pub fn make(
         &self,
         directory: &Handle,
@@ -332,7 +332,7 @@ impl<'t> Caller<'t> {
         self.create(directory, name, what, &set)
     }
 
-    /// A new regular file, mode 0644.
+    /// Creates a regular file, mode 0644.
     #[track_caller]
     #[must_use]
     pub fn file(&self, directory: &Handle, name: impl AsRef<[u8]>) -> Handle {
@@ -341,14 +341,14 @@ impl<'t> Caller<'t> {
             .handle
     }
 
-    /// A new directory, mode 0755.
+    /// Creates a directory, mode 0755.
     #[track_caller]
     #[must_use]
     pub fn directory(&self, directory: &Handle, name: impl AsRef<[u8]>) -> Handle {
         self.make(directory, name, &Create::Directory, 0o755).expect("a directory is created").handle
     }
 
-    /// A new symbolic link.
+    /// Creates a symbolic link.
     #[track_caller]
     #[must_use]
     pub fn symlink(&self, directory: &Handle, name: impl AsRef<[u8]>, text: &'static str) -> Handle {
@@ -373,7 +373,7 @@ impl<'t> Caller<'t> {
         self.subject.wait(self.backend().link(&self.context(), file, directory, name.as_ref()))
     }
 
-    /// Lists at most `limit` entries behind a cookie.
+    /// Lists at most `limit` entries after a cookie.
     pub fn page(
         &self,
         directory: &Handle,
@@ -399,7 +399,7 @@ impl<'t> Caller<'t> {
         Ok(Listing { entries, eof: end.eof, verifier: end.verifier })
     }
 
-    /// All names, sorted.
+    /// Returns all names, sorted.
     #[track_caller]
     #[must_use]
     pub fn names(&self, directory: &Handle) -> Vec<Vec<u8>> {
@@ -497,7 +497,7 @@ impl<'t> Caller<'t> {
     }
 }
 
-/// The bytes of a READ, wherever they are.
+/// Returns the bytes of a READ, wherever they are.
 pub(super) fn payload(read: &Read, into: &BytesMut) -> Vec<u8> {
     match &read.payload {
         Payload::Appended => into.to_vec(),
@@ -515,7 +515,7 @@ pub(super) fn payload(read: &Read, into: &BytesMut) -> Vec<u8> {
     }
 }
 
-/// Where an operation must fail, with one of `errors`.
+/// Requires an operation to fail with one of `errors`.
 #[track_caller]
 pub(super) fn assert_fails<T: std::fmt::Debug>(answer: Result<T>, errors: &[Error]) {
     match answer {
@@ -524,5 +524,5 @@ pub(super) fn assert_fails<T: std::fmt::Debug>(answer: Result<T>, errors: &[Erro
     }
 }
 
-/// Takes the place of an answer that a case does not look at.
+/// Ignores an answer.
 pub(super) fn done<T>(_: T) {}

@@ -39,7 +39,7 @@ pub(super) fn now_is_later_than_the_past(t: &Subject) {
     assert!(after.accessed >= created.modified && after.modified >= created.modified);
 }
 
-/// Puts both times into the past, runs `change`, and tells which of access and modification moved since.
+/// Sets both times to the past, runs `change`, and returns whether access and modification moved since.
 fn moved(t: &Subject, file: &Handle, change: impl FnOnce()) -> (bool, bool) {
     let old = set_both(t, file, to(1, 0), to(1, 0));
     change();
@@ -97,8 +97,8 @@ pub(super) fn context_time_is_used_exactly(t: &Subject) {
     assert_eq!((changed.modified, changed.changed, changed.created), (written, t.now(), Some(created)));
 }
 
-/// Access and modification that a client has kept to itself.
-pub(super) fn what_was_kept_is_set_as_it_was(t: &Subject) {
+/// Access and modification under a delegation.
+pub(super) fn delegated_times_are_set_exactly(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let before = me.getattr(&file).unwrap();
     let kept = |seconds| Some(SetTime::Kept(Timestamp { seconds, nanoseconds: 0 }));
@@ -109,7 +109,7 @@ pub(super) fn what_was_kept_is_set_as_it_was(t: &Subject) {
     if t.lacks(t.capabilities().context_clock, "the context's clock") {
         return;
     }
-    // RFC 9754 §5: the change time is not moved to now, nor back, and for an access not at all.
+    // RFC 9754 §5: the change time moves neither to now, nor back, and for an access not at all.
     assert_eq!(after.changed, before.changed);
     let read = SetAttributes { accessed: kept(5), ..SetAttributes::default() };
     let read = me.setattr(&file, read).unwrap().after;

@@ -24,13 +24,13 @@ pub(super) fn the_mode_is_limited_for_every_kind(t: &Subject) {
         let created = me.create(&top, name, what, &set(mode, umask)).unwrap();
         assert_eq!(created.attributes.mode, wanted, "{name}");
         assert_eq!(me.getattr(&created.handle).unwrap().mode, wanted, "{name}");
-        // It does not stay behind.
+        // The umask applies to one create only.
         let next = me.make(&top, format!("after {name}"), &GUARDED, 0o666).unwrap();
         assert_eq!(next.attributes.mode, 0o666, "{name}");
     }
 }
 
-pub(super) fn special_bits_survive_it(t: &Subject) {
+pub(super) fn special_bits_survive_the_umask(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     for (name, what) in [("file", &EXCLUSIVE), ("directory", &Create::Directory)] {
         let created = me.create(&top, name, what, &set(0o4777, 0o022)).unwrap();

@@ -1,4 +1,4 @@
-//! A watch of a directory's entries knows whether a listing still tells the truth.
+//! A watch of a directory's entries knows whether a listing is still valid.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     Result, SetAttributes, SetTime, SetXattr, Timestamp,
 };
 
-/// A watch from now on; `None` where the backend has none, which it says.
+/// Starts a watch; `None` with a message where the backend has none.
 fn watch(t: &Subject, directory: &Handle) -> Option<Arc<dyn EntriesWatch>> {
     let watch = t.wait(t.backend().watch_entries(&t.me().context(), directory)).expect("a directory");
     if watch.is_none() {
@@ -17,7 +17,7 @@ fn watch(t: &Subject, directory: &Handle) -> Option<Arc<dyn EntriesWatch>> {
     watch
 }
 
-/// What the changes are made to: a directory that is watched, what is in it, and a directory beside.
+/// The objects that are changed: a directory that is watched, its entries, and another directory.
 struct Scene<'t> {
     t: &'t Subject,
     me: Caller<'t>,
@@ -58,7 +58,7 @@ impl<'t> Scene<'t> {
         }
     }
 
-    /// Nothing where the backend has no such operation.
+    /// Returns false where the backend does not support the operation.
     fn try_it<T>(done: Result<T>) -> bool {
         match done {
             Ok(_) => true,
@@ -68,7 +68,7 @@ impl<'t> Scene<'t> {
     }
 }
 
-/// Makes a change; false where the backend has none of this kind.
+/// Makes a change. Returns false where the backend does not support it.
 type Make = fn(&Scene<'_>) -> bool;
 
 fn done<T>(made: Result<T>) -> bool {
@@ -170,7 +170,7 @@ const CHANGES: &[(&str, Make)] = &[
     ("rename of the directory", |s| done(s.me.rename((&s.t.top(), "watched"), (&s.t.top(), "moved")))),
 ];
 
-pub(super) fn every_change_that_a_listing_tells_ends_the_watch(t: &Subject) {
+pub(super) fn every_change_of_a_listing_ends_the_watch(t: &Subject) {
     let scene = Scene::new(t);
     for (what, make) in CHANGES {
         let Some(watch) = watch(t, &scene.watched) else { return };
@@ -182,7 +182,7 @@ pub(super) fn every_change_that_a_listing_tells_ends_the_watch(t: &Subject) {
     }
 }
 
-pub(super) fn what_a_listing_does_not_tell_leaves_it(t: &Subject) {
+pub(super) fn unlisted_changes_do_not_end_the_watch(t: &Subject) {
     let scene = Scene::new(t);
     let Some(watch) = watch(t, &scene.watched) else { return };
     assert_eq!(watch.entries(), 3);

@@ -36,7 +36,7 @@ pub(super) fn values_are_kept(t: &Subject) {
     assert_eq!(me.list_xattrs(&file).unwrap().len(), 4);
 }
 
-pub(super) fn create_and_replace_mean_it(t: &Subject) {
+pub(super) fn create_and_replace_are_exact(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -49,7 +49,7 @@ pub(super) fn create_and_replace_mean_it(t: &Subject) {
     assert_eq!(me.get_xattr(&file, "a").unwrap(), "3");
 }
 
-pub(super) fn what_is_missing_is_told(t: &Subject) {
+pub(super) fn a_missing_attribute_is_an_error(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -77,7 +77,7 @@ pub(super) fn bad_names_and_sizes_are_refused(t: &Subject) {
     assert!(me.list_xattrs(&file).unwrap().is_empty());
 }
 
-pub(super) fn directories_have_them_too(t: &Subject) {
+pub(super) fn directories_have_extended_attributes(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -88,7 +88,7 @@ pub(super) fn directories_have_them_too(t: &Subject) {
     me.remove_xattr(&directory, "a").unwrap();
 }
 
-pub(super) fn they_need_permission(t: &Subject) {
+pub(super) fn extended_attributes_need_permission(t: &Subject) {
     if skipped(t) || t.lacks(t.capabilities().identities, "identities") {
         return;
     }
@@ -105,7 +105,7 @@ pub(super) fn they_need_permission(t: &Subject) {
     assert_eq!(root.get_xattr(&file, "a").unwrap(), "2");
 }
 
-pub(super) fn they_go_with_the_file_not_the_name(t: &Subject) {
+pub(super) fn extended_attributes_belong_to_the_file(t: &Subject) {
     if skipped(t) {
         return;
     }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_never_given_twice() {
+    fn a_cookie_is_never_reused() {
         let mut directory = Directory::new(1);
         directory.put(b"a", 10);
         let (first, _) = directory.behind(0).next().unwrap();

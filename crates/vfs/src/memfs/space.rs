@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gift_is_judged_by_the_new_owners_quota() {
+    fn a_new_owner_needs_quota() {
         let mut space = Space::new(100, Some(60));
         space.charge(0, 80).unwrap();
         assert_eq!(space.give(0, 1, 61), Err(Error::Quota));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_place_gets_another_file_id_and_the_old_handle_goes_stale() {
+    fn a_reused_place_gets_another_file_id_and_the_old_handle_is_stale() {
         let mut table = Table::new(7, 1);
         let first = table.insert(inode()).unwrap();
         assert_eq!(first, 1);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_given_is_a_bad_handle() {
+    fn an_unknown_handle_is_a_bad_handle() {
         let mut table = Table::new(7, 4);
         let fileid = table.insert(inode()).unwrap();
         let good = table.handle(fileid).to_vec();

@@ -1,19 +1,19 @@
 use super::model::Id;
 use crate::{CreateMode, Removal, SetXattr};
 
-/// One of the objects made so far, by a number taken modulo how many there are: an action stays meaningful when
-/// earlier ones are left out.
+/// One of the objects created so far, by a number modulo their count, so that an action stays meaningful when earlier
+/// ones are left out.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pick {
-    /// Among all that ever were, gone ones too.
+    /// Among all objects, including removed ones.
     Any(Id),
     /// Among directories that exist.
     Directory(Id),
-    /// Among regular files that exist; any object where there is none.
+    /// Among existing regular files; any object where there is none.
     File(Id),
 }
 
-/// What somebody does.
+/// An operation of a caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Action {
     pub(super) who: usize,

@@ -1,11 +1,11 @@
-//! What an action that succeeded did to the model.
+//! Applies an action that succeeded to the model.
 
 use super::action::{Content, Kind};
 use super::model::{Id, Model, Node};
 use crate::{CreateMode, Credentials, FileKind};
 
 impl Model {
-    /// Returns what the name leads to now.
+    /// Returns the object that the name leads to afterwards.
     pub(super) fn create(
         &mut self,
         who: &Credentials,

@@ -2,19 +2,19 @@ use super::action::{Action, Content, Kind, Pick, Wanted};
 use super::model::{COMMON_GROUP, Id};
 use crate::{CreateMode, Removal, SetXattr};
 
-/// A few names, so that actions meet.
+/// A few names, so that actions interact.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Names of extended attributes.
 const XATTRS: [&str; 3] = ["one", "two", "three"];
-/// Modes that mean something: common ones, none, set-id and sticky.
+/// Common modes, none, set-ID and sticky.
 const MODES: [u32; 12] =
     [0o755, 0o777, 0o700, 0o644, 0o666, 0o1777, 0o2775, 0o4755, 0o6777, 0o555, 0o311, 0o000];
-/// Most bytes of an offset or a size.
+/// Greatest offset or size in bytes.
 const SIZE_MAX: u64 = 20_000;
 /// Most bytes of a write.
 const LENGTH_MAX: u64 = 6_000;
 
-/// Numbers that follow from a seed alone (SplitMix64, Steele, Lea and Flood 2014).
+/// Numbers that depend on a seed alone (SplitMix64, Steele, Lea and Flood 2014).
 #[derive(Debug)]
 pub(super) struct Numbers(pub(super) u64);
 
@@ -35,7 +35,7 @@ impl Numbers {
     }
 }
 
-/// The next action, by one of `callers` callers.
+/// Returns the next action, by one of `callers` callers.
 pub(super) fn action(numbers: &mut Numbers, callers: usize) -> Action {
     let who = numbers.below(callers as u64) as usize;
     Action { who, what: wanted(numbers) }
@@ -48,7 +48,7 @@ fn wanted(numbers: &mut Numbers) -> Wanted {
             directory: directory(numbers),
             name: name(numbers),
             kind: kind(numbers),
-            // Set-group-id of new files follows rules of its own on every system; chmod reaches it.
+            // Set-group-ID of new files has different rules on each system; chmod covers it.
             mode: numbers.one_of(&MODES) & 0o1777,
         },
         25..35 => Wanted::Remove {

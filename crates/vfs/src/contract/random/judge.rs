@@ -1,11 +1,12 @@
-//! What the model says to an action: which errors are right. Where several apply, POSIX leaves open which is told.
+//! Determines which results of an action are right. Where several errors apply, POSIX does not define which is
+//! returned.
 
 use super::action::{Content, Kind};
 use super::model::{Id, Model, Node, READ, SEARCH, WRITE};
 use crate::{CreateMode, Credentials, Error, FileKind, Removal, SetXattr};
 
-/// What may come of an action. It must succeed where nothing forbids it, and must fail, in one of those ways, where
-/// something does; `perhaps` are errors that a system may add by its settings.
+/// The allowed results of an action. It must succeed if nothing forbids it, otherwise it must fail with one of these
+/// errors; `perhaps` are errors that a system's settings may add.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) forbids: Vec<Error>,
@@ -35,7 +36,7 @@ impl Model {
             return if writable { Verdict::default() } else { Error::Access.into() };
         };
         let mut verdict = self.judge_again(who, existing, kind);
-        // Linux tells EEXIST first, others look at the directory first.
+        // Linux returns EEXIST first, others check the directory first.
         if !writable && !verdict.forbids.is_empty() {
             verdict.forbids.push(Error::Access);
         }
@@ -134,12 +135,12 @@ impl Model {
                 errors.extend((!parent.may(who, WRITE | SEARCH)).then_some(Error::Access));
             }
         }
-        // Linux's fs.protected_hardlinks: no links to others' files that could not be opened for both.
+        // Linux's fs.protected_hardlinks: no links to others' files that the caller may not read and write.
         let foreign = node.is_some_and(|node| !node.owned_by(who));
         Verdict { forbids: errors, perhaps: if foreign { vec![Error::NotPermitted] } else { Vec::new() } }
     }
 
-    /// The file as a regular one, or why it is none.
+    /// Returns the file as a regular one, or the error.
     fn regular(&self, file: Id) -> Result<&Node, Error> {
         let node = self.get(file).ok_or(Error::Stale)?;
         match node.kind {
@@ -226,7 +227,7 @@ impl Model {
         }
         let mut errors = Vec::new();
         errors.extend((!node.may(who, WRITE)).then_some(Error::Access));
-        // xattr(7): of a sticky directory only the owner sets them.
+        // xattr(7): only the owner of a sticky directory sets them.
         let sticky = node.is_directory() && node.mode & 0o1000 != 0 && !node.owned_by(who);
         errors.extend(sticky.then_some(Error::NotPermitted));
         let present = node.xattrs.contains_key(name);

@@ -1,9 +1,9 @@
 //! Random operations against a reference model.
 //!
-//! A seed makes a sequence of actions; each is put to the backend and to a model so simple that it is obviously right.
-//! Where they differ, the sequence is made as short as some hundred attempts can make it, and the failure prints the
-//! seed and what is left. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak tests), and
-//! `ENFYS_ACTIONS=n` sets how long a sequence is.
+//! A seed determines a sequence of actions. Each runs on the backend and on a model that is simple enough to be
+//! obviously right. Where they differ, the sequence is shortened by some hundred attempts, and the failure prints the
+//! seed and the rest of the sequence. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak
+//! tests), and `ENFYS_ACTIONS=n` sets the length of a sequence.
 
 mod action;
 mod apply;
@@ -18,11 +18,11 @@ use run::Run;
 
 use super::subject::Subject;
 
-/// Seeds tried where nothing else is asked for.
+/// The number of seeds by default.
 const SEEDS: u64 = 12;
 /// Actions of a sequence.
 const ACTIONS: usize = 300;
-/// Attempts to make a failing sequence shorter.
+/// Attempts to shorten a failing sequence.
 const SHRINKS_MAX: u32 = 1500;
 
 pub(super) fn operations_agree_with_the_model(t: &Subject) {
@@ -59,8 +59,8 @@ fn try_seeds(t: &Subject, callers: usize) {
     }
 }
 
-/// Leaves out what the failure does not need: halves first, then smaller and smaller parts, until no single action can
-/// be spared.
+/// Leaves out actions that the failure does not need: halves first, then smaller parts, until each remaining action
+/// is needed.
 fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>, first: &str) -> (Vec<Action>, String) {
     let Err((_, mut why)) = Run::new(t, callers).all(&actions) else {
         let why = format!("{first}; does not fail again: the backend depends on more than the actions");
@@ -84,7 +84,7 @@ fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>, first: &str) ->
     (actions, why)
 }
 
-/// One action a line.
+/// Formats one action per line.
 fn told(actions: &[Action]) -> String {
     actions.iter().map(|action| format!("  {action:?}\n")).collect()
 }

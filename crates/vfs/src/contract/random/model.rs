@@ -1,5 +1,5 @@
-//! A file system as simple as can be: no counters, no indexes, no sharing. Whether a thing exists, and how many links
-//! it has, is found by looking through everything.
+//! The simplest possible file system: no counters, no indexes, no sharing. Existence and link counts are found by a
+//! search through everything.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::{Credentials, Error, FileKind, Verifier};
 
 pub(super) use super::super::subject::COMMON_GROUP;
 
-/// Names an object for ever; 0 is the top.
+/// The permanent number of an object; 0 is the root directory.
 pub(super) type Id = u32;
 
 pub(super) const READ: u32 = 4;
@@ -56,7 +56,7 @@ impl Node {
         } else {
             self.mode
         };
-        // No action here executes a file, so the superuser may all.
+        // No action here executes a file, so root may do everything.
         who.is_root() || bits & want == want
     }
 
@@ -64,7 +64,8 @@ impl Node {
         who.is_root() || who.uid == self.uid
     }
 
-    /// As Linux: set-user-id goes, set-group-id where it means execution in the group or where `who` is not in it.
+    /// As on Linux: clears set-user-ID, and set-group-ID where it means execution by the group or where `who` is not
+    /// in it.
     pub(super) fn lose_set_id(&mut self, who: &Credentials) {
         self.mode &= !0o4000;
         if self.mode & 0o010 != 0 || !(who.is_root() || who.is_in_group(self.gid)) {
@@ -79,7 +80,7 @@ impl Node {
 
 #[derive(Debug, Clone)]
 pub(super) struct Model {
-    /// All that ever were, in order of birth; gone ones are `None`.
+    /// All objects in order of creation; removed ones are `None`.
     pub(super) nodes: Vec<Option<Node>>,
 }
 
@@ -105,7 +106,7 @@ impl Model {
         (0..).zip(&self.nodes).filter_map(|(id, node)| Some((id, node.as_ref()?)))
     }
 
-    /// Directories that have `id`, once for each name.
+    /// Returns the directories that contain `id`, once for each name.
     fn holders(&self, id: Id) -> impl Iterator<Item = Id> {
         let names =
             self.living().flat_map(|(holder, node)| node.entries.values().map(move |entry| (holder, *entry)));
@@ -128,7 +129,7 @@ impl Model {
         id == top || self.parent(id).is_some_and(|parent| self.is_inside(parent, top))
     }
 
-    /// Forgets what has neither a name nor an open.
+    /// Removes objects with neither a name nor an open.
     pub(super) fn forget(&mut self) {
         for id in 1..self.nodes.len() as Id {
             if self.get(id).is_some_and(|node| node.opens == 0) && self.holders(id).next().is_none() {
@@ -137,7 +138,7 @@ impl Model {
         }
     }
 
-    /// The directory, and where `name` leads in it, or why nobody gets there.
+    /// Returns the directory, and the object of `name` in it, or the error of the search.
     pub(super) fn search(&self, who: &Credentials, id: Id, name: &str) -> Result<(&Node, Option<Id>), Error> {
         let directory = self.get(id).ok_or(Error::Stale)?;
         if !directory.is_directory() {
@@ -149,7 +150,7 @@ impl Model {
         Ok((directory, directory.entries.get(name).copied()))
     }
 
-    /// Why `who` may not take an entry that leads to `victim` out of `directory`.
+    /// Returns why `who` may not remove an entry of `victim` from `directory`.
     pub(super) fn removal(&self, who: &Credentials, directory: &Node, victim: Id) -> Vec<Error> {
         let mut errors = Vec::new();
         if !directory.may(who, WRITE | SEARCH) {

@@ -12,10 +12,10 @@ use crate::{
 
 /// Mode of the directory that a run works in.
 const TOP_MODE: u32 = 0o777;
-/// Every so many actions everything is compared, not only attributes.
+/// The number of actions after which everything is compared, not only attributes.
 const WHOLE_EVERY: usize = 60;
 
-/// Why backend and model differ.
+/// Or the difference between backend and model.
 type Told<T = ()> = std::result::Result<T, String>;
 
 /// One sequence of actions, in a directory of its own.
@@ -23,7 +23,7 @@ pub(super) struct Run<'t> {
     t: &'t Subject,
     callers: Vec<Caller<'t>>,
     model: Model,
-    /// By id, gone ones too.
+    /// By id, including removed objects.
     handles: Vec<Handle>,
     /// Last change attribute by id.
     changes: Vec<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Run<'t> {
 }
 
 impl<'t> Run<'t> {
-    /// One caller is the fixture's own; several are the superuser and two users who share a group.
+    /// A single caller is the fixture's own; several are root and two users who share a group.
     pub(super) fn new(t: &'t Subject, callers: usize) -> Self {
         let callers = if callers == 1 { vec![t.me()] } else { vec![t.root(), t.user(1), t.user(2)] };
         let first = &callers[0];
@@ -44,7 +44,7 @@ impl<'t> Run<'t> {
         Self { t, callers, model, handles: vec![top], changes: vec![0], opens: Vec::new() }
     }
 
-    /// Plays all actions; on a difference tells which action it was and what differs.
+    /// Runs all actions. On a difference returns which action it was and what differs.
     pub(super) fn all(mut self, actions: &[Action]) -> std::result::Result<(), (usize, String)> {
         for (number, action) in actions.iter().enumerate() {
             let mut told = self.one(action).and_then(|changed| self.compare_attributes(&changed));
@@ -56,7 +56,7 @@ impl<'t> Run<'t> {
         Ok(())
     }
 
-    /// Plays one action; returns the objects that it changed.
+    /// Runs one action. Returns the objects that it changed.
     fn one(&mut self, action: &Action) -> Told<Vec<Id>> {
         let caller = self.callers[action.who].clone();
         match action.what {
@@ -169,7 +169,7 @@ impl<'t> Run<'t> {
 
     fn parent(&mut self, caller: &Caller<'_>, directory: Pick) -> Told<Vec<Id>> {
         let directory = self.pick(directory);
-        // Where `..` leads is judged as any name in a directory that can be searched.
+        // `..` is checked as any name in a directory that can be searched.
         let verdict = match self.model.search(caller.credentials(), directory, "") {
             Ok(_) => Verdict::default(),
             Err(error) => error.into(),
@@ -272,7 +272,7 @@ impl<'t> Run<'t> {
             return Ok(Vec::new());
         }
         match what {
-            // Takes no mode, and so does not change.
+            // It takes no mode, and so does not change.
             Wanted::Chmod { .. } if self.model.node(file).kind == FileKind::Symlink => return Ok(Vec::new()),
             Wanted::Chmod { mode, .. } => self.model.chmod(who, file, mode),
             Wanted::Chown { uid: None, gid: None, .. } => return Ok(Vec::new()),
@@ -305,7 +305,7 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// Compares all attributes, and requires the change attribute of what `changed` to have moved.
+    /// Compares all attributes, and requires the change attribute of `changed` to have moved.
     fn compare_attributes(&mut self, changed: &[Id]) -> Told {
         self.model.forget();
         let changed: BTreeSet<_> = changed.iter().collect();
@@ -328,7 +328,7 @@ impl<'t> Run<'t> {
         Ok(())
     }
 
-    /// Compares names, contents, texts and extended attributes, as far as the first caller may see them.
+    /// Compares names, contents, texts and extended attributes, as far as the first caller may read them.
     fn compare_everything(&self) -> Told {
         let caller = &self.callers[0];
         for (id, node) in self.model.living() {
@@ -371,12 +371,12 @@ fn compare(id: Id, attributes: &Attributes, node: &Node, links: u32) -> Told {
         FileKind::Symlink => same(&of("size"), attributes.size, node.text.len() as u64)?,
         _ => {}
     }
-    // Not every file system counts subdirectories: those that do not say 1.
+    // Not every file system counts subdirectories: others return 1.
     let uncounted = node.is_directory() && attributes.links == 1;
     if uncounted { Ok(()) } else { same(&of("links"), attributes.links, links) }
 }
 
-/// Requires an answer to be as judged; `None` where it failed as it had to.
+/// Requires an answer to be allowed; `None` where it failed as required.
 fn agree<T: Debug>(verdict: Verdict, answer: Result<T>) -> Told<Option<T>> {
     match answer {
         Ok(value) if verdict.forbids.is_empty() => Ok(Some(value)),
