@@ -1,7 +1,7 @@
 //! Sequences of NFSv4 compounds made of arbitrary bytes, for fuzzing: a client of each minor version, a handful of names, stateids that
 //! were given and ones that never were, delegations that are recalled, time that passes, requests that are cut short or sent again.
 
-mod speaker;
+mod client;
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ use protocol::nfs4::types::{Bitmap, Component, HasStatus, Outcome, StableHow, St
 use rpc::message::parse_reply;
 use xdr::{List, Opaque};
 
-use self::speaker::{Speaker, Stage};
+use self::client::{ClientSet, CompoundClient};
 use crate::network::Faults;
 use crate::world::World;
 
@@ -102,44 +102,45 @@ impl std::ops::AddAssign for Played {
 pub fn play(data: &[u8]) -> Played {
     let mut choices = Choices { data };
     let mut world = World::new(u64::from(choices.byte()), Faults::NONE);
-    let mut stage = Stage::new(&mut world);
+    let mut set = ClientSet::new(&mut world);
     let mut stateids = vec![Stateid::ANONYMOUS, Stateid::READ_BYPASS, Stateid::CURRENT, Stateid::INVALID];
     let mut compounds = 0;
     while !choices.data.is_empty() && compounds < MAX_COMPOUNDS {
         compounds += 1;
         let who = choices.below(3) as usize;
-        let ops = operations(&mut choices, &mut stage.speakers[who], &stateids);
-        let request = stage.speakers[who].request(ops.clone());
+        let ops = operations(&mut choices, &mut set.clients[who], &stateids);
+        let request = set.clients[who].request(ops.clone());
         match choices.byte() {
             // Nearly always: send it, and sometimes send it again.
             0..=223 => {
-                let reply = stage.ask(&mut world, who, request.clone()).expect("a whole request is answered");
+                let reply =
+                    set.ask(&mut world, who, request.clone()).expect("a whole request is answered");
                 let result = parse_reply::<CompoundResult>(reply.clone()).expect("the reply is a compound");
-                assert_whole(&result, ops.len() + stage.speakers[who].before());
-                let opens = remember(&result, &mut stateids, &mut stage.played);
-                stage.played.opens_40 += if stage.speakers[who].has_slots() { 0 } else { opens };
-                stage.speakers[who].learn(&result);
-                if choices.flag() && stage.speakers[who].has_slots() {
-                    let again = stage.ask(&mut world, who, request);
+                assert_whole(&result, ops.len() + set.clients[who].before());
+                let opens = remember(&result, &mut stateids, &mut set.played);
+                set.played.opens_40 += if set.clients[who].has_slots() { 0 } else { opens };
+                set.clients[who].learn(&result);
+                if choices.flag() && set.clients[who].has_slots() {
+                    let again = set.ask(&mut world, who, request);
                     assert_eq!(again, Some(reply), "a retransmission gets the reply again");
                 }
             }
             // Cut it short. The slot may or may not have been used: take the number back where it was not.
             224..=239 => {
                 let length = request.len() * usize::from(choices.byte()) / 256;
-                let result = stage.compound(&mut world, who, request.slice(..length));
+                let result = set.compound(&mut world, who, request.slice(..length));
                 result.iter().for_each(assert_consistent);
-                stage.speakers[who].cut(result.as_ref());
+                set.clients[who].cut(result.as_ref());
             }
             // Let time pass, beyond the lease sometimes.
             byte => {
-                stage.speakers[who].cut(None);
+                set.clients[who].cut(None);
                 world.wait(Duration::from_secs(u64::from(byte - 239) * 10));
             }
         }
-        stage.revive(&mut world, who);
+        set.revive(&mut world, who);
     }
-    stage.played
+    set.played
 }
 
 fn assert_consistent(result: &CompoundResult) {
@@ -198,7 +199,7 @@ fn delegated(delegation: &OpenDelegation) -> Option<Stateid> {
     }
 }
 
-fn operations(choices: &mut Choices<'_>, client: &mut Speaker, stateids: &[Stateid]) -> Vec<Op> {
+fn operations(choices: &mut Choices<'_>, client: &mut CompoundClient, stateids: &[Stateid]) -> Vec<Op> {
     let mut ops = if choices.flag() { crate::client::export() } else { vec![Op::PutRootFh] };
     for _ in 0..choices.below(MAX_OPS) {
         ops.push(operation(choices, client, stateids));
@@ -234,7 +235,7 @@ fn share(choices: &mut Choices<'_>) -> (ShareAccess, ShareDeny) {
     (access, ShareDeny::from_bits_retain(choices.below(5) as u32))
 }
 
-fn operation(choices: &mut Choices<'_>, client: &mut Speaker, stateids: &[Stateid]) -> Op {
+fn operation(choices: &mut Choices<'_>, client: &mut CompoundClient, stateids: &[Stateid]) -> Op {
     let mut stateid = stateids[choices.below(stateids.len() as u64) as usize];
     match choices.byte() {
         0 => stateid.seqid = stateid.seqid.wrapping_add(1),
@@ -355,7 +356,7 @@ fn operation_42(choices: &mut Choices<'_>, stateid: Stateid) -> Op {
     }
 }
 
-fn open(choices: &mut Choices<'_>, client: &mut Speaker) -> Op {
+fn open(choices: &mut Choices<'_>, client: &mut CompoundClient) -> Op {
     let (mut share_access, share_deny) = share(choices);
     match choices.byte() {
         0..=99 => {}

@@ -51,10 +51,10 @@ fn main() -> ExitCode {
 
 /// Plays the seeds that are asked for, and says what came of them; how many failed.
 fn play(scenario: &Scenario, arguments: &Arguments) -> u64 {
-    let (mut messages, mut deeds, mut failures) = (0, 0, 0);
+    let (mut messages, mut checks, mut failures) = (0, 0, 0);
     for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
         match scenario.run(seed) {
-            Ok(report) => (messages, deeds) = (messages + report.messages, deeds + report.deeds),
+            Ok(report) => (messages, checks) = (messages + report.messages, checks + report.checks),
             Err(why) => {
                 eprintln!("{why}");
                 failures += 1;
@@ -65,6 +65,6 @@ fn play(scenario: &Scenario, arguments: &Arguments) -> u64 {
         }
     }
     let outcome = if failures == 0 { "held".to_owned() } else { format!("{failures} failed") };
-    println!("{}: {} seeds, {deeds} deeds, {messages} messages: {outcome}", scenario.name, arguments.seeds);
+    println!("{}: {} seeds, {checks} checks, {messages} messages: {outcome}", scenario.name, arguments.seeds);
     failures
 }

@@ -48,7 +48,7 @@ enum Purpose<P> {
 
 /// Whether a client stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stay {
+enum Presence {
     Here,
     /// It destroys its session, then its client ID.
     Leaving,
@@ -64,7 +64,7 @@ pub(crate) struct Tally {
 }
 
 /// By operation.
-pub(crate) type Tallies = BTreeMap<OpNum, Tally>;
+pub(crate) type OpTallies = BTreeMap<OpNum, Tally>;
 
 #[derive(Debug)]
 struct Pending<P> {
@@ -76,7 +76,7 @@ struct Pending<P> {
 
 /// What a message was.
 #[derive(Debug)]
-pub(crate) enum Heard<P> {
+pub(crate) enum Incoming<P> {
     /// Nothing that the client has to look at.
     Nothing,
     /// A call of the server's, for [`BackChannel::called`].
@@ -103,9 +103,9 @@ pub(crate) struct Peer<P> {
     pending: [Option<Pending<P>>; SLOTS + 1],
     needs_bind: bool,
     renewed: Duration,
-    stay: Stay,
+    stay: Presence,
     /// What was answered in its session: once for each request, however often that was sent.
-    pub(crate) tallies: Tallies,
+    pub(crate) tallies: OpTallies,
     pub(crate) back: BackChannel,
     /// It has something to reclaim, and completes its reclaims afterwards.
     pub(crate) is_reclaiming: bool,
@@ -127,8 +127,8 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             pending: [const { None }; SLOTS + 1],
             needs_bind: false,
             renewed: Duration::ZERO,
-            stay: Stay::Here,
-            tallies: Tallies::new(),
+            stay: Presence::Here,
+            tallies: OpTallies::new(),
             back: BackChannel::default(),
             is_reclaiming: false,
             expected_flags: SequenceStatus::empty(),
@@ -152,14 +152,14 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
 
     /// Has it destroy its session and its client ID, once nothing is under way any more.
     pub(crate) fn leave(&mut self) {
-        if self.stay == Stay::Here {
-            self.stay = Stay::Leaving;
+        if self.stay == Presence::Here {
+            self.stay = Presence::Leaving;
         }
     }
 
     /// Whether its client ID is destroyed.
     pub(crate) fn is_gone(&self) -> bool {
-        self.stay == Stay::Gone
+        self.stay == Presence::Gone
     }
 
     /// What is under way in a slot, of the client's own.
@@ -194,7 +194,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         if self.pending[SLOTS].is_none() {
             out.extend(self.next_alone(now));
         }
-        if self.stay == Stay::Leaving {
+        if self.stay == Presence::Leaving {
             return out;
         }
         if !self.is_complete {
@@ -212,7 +212,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// What comes without a session, one after the other.
     fn next_alone(&mut self, now: Duration) -> Option<Bytes> {
         let is_idle = self.pending.iter().all(Option::is_none);
-        let (op, purpose) = if self.stay == Stay::Leaving && !self.needs_bind {
+        let (op, purpose) = if self.stay == Presence::Leaving && !self.needs_bind {
             if !is_idle {
                 return None;
             }
@@ -275,19 +275,19 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Heard<P>, String> {
+    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let (xid, message) = peek(&bytes).map_err(|error| error.to_string())?;
         if message == MessageType::CALL {
-            return Ok(Heard::Call(bytes));
+            return Ok(Incoming::Call(bytes));
         }
         let is_it = |pending: &Option<Pending<P>>| pending.as_ref().is_some_and(|pending| pending.xid == xid);
         // Otherwise: answered before.
-        let Some(at) = self.pending.iter().position(is_it) else { return Ok(Heard::Nothing) };
+        let Some(at) = self.pending.iter().position(is_it) else { return Ok(Incoming::Nothing) };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         if let Some(OpResult::Sequence(sequence)) = result.results.first() {
             match sequence.as_result() {
                 // A repetition while the request still waits in the server.
-                Err(Status::DELAY) => return Ok(Heard::Nothing),
+                Err(Status::DELAY) => return Ok(Incoming::Nothing),
                 Err(Status::BADSESSION | Status::DEADSESSION) => return Ok(self.lose()),
                 Err(status) => return Err(format!("{}: SEQUENCE: {status:?}", self.name)),
                 Ok(ok) => self.look_at(ok.status_flags)?,
@@ -296,7 +296,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         self.count(&result);
         let pending = self.pending[at].take().expect("it was found there");
         match pending.purpose {
-            Purpose::Own(purpose) => Ok(Heard::Answer(purpose, result)),
+            Purpose::Own(purpose) => Ok(Incoming::Answer(purpose, result)),
             purpose => self.learn(&purpose, &result),
         }
     }
@@ -314,7 +314,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     }
 
     /// Takes the answer to what it asks for itself.
-    fn learn(&mut self, purpose: &Purpose<P>, result: &CompoundResult) -> Result<Heard<P>, String> {
+    fn learn(&mut self, purpose: &Purpose<P>, result: &CompoundResult) -> Result<Incoming<P>, String> {
         match (purpose, result.results.first(), result.status) {
             (Purpose::Exchange, Some(OpResult::ExchangeId(Outcome::Ok(ok))), _) => {
                 (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
@@ -329,7 +329,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             (Purpose::Complete, _, Status::OK) => self.is_complete = true,
             (Purpose::Bind | Purpose::Renew, _, Status::OK) => {}
             // A late copy of DESTROY_SESSION did what another was refused.
-            (Purpose::Bind, _, Status::BADSESSION) if self.stay == Stay::Leaving => {
+            (Purpose::Bind, _, Status::BADSESSION) if self.stay == Presence::Leaving => {
                 (self.session, self.needs_bind) = (None, false);
             }
             (Purpose::Bind, _, Status::BADSESSION) => return Ok(self.lose()),
@@ -339,19 +339,19 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
                 (self.session, self.needs_bind) = (None, false);
             }
             (Purpose::DestroySession, _, Status::CONN_NOT_BOUND_TO_SESSION) => self.needs_bind = true,
-            (Purpose::DestroyClient, _, Status::OK | Status::STALE_CLIENTID) => self.stay = Stay::Gone,
+            (Purpose::DestroyClient, _, Status::OK | Status::STALE_CLIENTID) => self.stay = Presence::Gone,
             (purpose, _, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
-        Ok(Heard::Nothing)
+        Ok(Incoming::Nothing)
     }
 
     /// The server does not know it any more: it begins anew, under its name.
-    fn lose(&mut self) -> Heard<P> {
+    fn lose(&mut self) -> Incoming<P> {
         (self.client_id, self.create_sequence, self.session) = (0, 0, None);
         (self.is_complete, self.needs_bind, self.sequences) = (false, false, [0; SLOTS]);
         self.pending = [const { None }; SLOTS + 1];
         self.back.clear();
-        Heard::Lost
+        Incoming::Lost
     }
 
     /// SEQ4_STATUS flags: the back channel is repaired; nothing else may be wrong.

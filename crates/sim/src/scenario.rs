@@ -15,19 +15,19 @@ use protocol::procedure::Effect;
 use rpc::message::parse_reply;
 use server::{OperationMetrics, Server};
 
-use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
+use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, SessionCalls, Step};
 use crate::copies;
 use crate::delegations::{self, Subject};
+use crate::exactly_once;
 use crate::listings;
 use crate::network::Faults;
 use crate::notices;
-use crate::once;
 use crate::reclaims;
 use crate::rng::Rng;
 use crate::shares;
 use crate::transfers;
 use crate::waits;
-use crate::world::{Cuts, Lasting, World};
+use crate::world::{Cuts, Durability, World};
 
 /// A scenario by name.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ pub struct Report {
     pub messages: u64,
     /// How often there was what the scenario is about: a change that was executed once, a lock given, a delegation granted, a
     /// notice. Of some seeds there is nothing of it.
-    pub deeds: usize,
+    pub checks: usize,
 }
 
 /// All scenarios.
@@ -81,7 +81,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "slots-once",
         about: "NFSv4.1 and 4.2: all that the server's table has executed once, state too, in several slots at once",
-        run: once::run,
+        run: exactly_once::run,
     },
     Scenario {
         name: "cut-replies",
@@ -150,7 +150,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "copies",
-        about: "the end of a copy in the background is told once, when all is there, whatever is lost, cancelled, killed or gone",
+        about: "the end of a copy in the background is told exactly_once, when all is there, whatever is lost, cancelled, killed or gone",
         run: copies::run,
     },
     Scenario {
@@ -195,7 +195,7 @@ fn changes_once(seed: u64, versions: &[Version]) -> Result<Report, String> {
 fn cut_replies(seed: u64) -> Result<Report, String> {
     let versions = [Version::V3, Version::V40, Version::V41, Version::V42];
     let (report, cuts) = once_over(seed, &versions, Faults::CUTS)?;
-    Ok(Report { deeds: cuts.running.min(cuts.replies), ..report })
+    Ok(Report { checks: cuts.running.min(cuts.replies), ..report })
 }
 
 fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report, Cuts), String> {
@@ -244,7 +244,7 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
-    let report = Report { time: world.now(), messages: world.messages, deeds: notes.len() + unnamed };
+    let report = Report { time: world.now(), messages: world.messages, checks: notes.len() + unnamed };
     Ok((report, world.cuts))
 }
 
@@ -262,7 +262,8 @@ fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), Stri
     } else {
         None
     };
-    missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
+    missing
+        .map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
 }
 
 /// Servers killed in a run, and within which time.
@@ -292,14 +293,14 @@ fn restart_once(seed: u64) -> Result<Report, String> {
     world.plan_kills(KILLS, KILLED_WITHIN);
     world.run()?;
     done_once(&world, &steps)?;
-    Ok(Report { time: world.now(), messages: world.messages, deeds: steps.len() })
+    Ok(Report { time: world.now(), messages: world.messages, checks: steps.len() })
 }
 
 /// The same, where the power fails as often as the server is killed, and takes of the logs what was not synced. What the file
 /// system had done it has done.
 fn power_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    let mut world = World::lasting(rng.next_u64(), Faults::MANY, Lasting::PowerFailures);
+    let mut world = World::lasting(rng.next_u64(), Faults::MANY, Durability::PowerFailures);
     let mut steps = Vec::new();
     for index in 0..4 {
         let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
@@ -316,7 +317,7 @@ fn power_once(seed: u64) -> Result<Report, String> {
     world.plan_power_failures(KILLS / 2, KILLED_WITHIN);
     world.run()?;
     done_once(&world, &steps)?;
-    Ok(Report { time: world.now(), messages: world.messages, deeds: steps.len() })
+    Ok(Report { time: world.now(), messages: world.messages, checks: steps.len() })
 }
 
 /// Whether each change was made, and no more than once. What was made exclusively may be asked for again over a crash: it is told by
@@ -353,23 +354,23 @@ fn restart_locks(seed: u64) -> Result<Report, String> {
     if held != names {
         return Err(format!("each lock has one holder; held are {held:?}"));
     }
-    Ok(Report { time: world.now(), messages: world.messages, deeds: LOCKS })
+    Ok(Report { time: world.now(), messages: world.messages, checks: LOCKS })
 }
 
 /// Two clients whose words the scenario speaks itself, over a network without faults.
-struct Talk {
+struct Dialogue {
     world: World,
     messages: u64,
 }
 
-impl Talk {
+impl Dialogue {
     fn say(&mut self, bytes: bytes::Bytes) -> Result<CompoundResult, String> {
         self.messages += 1;
         let reply = self.world.ask(bytes).ok_or("no answer")?;
         parse_reply(reply).map_err(|error| error.to_string())
     }
 
-    fn introduce(&mut self, words: &mut Words) -> Result<(), String> {
+    fn introduce(&mut self, words: &mut SessionCalls) -> Result<(), String> {
         let exchanged = self.say(words.exchange_id())?;
         words.learn(&exchanged)?;
         let created = self.say(words.create_session())?;
@@ -378,7 +379,12 @@ impl Talk {
         Ok(())
     }
 
-    fn expect(&mut self, words: &mut Words, ops: Vec<Op>, status: Status) -> Result<CompoundResult, String> {
+    fn expect(
+        &mut self,
+        words: &mut SessionCalls,
+        ops: Vec<Op>,
+        status: Status,
+    ) -> Result<CompoundResult, String> {
         let what = format!("{:?}", ops.last());
         let result = self.say(words.in_session(ops))?;
         if result.status == status {
@@ -400,15 +406,16 @@ fn opened(result: &CompoundResult) -> Result<Stateid, String> {
 
 /// RFC 8881 §8.3 and §8.4.3: a lease that ran out does not end a client's state by itself ("courteous"); a conflict does.
 fn lease_expiry(seed: u64) -> Result<Report, String> {
-    let mut talk = Talk { world: World::new(seed, Faults::NONE), messages: 0 };
+    let mut talk = Dialogue { world: World::new(seed, Faults::NONE), messages: 0 };
     let lease = talk.world.server.settings().lease;
-    let (mut holder, mut rival) = (Words::new("holder", 100), Words::new("rival", 10_000));
+    let (mut holder, mut rival) = (SessionCalls::new("holder", 100), SessionCalls::new("rival", 10_000));
     talk.introduce(&mut holder)?;
     talk.introduce(&mut rival)?;
 
     let create = || OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
-    let exclusive = |words: &Words| words.open("file", ShareAccess::BOTH, ShareDeny::BOTH, create());
-    let plain = |words: &Words| words.open("file", ShareAccess::READ, ShareDeny::empty(), OpenHow::NoCreate);
+    let exclusive = |words: &SessionCalls| words.open("file", ShareAccess::BOTH, ShareDeny::BOTH, create());
+    let plain =
+        |words: &SessionCalls| words.open("file", ShareAccess::READ, ShareDeny::empty(), OpenHow::NoCreate);
     let ops = exclusive(&holder);
     let stateid = opened(&talk.expect(&mut holder, ops, Status::OK)?)?;
     let read = || {
@@ -445,5 +452,5 @@ fn lease_expiry(seed: u64) -> Result<Report, String> {
     if !is_gone {
         return Err(format!("the holder's open outlived a conflict after its lease: {:?}", late.status));
     }
-    Ok(Report { time: talk.world.now(), messages: talk.messages, deeds: 1 })
+    Ok(Report { time: talk.world.now(), messages: talk.messages, checks: 1 })
 }

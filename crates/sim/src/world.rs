@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const CUT_WITHIN: Duration = Duration::from_secs(3);
 
 /// What is sent for a call, and whether its connection is closed then.
-type Flight = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
+type RunningCall = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
 
 #[derive(Debug)]
 enum Event {
@@ -92,7 +92,7 @@ impl Ord for Scheduled {
 
 /// What the logs of a world outlive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
+pub enum Durability {
     /// The server: sessions are ordinary ones, and nobody reclaims.
     Kills,
     /// The machine too: sessions may be persistent.
@@ -109,7 +109,7 @@ pub struct Cuts {
 }
 
 /// A client and how it reaches the server.
-struct Seat {
+struct Endpoint {
     client: Box<dyn Client>,
     connection: Arc<Connection>,
     /// Number of the present call; retransmission timers of earlier ones are void.
@@ -127,7 +127,7 @@ pub struct World {
     clock: Arc<Clock>,
     logs: Arc<Logs>,
     /// What the logs outlive.
-    lasting: Lasting,
+    lasting: Durability,
     /// Servers started.
     starts: u64,
     /// The first connection that the present server knows.
@@ -136,15 +136,15 @@ pub struct World {
     /// Which calls have the server's thread to themselves; apart from what else is drawn.
     threads: Rng,
     faults: Faults,
-    seats: Vec<Seat>,
+    endpoints: Vec<Endpoint>,
     owners: HashMap<ConnectionId, usize>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     next_connection: u64,
     /// Connections that the server asked for, to call clients of version 4.0.
-    paths: Vec<Arc<Connection>>,
+    callback_connections: Vec<Arc<Connection>>,
     /// What the server has begun, and over which connection it came.
-    flights: Vec<(ConnectionId, Flight)>,
+    running_calls: Vec<(ConnectionId, RunningCall)>,
     /// Connections that the present server was told are gone.
     closed: HashSet<ConnectionId>,
     /// What was cut.
@@ -157,12 +157,12 @@ impl World {
     /// A world of one server that exports a file system in memory as `/export`.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
-        Self::lasting(seed, faults, Lasting::Kills)
+        Self::lasting(seed, faults, Durability::Kills)
     }
 
     /// The same, with logs that outlive as much.
     #[must_use]
-    pub fn lasting(seed: u64, faults: Faults, lasting: Lasting) -> Self {
+    pub fn lasting(seed: u64, faults: Faults, lasting: Durability) -> Self {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(Clock::default());
         let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
@@ -180,13 +180,13 @@ impl World {
             rng,
             threads: Rng::new(seed.rotate_left(32)),
             faults,
-            seats: Vec::new(),
+            endpoints: Vec::new(),
             owners: HashMap::new(),
             queue: BinaryHeap::new(),
             scheduled: 0,
             next_connection: 1,
-            paths: Vec::new(),
-            flights: Vec::new(),
+            callback_connections: Vec::new(),
+            running_calls: Vec::new(),
             closed: HashSet::new(),
             cuts: Cuts::default(),
             messages: 0,
@@ -195,9 +195,9 @@ impl World {
 
     /// Adds a client, which begins at once.
     pub fn add(&mut self, client: Box<dyn Client>) {
-        let index = self.seats.len();
+        let index = self.endpoints.len();
         let connection = self.connect(index);
-        self.seats.push(Seat { client, connection, call: 0, outstanding: None });
+        self.endpoints.push(Endpoint { client, connection, call: 0, outstanding: None });
         self.proceed(index);
     }
 
@@ -219,8 +219,8 @@ impl World {
 
     /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
     fn kill(&mut self) {
-        self.flights.clear();
-        self.paths.clear();
+        self.running_calls.clear();
+        self.callback_connections.clear();
         self.closed.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
@@ -256,10 +256,10 @@ impl World {
     ) -> Option<Bytes> {
         self.serve(connection, bytes);
         let mut context = TaskContext::from_waker(Waker::noop());
-        let (_, mut flight) = self.flights.pop()?;
+        let (_, mut running) = self.running_calls.pop()?;
         let mut patience = PATIENCE;
         loop {
-            if let Poll::Ready((reply, _)) = flight.as_mut().poll(&mut context) {
+            if let Poll::Ready((reply, _)) = running.as_mut().poll(&mut context) {
                 return reply;
             }
             let said = hear();
@@ -299,34 +299,34 @@ impl World {
                 return Err("the run does not end".into());
             }
             self.clock.set(time.max(self.clock.now()));
-            self.happen(event)?;
-            self.poll_flights();
+            self.handle_event(event)?;
+            self.poll_running_calls();
             self.carry_callbacks()?;
             self.server.audit()?;
         }
-        match self.seats.iter().position(|seat| !seat.client.is_done()) {
+        match self.endpoints.iter().position(|endpoint| !endpoint.client.is_done()) {
             None => Ok(()),
             Some(index) => Err(format!("client {index} waits for nothing")),
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), String> {
+    fn handle_event(&mut self, event: Event) -> Result<(), String> {
         match event {
             // What was on its way to a server that is gone never arrives.
-            Event::Call { connection, bytes } if self.is_heard(connection.id) => {
+            Event::Call { connection, bytes } if self.is_current(connection.id) => {
                 self.plan_cut(connection.id);
                 self.serve(connection, bytes);
             }
             Event::Call { .. } | Event::Alarm => {}
             Event::Cut { client, connection } => {
-                let seat = &self.seats[client];
-                if seat.connection.id == connection && seat.outstanding.is_some() {
-                    let is_running = self.flights.iter().any(|(id, _)| *id == connection);
+                let endpoint = &self.endpoints[client];
+                if endpoint.connection.id == connection && endpoint.outstanding.is_some() {
+                    let is_running = self.running_calls.iter().any(|(id, _)| *id == connection);
                     self.cuts.running += usize::from(is_running);
                     self.cut(client);
                 }
             }
-            Event::Closed { connection } => self.hear_of_loss(&connection),
+            Event::Closed { connection } => self.close_connection(&connection),
             Event::Kill => self.kill(),
             Event::PowerFailure => {
                 self.logs.lose();
@@ -334,30 +334,31 @@ impl World {
             }
             Event::Reply { client, connection, bytes } => {
                 // What comes over a broken connection never comes.
-                if self.seats[client].connection.id == connection && self.seats[client].outstanding.is_some()
+                if self.endpoints[client].connection.id == connection
+                    && self.endpoints[client].outstanding.is_some()
                 {
-                    let (done, now) = (self.seats[client].client.receive(bytes)?, self.now());
+                    let (done, now) = (self.endpoints[client].client.receive(bytes)?, self.now());
                     match done {
                         Received::NotMine => {}
                         Received::Answered => {
-                            self.seats[client].outstanding = None;
+                            self.endpoints[client].outstanding = None;
                             self.proceed(client);
                         }
                         // The server said: later.
                         Received::Later => {
-                            let call = self.seats[client].call;
+                            let call = self.endpoints[client].call;
                             self.schedule(now + RETRANSMIT, Event::Timer { client, call });
                         }
                     }
                 }
             }
             Event::Timer { client, call } => {
-                let seat = &mut self.seats[client];
-                if seat.call == call
-                    && let Some(bytes) = seat.outstanding.clone()
+                let endpoint = &mut self.endpoints[client];
+                if endpoint.call == call
+                    && let Some(bytes) = endpoint.outstanding.clone()
                 {
-                    let bytes = seat.client.retransmit(bytes, &mut self.rng);
-                    seat.outstanding = Some(bytes);
+                    let bytes = endpoint.client.retransmit(bytes, &mut self.rng);
+                    endpoint.outstanding = Some(bytes);
                     self.send(client);
                 }
             }
@@ -371,20 +372,20 @@ impl World {
         let now = moment(&self.clock);
         let id = connection.id;
         connection.is_alone.store(self.threads.chance(50), Relaxed);
-        let flight = async move {
+        let running = async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, bytes, &mut reply).await;
             let answered = outcome.disposition == Disposition::Reply;
             (answered.then(|| reply.into_bytes()), outcome.disposition == Disposition::Close)
         };
-        self.flights.push((id, Box::pin(flight)));
+        self.running_calls.push((id, Box::pin(running)));
     }
 
     /// Lets everything under way in the server go on as far as it can.
-    fn poll_flights(&mut self) {
+    fn poll_running_calls(&mut self) {
         let mut context = TaskContext::from_waker(Waker::noop());
         let mut answers = Vec::new();
-        self.flights.retain_mut(|(connection, flight)| match flight.as_mut().poll(&mut context) {
+        self.running_calls.retain_mut(|(connection, running)| match running.as_mut().poll(&mut context) {
             Poll::Pending => true,
             Poll::Ready((reply, must_close)) => {
                 answers.push((*connection, reply, must_close));
@@ -417,9 +418,9 @@ impl World {
             let local = SocketAddr::from(([10, 0, 1, 1], 1000));
             let made = Arc::new(Connection::new(id, connect.address(), local, Transport::Tcp, false));
             self.server.handle_connected(connect, &made);
-            self.paths.push(made);
+            self.callback_connections.push(made);
         }
-        for path in self.paths.clone() {
+        for path in self.callback_connections.clone() {
             while let Poll::Ready(call) = path.outbox.poll_record(&context) {
                 let header =
                     CallHeader::parse(&mut Reader::new(call)).map_err(|error| format!("{error:?}"))?;
@@ -443,7 +444,7 @@ impl World {
         self.messages += 1;
         if self.is_cut() {
             // The first half of a record is nothing to a client.
-            self.cuts.replies += usize::from(self.seats[client].outstanding.is_some());
+            self.cuts.replies += usize::from(self.endpoints[client].outstanding.is_some());
             return self.cut(client);
         }
         for delay in self.faults.arrivals(&mut self.rng) {
@@ -469,22 +470,22 @@ impl World {
     /// it does behind sockets.
     fn cut(&mut self, client: usize) {
         let old = self.reconnect(client);
-        self.hear_of_loss(&old);
+        self.close_connection(&old);
     }
 
     /// Gives a client another connection; returns the one before.
     fn reconnect(&mut self, client: usize) -> Arc<Connection> {
         let new = self.connect(client);
-        let seat = &mut self.seats[client];
-        let old = std::mem::replace(&mut seat.connection, new);
-        seat.client.reconnected();
+        let endpoint = &mut self.endpoints[client];
+        let old = std::mem::replace(&mut endpoint.connection, new);
+        endpoint.client.reconnected();
         self.owners.remove(&old.id);
         old
     }
 
     /// The server hears that a connection is gone, unless that was known to another server.
-    fn hear_of_loss(&mut self, connection: &Connection) {
-        if self.is_heard(connection.id) {
+    fn close_connection(&mut self, connection: &Connection) {
+        if self.is_current(connection.id) {
             self.closed.insert(connection.id);
             connection.outbox.close();
             self.server.connection_closed(connection.id);
@@ -492,32 +493,32 @@ impl World {
     }
 
     /// Whether what comes over a connection reaches the present server.
-    fn is_heard(&self, connection: ConnectionId) -> bool {
+    fn is_current(&self, connection: ConnectionId) -> bool {
         connection >= self.first_alive && !self.closed.contains(&connection)
     }
 
     /// Lets a client say the next thing it has to say.
     fn proceed(&mut self, client: usize) {
         let now = self.now();
-        let seat = &mut self.seats[client];
-        seat.call += 1;
-        if let Some(bytes) = seat.client.next_call(now) {
-            seat.outstanding = Some(bytes);
+        let endpoint = &mut self.endpoints[client];
+        endpoint.call += 1;
+        if let Some(bytes) = endpoint.client.next_call(now) {
+            endpoint.outstanding = Some(bytes);
             self.send(client);
         }
     }
 
     /// Sends a client's present call, for the first time or again.
     fn send(&mut self, client: usize) {
-        let is_dead = self.seats[client].connection.id < self.first_alive;
+        let is_dead = self.endpoints[client].connection.id < self.first_alive;
         if self.rng.chance(self.faults.breaking) || is_dead {
             let connection = self.reconnect(client);
             let delay = Duration::from_micros(self.rng.below(UNHEARD.as_micros() as u64));
             self.schedule(self.now() + delay, Event::Closed { connection });
         }
-        let seat = &self.seats[client];
-        let (call, connection) = (seat.call, Arc::clone(&seat.connection));
-        let Some(bytes) = seat.outstanding.clone() else { return };
+        let endpoint = &self.endpoints[client];
+        let (call, connection) = (endpoint.call, Arc::clone(&endpoint.connection));
+        let Some(bytes) = endpoint.outstanding.clone() else { return };
         self.messages += 1;
         for delay in self.faults.arrivals(&mut self.rng) {
             let event = Event::Call { connection: Arc::clone(&connection), bytes: bytes.clone() };
@@ -548,7 +549,7 @@ pub(crate) fn address(client: usize) -> Ipv4Addr {
 }
 
 /// The server that is started as the `number`th.
-fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Lasting, number: u64, now: Now) -> Arc<Server> {
+fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Durability, number: u64, now: Now) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let export = Export {
         id: ExportId(1),
@@ -562,8 +563,8 @@ fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Lasting, number: u64,
     let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
     let (server, records) = (Server::new(settings, exports), logs.records());
     Arc::new(match lasting {
-        Lasting::Kills => server.with_reply_log(logs.clone(), records, now),
-        Lasting::PowerFailures => {
+        Durability::Kills => server.with_reply_log(logs.clone(), records, now),
+        Durability::PowerFailures => {
             let server = server.with_state_log(logs.clone(), logs.entries(), now);
             server.with_stable_log(logs.clone(), records, now)
         }

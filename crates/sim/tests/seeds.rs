@@ -10,22 +10,22 @@ const SEEDS: usize = 200;
 
 #[test]
 fn every_scenario_holds_for_every_seed() {
-    let deeds: Vec<AtomicUsize> = SCENARIOS.iter().map(|_| AtomicUsize::new(0)).collect();
+    let checks: Vec<AtomicUsize> = SCENARIOS.iter().map(|_| AtomicUsize::new(0)).collect();
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((scenario, seed)) = run_of(next.fetch_add(1, Ordering::Relaxed)) {
                     match SCENARIOS[scenario].run(seed) {
-                        Ok(report) => deeds[scenario].fetch_add(report.deeds, Ordering::Relaxed),
+                        Ok(report) => checks[scenario].fetch_add(report.checks, Ordering::Relaxed),
                         Err(why) => panic!("{why}"),
                     };
                 }
             });
         }
     });
-    for (scenario, deeds) in SCENARIOS.iter().zip(deeds) {
-        assert!(deeds.into_inner() > 0, "{} shows nothing", scenario.name);
+    for (scenario, checks) in SCENARIOS.iter().zip(checks) {
+        assert!(checks.into_inner() > 0, "{} shows nothing", scenario.name);
     }
 }
 

@@ -19,7 +19,7 @@ pub use v3::ClientV3;
 pub(crate) use v3::call_v3;
 pub use v40::ClientV40;
 pub(crate) use v40::set_client_id;
-pub use v41::{ClientV41, Words, at_export, export};
+pub use v41::{ClientV41, SessionCalls, at_export, export};
 pub(crate) use v41::{change, component, compound, create_session, exchange_id};
 
 use crate::rng::Rng;

@@ -30,7 +30,7 @@ use crate::world::Received;
 
 /// What a client says to be known: its name, and the session it has.
 #[derive(Debug, Clone)]
-pub struct Words {
+pub struct SessionCalls {
     name: String,
     client_id: ClientId,
     create_sequence: u32,
@@ -43,7 +43,7 @@ pub struct Words {
     flags: CreateSessionFlags,
 }
 
-impl Words {
+impl SessionCalls {
     /// A client that nobody knows yet.
     #[must_use]
     pub fn new(name: &str, first_xid: u32) -> Self {
@@ -217,7 +217,7 @@ pub(crate) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
 /// A client of NFS version 4.1 or 4.2 with one slot.
 #[derive(Debug)]
 pub struct ClientV41 {
-    words: Words,
+    words: SessionCalls,
     script: VecDeque<Step>,
     is_settled: bool,
     /// The file made last.
@@ -229,7 +229,7 @@ impl ClientV41 {
     /// A client that will go through `script`.
     #[must_use]
     pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
-        let words = Words::new(name, first_xid);
+        let words = SessionCalls::new(name, first_xid);
         Self { words, script: script.into(), is_settled: false, file: String::new(), locks: Locks::default() }
     }
 

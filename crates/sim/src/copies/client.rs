@@ -17,7 +17,7 @@ use xdr::{List, Opaque};
 use super::World;
 use crate::backchannel::BackChannel;
 use crate::client::{compound, create_session, exchange_id};
-use crate::copying::{bind, called, open, opened, putfh, succeeded};
+use crate::copy_ops::{bind, called, open, opened, putfh, succeeded};
 
 const MIB: u64 = 1 << 20;
 /// Longer than what a server copies before its answer.

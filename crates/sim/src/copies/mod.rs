@@ -58,24 +58,24 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut clients: Vec<Client> = (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect();
     clients[0].make_source(&mut world)?;
     for _ in 0..EVENTS {
-        happen(&mut world, &mut clients, true)?;
+        handle_event(&mut world, &mut clients, true)?;
         world.server.audit()?;
     }
     let mut left = EVENTS_MAX;
     while clients.iter().any(Client::waits) || world.server.counts().copies > 0 {
-        happen(&mut world, &mut clients, false)?;
+        handle_event(&mut world, &mut clients, false)?;
         world.server.audit()?;
         left = left.checked_sub(1).ok_or("copies are left that nobody hears the end of")?;
     }
     for client in &mut clients {
         client.judge(&mut world)?;
     }
-    let deeds = clients.iter().map(Client::asked).sum();
-    Ok(Report { time: world.now, messages: world.messages, deeds })
+    let checks = clients.iter().map(Client::asked).sum();
+    Ok(Report { time: world.now, messages: world.messages, checks })
 }
 
 /// One thing, to one client.
-fn happen(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
+fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
     let chosen = world.rng.below(clients.len() as u64) as usize;
     let client = &mut clients[chosen];
     match world.rng.below(20) {

@@ -21,20 +21,20 @@ use xdr::Opaque;
 
 use super::directories;
 use super::history::History;
-use super::listed::{self, Knew, Listed};
+use super::listed_changes::{self, ListedChanges, RequestContext};
 use super::times::{self, Kept};
 use super::{FILES, Subject};
 use crate::client::{at_export, export};
-use crate::peer::{Heard, PROGRAM, Peer, RETURNS};
+use crate::cluster::{Actor, Progress, moment};
+use crate::peer::{Incoming, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, Progress, moment};
 
 /// What a call is for.
 #[derive(Debug, Clone, PartialEq)]
 enum Purpose {
     Read { file: u64, began: u64 },
     Stat { file: u64, began: u64 },
-    List(Knew),
+    List(RequestContext),
     Write { file: u64, value: u64 },
     Return { file: u64, stateid: Stateid },
 }
@@ -68,7 +68,7 @@ pub(super) struct Client {
     held: HashMap<u64, Held>,
     /// Of what was given back: the change attribute, as it was told last before that, and what is cached.
     cached: HashMap<u64, (u64, u64)>,
-    listed: Listed,
+    listed: ListedChanges,
     to_return: VecDeque<u64>,
     /// What its program has read that it must not.
     pub(super) wrong: Option<String>,
@@ -93,7 +93,7 @@ impl Client {
             again: None,
             held: HashMap::new(),
             cached: HashMap::new(),
-            listed: Listed::default(),
+            listed: ListedChanges::default(),
             to_return: VecDeque::new(),
             wrong: None,
         }
@@ -194,7 +194,7 @@ impl Client {
     /// A look at all files at once.
     fn listing(&self) -> Purpose {
         let is_read = |file: &u64| self.held.get(file).filter(|held| !held.is_write && !held.is_returning);
-        Purpose::List(Knew {
+        Purpose::List(RequestContext {
             held: (0..FILES).filter_map(|file| Some((file, is_read(&file)?.stateid))).collect(),
             others: (0..FILES).filter(|file| !self.held.contains_key(file)).collect(),
         })
@@ -210,7 +210,7 @@ impl Client {
                 directories::write(&name(file), value)
             }
             Purpose::Stat { file, .. } => times::stat(&name(file)),
-            Purpose::List(_) => listed::list(),
+            Purpose::List(_) => listed_changes::list(),
             Purpose::Read { file, .. } => {
                 let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 8 });
                 self.open(file, ShareAccess::READ, read)
@@ -307,8 +307,8 @@ impl Client {
                     held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
                 }
             }
-            (Purpose::List(Knew { held, others }), Status::OK) => {
-                let told = listed::told(done).ok_or("no listing")?;
+            (Purpose::List(RequestContext { held, others }), Status::OK) => {
+                let told = listed_changes::told(done).ok_or("no listing")?;
                 let is_held = |(file, stateid): &&(u64, Stateid)| {
                     self.held.get(file).is_some_and(|held| held.stateid == *stateid && !held.is_returning)
                 };
@@ -419,13 +419,13 @@ impl Actor for Client {
         }
         let mut out = Vec::new();
         match self.peer.hear(bytes)? {
-            Heard::Nothing => {}
-            Heard::Call(call) => {
+            Incoming::Nothing => {}
+            Incoming::Call(call) => {
                 let Self { peer, held, to_return, .. } = self;
                 out.extend(peer.back.called(call, |op| execute(held, to_return, op))?);
             }
-            Heard::Answer(purpose, result) => self.answered(purpose, &result, history)?,
-            Heard::Lost => return Err(format!("{}: its session is gone", self.peer.name)),
+            Incoming::Answer(purpose, result) => self.answered(purpose, &result, history)?,
+            Incoming::Lost => return Err(format!("{}: its session is gone", self.peer.name)),
         }
         out.extend(self.proceed(now, history, rng));
         Ok(out)

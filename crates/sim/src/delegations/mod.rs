@@ -5,7 +5,7 @@
 //! conflicting open, a change that does not wait for a recall, a write that is lost with a delegation: each breaks that.
 //!
 //! A process beside the server changes files too, without asking. Whoever had one delegated then may go on with what it has until it has given
-//! that back, and nobody any longer ([`outside`]): neither under a delegation, nor because the change attribute says that what is cached is good.
+//! that back, and nobody any longer ([`local_process`]): neither under a delegation, nor because the change attribute says that what is cached is good.
 //!
 //! A listing tells those who have a file delegated for reading the change attribute that they have, told again or not (`server/listings.rs`), and
 //! others one that never goes back.
@@ -16,8 +16,8 @@
 mod client;
 pub(crate) mod directories;
 mod history;
-mod listed;
-mod outside;
+mod listed_changes;
+mod local_process;
 mod times;
 
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use std::time::Duration;
 use vfs::{Backend, Context as Caller, Create, Credentials, SetAttributes};
 
 use crate::backend::Clock;
+use crate::cluster::{Cluster, moment};
 use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::{Stage, moment};
 use client::Client;
 use history::History;
-use outside::Process;
+use local_process::Process;
 
 /// Clients that behave.
 const CLIENTS: usize = 3;
@@ -67,21 +67,21 @@ pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report
         clients.push(Client::new(CLIENTS, subject, FILES as u32, true, &mut rng));
     }
     let world = (Arc::clone(process.files()) as Arc<dyn Backend>, clock);
-    let mut stage = Stage::new(world, clients, History::new(FILES as usize), rng);
-    stage.play_beside(is_over, |now, history| process.act(now, history))?;
-    let deeds = judge(&stage, with_mute)?;
-    Ok(Report { time: stage.now(), messages: stage.messages, deeds })
+    let mut cluster = Cluster::new(world, clients, History::new(FILES as usize), rng);
+    cluster.run_beside(is_over, |now, history| process.act(now, history))?;
+    let checks = judge(&cluster, with_mute)?;
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks })
 }
 
 /// Everybody is done, and whoever was silent has been silent for long enough to lose what it had.
-fn is_over(stage: &Stage<Client>) -> bool {
-    let counts = stage.server.counts();
-    stage.actors.iter().all(Client::is_done) && counts.delegations == 0 && counts.opens == 0
+fn is_over(cluster: &Cluster<Client>) -> bool {
+    let counts = cluster.server.counts();
+    cluster.actors.iter().all(Client::is_done) && counts.delegations == 0 && counts.opens == 0
 }
 
 /// What must hold at the end, beside what was checked on the way; how much was delegated.
-fn judge(stage: &Stage<Client>, with_mute: bool) -> Result<usize, String> {
-    let counts = stage.server.delegation_counts();
+fn judge(cluster: &Cluster<Client>, with_mute: bool) -> Result<usize, String> {
+    let counts = cluster.server.delegation_counts();
     let revoked = counts.revoked.load(Relaxed);
     if !with_mute && revoked > 0 {
         return Err(format!("{revoked} delegations were revoked though every client returns them"));

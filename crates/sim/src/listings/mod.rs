@@ -28,10 +28,10 @@ use vfs::{
 use xdr::Writer;
 
 use crate::backend::{Clock, Slow};
+use crate::cluster::{SECOND, moment};
 use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::{SECOND, moment};
 use told::{Ask, Entries, Is};
 
 /// Things that happen in a run.
@@ -73,7 +73,7 @@ struct Shown {
 }
 
 /// A call that the server has begun.
-struct Flight {
+struct RunningCall {
     /// What it lists; none where it changes something.
     ask: Option<Ask>,
     began: Duration,
@@ -89,7 +89,7 @@ struct World {
     directory: Handle,
     clock: Arc<Clock>,
     rng: Rng,
-    flights: Vec<Flight>,
+    running_calls: Vec<RunningCall>,
     history: Vec<Shown>,
     calls: u32,
 }
@@ -101,13 +101,13 @@ struct World {
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     for _ in 0..EVENTS {
-        world.happen()?;
+        world.handle_event()?;
     }
-    while !world.flights.is_empty() {
+    while !world.running_calls.is_empty() {
         world.pass(SECOND)?;
     }
-    let deeds = world.server.metrics().kept_listings_told.load(Relaxed) as usize;
-    Ok(Report { time: world.clock.now(), messages: u64::from(world.calls), deeds })
+    let checks = world.server.metrics().kept_listings_told.load(Relaxed) as usize;
+    Ok(Report { time: world.clock.now(), messages: u64::from(world.calls), checks })
 }
 
 impl World {
@@ -135,7 +135,7 @@ impl World {
             directory,
             clock,
             rng,
-            flights: Vec::new(),
+            running_calls: Vec::new(),
             history: Vec::new(),
             calls: 0,
         };
@@ -145,13 +145,13 @@ impl World {
     }
 
     /// One thing.
-    fn happen(&mut self) -> Result<(), String> {
+    fn handle_event(&mut self) -> Result<(), String> {
         match self.rng.below(100) {
-            0..=49 if self.flights.len() < FLIGHTS_MAX => {
+            0..=49 if self.running_calls.len() < FLIGHTS_MAX => {
                 let ask = Ask::any(&mut self.rng);
                 self.begin(Some(ask));
             }
-            50..=51 if self.flights.len() < FLIGHTS_MAX => self.begin(None),
+            50..=51 if self.running_calls.len() < FLIGHTS_MAX => self.begin(None),
             52..=53 => self.change(),
             54..=59 => self.read(),
             60..=84 => {
@@ -195,23 +195,23 @@ impl World {
             (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
         });
         let (began, first) = (self.clock.now(), self.history.len() - 1);
-        self.flights.push(Flight { ask, began, first, answer });
+        self.running_calls.push(RunningCall { ask, began, first, answer });
     }
 
     /// Lets every call go on, one after the other.
     fn poll(&mut self) -> Result<(), String> {
         let mut context = TaskContext::from_waker(Waker::noop());
         let mut index = 0;
-        while index < self.flights.len() {
-            match self.flights[index].answer.as_mut().poll(&mut context) {
+        while index < self.running_calls.len() {
+            match self.running_calls[index].answer.as_mut().poll(&mut context) {
                 Poll::Pending => {
                     index += 1;
                     self.remember();
                 }
                 Poll::Ready(reply) => {
                     self.remember();
-                    let flight = self.flights.remove(index);
-                    self.judge(&flight, reply.ok_or("no answer")?)?;
+                    let running = self.running_calls.remove(index);
+                    self.judge(&running, reply.ok_or("no answer")?)?;
                 }
             }
         }
@@ -236,15 +236,15 @@ impl World {
     }
 
     /// Whether a listing is what a look could have found.
-    fn judge(&self, flight: &Flight, reply: Bytes) -> Result<(), String> {
-        let Some(ask) = flight.ask else { return Ok(()) };
+    fn judge(&self, running: &RunningCall, reply: Bytes) -> Result<(), String> {
+        let Some(ask) = running.ask else { return Ok(()) };
         let told = ask.told(reply)?;
         let since = |moment| self.history.partition_point(|shown| shown.since <= moment).saturating_sub(1);
-        let oldest = flight.began.checked_sub(MAX_AGE).map_or(0, since);
-        for (from, with_access) in [(flight.first, false), (oldest, true)] {
+        let oldest = running.began.checked_sub(MAX_AGE).map_or(0, since);
+        for (from, with_access) in [(running.first, false), (oldest, true)] {
             let could_be = |shown: &Shown| told::shows(&told, &shown.entries, with_access);
-            if !self.history[from.min(flight.first)..].iter().any(could_be) {
-                let (began, now) = (flight.began, self.clock.now());
+            if !self.history[from.min(running.first)..].iter().any(could_be) {
+                let (began, now) = (running.began, self.clock.now());
                 return Err(format!(
                     "{ask:?} between {began:?} and {now:?} was told what never was: {told:?}"
                 ));

@@ -15,7 +15,7 @@ use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::types::{Mode, StateOwner, Stateid};
 
-use super::truth::Truth;
+use super::directory_history::DirectoryHistory;
 use super::{DIRECTORIES, directory_name};
 use crate::client::{at_export, component};
 use crate::rng::Rng;
@@ -31,7 +31,7 @@ pub(super) struct Change {
 }
 
 /// A change drawn at random. It may find that another was faster.
-pub(super) fn draw(truth: &Truth, owner: StateOwner, rng: &mut Rng) -> Change {
+pub(super) fn draw(history: &DirectoryHistory, owner: StateOwner, rng: &mut Rng) -> Change {
     let directory = rng.below(DIRECTORIES);
     let here = |op: Op| {
         let mut ops = at_export(&directory_name(directory));
@@ -39,7 +39,7 @@ pub(super) fn draw(truth: &Truth, owner: StateOwner, rng: &mut Rng) -> Change {
         ops
     };
     let one = |ops, kind| Change { ops, touched: vec![(directory, kind)] };
-    match (rng.below(10), pick(truth, directory, rng)) {
+    match (rng.below(10), pick(history, directory, rng)) {
         (0..=1, Some(old)) => {
             one(here(Op::Remove(RemoveArgs { target: component(&old) })), notify_type::REMOVE_ENTRY)
         }
@@ -100,8 +100,8 @@ fn open(owner: StateOwner, name: &str) -> Op {
 }
 
 /// A name that is there now.
-fn pick(truth: &Truth, directory: u64, rng: &mut Rng) -> Option<String> {
-    let names = truth.names(directory);
+fn pick(history: &DirectoryHistory, directory: u64, rng: &mut Rng) -> Option<String> {
+    let names = history.names(directory);
     let chosen = rng.below(names.len().max(1) as u64) as usize;
     names.iter().nth(chosen).cloned()
 }

@@ -15,13 +15,13 @@ use server::Server;
 use xdr::Opaque;
 
 use super::changes::{self, Change};
-use super::truth::Truth;
-use super::{DIRECTORIES, directory_name, model};
+use super::directory_history::DirectoryHistory;
+use super::{DIRECTORIES, directory_name, holder_view};
 use crate::backchannel;
+use crate::cluster::{Actor, Progress, SECOND, ServerAction};
 use crate::delegations::directories;
-use crate::peer::{Heard, PROGRAM, Peer, RETURNS};
+use crate::peer::{Incoming, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, Did, Progress, SECOND};
 
 const ALL: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
@@ -121,18 +121,18 @@ impl Client {
     }
 
     /// Whether it still holds a delegation that the server first recalled a lease ago.
-    pub(super) fn has_overdue(&self, truth: &Truth, now: Duration, lease: Duration) -> bool {
+    pub(super) fn has_overdue(&self, history: &DirectoryHistory, now: Duration, lease: Duration) -> bool {
         let is_overdue =
-            |held: &Held| truth.recalled_at(&held.stateid).is_some_and(|recalled| recalled + lease <= now);
-        self.held.values().any(|held| held.server == truth.server && is_overdue(held))
+            |held: &Held| history.recalled_at(&held.stateid).is_some_and(|recalled| recalled + lease <= now);
+        self.held.values().any(|held| held.server == history.server && is_overdue(held))
     }
 
     /// Whether what it holds is what there is, or the server has asked for it.
-    pub(super) fn knows(&self, truth: &Truth) -> Result<(), String> {
+    pub(super) fn knows(&self, history: &DirectoryHistory) -> Result<(), String> {
         let in_use = self.held.iter().filter(|(_, held)| !held.is_recalled && !held.is_returning);
         for (directory, held) in in_use.filter(|_| !self.is_silent()) {
             let name = &self.peer.name;
-            if held.server != truth.server {
+            if held.server != history.server {
                 return Err(format!("{name} has not noticed that the server is another one"));
             }
             if held.has_refused {
@@ -140,11 +140,11 @@ impl Client {
                     "{name} refused to be told of directory {directory} and was not asked for it"
                 ));
             }
-            if !held.is_unsure && held.names != *truth.names(*directory) {
+            if !held.is_unsure && held.names != *history.names(*directory) {
                 return Err(format!(
                     "{name} believes that directory {directory} holds {:?}, and it holds {:?}",
                     held.names,
-                    truth.names(*directory)
+                    history.names(*directory)
                 ));
             }
         }
@@ -162,12 +162,12 @@ impl Client {
     }
 
     /// Begins what can begin.
-    fn proceed(&mut self, now: Duration, truth: &Truth, rng: &mut Rng) -> Vec<Bytes> {
+    fn proceed(&mut self, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Vec<Bytes> {
         let mut out = self.peer.proceed(now);
         if !self.peer.is_ready() {
             return out;
         }
-        if truth.is_ending && self.is_idle() {
+        if history.is_ending && self.is_idle() {
             self.to_return = self.held.keys().copied().collect();
         }
         if self.peer.is_free(RETURNS)
@@ -176,7 +176,7 @@ impl Client {
             out.extend(self.give_back(directory, now));
         }
         if self.peer.is_free(PROGRAM) && self.rests_until <= now {
-            out.extend(self.next_operation(now, truth, rng));
+            out.extend(self.next_operation(now, history, rng));
         }
         out
     }
@@ -189,20 +189,20 @@ impl Client {
         Some(self.peer.send(RETURNS, ops, Purpose::Return { directory, stateid }, now))
     }
 
-    fn next_operation(&mut self, now: Duration, truth: &Truth, rng: &mut Rng) -> Option<Bytes> {
+    fn next_operation(&mut self, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Option<Bytes> {
         if let Some(purpose) = self.again.take() {
             return Some(self.ask(purpose, now));
         }
         if self.left == 0 {
-            let directory = self.to_touch.front().copied().filter(|_| truth.is_ending)?;
+            let directory = self.to_touch.front().copied().filter(|_| history.is_ending)?;
             return Some(self.ask(Purpose::Touch { directory }, now));
         }
         self.left -= 1;
         let directory = rng.below(DIRECTORIES);
         let wants = !self.held.contains_key(&directory);
         match rng.below(20) {
-            _ if self.is_mute => Some(self.ask_for(directory, now, truth, rng)),
-            0..=8 if wants => Some(self.ask_for(directory, now, truth, rng)),
+            _ if self.is_mute => Some(self.ask_for(directory, now, history, rng)),
+            0..=8 if wants => Some(self.ask_for(directory, now, history, rng)),
             0 => {
                 self.to_return.push_back(directory);
                 None
@@ -218,19 +218,19 @@ impl Client {
             _ => {
                 let owner = Opaque::new(self.peer.name.clone().into_bytes()).expect("a short name");
                 let owner = StateOwner { client_id: self.peer.client_id, owner };
-                let change = changes::draw(truth, owner, rng);
+                let change = changes::draw(history, owner, rng);
                 Some(self.ask(Purpose::Change(change), now))
             }
         }
     }
 
     /// Asks for a delegation, mostly one that tells everything.
-    fn ask_for(&mut self, directory: u64, now: Duration, truth: &Truth, rng: &mut Rng) -> Bytes {
+    fn ask_for(&mut self, directory: u64, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Bytes {
         let mut told = ALL;
         if rng.chance(30) {
             ALL.iter().filter(|_| rng.chance(50)).for_each(|kind| told.remove(kind));
         }
-        self.ask(Purpose::Ask { directory, told, age: truth.age(directory) }, now)
+        self.ask(Purpose::Ask { directory, told, age: history.age(directory) }, now)
     }
 
     /// Asks the server for something, for the first time or again.
@@ -255,7 +255,12 @@ impl Client {
         self.peer.send(PROGRAM, ops, purpose, now)
     }
 
-    fn answered(&mut self, purpose: Purpose, result: &CompoundResult, truth: &Truth) -> Result<(), String> {
+    fn answered(
+        &mut self,
+        purpose: Purpose,
+        result: &CompoundResult,
+        history: &DirectoryHistory,
+    ) -> Result<(), String> {
         match (purpose, result.status) {
             (Purpose::Return { directory, stateid }, Status::OK) => {
                 // Unless the next one has come meanwhile.
@@ -265,7 +270,7 @@ impl Client {
                 Ok(())
             }
             (Purpose::Ask { directory, told, age }, Status::OK) => {
-                self.take(directory, told, age, result, truth)
+                self.take(directory, told, age, result, history)
             }
             (Purpose::Touch { .. }, Status::OK) => {
                 self.to_touch.pop_front();
@@ -288,7 +293,7 @@ impl Client {
         asked: Bitmap,
         since: usize,
         result: &CompoundResult,
-        truth: &Truth,
+        history: &DirectoryHistory,
     ) -> Result<(), String> {
         let [.., OpResult::GetDirDelegation(Outcome::Ok(delegation)), handle, listing] = &result.results[..]
         else {
@@ -306,14 +311,14 @@ impl Client {
         }
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let names: BTreeSet<String> = listing.entries.iter().map(|entry| text(&entry.name)).collect();
-        let age = truth.find(directory, since, &names).ok_or_else(|| format!("listed {names:?}"))?;
+        let age = history.find(directory, since, &names).ok_or_else(|| format!("listed {names:?}"))?;
         let held = Held {
             stateid: granted.stateid,
             handle: *handle,
             told,
             names,
             age,
-            server: truth.server,
+            server: history.server,
             is_unsure: false,
             has_refused: self.refused.contains(&granted.stateid.other),
             is_recalled: false,
@@ -324,7 +329,12 @@ impl Client {
     }
 
     /// What it does about a callback; nothing, where that is to come again.
-    fn execute(&mut self, op: &CbOp, truth: &mut Truth, rng: &mut Rng) -> Result<Option<CbOpResult>, String> {
+    fn execute(
+        &mut self,
+        op: &CbOp,
+        history: &mut DirectoryHistory,
+        rng: &mut Rng,
+    ) -> Result<Option<CbOpResult>, String> {
         let stateid = match op {
             CbOp::Recall(recall) => recall.stateid,
             CbOp::Notify(notify) => notify.stateid,
@@ -340,7 +350,7 @@ impl Client {
         let outcome = |status| if status == Status::OK { Outcome::Ok(()) } else { Outcome::Error(status) };
         Ok(Some(match (op, directory) {
             (CbOp::Notify(notify), Some(directory)) => {
-                CbOpResult::Notify(outcome(self.told(directory, notify, truth, rng)?))
+                CbOpResult::Notify(outcome(self.told(directory, notify, history, rng)?))
             }
             (CbOp::Notify(_), None) => {
                 self.refused.insert(stateid.other);
@@ -360,7 +370,7 @@ impl Client {
         &mut self,
         directory: u64,
         notify: &CbNotifyArgs,
-        truth: &mut Truth,
+        history: &mut DirectoryHistory,
         rng: &mut Rng,
     ) -> Result<Status, String> {
         let name = &self.peer.name;
@@ -382,17 +392,20 @@ impl Client {
             if !change.mask.is_subset(held.told) {
                 return Err(format!("{name} is told {:?}, and was to be told {:?}", change.mask, held.told));
             }
-            truth.told += 1;
+            history.told += 1;
             // What it does not know of may have come between.
             if !held.is_unsure {
-                model::apply(&mut held.names, change)
+                holder_view::apply(&mut held.names, change)
                     .map_err(|why| format!("{name}, directory {directory}: {why}"))?;
             }
         }
         if !held.is_unsure {
-            let found = truth.find(directory, held.age, &held.names);
+            let found = history.find(directory, held.age, &held.names);
             held.age = found.ok_or_else(|| {
-                format!("{name} is told that directory {directory} holds {:?}, as it never did", held.names)
+                format!(
+                    "{name} is told that directory {directory} holds {:?}, as it never did",
+                    held.names
+                )
             })?;
         }
         Ok(Status::OK)
@@ -408,14 +421,14 @@ impl Client {
 }
 
 impl Actor for Client {
-    type Shared = Truth;
+    type Shared = DirectoryHistory;
 
-    fn tick(&mut self, now: Duration, truth: &mut Truth, rng: &mut Rng) -> Vec<Bytes> {
+    fn tick(&mut self, now: Duration, history: &mut DirectoryHistory, rng: &mut Rng) -> Vec<Bytes> {
         if self.is_deaf(now) {
             return Vec::new();
         }
         let mut out = self.peer.again(now);
-        out.extend(self.proceed(now, truth, rng));
+        out.extend(self.proceed(now, history, rng));
         out
     }
 
@@ -423,7 +436,7 @@ impl Actor for Client {
         &mut self,
         bytes: Bytes,
         now: Duration,
-        truth: &mut Truth,
+        history: &mut DirectoryHistory,
         rng: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
         if self.is_deaf(now) {
@@ -431,17 +444,17 @@ impl Actor for Client {
         }
         let mut out = Vec::new();
         match self.peer.hear(bytes)? {
-            Heard::Nothing => {}
-            Heard::Call(call) => {
+            Incoming::Nothing => {}
+            Incoming::Call(call) => {
                 let mut back = std::mem::take(&mut self.peer.back);
-                let answer = back.called(call, |op| self.execute(op, truth, rng));
+                let answer = back.called(call, |op| self.execute(op, history, rng));
                 self.peer.back = back;
                 out.extend(answer?);
             }
-            Heard::Answer(purpose, result) => self.answered(purpose, &result, truth)?,
-            Heard::Lost => self.forget(),
+            Incoming::Answer(purpose, result) => self.answered(purpose, &result, history)?,
+            Incoming::Lost => self.forget(),
         }
-        out.extend(self.proceed(now, truth, rng));
+        out.extend(self.proceed(now, history, rng));
         Ok(out)
     }
 
@@ -449,24 +462,33 @@ impl Actor for Client {
         self.peer.reconnected();
     }
 
-    fn server_killed(truth: &mut Truth, _: Duration) {
-        truth.server_killed();
+    fn server_killed(history: &mut DirectoryHistory, _: Duration) {
+        history.server_killed();
     }
 
-    fn server_did(truth: &mut Truth, _: &Server, now: Duration, did: Did<'_>) -> Result<(), String> {
-        if let Did::Call { call, .. } = did
+    fn on_server_action(
+        history: &mut DirectoryHistory,
+        _: &Server,
+        now: Duration,
+        action: ServerAction<'_>,
+    ) -> Result<(), String> {
+        if let ServerAction::Call { call, .. } = action
             && let Some(CbOp::Recall(recall)) = backchannel::operation(call)?
         {
-            truth.recall_sent(&recall.stateid, now);
+            history.recall_sent(&recall.stateid, now);
         }
         Ok(())
     }
 
     /// Nothing that a holder is not told of is answered before it has given the directory back.
-    fn watch(clients: &[Self], truth: &mut Truth, progress: Option<Progress>) -> Result<(), String> {
+    fn watch(
+        clients: &[Self],
+        history: &mut DirectoryHistory,
+        progress: Option<Progress>,
+    ) -> Result<(), String> {
         let Some(Progress { author, call, is_over }) = progress else { return Ok(()) };
-        for (directory, kind) in truth.made_by(call, is_over) {
-            let relies = |client: &Self| client.relies_on(directory, kind, truth.server);
+        for (directory, kind) in history.made_by(call, is_over) {
+            let relies = |client: &Self| client.relies_on(directory, kind, history.server);
             let mut others = clients.iter().enumerate().filter(|(index, _)| *index != author);
             if let Some((index, _)) = others.find(|(_, client)| relies(client)) {
                 return Err(format!(

@@ -8,8 +8,8 @@
 
 mod changes;
 mod client;
-mod model;
-mod truth;
+mod directory_history;
+mod holder_view;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,12 +18,12 @@ use std::time::Duration;
 use vfs::{Backend, MemFs, MemOptions};
 
 use crate::backend::{Clock, SlowFs, Slowness};
+use crate::cluster::Cluster;
 use crate::delegations::make_directories;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::Stage;
 use client::Client;
-use truth::Truth;
+use directory_history::DirectoryHistory;
 
 /// Clients that behave.
 const CLIENTS: usize = 4;
@@ -60,55 +60,56 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         clients.push(Client::new(CLIENTS, 4, true, &mut rng));
     }
     let kills = rng.below(KILLS);
-    let truth = Truth::new(Arc::clone(&backend), DIRECTORIES);
-    let mut stage = Stage::new((backend as Arc<dyn Backend>, clock), clients, truth, rng);
-    stage.plan_kills(kills, KILLED_WITHIN);
-    if let Err(why) = play(&mut stage, with_mute) {
-        let revoked = revoked(&stage);
-        if revoked == 0 || !has_overdue(&stage) {
+    let history = DirectoryHistory::new(Arc::clone(&backend), DIRECTORIES);
+    let mut cluster = Cluster::new((backend as Arc<dyn Backend>, clock), clients, history, rng);
+    cluster.plan_kills(kills, KILLED_WITHIN);
+    if let Err(why) = play(&mut cluster, with_mute) {
+        let revoked = revoked(&cluster);
+        if revoked == 0 || !has_overdue(&cluster) {
             return Err(format!("{why}; {revoked} delegations were revoked"));
         }
         // What the holder believes says nothing from here on: the run ends.
     }
-    Ok(Report { time: stage.now(), messages: stage.messages, deeds: stage.shared.told })
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks: cluster.shared.told })
 }
 
-fn play(stage: &mut Stage<Client>, with_mute: bool) -> Result<(), String> {
-    stage.play_until(|stage| stage.actors.iter().all(Client::is_idle))?;
-    everybody_knows(stage)?;
-    end(stage, with_mute)
+fn play(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
+    cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_idle))?;
+    check_views(cluster)?;
+    end(cluster, with_mute)
 }
 
 /// Whether a client that behaves has not returned a delegation a lease after its first recall, because the network lost so many
 /// messages. RFC 8881 §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease
 /// period."
-fn has_overdue(stage: &Stage<Client>) -> bool {
-    let (now, lease) = (stage.now(), stage.server.settings().lease);
-    stage.actors[..CLIENTS].iter().any(|client| client.has_overdue(&stage.shared, now, lease))
+fn has_overdue(cluster: &Cluster<Client>) -> bool {
+    let (now, lease) = (cluster.now(), cluster.server.settings().lease);
+    cluster.actors[..CLIENTS].iter().any(|client| client.has_overdue(&cluster.shared, now, lease))
 }
 
-fn revoked(stage: &Stage<Client>) -> u64 {
-    stage.server.delegation_counts().revoked.load(Relaxed)
+fn revoked(cluster: &Cluster<Client>) -> u64 {
+    cluster.server.delegation_counts().revoked.load(Relaxed)
 }
 
 /// Nothing is changed any more: after a while everybody knows what is there.
-fn everybody_knows(stage: &mut Stage<Client>) -> Result<(), String> {
-    let deadline = stage.now() + HEARD_WITHIN;
-    let knows =
-        |stage: &Stage<Client>| stage.actors.iter().try_for_each(|client| client.knows(&stage.shared));
-    stage.play_until(|stage| knows(stage).is_ok() || stage.now() > deadline)?;
-    knows(stage)
+fn check_views(cluster: &mut Cluster<Client>) -> Result<(), String> {
+    let deadline = cluster.now() + HEARD_WITHIN;
+    let knows = |cluster: &Cluster<Client>| {
+        cluster.actors.iter().try_for_each(|client| client.knows(&cluster.shared))
+    };
+    cluster.run_until(|cluster| knows(cluster).is_ok() || cluster.now() > deadline)?;
+    knows(cluster)
 }
 
 /// Everything goes back, and nothing is left.
-fn end(stage: &mut Stage<Client>, with_mute: bool) -> Result<(), String> {
-    stage.shared.is_ending = true;
-    stage.play_until(|stage| {
-        let counts = stage.server.counts();
-        stage.actors.iter().all(Client::is_done) && (counts.delegations, counts.opens) == (0, 0)
+fn end(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
+    cluster.shared.is_ending = true;
+    cluster.run_until(|cluster| {
+        let counts = cluster.server.counts();
+        cluster.actors.iter().all(Client::is_done) && (counts.delegations, counts.opens) == (0, 0)
     })?;
-    let lost = stage.server.counts().revoked;
-    if with_mute || (revoked(stage), lost) == (0, 0) {
+    let lost = cluster.server.counts().revoked;
+    if with_mute || (revoked(cluster), lost) == (0, 0) {
         Ok(())
     } else {
         Err("delegations were revoked though every client returns them".into())

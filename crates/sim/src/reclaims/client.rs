@@ -26,7 +26,7 @@ use crate::rng::Rng;
 
 /// What a client does.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Deed {
+enum Purpose {
     Introduce,
     Confirm([u8; 8]),
     Complete,
@@ -103,8 +103,8 @@ pub(super) struct Client {
     has_lost: bool,
     held: BTreeMap<u64, Held>,
     to_reclaim: BTreeSet<u64>,
-    next: Option<Deed>,
-    doing: Option<(Deed, Duration)>,
+    next: Option<Purpose>,
+    doing: Option<(Purpose, Duration)>,
     /// When a request was sent last that was answered.
     heard: Duration,
     /// It is not to be reached until then.
@@ -174,34 +174,34 @@ impl Client {
     }
 
     /// What it says next, if anything.
-    pub(super) fn speak(&mut self, now: Duration, files: u64, rng: &mut Rng) -> Option<Bytes> {
+    pub(super) fn next_call(&mut self, now: Duration, files: u64, rng: &mut Rng) -> Option<Bytes> {
         if self.doing.is_some() || now < self.away_until {
             return None;
         }
-        let deed = self.next.take().unwrap_or_else(|| self.choose(files, rng));
-        self.doing = Some((deed, now));
+        let purpose = self.next.take().unwrap_or_else(|| self.choose(files, rng));
+        self.doing = Some((purpose, now));
         self.xid += 1;
-        let ops = self.words(deed);
+        let ops = self.words(purpose);
         Some(compound(self.xid, self.minor, ops))
     }
 
-    fn choose(&self, files: u64, rng: &mut Rng) -> Deed {
+    fn choose(&self, files: u64, rng: &mut Rng) -> Purpose {
         if !self.is_confirmed {
-            return Deed::Introduce;
+            return Purpose::Introduce;
         }
         if let Some(file) = self.to_reclaim.first() {
-            return Deed::Open { file: *file, reclaims: true };
+            return Purpose::Open { file: *file, reclaims: true };
         }
         if !self.is_complete && self.minor > 0 {
-            return Deed::Complete;
+            return Purpose::Complete;
         }
         let file = rng.below(files);
         match self.held.get(&file) {
             Some(held) if rng.chance(30) => {
-                Deed::Unlock { file, open: held.open, lock: held.lock, handle: held.handle }
+                Purpose::Unlock { file, open: held.open, lock: held.lock, handle: held.handle }
             }
-            None if rng.chance(60) => Deed::Open { file, reclaims: false },
-            _ => Deed::Renew,
+            None if rng.chance(60) => Purpose::Open { file, reclaims: false },
+            _ => Purpose::Renew,
         }
     }
 
@@ -210,41 +210,41 @@ impl Client {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    fn words(&mut self, deed: Deed) -> Vec<Op> {
+    fn words(&mut self, purpose: Purpose) -> Vec<Op> {
         let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
-        let mut ops = match deed {
-            Deed::Introduce if self.minor == 0 => return vec![set_client_id(&self.name)],
-            Deed::Introduce => return vec![exchange_id(&self.name)],
-            Deed::Confirm(confirm) if self.minor == 0 => {
+        let mut ops = match purpose {
+            Purpose::Introduce if self.minor == 0 => return vec![set_client_id(&self.name)],
+            Purpose::Introduce => return vec![exchange_id(&self.name)],
+            Purpose::Confirm(confirm) if self.minor == 0 => {
                 let client_id = self.client_id;
                 return vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })];
             }
-            Deed::Confirm(_) => {
+            Purpose::Confirm(_) => {
                 let flags = CreateSessionFlags::empty();
                 return vec![create_session(self.client_id, self.create_sequence, flags)];
             }
-            Deed::Complete => {
+            Purpose::Complete => {
                 self.is_awaited = false;
                 vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]
             }
-            Deed::Renew if self.minor == 0 => {
+            Purpose::Renew if self.minor == 0 => {
                 return vec![Op::Renew(RenewArgs { client_id: self.client_id })];
             }
-            Deed::Renew => Vec::new(),
-            Deed::Open { file, reclaims } => self.open(file, reclaims),
-            Deed::ConfirmOpen { open, handle, .. } => {
+            Purpose::Renew => Vec::new(),
+            Purpose::Open { file, reclaims } => self.open(file, reclaims),
+            Purpose::ConfirmOpen { open, handle, .. } => {
                 let args = OpenConfirmArgs { open_stateid: open, seqid: self.next_seqid() };
                 at(handle, Op::OpenConfirm(args))
             }
-            Deed::Lock { open, handle, reclaims, .. } => {
+            Purpose::Lock { open, handle, reclaims, .. } => {
                 let mut ops = at(handle, self.lock(open, reclaims));
                 if self.minor > 0 && !reclaims {
                     ops.push(self.write(Stateid::CURRENT));
                 }
                 ops
             }
-            Deed::Write { lock, handle, .. } => at(handle, self.write(lock)),
-            Deed::Unlock { file, lock, handle, .. } => {
+            Purpose::Write { lock, handle, .. } => at(handle, self.write(lock)),
+            Purpose::Unlock { file, lock, handle, .. } => {
                 // From here on it does not hold it, whatever becomes of the request.
                 self.held.remove(&file);
                 self.reclaimed(file);
@@ -252,15 +252,15 @@ impl Client {
                 let (lock_type, seqid, offset, length) = (LockType::Write, 1, 0, u64::MAX);
                 at(handle, Op::LockU(LockUArgs { lock_type, seqid, lock_stateid: lock, offset, length }))
             }
-            Deed::Close { open, handle } => {
+            Purpose::Close { open, handle } => {
                 at(handle, Op::Close(CloseArgs { seqid: self.next_seqid(), open_stateid: open }))
             }
-            Deed::Test => {
+            Purpose::Test => {
                 let stateids = self.held.values().map(|held| held.lock).collect();
                 let stateids = List::new(stateids).expect("a few");
                 vec![Op::TestStateid(TestStateidArgs { stateids })]
             }
-            Deed::Free(stateid) => vec![Op::FreeStateid(FreeStateidArgs { stateid })],
+            Purpose::Free(stateid) => vec![Op::FreeStateid(FreeStateidArgs { stateid })],
         };
         if self.minor > 0 {
             self.sequence += 1;
@@ -325,7 +325,7 @@ impl Client {
         now: Duration,
         history: &mut History,
     ) -> Result<(), String> {
-        let Some((deed, sent)) = self.doing.take() else { return Err("nothing was asked".into()) };
+        let Some((purpose, sent)) = self.doing.take() else { return Err("nothing was asked".into()) };
         self.is_unsure |= sent > self.heard + SILENCE;
         self.heard = sent;
         if let Some(OpResult::Sequence(Outcome::Ok(ok))) = result.results.first() {
@@ -335,11 +335,11 @@ impl Client {
         match result.status {
             Status::OK
                 if now > sent + SILENCE
-                    && let Some(unlock) = too_late(deed, result) =>
+                    && let Some(unlock) = too_late(purpose, result) =>
             {
                 self.next = Some(unlock);
             }
-            Status::OK => self.succeed(deed, result, history)?,
+            Status::OK => self.succeed(purpose, result, history)?,
             // Another server, or this one has forgotten the client.
             Status::BADSESSION | Status::STALE_CLIENTID | Status::STALE_STATEID | Status::DEADSESSION => {
                 self.begin_anew();
@@ -349,15 +349,15 @@ impl Client {
                 self.held.clear();
                 self.begin_anew();
             }
-            status => self.fail(deed, status)?,
+            status => self.fail(purpose, status)?,
         }
         // Version 4.0 has no RECLAIM_COMPLETE: the server knows by what is no reclaim.
-        let is_no_reclaim = matches!(deed, Deed::Renew | Deed::Open { reclaims: false, .. });
+        let is_no_reclaim = matches!(purpose, Purpose::Renew | Purpose::Open { reclaims: false, .. });
         self.is_complete |= self.minor == 0 && self.is_confirmed && is_no_reclaim;
         // EXPIRED there, and the flags of SEQUENCE.
         self.is_unsure &= self.minor == 0 && !is_no_reclaim;
         if self.has_lost && self.next.is_none() && self.is_complete && !self.held.is_empty() {
-            self.next = Some(Deed::Test);
+            self.next = Some(Purpose::Test);
         }
         Ok(())
     }
@@ -369,23 +369,28 @@ impl Client {
         self.to_reclaim = self.held.keys().copied().collect();
     }
 
-    fn succeed(&mut self, deed: Deed, result: &CompoundResult, history: &mut History) -> Result<(), String> {
+    fn succeed(
+        &mut self,
+        purpose: Purpose,
+        result: &CompoundResult,
+        history: &mut History,
+    ) -> Result<(), String> {
         let results = &result.results;
-        match (deed, results.last()) {
-            (Deed::Introduce, Some(OpResult::ExchangeId(Outcome::Ok(ok)))) => {
+        match (purpose, results.last()) {
+            (Purpose::Introduce, Some(OpResult::ExchangeId(Outcome::Ok(ok)))) => {
                 (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
-                self.next = Some(Deed::Confirm([0; 8]));
+                self.next = Some(Purpose::Confirm([0; 8]));
             }
-            (Deed::Introduce, Some(OpResult::SetClientId(SetClientIdResult::Ok(ok)))) => {
+            (Purpose::Introduce, Some(OpResult::SetClientId(SetClientIdResult::Ok(ok)))) => {
                 self.client_id = ok.client_id;
-                self.next = Some(Deed::Confirm(ok.confirm));
+                self.next = Some(Purpose::Confirm(ok.confirm));
             }
-            (Deed::Confirm(_), Some(OpResult::CreateSession(Outcome::Ok(ok)))) => {
+            (Purpose::Confirm(_), Some(OpResult::CreateSession(Outcome::Ok(ok)))) => {
                 (self.session, self.sequence, self.is_confirmed) = (Some(ok.session_id), 0, true);
             }
-            (Deed::Confirm(_), _) => (self.is_confirmed, self.seqid) = (true, 0),
-            (Deed::Complete, _) => (self.is_complete, self.busy) = (true, self.heard),
-            (Deed::Open { file, reclaims }, Some(OpResult::GetFh(Outcome::Ok(handle)))) => {
+            (Purpose::Confirm(_), _) => (self.is_confirmed, self.seqid) = (true, 0),
+            (Purpose::Complete, _) => (self.is_complete, self.busy) = (true, self.heard),
+            (Purpose::Open { file, reclaims }, Some(OpResult::GetFh(Outcome::Ok(handle)))) => {
                 let open = results.iter().find_map(|result| match result {
                     OpResult::Open(Outcome::Ok(open)) => Some(open),
                     _ => None,
@@ -394,14 +399,14 @@ impl Client {
                 let (handle, must_confirm) = (*handle, open.flags.contains(OpenResultFlags::CONFIRM));
                 let open = open.stateid;
                 self.next = Some(match must_confirm {
-                    true => Deed::ConfirmOpen { file, open, handle },
-                    false => Deed::Lock { file, open, handle, reclaims },
+                    true => Purpose::ConfirmOpen { file, open, handle },
+                    false => Purpose::Lock { file, open, handle, reclaims },
                 });
             }
-            (Deed::ConfirmOpen { file, handle, .. }, Some(OpResult::OpenConfirm(Outcome::Ok(open)))) => {
-                self.next = Some(Deed::Lock { file, open: *open, handle, reclaims: false });
+            (Purpose::ConfirmOpen { file, handle, .. }, Some(OpResult::OpenConfirm(Outcome::Ok(open)))) => {
+                self.next = Some(Purpose::Lock { file, open: *open, handle, reclaims: false });
             }
-            (Deed::Lock { file, open, handle, reclaims }, Some(last)) => {
+            (Purpose::Lock { file, open, handle, reclaims }, Some(last)) => {
                 let lock = results.iter().find_map(lock_result).ok_or("no LOCK")?;
                 let (generation, mark) = match self.held.get(&file).filter(|_| reclaims) {
                     Some(held) => (history.reclaim(file, held.generation, held.mark, &self.name)?, held.mark),
@@ -414,25 +419,25 @@ impl Client {
                 self.held.insert(file, Held { open, lock, handle, generation, mark });
                 self.reclaimed(file);
                 if mark.is_none() && !reclaims {
-                    self.next = Some(Deed::Write { file, open, lock, handle });
+                    self.next = Some(Purpose::Write { file, open, lock, handle });
                 }
             }
-            (Deed::Write { file, .. }, Some(OpResult::Write(Outcome::Ok(_)))) => {
+            (Purpose::Write { file, .. }, Some(OpResult::Write(Outcome::Ok(_)))) => {
                 let mark = self.mark();
                 if let Some(held) = self.held.get_mut(&file) {
                     held.mark = Some(mark);
                 }
             }
-            (Deed::Unlock { open, handle, .. }, _) => self.next = Some(Deed::Close { open, handle }),
-            (Deed::Test, Some(OpResult::TestStateid(Outcome::Ok(statuses)))) => {
+            (Purpose::Unlock { open, handle, .. }, _) => self.next = Some(Purpose::Close { open, handle }),
+            (Purpose::Test, Some(OpResult::TestStateid(Outcome::Ok(statuses)))) => {
                 let lost = self.held.iter().zip(statuses.iter()).find(|(_, status)| **status != Status::OK);
                 if let Some((file, stateid)) = lost.map(|((file, held), _)| (*file, held.lock)) {
                     self.held.remove(&file);
-                    self.next = Some(Deed::Free(stateid));
+                    self.next = Some(Purpose::Free(stateid));
                 }
             }
-            (Deed::Renew | Deed::Close { .. } | Deed::Free(_), _) => {}
-            (deed, last) => return Err(format!("{last:?} is no answer to {deed:?}")),
+            (Purpose::Renew | Purpose::Close { .. } | Purpose::Free(_), _) => {}
+            (purpose, last) => return Err(format!("{last:?} is no answer to {purpose:?}")),
         }
         Ok(())
     }
@@ -443,18 +448,20 @@ impl Client {
         self.due.remove(&file);
     }
 
-    fn fail(&mut self, deed: Deed, status: Status) -> Result<(), String> {
+    fn fail(&mut self, purpose: Purpose, status: Status) -> Result<(), String> {
         // RFC 7530 §9.1.7: the seqid is taken but for some errors, of which this one can come.
-        let is_sequenced =
-            !matches!(deed, Deed::Unlock { .. } | Deed::Write { .. } | Deed::Renew | Deed::Confirm(_));
+        let is_sequenced = !matches!(
+            purpose,
+            Purpose::Unlock { .. } | Purpose::Write { .. } | Purpose::Renew | Purpose::Confirm(_)
+        );
         if is_sequenced && status == Status::BAD_STATEID {
             self.seqid = self.seqid.saturating_sub(1);
         }
-        let reclaims = match deed {
-            Deed::Open { file, reclaims: true } | Deed::Lock { file, reclaims: true, .. } => Some(file),
+        let reclaims = match purpose {
+            Purpose::Open { file, reclaims: true } | Purpose::Lock { file, reclaims: true, .. } => Some(file),
             _ => None,
         };
-        match (deed, status) {
+        match (purpose, status) {
             (_, Status::NO_GRACE) if reclaims.is_some() => {
                 let file = reclaims.unwrap_or_default();
                 if self.due.contains(&file) {
@@ -466,23 +473,23 @@ impl Client {
                 self.held.remove(&file);
                 self.reclaimed(file);
             }
-            (Deed::Lock { open, handle, reclaims: false, .. }, Status::DENIED | Status::GRACE) => {
-                self.next = Some(Deed::Close { open, handle });
+            (Purpose::Lock { open, handle, reclaims: false, .. }, Status::DENIED | Status::GRACE) => {
+                self.next = Some(Purpose::Close { open, handle });
             }
-            (Deed::Open { reclaims: false, .. }, Status::GRACE | Status::DELAY) => {}
+            (Purpose::Open { reclaims: false, .. }, Status::GRACE | Status::DELAY) => {}
             // What it had was taken away, and it has not looked yet.
             (
-                Deed::Unlock { .. }
-                | Deed::Write { .. }
-                | Deed::Close { .. }
-                | Deed::Free(_)
-                | Deed::ConfirmOpen { .. }
-                | Deed::Lock { reclaims: false, .. },
+                Purpose::Unlock { .. }
+                | Purpose::Write { .. }
+                | Purpose::Close { .. }
+                | Purpose::Free(_)
+                | Purpose::ConfirmOpen { .. }
+                | Purpose::Lock { reclaims: false, .. },
                 Status::EXPIRED | Status::BAD_STATEID | Status::ADMIN_REVOKED,
             ) => {}
             // Another record was made of it in between.
-            (Deed::Confirm(_), Status::STALE_CLIENTID) => self.begin_anew(),
-            (deed, status) => return Err(format!("{}: {deed:?}: {status:?}", self.name)),
+            (Purpose::Confirm(_), Status::STALE_CLIENTID) => self.begin_anew(),
+            (purpose, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
         Ok(())
     }
@@ -490,10 +497,10 @@ impl Client {
 
 /// What follows where it was given a lock so long ago that the lock may be lost, and another's by now: its lease counts from when it
 /// asked.
-fn too_late(deed: Deed, result: &CompoundResult) -> Option<Deed> {
-    let Deed::Lock { file, open, handle, .. } = deed else { return None };
+fn too_late(purpose: Purpose, result: &CompoundResult) -> Option<Purpose> {
+    let Purpose::Lock { file, open, handle, .. } = purpose else { return None };
     let lock = result.results.iter().find_map(lock_result)?;
-    Some(Deed::Unlock { file, open, lock, handle })
+    Some(Purpose::Unlock { file, open, lock, handle })
 }
 
 fn lock_result(result: &OpResult) -> Option<Stateid> {

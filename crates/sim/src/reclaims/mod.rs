@@ -44,7 +44,7 @@ const STEPS: u32 = 300;
 /// How often a server that stops lets what it has taken go on: a call waits for the disk a few times.
 const STOP_ROUNDS: u32 = 8;
 
-type Flight = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
+type RunningCall = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
 
 struct World {
     exports: Vec<Export>,
@@ -59,7 +59,7 @@ struct World {
     clients: Vec<Client>,
     connections: u64,
     /// What each client has asked.
-    flights: Vec<Option<Flight>>,
+    running_calls: Vec<Option<RunningCall>>,
     history: History,
     messages: u64,
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         world.step()?;
     }
     let History { taken, reclaimed, .. } = world.history;
-    Ok(Report { time: world.now, messages: world.messages, deeds: taken + reclaimed })
+    Ok(Report { time: world.now, messages: world.messages, checks: taken + reclaimed })
 }
 
 impl World {
@@ -101,7 +101,7 @@ impl World {
             threads: Rng::new(seed.rotate_left(32)),
             clients: CLIENTS.iter().enumerate().map(|(index, minor)| Client::new(index, *minor)).collect(),
             connections: 0,
-            flights: CLIENTS.iter().map(|_| None).collect(),
+            running_calls: CLIENTS.iter().map(|_| None).collect(),
             history,
             messages: 0,
         }
@@ -131,7 +131,7 @@ impl World {
         }
         for index in 0..self.clients.len() {
             if self.rng.chance(50)
-                && let Some(words) = self.clients[index].speak(self.now, FILES, &mut self.rng)
+                && let Some(words) = self.clients[index].next_call(self.now, FILES, &mut self.rng)
             {
                 self.ask(index, words);
             }
@@ -150,9 +150,9 @@ impl World {
     /// # Errors
     /// Where the next server waits for a client that held nothing.
     fn stop(&mut self) -> Result<(), String> {
-        for flight in &mut self.flights {
+        for running in &mut self.running_calls {
             if self.rng.chance(20) {
-                *flight = None;
+                *running = None;
             }
         }
         for _ in 0..STOP_ROUNDS {
@@ -186,7 +186,7 @@ impl World {
         self.disk.crash(&mut self.rng);
         let lease = self.lease();
         self.clients.iter_mut().for_each(|client| client.lose_server(self.now, lease, in_order));
-        self.flights.iter_mut().for_each(|flight| *flight = None);
+        self.running_calls.iter_mut().for_each(|running| *running = None);
         self.starts += 1;
         self.started = self.now;
         self.server = start(&self.exports, &self.disk, self.starts, self.now);
@@ -201,7 +201,7 @@ impl World {
             Arc::new(Connection::new(id, SocketAddr::from((peer, 700)), local, Transport::Tcp, false));
         connection.is_alone.store(self.threads.chance(50), Relaxed);
         let (server, now) = (Arc::clone(&self.server), moment(self.now));
-        self.flights[index] = Some(Box::pin(async move {
+        self.running_calls[index] = Some(Box::pin(async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, words, &mut reply).await;
             (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
@@ -212,10 +212,10 @@ impl World {
     fn poll(&mut self) -> Result<(), String> {
         self.history.is_awaiting = self.clients.iter().any(Client::is_awaited);
         let mut context = Context::from_waker(Waker::noop());
-        for (client, flight) in self.clients.iter_mut().zip(&mut self.flights) {
-            let polled = flight.as_mut().map(|flight| flight.as_mut().poll(&mut context));
+        for (client, running) in self.clients.iter_mut().zip(&mut self.running_calls) {
+            let polled = running.as_mut().map(|running| running.as_mut().poll(&mut context));
             let Some(Poll::Ready(reply)) = polled else { continue };
-            *flight = None;
+            *running = None;
             let result: CompoundResult =
                 parse_reply(reply.ok_or("no answer")?).map_err(|error| error.to_string())?;
             client.hear(&result, self.now, &mut self.history)?;

@@ -21,10 +21,10 @@ use protocol::nfs4::types::{Handle, Outcome, SessionId, StateOwner, Stateid, Sta
 use rpc::message::parse_reply;
 use xdr::Opaque;
 
-use super::ledger::{Bits, Ledger};
+use super::share_model::{Bits, ShareModel};
 use super::{FILES, name};
+use crate::call_slot::CallSlot;
 use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
-use crate::line::Line;
 use crate::rng::Rng;
 
 /// Everything, and nothing to anybody else.
@@ -32,7 +32,7 @@ const ALONE: Bits = (3, 3);
 
 /// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum Purpose {
     Introduce,
     Confirm([u8; 8]),
     Complete,
@@ -72,7 +72,7 @@ pub(super) struct Client {
     minor: u32,
     end: End,
     left: u32,
-    line: Line<Deed>,
+    line: CallSlot<Purpose>,
     client_id: u64,
     create_sequence: u32,
     session: Option<SessionId>,
@@ -84,7 +84,7 @@ pub(super) struct Client {
     is_gone: bool,
     held: BTreeMap<u64, Held>,
     /// What follows from an answer.
-    next: Option<Deed>,
+    next: Option<Purpose>,
     /// Files that it has had for itself alone, at the end.
     swept: u64,
     /// Its program has ended.
@@ -100,7 +100,7 @@ impl Client {
             minor,
             end,
             left,
-            line: Line::new(rng.next_u64() as u32),
+            line: CallSlot::new(rng.next_u64() as u32),
             client_id: 0,
             create_sequence: 0,
             session: None,
@@ -126,104 +126,109 @@ impl Client {
     }
 
     /// The next call, where none is under way.
-    pub(super) fn speak(&mut self, now: Duration, ledger: &mut Ledger, rng: &mut Rng) -> Option<Bytes> {
+    pub(super) fn next_call(
+        &mut self,
+        now: Duration,
+        model: &mut ShareModel,
+        rng: &mut Rng,
+    ) -> Option<Bytes> {
         if self.is_gone || !self.line.is_free() {
             return None;
         }
-        let deed = self.next.take().or_else(|| self.choose(ledger, rng))?;
-        let ops = self.words(deed, ledger);
+        let purpose = self.next.take().or_else(|| self.choose(model, rng))?;
+        let ops = self.words(purpose, model);
         let minor = self.minor;
-        Some(self.line.say(deed, now, |xid| compound(xid, minor, ops)))
+        Some(self.line.say(purpose, now, |xid| compound(xid, minor, ops)))
     }
 
     /// A silent client's opens may be another's once its lease is over.
-    pub(super) fn tick(&self, now: Duration, lease: Duration, ledger: &mut Ledger) {
+    pub(super) fn tick(&self, now: Duration, lease: Duration, model: &mut ShareModel) {
         if self.is_gone && self.end == End::FallsSilent && self.heard + lease <= now {
-            ledger.forget(self.index);
+            model.forget(self.index);
         }
     }
 
-    fn choose(&mut self, ledger: &mut Ledger, rng: &mut Rng) -> Option<Deed> {
+    fn choose(&mut self, model: &mut ShareModel, rng: &mut Rng) -> Option<Purpose> {
         if !self.is_confirmed {
-            return Some(Deed::Introduce);
+            return Some(Purpose::Introduce);
         }
         if !self.is_complete && self.minor > 0 {
-            return Some(Deed::Complete);
+            return Some(Purpose::Complete);
         }
         if self.left == 0 {
             // Its last OPEN is answered too: who sweeps before that misses what it brings.
             if !std::mem::replace(&mut self.has_ended, true) {
-                ledger.running -= 1;
+                model.running -= 1;
             }
-            return self.conclude(ledger);
+            return self.conclude(model);
         }
         self.left -= 1;
         let (file, asked) = (rng.below(FILES), (1 + rng.below(3) as u8, rng.below(4) as u8));
         // Whoever denies all the time leaves nothing to the others.
         let asked = if rng.chance(50) { (asked.0, 0) } else { asked };
         Some(match self.held.get(&file) {
-            Some(held) if rng.chance(40) => Deed::Downgrade(file, some_of(&held.opens, rng)),
-            Some(_) if rng.chance(60) => Deed::Close(file),
-            _ => Deed::Open(file, asked),
+            Some(held) if rng.chance(40) => Purpose::Downgrade(file, some_of(&held.opens, rng)),
+            Some(_) if rng.chance(60) => Purpose::Close(file),
+            _ => Purpose::Open(file, asked),
         })
     }
 
     /// What it does when its program has ended.
-    fn conclude(&mut self, ledger: &Ledger) -> Option<Deed> {
+    fn conclude(&mut self, model: &ShareModel) -> Option<Purpose> {
         if self.end == End::FallsSilent {
             self.is_gone = true;
             return None;
         }
         if let Some(file) = self.held.keys().next() {
-            return Some(Deed::Close(*file));
+            return Some(Purpose::Close(*file));
         }
         if self.end == End::Sweeps && self.swept < FILES {
-            let may_sweep = ledger.running == 0;
-            return Some(if may_sweep { Deed::Open(self.swept, ALONE) } else { Deed::Renew });
+            let may_sweep = model.running == 0;
+            return Some(if may_sweep { Purpose::Open(self.swept, ALONE) } else { Purpose::Renew });
         }
         if self.minor == 0 {
             // Version 4.0 has no way to leave but its lease.
             self.is_gone = true;
             return None;
         }
-        Some(if self.session.is_some() { Deed::DestroySession } else { Deed::DestroyClient })
+        Some(if self.session.is_some() { Purpose::DestroySession } else { Purpose::DestroyClient })
     }
 
-    fn words(&mut self, deed: Deed, ledger: &mut Ledger) -> Vec<Op> {
+    fn words(&mut self, purpose: Purpose, model: &mut ShareModel) -> Vec<Op> {
         let client_id = self.client_id;
         let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
-        let mut ops = match deed {
-            Deed::Introduce if self.minor == 0 => return vec![set_client_id(&self.owner_name())],
-            Deed::Introduce => return vec![exchange_id(&self.owner_name())],
-            Deed::Confirm(confirm) if self.minor == 0 => {
+        let mut ops = match purpose {
+            Purpose::Introduce if self.minor == 0 => return vec![set_client_id(&self.owner_name())],
+            Purpose::Introduce => return vec![exchange_id(&self.owner_name())],
+            Purpose::Confirm(confirm) if self.minor == 0 => {
                 return vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })];
             }
-            Deed::Confirm(_) => {
+            Purpose::Confirm(_) => {
                 return vec![create_session(client_id, self.create_sequence, CreateSessionFlags::empty())];
             }
-            Deed::DestroySession => {
+            Purpose::DestroySession => {
                 let session_id = self.session.expect("it has one");
                 return vec![Op::DestroySession(DestroySessionArgs { session_id })];
             }
-            Deed::DestroyClient => return vec![Op::DestroyClientId(DestroyClientIdArgs { client_id })],
-            Deed::Complete => vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })],
-            Deed::Renew if self.minor == 0 => vec![Op::Renew(RenewArgs { client_id })],
-            Deed::Renew => Vec::new(),
-            Deed::Open(file, bits) => self.open(file, bits),
-            Deed::ConfirmOpen(_, _, open_stateid, handle) => {
+            Purpose::DestroyClient => return vec![Op::DestroyClientId(DestroyClientIdArgs { client_id })],
+            Purpose::Complete => vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })],
+            Purpose::Renew if self.minor == 0 => vec![Op::Renew(RenewArgs { client_id })],
+            Purpose::Renew => Vec::new(),
+            Purpose::Open(file, bits) => self.open(file, bits),
+            Purpose::ConfirmOpen(_, _, open_stateid, handle) => {
                 let args = OpenConfirmArgs { open_stateid, seqid: self.next_seqid() };
                 at(handle, Op::OpenConfirm(args))
             }
-            Deed::Downgrade(file, bits) => {
-                ledger.give_up(file, self.index, bits);
+            Purpose::Downgrade(file, bits) => {
+                model.give_up(file, self.index, bits);
                 let (seqid, held) = (self.next_seqid(), &self.held[&file]);
                 let (share_access, share_deny) = flags(bits);
                 let open_stateid = held.stateid;
                 let args = OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny };
                 at(held.handle, Op::OpenDowngrade(args))
             }
-            Deed::Close(file) => {
-                ledger.close(file, self.index);
+            Purpose::Close(file) => {
+                model.close(file, self.index);
                 let (seqid, held) = (self.next_seqid(), &self.held[&file]);
                 at(held.handle, Op::Close(CloseArgs { seqid, open_stateid: held.stateid }))
             }
@@ -263,8 +268,10 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn hear(&mut self, bytes: Bytes, now: Duration, ledger: &mut Ledger) -> Result<(), String> {
-        let Some((deed, asked)) = self.line.answered(&bytes).filter(|_| !self.is_gone) else { return Ok(()) };
+    pub(super) fn hear(&mut self, bytes: Bytes, now: Duration, model: &mut ShareModel) -> Result<(), String> {
+        let Some((purpose, asked)) = self.line.answered(&bytes).filter(|_| !self.is_gone) else {
+            return Ok(());
+        };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         let is_begun = match (self.minor, result.results.first()) {
             // RFC 8881 §2.10.6.2, RFC 7530 §9.1.7: it is still under way.
@@ -277,43 +284,48 @@ impl Client {
         }
         self.line.over();
         self.heard = asked;
-        let said = self.learn(deed, &result, now, ledger);
-        said.map_err(|why| format!("client {} of version 4.{}: {deed:?}: {why}", self.index, self.minor))
+        let said = self.learn(purpose, &result, now, model);
+        said.map_err(|why| format!("client {} of version 4.{}: {purpose:?}: {why}", self.index, self.minor))
     }
 
     fn learn(
         &mut self,
-        deed: Deed,
+        purpose: Purpose,
         result: &CompoundResult,
         now: Duration,
-        ledger: &mut Ledger,
+        model: &mut ShareModel,
     ) -> Result<(), String> {
-        match (deed, result.status, &result.results[..]) {
-            (Deed::Introduce, Status::OK, [OpResult::ExchangeId(Outcome::Ok(ok))]) => {
+        match (purpose, result.status, &result.results[..]) {
+            (Purpose::Introduce, Status::OK, [OpResult::ExchangeId(Outcome::Ok(ok))]) => {
                 (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
-                self.next = Some(Deed::Confirm([0; 8]));
+                self.next = Some(Purpose::Confirm([0; 8]));
             }
-            (Deed::Introduce, Status::OK, [OpResult::SetClientId(SetClientIdResult::Ok(ok))]) => {
+            (Purpose::Introduce, Status::OK, [OpResult::SetClientId(SetClientIdResult::Ok(ok))]) => {
                 self.client_id = ok.client_id;
-                self.next = Some(Deed::Confirm(ok.confirm));
+                self.next = Some(Purpose::Confirm(ok.confirm));
             }
-            (Deed::Confirm(_), Status::OK, [OpResult::CreateSession(Outcome::Ok(ok))]) => {
+            (Purpose::Confirm(_), Status::OK, [OpResult::CreateSession(Outcome::Ok(ok))]) => {
                 (self.session, self.is_confirmed) = (Some(ok.session_id), true);
             }
-            (Deed::Confirm(_), Status::OK, _) => self.is_confirmed = true,
+            (Purpose::Confirm(_), Status::OK, _) => self.is_confirmed = true,
             // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID has made another record.
-            (Deed::Confirm(_), Status::STALE_CLIENTID, _) => {}
-            (Deed::Complete, Status::OK, _) => self.is_complete = true,
-            (Deed::Renew, Status::OK, _) => {}
-            (Deed::Open(..) | Deed::ConfirmOpen(..) | Deed::Downgrade(..) | Deed::Close(_), ..) => {
-                return self.learn_open(deed, result, now, ledger);
+            (Purpose::Confirm(_), Status::STALE_CLIENTID, _) => {}
+            (Purpose::Complete, Status::OK, _) => self.is_complete = true,
+            (Purpose::Renew, Status::OK, _) => {}
+            (
+                Purpose::Open(..) | Purpose::ConfirmOpen(..) | Purpose::Downgrade(..) | Purpose::Close(_),
+                ..,
+            ) => {
+                return self.learn_open(purpose, result, now, model);
             }
-            (Deed::DestroySession, Status::OK | Status::BADSESSION, _) => self.session = None,
+            (Purpose::DestroySession, Status::OK | Status::BADSESSION, _) => self.session = None,
             // Over another connection than it was used by: RFC 8881 §18.37.3.
-            (Deed::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION, _) => self.next = Some(Deed::Renew),
-            (Deed::DestroyClient, Status::OK | Status::STALE_CLIENTID, _) => self.is_gone = true,
+            (Purpose::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION, _) => {
+                self.next = Some(Purpose::Renew)
+            }
+            (Purpose::DestroyClient, Status::OK | Status::STALE_CLIENTID, _) => self.is_gone = true,
             // A late copy of DESTROY_SESSION did what another was refused.
-            (Deed::Renew, Status::BADSESSION, _) if self.left == 0 && self.held.is_empty() => {
+            (Purpose::Renew, Status::BADSESSION, _) if self.left == 0 && self.held.is_empty() => {
                 self.session = None;
             }
             (_, status, results) => return Err(format!("{status:?}: {:?}", results.last())),
@@ -323,45 +335,45 @@ impl Client {
 
     fn learn_open(
         &mut self,
-        deed: Deed,
+        purpose: Purpose,
         result: &CompoundResult,
         now: Duration,
-        ledger: &mut Ledger,
+        model: &mut ShareModel,
     ) -> Result<(), String> {
-        match (deed, result.status, &result.results[..]) {
+        match (purpose, result.status, &result.results[..]) {
             (
-                Deed::Open(file, bits),
+                Purpose::Open(file, bits),
                 Status::OK,
                 [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))],
             ) => {
                 if open.flags.contains(OpenResultFlags::CONFIRM) {
-                    self.next = Some(Deed::ConfirmOpen(file, bits, open.stateid, *handle));
+                    self.next = Some(Purpose::ConfirmOpen(file, bits, open.stateid, *handle));
                     return Ok(());
                 }
-                self.opened((file, bits), open.stateid, *handle, now, ledger)
+                self.opened((file, bits), open.stateid, *handle, now, model)
             }
             (
-                Deed::ConfirmOpen(file, bits, _, handle),
+                Purpose::ConfirmOpen(file, bits, _, handle),
                 Status::OK,
                 [.., OpResult::OpenConfirm(Outcome::Ok(stateid))],
-            ) => self.opened((file, bits), *stateid, handle, now, ledger),
-            (Deed::Open(..), Status::SHARE_DENIED, _) => {
-                ledger.refused += 1;
+            ) => self.opened((file, bits), *stateid, handle, now, model),
+            (Purpose::Open(..), Status::SHARE_DENIED, _) => {
+                model.refused += 1;
                 Ok(())
             }
-            (Deed::Open(..), Status::DELAY | Status::GRACE, _) => Ok(()),
+            (Purpose::Open(..), Status::DELAY | Status::GRACE, _) => Ok(()),
             (
-                Deed::Downgrade(file, bits),
+                Purpose::Downgrade(file, bits),
                 Status::OK,
                 [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))],
             ) => {
                 let held = self.held.get_mut(&file).ok_or("it has the file open no more")?;
                 held.stateid = *stateid;
                 held.opens.retain(|open| open.0 & !bits.0 == 0 && open.1 & !bits.1 == 0);
-                ledger.granted += 1;
+                model.granted += 1;
                 Ok(())
             }
-            (Deed::Close(file), Status::OK, _) => {
+            (Purpose::Close(file), Status::OK, _) => {
                 self.held.remove(&file);
                 Ok(())
             }
@@ -376,7 +388,7 @@ impl Client {
         stateid: Stateid,
         handle: Handle,
         now: Duration,
-        ledger: &mut Ledger,
+        model: &mut ShareModel,
     ) -> Result<(), String> {
         let held = self.held.entry(file).or_insert_with(|| Held { stateid, handle, opens: Vec::new() });
         held.stateid = stateid;
@@ -386,7 +398,7 @@ impl Client {
         if self.has_ended && bits == ALONE {
             self.swept = file + 1;
         }
-        ledger.take(file, self.index, all, now)
+        model.take(file, self.index, all, now)
     }
 }
 
@@ -416,11 +428,11 @@ mod tests {
 
     #[test]
     fn the_last_open_of_a_program_sweeps_nothing() {
-        let (mut rng, mut ledger) = (Rng::new(1), Ledger::new(2));
+        let (mut rng, mut model) = (Rng::new(1), ShareModel::new(2));
         let mut client = Client::new(0, 1, End::Sweeps, 0, &mut rng);
         let mut open = |client: &mut Client, file| {
             let (stateid, handle) = (Stateid::ANONYMOUS, Handle::default());
-            client.opened((file, ALONE), stateid, handle, Duration::ZERO, &mut ledger).unwrap();
+            client.opened((file, ALONE), stateid, handle, Duration::ZERO, &mut model).unwrap();
             client.swept
         };
         assert_eq!(open(&mut client, FILES - 1), 0, "others are still at it");

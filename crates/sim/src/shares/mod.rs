@@ -6,8 +6,8 @@
 //! its lease. When all have gone, nothing is left.
 
 mod client;
-mod ledger;
-mod reader;
+mod share_model;
+mod v3_client;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use bytes::Bytes;
 use vfs::{Backend, MemFs, MemOptions};
 
 use crate::backend::{Clock, SlowFs, Slowness};
+use crate::cluster::{Actor, Cluster, Progress, SECOND};
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::{Actor, Progress, SECOND, Stage};
 use client::{Client, End};
-use ledger::Ledger;
-use reader::Reader;
+use share_model::ShareModel;
+use v3_client::V3Client;
 
 /// Files that they share.
 const FILES: u64 = 2;
@@ -38,9 +38,9 @@ fn name(file: u64) -> String {
 
 /// Somebody who uses the files.
 #[derive(Debug)]
-enum Party {
+enum Participant {
     Client(Box<Client>),
-    Reader(Reader),
+    V3Client(V3Client),
 }
 
 /// Runs it.
@@ -55,64 +55,65 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let last = MINORS.len() - 1;
     // Of some runs nobody.
     let silent = rng.below(MINORS.len() as u64) as usize;
-    let mut parties: Vec<Party> = Vec::new();
+    let mut participants: Vec<Participant> = Vec::new();
     for (index, minor) in MINORS.into_iter().enumerate() {
         let end = match index {
             _ if index == last => End::Sweeps,
             _ if index == silent => End::FallsSilent,
             _ => End::Leaves,
         };
-        parties.push(Party::Client(Box::new(Client::new(index, minor, end, OPERATIONS, &mut rng))));
+        participants
+            .push(Participant::Client(Box::new(Client::new(index, minor, end, OPERATIONS, &mut rng))));
     }
-    parties.push(Party::Reader(Reader::new(OPERATIONS, &mut rng)));
-    let ledger = Ledger::new(parties.len());
-    let mut stage = Stage::new((backend as Arc<dyn Backend>, clock), parties, ledger, rng);
-    if stage.server.settings().lease != LEASE {
+    participants.push(Participant::V3Client(V3Client::new(OPERATIONS, &mut rng)));
+    let model = ShareModel::new(participants.len());
+    let mut cluster = Cluster::new((backend as Arc<dyn Backend>, clock), participants, model, rng);
+    if cluster.server.settings().lease != LEASE {
         return Err("the lease is another one".into());
     }
-    stage.play_until(|stage| stage.actors.iter().all(Party::is_done))?;
-    nothing_is_left(&mut stage)?;
-    let Ledger { granted, refused, .. } = stage.shared;
-    Ok(Report { time: stage.now(), messages: stage.messages, deeds: granted.min(refused) })
+    cluster.run_until(|cluster| cluster.actors.iter().all(Participant::is_done))?;
+    check_nothing_left(&mut cluster)?;
+    let ShareModel { granted, refused, .. } = cluster.shared;
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks: granted.min(refused) })
 }
 
 /// What clients of version 4.0 and a silent one leave goes with their leases.
-fn nothing_is_left(stage: &mut Stage<Party>) -> Result<(), String> {
-    let end = stage.now() + LEASE + 10 * SECOND;
-    stage.play_until(|stage| stage.now() > end)?;
-    let counts = stage.server.counts();
+fn check_nothing_left(cluster: &mut Cluster<Participant>) -> Result<(), String> {
+    let end = cluster.now() + LEASE + 10 * SECOND;
+    cluster.run_until(|cluster| cluster.now() > end)?;
+    let counts = cluster.server.counts();
     let left = [counts.clients, counts.sessions, counts.opens, counts.locks, counts.delegations];
     if left == [0; 5] && counts.revoked == 0 { Ok(()) } else { Err(format!("left: {counts:?}")) }
 }
 
-impl Party {
+impl Participant {
     fn is_done(&self) -> bool {
         match self {
             Self::Client(client) => client.is_done(),
-            Self::Reader(reader) => reader.is_done(),
+            Self::V3Client(client) => client.is_done(),
         }
     }
 
-    fn speak(&mut self, now: Duration, ledger: &mut Ledger, rng: &mut Rng) -> Option<Bytes> {
+    fn next_call(&mut self, now: Duration, model: &mut ShareModel, rng: &mut Rng) -> Option<Bytes> {
         match self {
-            Self::Client(client) => client.speak(now, ledger, rng),
-            Self::Reader(reader) => reader.speak(now, ledger, rng),
+            Self::Client(client) => client.next_call(now, model, rng),
+            Self::V3Client(client) => client.next_call(now, model, rng),
         }
     }
 }
 
-impl Actor for Party {
-    type Shared = Ledger;
+impl Actor for Participant {
+    type Shared = ShareModel;
 
-    fn tick(&mut self, now: Duration, ledger: &mut Ledger, rng: &mut Rng) -> Vec<Bytes> {
+    fn tick(&mut self, now: Duration, model: &mut ShareModel, rng: &mut Rng) -> Vec<Bytes> {
         let again = match self {
             Self::Client(client) => {
-                client.tick(now, LEASE, ledger);
+                client.tick(now, LEASE, model);
                 client.again(now)
             }
-            Self::Reader(reader) => reader.again(now),
+            Self::V3Client(client) => client.again(now),
         };
-        again.into_iter().chain(self.speak(now, ledger, rng)).collect()
+        again.into_iter().chain(self.next_call(now, model, rng)).collect()
     }
 
     /// Everybody thinks for a while before the next call: see [`Self::tick`].
@@ -120,12 +121,12 @@ impl Actor for Party {
         &mut self,
         bytes: Bytes,
         now: Duration,
-        ledger: &mut Ledger,
+        model: &mut ShareModel,
         _: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
         match self {
-            Self::Client(client) => client.hear(bytes, now, ledger)?,
-            Self::Reader(reader) => reader.hear(bytes, ledger)?,
+            Self::Client(client) => client.hear(bytes, now, model)?,
+            Self::V3Client(client) => client.hear(bytes, model)?,
         }
         Ok(Vec::new())
     }
@@ -133,7 +134,7 @@ impl Actor for Party {
     /// The next call tells the server by which connection it comes.
     fn reconnected(&mut self) {}
 
-    fn watch(_: &[Self], _: &mut Ledger, _: Option<Progress>) -> Result<(), String> {
+    fn watch(_: &[Self], _: &mut ShareModel, _: Option<Progress>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use xdr::Writer;
 use super::{DESTINATION, LEASE, LENGTH, SOURCE, World};
 use crate::backchannel::BackChannel;
 use crate::client::{compound, create_session, exchange_id};
-use crate::copying::{bind, called, open, opened, putfh, succeeded};
+use crate::copy_ops::{bind, called, open, opened, putfh, succeeded};
 
 /// Copies of a client that it waits for at once.
 const RUNNING_MAX: usize = 3;
@@ -144,7 +144,7 @@ struct Asking {
     name: String,
     /// When the source was asked to promise it.
     promised: Duration,
-    flight: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
+    running: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
 }
 
 /// See the module above.
@@ -233,12 +233,12 @@ impl Client {
         world.messages += 1;
         let (server, connection, now) =
             (self.here.server(world), Arc::clone(&self.here.connection), world.time());
-        let flight = Box::pin(async move {
+        let running = Box::pin(async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, call, &mut reply).await;
             (outcome.disposition == server::Disposition::Reply).then(|| reply.into_bytes())
         });
-        self.asking.push(Asking { slot, to, name, promised: world.now, flight });
+        self.asking.push(Asking { slot, to, name, promised: world.now, running });
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Client {
     pub(super) fn poll(&mut self, world: &mut World) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         for mut asking in std::mem::take(&mut self.asking) {
-            match asking.flight.as_mut().poll(&mut context) {
+            match asking.running.as_mut().poll(&mut context) {
                 Poll::Pending => self.asking.push(asking),
                 Poll::Ready(reply) => {
                     let (results, status) = super::parse(reply)?;

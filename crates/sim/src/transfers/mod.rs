@@ -93,13 +93,13 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut clients =
         (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect::<Result<Vec<_>, _>>()?;
     for _ in 0..EVENTS {
-        happen(&mut world, &mut clients, true)?;
+        handle_event(&mut world, &mut clients, true)?;
         world.audit()?;
     }
     world.is_mute = world.rng.chance(30);
     let (begun, mut left) = (world.now, EVENTS_MAX);
     while clients.iter().any(Client::waits) || world.destination.server.counts().copies > 0 {
-        happen(&mut world, &mut clients, false)?;
+        handle_event(&mut world, &mut clients, false)?;
         world.audit()?;
         left = left.checked_sub(1).ok_or_else(|| {
             let waits: Vec<_> = clients.iter().map(Client::describe).collect();
@@ -121,12 +121,12 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         client.judge(&world)?;
     }
     world.end(&mut clients)?;
-    let deeds = clients.iter().map(Client::whole).sum();
-    Ok(Report { time: world.now, messages: world.messages, deeds })
+    let checks = clients.iter().map(Client::whole).sum();
+    Ok(Report { time: world.now, messages: world.messages, checks })
 }
 
 /// One thing, to one client or to all.
-fn happen(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
+fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
     let chosen = world.rng.below(clients.len() as u64) as usize;
     match world.rng.below(40) {
         0..=1 if is_wild => clients[chosen].copy(world)?,

@@ -10,21 +10,21 @@ use protocol::nfs4::types::Outcome;
 use server::Server;
 
 use super::LOCKS;
-use super::judge::{Judge, Who};
+use super::lock_model::{LockModel, ProcessId};
 use super::process::Process;
-use crate::older::Older;
-use crate::peer::{Heard, MORE, PROGRAM, Peer, RETURNS};
+use crate::cluster::{Actor, Progress, ServerAction};
+use crate::peer::{Incoming, MORE, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, Did, Progress};
+use crate::v40_peer::V40Peer;
 
 /// Slots, or lines, of the processes.
 const PLACES: [usize; 3] = [PROGRAM, RETURNS, MORE];
 
 /// How a client speaks. A call is for the process of this number.
 #[derive(Debug)]
-enum Voice {
+enum Connection {
     Newer(Box<Peer<usize>>),
-    Older(Older<usize>),
+    V40(V40Peer<usize>),
 }
 
 /// When a client is not heard of.
@@ -41,7 +41,7 @@ pub(super) enum Silence {
 #[derive(Debug)]
 pub(super) struct Client {
     index: usize,
-    voice: Voice,
+    connection: Connection,
     processes: Vec<Process>,
     silence: Silence,
     /// It does not answer callbacks in this time.
@@ -58,8 +58,8 @@ impl Client {
         deaf: (Duration, Duration),
         rng: &mut Rng,
     ) -> Self {
-        let voice = if minor == 0 {
-            Voice::Older(Older::new(index, rng))
+        let connection = if minor == 0 {
+            Connection::V40(V40Peer::new(index, rng))
         } else {
             let mut peer = Peer::new(index, rng);
             peer.minor = minor;
@@ -67,16 +67,16 @@ impl Client {
             if silence != Silence::Never {
                 peer.expected_flags |= SequenceStatus::EXPIRED_SOME_STATE_REVOKED;
             }
-            Voice::Newer(Box::new(peer))
+            Connection::Newer(Box::new(peer))
         };
-        let who = |process| Who { client: index, process };
+        let who = |process| ProcessId { client: index, process };
         let processes = (0..PLACES.len()).map(|process| Process::new(who(process), minor, LOCKS)).collect();
-        Self { index, voice, processes, silence, deaf, kills: 0 }
+        Self { index, connection, processes, silence, deaf, kills: 0 }
     }
 
     /// Whether its processes have ended.
-    pub(super) fn is_done(&self, judge: &Judge) -> bool {
-        self.processes.iter().all(|process| process.is_done(judge))
+    pub(super) fn is_done(&self, model: &LockModel) -> bool {
+        self.processes.iter().all(|process| process.is_done(model))
     }
 
     /// Whether nothing is to be expected of it before the others have ended.
@@ -85,29 +85,29 @@ impl Client {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        match &self.voice {
-            Voice::Newer(peer) => peer.is_gone(),
-            Voice::Older(older) => older.is_gone(),
+        match &self.connection {
+            Connection::Newer(peer) => peer.is_gone(),
+            Connection::V40(older) => older.is_gone(),
         }
     }
 
-    fn is_silent(&self, now: Duration, judge: &Judge) -> bool {
+    fn is_silent(&self, now: Duration, model: &LockModel) -> bool {
         match self.silence {
             Silence::Never => false,
             Silence::Between(from, until) => (from..until).contains(&now),
-            Silence::Since(from) => now >= from && !judge.is_over,
+            Silence::Since(from) => now >= from && !model.is_over,
         }
     }
 
-    fn proceed(&mut self, now: Duration, judge: &mut Judge, rng: &mut Rng) -> Vec<Bytes> {
+    fn proceed(&mut self, now: Duration, model: &mut LockModel, rng: &mut Rng) -> Vec<Bytes> {
         let is_reclaiming = self.processes.iter().any(Process::is_reclaiming);
-        let (mut out, is_ready, client_id) = match &mut self.voice {
-            Voice::Newer(peer) => {
+        let (mut out, is_ready, client_id) = match &mut self.connection {
+            Connection::Newer(peer) => {
                 peer.is_reclaiming = is_reclaiming;
                 let out = peer.proceed(now);
                 (out, peer.is_ready() || is_reclaiming && peer.may_reclaim(), peer.client_id)
             }
-            Voice::Older(older) => {
+            Connection::V40(older) => {
                 // Whatever is no reclaim ends them.
                 let out = if is_reclaiming && older.is_ready() { Vec::new() } else { older.proceed(now) };
                 (out, older.is_ready(), older.client_id)
@@ -119,25 +119,25 @@ impl Client {
         let is_next = |process: &&mut Process| !is_reclaiming || process.is_reclaiming();
         for process in self.processes.iter_mut().filter(is_next) {
             let number = process.who.process;
-            let is_free = match &self.voice {
-                Voice::Newer(peer) => peer.is_free(PLACES[number]),
-                Voice::Older(older) => older.is_free(number),
+            let is_free = match &self.connection {
+                Connection::Newer(peer) => peer.is_free(PLACES[number]),
+                Connection::V40(older) => older.is_free(number),
             };
             if !is_free {
                 continue;
             }
-            let Some(deed) = process.next(now, judge, rng) else { continue };
-            let (ops, ask) = process.words(deed, client_id);
-            let call = say(&mut self.voice, number, ops, now);
+            let Some(op) = process.next(now, model, rng) else { continue };
+            let (ops, ask) = process.words(op, client_id);
+            let call = say(&mut self.connection, number, ops, now);
             if let Some(ask) = ask {
-                judge.asks(call.clone(), ask);
+                model.asks(call.clone(), ask);
             }
             out.push(call);
         }
-        if self.is_done(judge) {
-            match &mut self.voice {
-                Voice::Newer(peer) => peer.leave(),
-                Voice::Older(older) => older.leave(),
+        if self.is_done(model) {
+            match &mut self.connection {
+                Connection::Newer(peer) => peer.leave(),
+                Connection::V40(older) => older.leave(),
             }
         }
         out
@@ -148,34 +148,34 @@ impl Client {
         number: usize,
         result: &CompoundResult,
         now: Duration,
-        judge: &mut Judge,
+        model: &mut LockModel,
         rng: &mut Rng,
     ) -> Result<(), String> {
         let may_have_lost = self.silence != Silence::Never;
         let process = &mut self.processes[number];
-        let learned = process.learn(result, now, may_have_lost, judge, rng);
+        let learned = process.learn(result, now, may_have_lost, model, rng);
         learned.map_err(|why| format!("client {}, process {number}: {why}", self.index))
     }
 
     /// The server does not know it any more: another one, or it was silent for long.
-    fn loses_server(&mut self, judge: &Judge) -> Result<(), String> {
-        if self.kills == judge.kills && self.silence == Silence::Never {
+    fn loses_server(&mut self, model: &LockModel) -> Result<(), String> {
+        if self.kills == model.kills && self.silence == Silence::Never {
             return Err(format!("client {} was forgotten, and was never silent", self.index));
         }
-        self.kills = judge.kills;
+        self.kills = model.kills;
         self.processes.iter_mut().for_each(Process::loses_server);
         Ok(())
     }
 
     /// A call of the server's: the process that waits asks at once.
     fn called(&mut self, call: Bytes, now: Duration, rng: &mut Rng) -> Result<Option<Bytes>, String> {
-        let Self { voice: Voice::Newer(peer), processes, index, .. } = self else {
+        let Self { connection: Connection::Newer(peer), processes, index, .. } = self else {
             return Err("version 4.0 is not called".into());
         };
         let client_id = peer.client_id;
         peer.back.called(call, |op| {
             let CbOp::NotifyLock(told) = op else { return Err(format!("nothing here leads to {op:?}")) };
-            let who = Who::named(&told.lock_owner.owner).filter(|who| who.client == *index);
+            let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == *index);
             let who = who.filter(|_| told.lock_owner.client_id == client_id);
             let process = who.and_then(|who| processes.get_mut(who.process));
             process.ok_or_else(|| format!("client {index} is told of {told:?}"))?.is_told(
@@ -188,25 +188,25 @@ impl Client {
     }
 }
 
-fn say(voice: &mut Voice, number: usize, ops: Vec<Op>, now: Duration) -> Bytes {
-    match voice {
-        Voice::Newer(peer) => peer.send(PLACES[number], ops, number, now),
-        Voice::Older(older) => older.send(number, ops, number, now),
+fn say(connection: &mut Connection, number: usize, ops: Vec<Op>, now: Duration) -> Bytes {
+    match connection {
+        Connection::Newer(peer) => peer.send(PLACES[number], ops, number, now),
+        Connection::V40(older) => older.send(number, ops, number, now),
     }
 }
 
 impl Actor for Client {
-    type Shared = Judge;
+    type Shared = LockModel;
 
-    fn tick(&mut self, now: Duration, judge: &mut Judge, rng: &mut Rng) -> Vec<Bytes> {
-        if self.is_silent(now, judge) {
+    fn tick(&mut self, now: Duration, model: &mut LockModel, rng: &mut Rng) -> Vec<Bytes> {
+        if self.is_silent(now, model) {
             return Vec::new();
         }
-        let mut out = match &mut self.voice {
-            Voice::Newer(peer) => peer.again(now),
-            Voice::Older(older) => older.again(now),
+        let mut out = match &mut self.connection {
+            Connection::Newer(peer) => peer.again(now),
+            Connection::V40(older) => older.again(now),
         };
-        out.extend(self.proceed(now, judge, rng));
+        out.extend(self.proceed(now, model, rng));
         out
     }
 
@@ -214,45 +214,50 @@ impl Actor for Client {
         &mut self,
         bytes: Bytes,
         now: Duration,
-        judge: &mut Judge,
+        model: &mut LockModel,
         rng: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
-        if self.is_silent(now, judge) {
+        if self.is_silent(now, model) {
             return Ok(Vec::new());
         }
-        let heard = match &mut self.voice {
-            Voice::Newer(peer) => peer.hear(bytes)?,
-            Voice::Older(older) => older.hear(bytes)?,
+        let heard = match &mut self.connection {
+            Connection::Newer(peer) => peer.hear(bytes)?,
+            Connection::V40(older) => older.hear(bytes)?,
         };
         let mut out = Vec::new();
         match heard {
-            Heard::Nothing => {}
-            Heard::Call(_) if (self.deaf.0..self.deaf.1).contains(&now) => {}
-            Heard::Call(call) => out.extend(self.called(call, now, rng)?),
-            Heard::Answer(number, result) => {
-                self.answered(number, &result, now, judge, rng)?;
+            Incoming::Nothing => {}
+            Incoming::Call(_) if (self.deaf.0..self.deaf.1).contains(&now) => {}
+            Incoming::Call(call) => out.extend(self.called(call, now, rng)?),
+            Incoming::Answer(number, result) => {
+                self.answered(number, &result, now, model, rng)?;
             }
-            Heard::Lost => self.loses_server(judge)?,
+            Incoming::Lost => self.loses_server(model)?,
         }
-        out.extend(self.proceed(now, judge, rng));
+        out.extend(self.proceed(now, model, rng));
         Ok(out)
     }
 
     fn reconnected(&mut self) {
-        if let Voice::Newer(peer) = &mut self.voice {
+        if let Connection::Newer(peer) = &mut self.connection {
             peer.reconnected();
         }
     }
 
-    fn server_killed(judge: &mut Judge, now: Duration) {
-        judge.server_killed(now);
+    fn server_killed(model: &mut LockModel, now: Duration) {
+        model.server_killed(now);
     }
 
-    fn server_did(judge: &mut Judge, server: &Server, now: Duration, did: Did<'_>) -> Result<(), String> {
-        judge.server_did(server, now, did)
+    fn on_server_action(
+        model: &mut LockModel,
+        server: &Server,
+        now: Duration,
+        action: ServerAction<'_>,
+    ) -> Result<(), String> {
+        model.on_server_action(server, now, action)
     }
 
-    fn watch(_: &[Self], _: &mut Judge, _: Option<Progress>) -> Result<(), String> {
+    fn watch(_: &[Self], _: &mut LockModel, _: Option<Progress>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -4,12 +4,12 @@
 //! connections. Who is denied asks again as Linux's client does, and at once when it is called (CB_NOTIFY_LOCK). Clients go deaf, one falls
 //! silent for longer than its lease, or until all others have ended, and the server is killed: they reclaim what they had.
 //!
-//! A [`Judge`] models what the server must answer and whom it must tell, and in which step. When it is quiet, and all who hold something give it
+//! A [`LockModel`] models what the server must answer and whom it must tell, and in which step. When it is quiet, and all who hold something give it
 //! up, everybody who waits has its lock within a time; when all have gone, nothing is left.
 
 mod cells;
 mod client;
-mod judge;
+mod lock_model;
 mod process;
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use std::time::Duration;
 use vfs::{MemFs, MemOptions};
 
 use crate::backend::Clock;
+use crate::cluster::{Cluster, SECOND};
 use crate::logs::Logs;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::{SECOND, Stage};
 use client::{Client, Silence};
-use judge::Judge;
+use lock_model::LockModel;
 
 /// Files that they share.
 const FILES: usize = 2;
@@ -56,17 +56,17 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let quiet = KILLED_WITHIN + SECOND * rng.below(200) as u32;
     let kills = rng.below(KILLS);
     let log = Arc::new(Logs::prompt(Arc::clone(&clock)));
-    let judge = Judge::new(clients.len());
-    let mut stage = Stage::new((backend, clock), clients, judge, rng).with_log(log);
-    if stage.server.settings().lease != LEASE {
+    let model = LockModel::new(clients.len());
+    let mut cluster = Cluster::new((backend, clock), clients, model, rng).with_log(log);
+    if cluster.server.settings().lease != LEASE {
         return Err("the lease is another one".into());
     }
-    stage.plan_kills(kills, KILLED_WITHIN);
-    stage.play_until(|stage| stage.now() >= quiet)?;
-    everybody_is_served(&mut stage)?;
-    nothing_is_left(&mut stage)?;
-    let tally = stage.shared.tally;
-    Ok(Report { time: stage.now(), messages: stage.messages, deeds: tally.spared.min(tally.denied) })
+    cluster.plan_kills(kills, KILLED_WITHIN);
+    cluster.run_until(|cluster| cluster.now() >= quiet)?;
+    check_all_served(&mut cluster)?;
+    check_nothing_left(&mut cluster)?;
+    let counts = cluster.shared.counts;
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks: counts.spared.min(counts.denied) })
 }
 
 /// Of which one falls silent in most runs.
@@ -88,28 +88,28 @@ fn clients(rng: &mut Rng) -> Vec<Client> {
 }
 
 /// Whoever holds something gives it up, and the network delivers everything.
-fn everybody_is_served(stage: &mut Stage<Client>) -> Result<(), String> {
-    stage.calm();
-    stage.shared.is_quiet = true;
-    let end = stage.now() + SERVED_WITHIN;
-    let waits = |stage: &Stage<Client>| {
-        let mut present = stage.actors.iter().filter(|client| !client.is_mute());
-        present.find(|client| !client.is_done(&stage.shared)).map(|client| format!("{client:?}"))
+fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
+    cluster.stop_faults();
+    cluster.shared.is_quiet = true;
+    let end = cluster.now() + SERVED_WITHIN;
+    let waits = |cluster: &Cluster<Client>| {
+        let mut present = cluster.actors.iter().filter(|client| !client.is_mute());
+        present.find(|client| !client.is_done(&cluster.shared)).map(|client| format!("{client:?}"))
     };
-    stage.play_until(|stage| stage.now() > end || waits(stage).is_none())?;
-    match waits(stage) {
+    cluster.run_until(|cluster| cluster.now() > end || waits(cluster).is_none())?;
+    match waits(cluster) {
         None => Ok(()),
         Some(client) => Err(format!("waits for ever: {client}")),
     }
 }
 
 /// Who was silent comes back, all leave, and what clients of version 4.0 leave goes with their leases.
-fn nothing_is_left(stage: &mut Stage<Client>) -> Result<(), String> {
-    stage.shared.is_over = true;
-    stage.play_until(|stage| stage.actors.iter().all(Client::is_gone))?;
-    let end = stage.now() + LEASE + 10 * SECOND;
-    stage.play_until(|stage| stage.now() > end)?;
-    let counts = stage.server.counts();
+fn check_nothing_left(cluster: &mut Cluster<Client>) -> Result<(), String> {
+    cluster.shared.is_over = true;
+    cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_gone))?;
+    let end = cluster.now() + LEASE + 10 * SECOND;
+    cluster.run_until(|cluster| cluster.now() > end)?;
+    let counts = cluster.server.counts();
     let left = [counts.clients, counts.sessions, counts.opens, counts.locks, counts.locks_waiting];
     if left == [0; 5] && counts.revoked == 0 { Ok(()) } else { Err(format!("left: {counts:?}")) }
 }

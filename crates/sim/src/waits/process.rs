@@ -18,11 +18,11 @@ use protocol::nfs4::types::{Handle, Outcome, StateOwner, Stateid, Status};
 use xdr::Opaque;
 
 use super::cells::{Cells, Locked};
-use super::judge::{Ask, Asked, Judge, Who};
+use super::lock_model::{LockCall, LockModel, LockOp, ProcessId};
 use super::{FILES, name};
 use crate::client::{component, export};
+use crate::cluster::SECOND;
 use crate::rng::Rng;
-use crate::stage::SECOND;
 
 /// Linux's client asks again after this time where it may be called (NFS4_LOCK_MAXTIMEOUT); otherwise it begins with a second, and
 /// doubles that up to here.
@@ -35,7 +35,7 @@ const REDUCED_SECONDS: u64 = 40;
 
 /// What a call is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Deed {
+pub(super) enum Purpose {
     Open,
     Reopen,
     Confirm(Stateid, Handle),
@@ -55,7 +55,7 @@ pub(super) enum Deed {
 
 /// A lock that it wants.
 #[derive(Debug, Clone, Copy)]
-struct Wish {
+struct WantedLock {
     cells: Cells,
     write: bool,
     /// Until it has it, or gives up.
@@ -77,7 +77,7 @@ struct Opened {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) who: Who,
+    pub(super) who: ProcessId,
     minor: u32,
     /// Locks that it takes.
     left: u32,
@@ -88,11 +88,11 @@ pub(super) struct Process {
     /// What it has to reclaim, and the file's handle.
     former: Vec<(Cells, bool)>,
     handle: Option<Handle>,
-    wish: Option<Wish>,
+    wanted: Option<WantedLock>,
     /// What it gave up without a word.
     dropped: Option<(Cells, bool)>,
-    doing: Option<Deed>,
-    next: Option<Deed>,
+    doing: Option<Purpose>,
+    next: Option<Purpose>,
     /// It was called while it asked.
     is_called: bool,
     /// It has lost a lock, and gives the file up.
@@ -106,7 +106,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(who: Who, minor: u32, left: u32) -> Self {
+    pub(super) fn new(who: ProcessId, minor: u32, left: u32) -> Self {
         Self {
             who,
             minor,
@@ -117,7 +117,7 @@ impl Process {
             held: Locked::default(),
             former: Vec::new(),
             handle: None,
-            wish: None,
+            wanted: None,
             dropped: None,
             doing: None,
             next: None,
@@ -131,9 +131,9 @@ impl Process {
     }
 
     /// Whether it has ended.
-    pub(super) fn is_done(&self, judge: &Judge) -> bool {
+    pub(super) fn is_done(&self, model: &LockModel) -> bool {
         let is_idle = self.doing.is_none() && self.next.is_none() && self.opened.is_none();
-        is_idle && self.wish.is_none() && self.former.is_empty() && (self.left == 0 || judge.is_quiet)
+        is_idle && self.wanted.is_none() && self.former.is_empty() && (self.left == 0 || model.is_quiet)
     }
 
     /// Whether it has something to reclaim before its client does anything else.
@@ -153,62 +153,62 @@ impl Process {
         if self.opened.is_none_or(|opened| opened.handle != handle) {
             return;
         }
-        if self.wish.is_some() && self.doing.is_none() && rng.chance(15) {
-            let leaves = if rng.chance(50) { Deed::Close } else { Deed::Share };
-            (self.wish, self.next) = (None, Some(leaves));
+        if self.wanted.is_some() && self.doing.is_none() && rng.chance(15) {
+            let leaves = if rng.chance(50) { Purpose::Close } else { Purpose::Share };
+            (self.wanted, self.next) = (None, Some(leaves));
             return;
         }
         self.is_called = self.doing.is_some();
-        if let Some(wish) = &mut self.wish {
-            wish.at = now;
+        if let Some(wanted) = &mut self.wanted {
+            wanted.at = now;
         }
     }
 
     /// What it does next, if anything.
-    pub(super) fn next(&mut self, now: Duration, judge: &Judge, rng: &mut Rng) -> Option<Deed> {
+    pub(super) fn next(&mut self, now: Duration, model: &LockModel, rng: &mut Rng) -> Option<Purpose> {
         if self.doing.is_some() {
             return None;
         }
-        if let Some(deed) = self.next.take() {
-            return Some(deed);
+        if let Some(op) = self.next.take() {
+            return Some(op);
         }
         if let Some((cells, write)) = self.former.first().copied() {
-            let lock = Deed::Lock { cells, write, waits: false, reclaims: true };
-            return Some(if self.opened.is_some() { lock } else { Deed::Reopen });
+            let lock = Purpose::Lock { cells, write, waits: false, reclaims: true };
+            return Some(if self.opened.is_some() { lock } else { Purpose::Reopen });
         }
         // When it is quiet, what is held is given up at once.
-        let keeps_resting = !judge.is_quiet || self.held.is_empty();
-        if now < self.rests_until && keeps_resting || self.is_done(judge) {
+        let keeps_resting = !model.is_quiet || self.held.is_empty();
+        if now < self.rests_until && keeps_resting || self.is_done(model) {
             return None;
         }
         if self.opened.is_none() {
-            if self.wish.is_none() {
+            if self.wanted.is_none() {
                 self.file = rng.below(FILES as u64) as usize;
             }
-            return Some(Deed::Open);
+            return Some(Purpose::Open);
         }
         if self.has_lost || self.is_reduced {
-            return Some(Deed::Close);
+            return Some(Purpose::Close);
         }
-        if judge.is_quiet && !self.held.is_empty() {
+        if model.is_quiet && !self.held.is_empty() {
             // Others may wait for it.
-            self.wish = None;
+            self.wanted = None;
         }
-        match self.wish {
-            Some(Wish { at, cells, write, waits, .. }) => {
-                (at <= now).then_some(Deed::Lock { cells, write, waits, reclaims: false })
+        match self.wanted {
+            Some(WantedLock { at, cells, write, waits, .. }) => {
+                (at <= now).then_some(Purpose::Lock { cells, write, waits, reclaims: false })
             }
-            None if self.left == 0 || judge.is_quiet => Some(Deed::Close),
+            None if self.left == 0 || model.is_quiet => Some(Purpose::Close),
             None => self.choose(now, rng),
         }
     }
 
-    fn choose(&mut self, now: Duration, rng: &mut Rng) -> Option<Deed> {
+    fn choose(&mut self, now: Duration, rng: &mut Rng) -> Option<Purpose> {
         if !self.held.is_empty() {
             match rng.below(100) {
-                0..40 => return Some(Deed::Unlock(Cells::some(rng))),
-                40..60 => return Some(Deed::Unlock(Cells::ALL)),
-                60..70 => return Some(Deed::Close),
+                0..40 => return Some(Purpose::Unlock(Cells::some(rng))),
+                40..60 => return Some(Purpose::Unlock(Cells::ALL)),
+                60..70 => return Some(Purpose::Close),
                 _ => {}
             }
         }
@@ -222,34 +222,34 @@ impl Process {
             Some((cells, write)) if rng.chance(40) => (cells, !write),
             _ => (Cells::some(rng), write),
         };
-        self.wish = Some(Wish { cells, write, waits, at: now, denials: 0, most });
+        self.wanted = Some(WantedLock { cells, write, waits, at: now, denials: 0, most });
         None
     }
 
-    /// What it says for that, and what the judge has to know of it.
-    pub(super) fn words(&mut self, deed: Deed, client_id: u64) -> (Vec<Op>, Option<Ask>) {
-        self.doing = Some(deed);
-        let ask = |deed| Some(Ask { who: self.who, file: self.file, deed });
-        match deed {
-            Deed::Open => (self.open_named(client_id, ShareAccess::BOTH), None),
-            Deed::Share => (self.open_named(client_id, ShareAccess::READ), None),
-            Deed::Reopen => {
+    /// What it says for that, and what the model has to know of it.
+    pub(super) fn words(&mut self, op: Purpose, client_id: u64) -> (Vec<Op>, Option<LockCall>) {
+        self.doing = Some(op);
+        let ask = |op| Some(LockCall { who: self.who, file: self.file, op });
+        match op {
+            Purpose::Open => (self.open_named(client_id, ShareAccess::BOTH), None),
+            Purpose::Share => (self.open_named(client_id, ShareAccess::READ), None),
+            Purpose::Reopen => {
                 let claim = OpenClaim::Previous(DelegationType::NONE);
                 (self.open(client_id, claim, ShareAccess::BOTH), None)
             }
-            Deed::Confirm(open_stateid, handle) => {
+            Purpose::Confirm(open_stateid, handle) => {
                 let args = OpenConfirmArgs { open_stateid, seqid: next(&mut self.seqid) };
                 (at(handle, Op::OpenConfirm(args)), None)
             }
-            Deed::Lock { cells, write, waits, reclaims } => {
+            Purpose::Lock { cells, write, waits, reclaims } => {
                 if !write {
                     self.held.share(cells);
                 }
-                let ask = ask(Asked::Lock { cells, write, waits, reclaims });
+                let ask = ask(LockOp::Lock { cells, write, waits, reclaims });
                 (self.lock_words(client_id, cells, (write, waits), reclaims), ask)
             }
-            Deed::Unlock(cells) => {
-                let ask = ask(Asked::Unlock(cells));
+            Purpose::Unlock(cells) => {
+                let ask = ask(LockOp::Unlock(cells));
                 // From here on it does not hold it, whatever becomes of the request.
                 self.held.unlock(cells);
                 let ((offset, length), lock_type) = (cells.range(), LockType::Write);
@@ -258,16 +258,16 @@ impl Process {
                 let args = LockUArgs { lock_type, seqid, lock_stateid, offset, length };
                 (self.at_file(Op::LockU(args)), ask)
             }
-            Deed::Downgrade => {
-                let ask = ask(Asked::Downgrade);
+            Purpose::Downgrade => {
+                let ask = ask(LockOp::Downgrade);
                 let open_stateid = self.opened.expect("it has the file open").stateid;
                 let (share_access, share_deny) = (ShareAccess::READ, ShareDeny::empty());
                 let seqid = next(&mut self.seqid);
                 let args = OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny };
                 (self.at_file(Op::OpenDowngrade(args)), ask)
             }
-            Deed::Close => {
-                let ask = ask(Asked::Close);
+            Purpose::Close => {
+                let ask = ask(LockOp::Close);
                 self.held = Locked::default();
                 let open_stateid = self.opened.expect("it has the file open").stateid;
                 let args = CloseArgs { seqid: next(&mut self.seqid), open_stateid };
@@ -342,39 +342,41 @@ impl Process {
         result: &CompoundResult,
         now: Duration,
         may_have_lost: bool,
-        judge: &mut Judge,
+        model: &mut LockModel,
         rng: &mut Rng,
     ) -> Result<(), String> {
-        let deed = self.doing.take().ok_or("nothing was asked")?;
-        match (deed, result.status, &result.results[..]) {
+        let op = self.doing.take().ok_or("nothing was asked")?;
+        match (op, result.status, &result.results[..]) {
             (
-                Deed::Open | Deed::Reopen | Deed::Share,
+                Purpose::Open | Purpose::Reopen | Purpose::Share,
                 Status::OK,
                 [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))],
             ) => {
-                judge.is_called(self.file, *handle);
+                model.is_called(self.file, *handle);
                 let may_hear = open.flags.contains(OpenResultFlags::MAY_NOTIFY_LOCK);
                 if open.flags.contains(OpenResultFlags::CONFIRM) {
-                    self.next = Some(Deed::Confirm(open.stateid, *handle));
+                    self.next = Some(Purpose::Confirm(open.stateid, *handle));
                 } else {
                     self.has_opened(open.stateid, *handle, may_hear);
-                    self.next = matches!(deed, Deed::Share).then_some(Deed::Downgrade);
+                    self.next = matches!(op, Purpose::Share).then_some(Purpose::Downgrade);
                 }
             }
-            (Deed::Downgrade, Status::OK, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
+            (Purpose::Downgrade, Status::OK, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
                 let opened = self.opened.as_mut().expect("it has the file open");
                 (opened.stateid, self.is_reduced) = (*stateid, true);
                 self.rests_until = now + SECOND * rng.below(REDUCED_SECONDS) as u32;
             }
-            (Deed::Confirm(_, handle), Status::OK, [.., OpResult::OpenConfirm(Outcome::Ok(stateid))]) => {
+            (Purpose::Confirm(_, handle), Status::OK, [.., OpResult::OpenConfirm(Outcome::Ok(stateid))]) => {
                 self.has_opened(*stateid, handle, false);
             }
-            (Deed::Open | Deed::Share, Status::GRACE | Status::DELAY, _) => self.rests_until = now + SECOND,
-            (Deed::Reopen, Status::NO_GRACE | Status::RECLAIM_BAD, _) => {
+            (Purpose::Open | Purpose::Share, Status::GRACE | Status::DELAY, _) => {
+                self.rests_until = now + SECOND
+            }
+            (Purpose::Reopen, Status::NO_GRACE | Status::RECLAIM_BAD, _) => {
                 (self.held, self.former) = (Locked::default(), Vec::new());
             }
             (
-                Deed::Lock { cells, write, reclaims, .. },
+                Purpose::Lock { cells, write, reclaims, .. },
                 Status::OK,
                 [.., OpResult::Lock(LockOutcome::Ok(stateid))],
             ) => {
@@ -383,38 +385,38 @@ impl Process {
                 if reclaims {
                     self.former.remove(0);
                 } else {
-                    self.wish = None;
+                    self.wanted = None;
                     let most = if rng.chance(10) { 60 } else { 8 };
                     self.rests_until = now + SECOND * rng.below(most) as u32;
                 }
             }
-            (Deed::Lock { reclaims: false, .. }, Status::DENIED, _) => self.is_denied(now, rng),
-            (Deed::Lock { reclaims: false, .. }, Status::GRACE | Status::DELAY, _) => {
+            (Purpose::Lock { reclaims: false, .. }, Status::DENIED, _) => self.is_denied(now, rng),
+            (Purpose::Lock { reclaims: false, .. }, Status::GRACE | Status::DELAY, _) => {
                 self.rests_until = now + SECOND;
             }
-            (Deed::Lock { cells, reclaims: true, .. }, Status::NO_GRACE | Status::RECLAIM_CONFLICT, _) => {
+            (Purpose::Lock { cells, reclaims: true, .. }, Status::NO_GRACE | Status::RECLAIM_CONFLICT, _) => {
                 self.held.unlock(cells);
                 self.former.remove(0);
             }
-            (Deed::Unlock(_), Status::OK, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
+            (Purpose::Unlock(_), Status::OK, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
                 self.lock = Some(*stateid);
             }
-            (Deed::Close, Status::OK, _) => self.has_closed(),
+            (Purpose::Close, Status::OK, _) => self.has_closed(),
             // What a client of version 4.0 held is gone with its record, which it will hear (EXPIRED), and others' state has its place.
-            (Deed::Confirm(..) | Deed::Downgrade | Deed::Close, Status::BAD_STATEID, _)
+            (Purpose::Confirm(..) | Purpose::Downgrade | Purpose::Close, Status::BAD_STATEID, _)
                 if may_have_lost && self.minor == 0 =>
             {
                 self.has_closed();
             }
             (
-                Deed::Lock { .. } | Deed::Unlock(_),
+                Purpose::Lock { .. } | Purpose::Unlock(_),
                 Status::EXPIRED | Status::BAD_STATEID | Status::ADMIN_REVOKED,
                 _,
             ) if may_have_lost => {
-                (self.has_lost, self.held, self.wish) = (true, Locked::default(), None);
+                (self.has_lost, self.held, self.wanted) = (true, Locked::default(), None);
                 self.former.clear();
             }
-            (deed, status, results) => return Err(format!("{deed:?}: {status:?}: {:?}", results.last())),
+            (op, status, results) => return Err(format!("{op:?}: {status:?}: {:?}", results.last())),
         }
         Ok(())
     }
@@ -433,22 +435,22 @@ impl Process {
     fn is_denied(&mut self, now: Duration, rng: &mut Rng) {
         let may_hear = self.opened.is_some_and(|opened| opened.may_hear);
         let is_called = std::mem::take(&mut self.is_called);
-        let Some(wish) = &mut self.wish else { return };
-        wish.denials += 1;
-        if !wish.waits {
-            self.wish = None;
-        } else if wish.most.is_some_and(|most| u64::from(wish.denials) >= most) {
+        let Some(wanted) = &mut self.wanted else { return };
+        wanted.denials += 1;
+        if !wanted.waits {
+            self.wanted = None;
+        } else if wanted.most.is_some_and(|most| u64::from(wanted.denials) >= most) {
             // The last try does not wait.
-            (wish.waits, wish.at) = (false, now);
+            (wanted.waits, wanted.at) = (false, now);
             if rng.chance(70) {
-                self.dropped = Some((wish.cells, wish.write));
-                self.wish = None;
-                self.next = rng.chance(30).then_some(Deed::Share);
+                self.dropped = Some((wanted.cells, wanted.write));
+                self.wanted = None;
+                self.next = rng.chance(30).then_some(Purpose::Share);
             }
         } else {
-            let backoff = 1 << (wish.denials - 1).min(POLL_SECONDS.ilog2() + 1);
+            let backoff = 1 << (wanted.denials - 1).min(POLL_SECONDS.ilog2() + 1);
             let interval = if may_hear { POLL_SECONDS } else { POLL_SECONDS.min(backoff) };
-            wish.at = if is_called { now } else { now + SECOND * interval };
+            wanted.at = if is_called { now } else { now + SECOND * interval };
         }
     }
 }

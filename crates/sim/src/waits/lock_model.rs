@@ -18,7 +18,7 @@ use xdr::{Decode, Reader};
 
 use super::cells::{Cells, Locked};
 use super::{FILES, LEASE};
-use crate::stage::{Did, moment};
+use crate::cluster::{ServerAction, moment};
 
 /// How long a waiter is known that does not ask again.
 const KNOWN: Duration = Duration::from_secs(90);
@@ -32,12 +32,12 @@ const MANY: usize = 64;
 
 /// A process: the number of its client, and its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Who {
+pub(super) struct ProcessId {
     pub(super) client: usize,
     pub(super) process: usize,
 }
 
-impl Who {
+impl ProcessId {
     /// Its lock-owner, and its open-owner.
     pub(super) fn owner(self) -> Vec<u8> {
         format!("process-{}-{}", self.client, self.process).into_bytes()
@@ -53,15 +53,15 @@ impl Who {
 
 /// What a process asks of the server.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask {
-    pub(super) who: Who,
+pub(super) struct LockCall {
+    pub(super) who: ProcessId,
     pub(super) file: usize,
-    pub(super) deed: Asked,
+    pub(super) op: LockOp,
 }
 
-/// See [`Ask`].
+/// See [`LockCall`].
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum LockOp {
     Lock {
         cells: Cells,
         write: bool,
@@ -77,7 +77,7 @@ pub(super) enum Asked {
 /// Who waits for a lock.
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
-    who: Who,
+    who: ProcessId,
     cells: Cells,
     write: bool,
     asked: Duration,
@@ -92,9 +92,9 @@ impl Waiter {
 
 #[derive(Debug, Default)]
 struct File {
-    held: BTreeMap<Who, Locked>,
+    held: BTreeMap<ProcessId, Locked>,
     /// What was held when a server was killed, and nobody else has had since.
-    former: BTreeMap<Who, Locked>,
+    former: BTreeMap<ProcessId, Locked>,
     /// In the order in which they came.
     queue: Vec<Waiter>,
 }
@@ -117,7 +117,7 @@ impl Known {
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     /// Locks that were given, and denied.
     pub(super) granted: usize,
     pub(super) denied: usize,
@@ -134,10 +134,10 @@ pub(super) struct Tally {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct LockModel {
     files: Vec<File>,
     known: Vec<Known>,
-    asks: HashMap<Bytes, (Ask, Option<Bytes>)>,
+    asks: HashMap<Bytes, (LockCall, Option<Bytes>)>,
     handles: HashMap<Handle, usize>,
     /// When the server looked after itself last.
     tick: Duration,
@@ -148,12 +148,12 @@ pub(super) struct Judge {
     /// Files whose waiters may have been looked at in this step, and perhaps were not.
     perhaps: Vec<usize>,
     /// Who was told, and has not been called yet.
-    due: Vec<(usize, Who, Duration)>,
+    due: Vec<(usize, ProcessId, Duration)>,
     /// Callbacks that were made in this step.
-    calls: Vec<(usize, Who)>,
+    calls: Vec<(usize, ProcessId)>,
     /// Places in the back channels' slots that were used.
     sent: HashSet<(SessionId, u32, u32)>,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     /// Servers that were killed.
     pub(super) kills: u32,
     /// Nobody begins anything any more.
@@ -162,7 +162,7 @@ pub(super) struct Judge {
     pub(super) is_over: bool,
 }
 
-impl Judge {
+impl LockModel {
     pub(super) fn new(clients: usize) -> Self {
         Self {
             files: (0..FILES).map(|_| File::default()).collect(),
@@ -176,7 +176,7 @@ impl Judge {
             due: Vec::new(),
             calls: Vec::new(),
             sent: HashSet::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
             kills: 0,
             is_quiet: false,
             is_over: false,
@@ -184,7 +184,7 @@ impl Judge {
     }
 
     /// A process asks this by that call.
-    pub(super) fn asks(&mut self, call: Bytes, ask: Ask) {
+    pub(super) fn asks(&mut self, call: Bytes, ask: LockCall) {
         self.asks.insert(call, (ask, None));
     }
 
@@ -212,27 +212,32 @@ impl Judge {
     ///
     /// # Errors
     /// What it must not have done.
-    pub(super) fn server_did(&mut self, server: &Server, now: Duration, did: Did<'_>) -> Result<(), String> {
-        match did {
-            Did::Maintain => {
-                self.look_at_clients(server, now);
+    pub(super) fn on_server_action(
+        &mut self,
+        server: &Server,
+        now: Duration,
+        action: ServerAction<'_>,
+    ) -> Result<(), String> {
+        match action {
+            ServerAction::Maintain => {
+                self.update_clients(server, now);
                 self.tend(now);
-                self.nobody_is_left_out(now)?;
+                self.check_all_called(now)?;
             }
-            Did::Answer { call, reply } => {
-                self.look_at_clients(server, now);
+            ServerAction::Answer { call, reply } => {
+                self.update_clients(server, now);
                 self.answered(call, reply, now)?;
             }
-            Did::Call { client, call } => self.called(client, call)?,
-            Did::Step => {
+            ServerAction::Call { client, call } => self.called(client, call)?,
+            ServerAction::Step => {
                 self.count(server)?;
-                self.settle_calls()?;
+                self.match_calls()?;
             }
         }
         Ok(())
     }
 
-    fn look_at_clients(&mut self, server: &Server, now: Duration) {
+    fn update_clients(&mut self, server: &Server, now: Duration) {
         let snapshot = server.look(moment(now), MANY);
         let confirmed = snapshot.clients.iter().filter(|client| client.standing != Standing::Unconfirmed);
         let mut found: Vec<Option<&ClientSnapshot>> = vec![None; self.known.len()];
@@ -275,14 +280,14 @@ impl Judge {
                 one.asked + KNOWN.max(LEASE) <= now || one.told.is_some_and(|told| told + TURN <= now)
             };
             self.files[number].queue.retain(|one| !is_over(one));
-            self.give_turns(number);
+            self.notify_ready(number);
         }
     }
 
     /// Whoever was told is called.
-    fn nobody_is_left_out(&self, now: Duration) -> Result<(), String> {
+    fn check_all_called(&self, now: Duration) -> Result<(), String> {
         let is_long_ago = |since: Duration| since + CALLED_WITHIN <= now;
-        let may_be_called = |who: &Who| self.known[who.client].reachable.is_some_and(is_long_ago);
+        let may_be_called = |who: &ProcessId| self.known[who.client].reachable.is_some_and(is_long_ago);
         match self.due.iter().find(|(_, who, told)| is_long_ago(*told) && may_be_called(who)) {
             Some(due) => Err(format!("{due:?} is not called")),
             None => Ok(()),
@@ -290,13 +295,13 @@ impl Judge {
     }
 
     /// Tells those in order for whom nothing is in the way, whose turn it is among it.
-    fn give_turns(&mut self, number: usize) {
+    fn notify_ready(&mut self, number: usize) {
         for at in self.ready(number) {
             let one = &mut self.files[number].queue[at];
             one.told = Some(self.tick);
             self.due.push((number, one.who, self.tick));
             self.now_told += 1;
-            self.tally.told += 1;
+            self.counts.told += 1;
         }
     }
 
@@ -307,7 +312,7 @@ impl Judge {
             (0..file.queue.len()).filter(|at| file.queue[*at].told.is_some()).collect();
         let mut ready = Vec::new();
         for (at, one) in file.queue.iter().enumerate() {
-            let is_free = self.in_the_way(number, one.who, (one.cells, one.write), self.tick).is_none();
+            let is_free = self.find_conflict(number, one.who, (one.cells, one.write), self.tick).is_none();
             let is_turn = !turns.iter().any(|other| one.excludes(&file.queue[*other]));
             if one.told.is_none() && self.known[one.who.client].reachable.is_some() && is_free && is_turn {
                 turns.push(at);
@@ -318,14 +323,15 @@ impl Judge {
     }
 
     /// Whoever holds what excludes a lock, and whose lease runs.
-    fn in_the_way(
+    fn find_conflict(
         &self,
         number: usize,
-        who: Who,
+        who: ProcessId,
         (cells, write): (Cells, bool),
         now: Duration,
-    ) -> Option<(Who, Locked)> {
-        let stands = |other: Who| other.client == who.client || !self.known[other.client].is_expired(now);
+    ) -> Option<(ProcessId, Locked)> {
+        let stands =
+            |other: ProcessId| other.client == who.client || !self.known[other.client].is_expired(now);
         let mut held = self.files[number].held.iter();
         let found =
             held.find(|(other, locked)| **other != who && locked.excludes(cells, write) && stands(**other));
@@ -345,43 +351,43 @@ impl Judge {
         self.apply(ask, &result, now).map_err(|why| format!("{ask:?}: {why}"))
     }
 
-    fn apply(&mut self, ask: Ask, result: &CompoundResult, now: Duration) -> Result<(), String> {
-        let Ask { who, file: number, deed } = ask;
-        match (deed, result.results.last()) {
-            (Asked::Lock { cells, write, reclaims, .. }, Some(OpResult::Lock(LockOutcome::Ok(_)))) => {
+    fn apply(&mut self, ask: LockCall, result: &CompoundResult, now: Duration) -> Result<(), String> {
+        let LockCall { who, file: number, op } = ask;
+        match (op, result.results.last()) {
+            (LockOp::Lock { cells, write, reclaims, .. }, Some(OpResult::Lock(LockOutcome::Ok(_)))) => {
                 self.granted(number, who, (cells, write), reclaims, now)?;
-                self.give_turns(number);
+                self.notify_ready(number);
             }
-            (Asked::Lock { cells, write, waits, .. }, Some(OpResult::Lock(LockOutcome::Denied(lock)))) => {
+            (LockOp::Lock { cells, write, waits, .. }, Some(OpResult::Lock(LockOutcome::Denied(lock)))) => {
                 self.denied(number, who, (cells, write), lock, now)?;
                 self.join((number, who), (cells, write), waits, now);
             }
-            (Asked::Unlock(cells), _) if result.status == Status::OK => {
+            (LockOp::Unlock(cells), _) if result.status == Status::OK => {
                 let file = &mut self.files[number];
                 for of in [&mut file.held, &mut file.former] {
                     of.entry(who).or_default().unlock(cells);
                     of.retain(|_, locked| !locked.is_empty());
                 }
-                self.give_turns(number);
+                self.notify_ready(number);
             }
             // Through an open that is not for writing nobody is given a lock for that (§18.10.4).
-            (Asked::Downgrade, _) if result.status == Status::OK => {
+            (LockOp::Downgrade, _) if result.status == Status::OK => {
                 let queue = &mut self.files[number].queue;
                 let waited = queue.len();
                 queue.retain(|one| one.who != who || !one.write);
-                self.tally.reduced += waited - queue.len();
+                self.counts.reduced += waited - queue.len();
                 if queue.len() < waited {
-                    self.give_turns(number);
+                    self.notify_ready(number);
                 }
             }
-            (Asked::Close, _) if result.status == Status::OK => {
+            (LockOp::Close, _) if result.status == Status::OK => {
                 let file = &mut self.files[number];
                 let waited = file.queue.len();
                 file.queue.retain(|one| one.who != who);
                 file.former.remove(&who);
                 let has_left = file.held.remove(&who).is_some() || file.queue.len() < waited;
                 // A lock stateid without locks may have gone too.
-                if has_left { self.give_turns(number) } else { self.perhaps.push(number) }
+                if has_left { self.notify_ready(number) } else { self.perhaps.push(number) }
             }
             _ => {}
         }
@@ -391,12 +397,12 @@ impl Judge {
     fn granted(
         &mut self,
         number: usize,
-        who: Who,
+        who: ProcessId,
         lock: (Cells, bool),
         reclaims: bool,
         now: Duration,
     ) -> Result<(), String> {
-        if let Some(other) = self.in_the_way(number, who, lock, now) {
+        if let Some(other) = self.find_conflict(number, who, lock, now) {
             return Err(format!("granted beside {other:?}"));
         }
         let (file, (cells, write)) = (&mut self.files[number], lock);
@@ -406,49 +412,49 @@ impl Judge {
         for other in expired.map(|(other, _)| *other).collect::<Vec<_>>() {
             file.held.remove(&other);
             file.queue.retain(|one| one.who != other);
-            self.tally.taken += 1;
+            self.counts.taken += 1;
         }
         if reclaims {
             let former = file.former.get(&who).copied().unwrap_or_default();
             if !former.covers(cells, write) {
                 return Err(format!("reclaimed, and what it had is {former:?}"));
             }
-            self.tally.reclaimed += 1;
+            self.counts.reclaimed += 1;
         }
         let others = file.former.iter_mut().filter(|(other, _)| **other != who);
         others.for_each(|(_, former)| former.yield_to(cells, write));
         file.held.entry(who).or_default().lock(cells, write);
         let waited = file.queue.iter().position(|one| one.who == who && one.cells == cells);
-        self.tally.spared += usize::from(waited.is_some_and(|at| file.queue[at].told.is_some()));
+        self.counts.spared += usize::from(waited.is_some_and(|at| file.queue[at].told.is_some()));
         waited.map(|at| file.queue.remove(at));
-        self.tally.granted += 1;
+        self.counts.granted += 1;
         Ok(())
     }
 
     fn denied(
         &mut self,
         number: usize,
-        who: Who,
+        who: ProcessId,
         (cells, write): (Cells, bool),
         by: &LockDenied,
         now: Duration,
     ) -> Result<(), String> {
-        if self.in_the_way(number, who, (cells, write), now).is_none() {
+        if self.find_conflict(number, who, (cells, write), now).is_none() {
             return Err("denied, and nobody holds it".into());
         }
-        let holder = Who::named(&by.owner.owner).ok_or("denied by nobody's lock")?;
+        let holder = ProcessId::named(&by.owner.owner).ok_or("denied by nobody's lock")?;
         let held = self.files[number].held.get(&holder).copied().unwrap_or_default();
         if holder == who || !held.excludes(cells, write) {
             return Err(format!("denied by {holder:?}, who has {held:?}"));
         }
-        self.tally.denied += 1;
+        self.counts.denied += 1;
         Ok(())
     }
 
     /// §9.6: who waits and can be told is remembered; who asks for the same and does not wait is forgotten.
     fn join(
         &mut self,
-        (number, who): (usize, Who),
+        (number, who): (usize, ProcessId),
         (cells, write): (Cells, bool),
         waits: bool,
         now: Duration,
@@ -457,7 +463,7 @@ impl Judge {
         let known = queue.iter().position(|one| one.who == who && one.cells == cells);
         if !waits {
             if known.map(|at| queue.remove(at)).is_some() {
-                self.give_turns(number);
+                self.notify_ready(number);
             }
         } else if self.known[who.client].reachable.is_some() {
             let waiter = Waiter { who, cells, write, asked: now, told: None };
@@ -465,7 +471,7 @@ impl Judge {
                 Some(at) => queue[at] = waiter,
                 None => queue.push(waiter),
             }
-            self.give_turns(number);
+            self.notify_ready(number);
         }
     }
 
@@ -480,7 +486,7 @@ impl Judge {
         let [CbOp::Sequence(sequence), CbOp::NotifyLock(told)] = &args.ops[..] else {
             return Err(format!("nothing here leads to {args:?}"));
         };
-        let who = Who::named(&told.lock_owner.owner).filter(|who| who.client == client);
+        let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == client);
         let who = who.ok_or_else(|| format!("client {client} is told of a lock of {:?}", told.lock_owner))?;
         let file = self.handles.get(&told.handle).ok_or("a handle that nobody was given")?;
         // Otherwise it is sent again.
@@ -499,7 +505,7 @@ impl Judge {
         perhaps.dedup();
         for number in perhaps {
             if self.now_told + self.ready(number).len() as u64 <= told {
-                self.give_turns(number);
+                self.notify_ready(number);
             }
         }
         let expected = std::mem::take(&mut self.now_told);
@@ -514,7 +520,7 @@ impl Judge {
     }
 
     /// Whether those were called who were told.
-    fn settle_calls(&mut self) -> Result<(), String> {
+    fn match_calls(&mut self) -> Result<(), String> {
         for call in std::mem::take(&mut self.calls) {
             let at = self.due.iter().position(|(file, who, _)| (*file, *who) == call);
             let at = at.ok_or_else(|| format!("{call:?} is told, whose turn it is not: {:?}", self.files))?;

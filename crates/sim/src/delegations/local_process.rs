@@ -19,9 +19,9 @@ use super::client::name;
 use super::history::History;
 use super::{FILES, Subject};
 use crate::backend::{Clock, Slow};
+use crate::cluster::moment;
 use crate::copies::at_once;
 use crate::rng::Rng;
-use crate::stage::moment;
 
 /// What it changes in a run.
 const CHANGES: u32 = 20;
@@ -119,7 +119,7 @@ impl Watches {
 
 /// What the process did, of which not all have heard.
 #[derive(Debug)]
-struct Deed {
+struct LocalOp {
     file: u64,
     /// What it wrote; none where it only opened the file.
     value: Option<u64>,
@@ -135,7 +135,7 @@ pub(super) struct Process {
     files: Arc<Shown>,
     rng: Rng,
     left: u32,
-    deeds: Vec<Deed>,
+    checks: Vec<LocalOp>,
 }
 
 impl Process {
@@ -149,7 +149,7 @@ impl Process {
         };
         let files = Arc::new(Shown::of(MemFs::new(&MemOptions::default()), watches));
         let left = if subject == Subject::Files { CHANGES } else { 0 };
-        Self { files, rng: Rng::new(rng.next_u64()), left, deeds: Vec::new() }
+        Self { files, rng: Rng::new(rng.next_u64()), left, checks: Vec::new() }
     }
 
     pub(super) fn files(&self) -> &Arc<Shown> {
@@ -162,21 +162,21 @@ impl Process {
     /// Where that has not been recalled.
     pub(super) fn act(&mut self, now: Duration, history: &mut History) -> Result<(), String> {
         let watches = self.files.around();
-        for deed in &mut self.deeds {
-            if !deed.is_told && deed.at <= now {
-                deed.is_told = true;
-                watches.ring(&deed.told);
+        for op in &mut self.checks {
+            if !op.is_told && op.at <= now {
+                op.is_told = true;
+                watches.ring(&op.told);
             }
         }
-        self.deeds.retain(|deed| {
-            let stays = watches.is_watching(&deed.told);
-            if let Some(value) = deed.value.filter(|_| !stays) {
-                history.end_write(deed.file, value);
+        self.checks.retain(|op| {
+            let stays = watches.is_watching(&op.told);
+            if let Some(value) = op.value.filter(|_| !stays) {
+                history.end_write(op.file, value);
             }
             stays
         });
-        if let Some(deed) = self.deeds.iter().find(|deed| deed.at + GIVEN_BACK_WITHIN < now) {
-            return Err(format!("file {}: what was done at {:?} is not recalled", deed.file, deed.at));
+        if let Some(op) = self.checks.iter().find(|op| op.at + GIVEN_BACK_WITHIN < now) {
+            return Err(format!("file {}: what was done at {:?} is not recalled", op.file, op.at));
         }
         if self.left > 0 && self.rng.chance(CHANGE_PERCENT) {
             self.left -= 1;
@@ -200,6 +200,6 @@ impl Process {
             written.expect("there is room");
         }
         let at = now + Duration::from_micros(self.rng.below(TOLD_WITHIN.as_micros() as u64));
-        self.deeds.push(Deed { file, value, told, at, is_told: false });
+        self.checks.push(LocalOp { file, value, told, at, is_told: false });
     }
 }

@@ -11,15 +11,15 @@ use vfs::{Backend, Context, Credentials, Handle, MemFs, ReadDir};
 
 use super::directory_name;
 use crate::backend::SlowFs;
+use crate::cluster::moment;
 use crate::copies::at_once;
-use crate::stage::moment;
 
 /// Names, and the numbers of the objects that have them.
 type Entries = BTreeMap<String, u64>;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Truth {
+pub(super) struct DirectoryHistory {
     backend: Arc<SlowFs>,
     context: Context,
     directories: Vec<Handle>,
@@ -38,7 +38,7 @@ pub(super) struct Truth {
     pub(super) told: usize,
 }
 
-impl Truth {
+impl DirectoryHistory {
     /// Of so many directories that are there, and empty.
     pub(super) fn new(backend: Arc<SlowFs>, count: u64) -> Self {
         let credentials = Arc::new(Credentials::root());

@@ -17,12 +17,12 @@ use xdr::Opaque;
 
 use super::Played;
 use crate::backchannel::BackChannel;
-use crate::client::{Words, compound, set_client_id};
+use crate::client::{SessionCalls, compound, set_client_id};
 use crate::world::World;
 
 /// A client of version 4.0.
 #[derive(Debug)]
-pub(super) struct Older {
+pub(super) struct V40Session {
     client_id: ClientId,
     /// The last seqid of its open-owner, of those that it knows to count.
     seqid: u32,
@@ -33,14 +33,14 @@ pub(super) struct Older {
 
 /// A client, as it speaks.
 #[derive(Debug)]
-pub(super) enum Speaker {
+pub(super) enum CompoundClient {
     /// Of version 4.1 or 4.2.
-    InSession(Words),
+    InSession(SessionCalls),
     /// Of version 4.0.
-    Older(Older),
+    V40(V40Session),
 }
 
-impl Speaker {
+impl CompoundClient {
     /// Whether it has a session, whose slots keep replies.
     pub(super) fn has_slots(&self) -> bool {
         matches!(self, Self::InSession(_))
@@ -54,14 +54,14 @@ impl Speaker {
     pub(super) fn owner(&self) -> StateOwner {
         match self {
             Self::InSession(words) => words.owner(),
-            Self::Older(_) => self.lock_owner(b"three"),
+            Self::V40(_) => self.lock_owner(b"three"),
         }
     }
 
     pub(super) fn lock_owner(&self, name: &'static [u8]) -> StateOwner {
         let client_id = match self {
             Self::InSession(_) => 0,
-            Self::Older(older) => older.client_id,
+            Self::V40(older) => older.client_id,
         };
         StateOwner { client_id, owner: Opaque::from_static(name) }
     }
@@ -70,7 +70,7 @@ impl Speaker {
     pub(super) fn next_seqid(&mut self) -> u32 {
         match self {
             Self::InSession(_) => 0,
-            Self::Older(older) => {
+            Self::V40(older) => {
                 older.used += 1;
                 older.used
             }
@@ -90,7 +90,7 @@ impl Speaker {
     pub(super) fn request(&mut self, ops: Vec<Op>) -> Bytes {
         match self {
             Self::InSession(words) => words.in_session(ops),
-            Self::Older(older) => {
+            Self::V40(older) => {
                 older.xid += 1;
                 compound(older.xid, 0, ops)
             }
@@ -99,7 +99,7 @@ impl Speaker {
 
     /// RFC 7530 §9.1.7: which answers leave the open-owner's seqid as it was.
     pub(super) fn learn(&mut self, result: &CompoundResult) {
-        let Self::Older(older) = self else { return };
+        let Self::V40(older) = self else { return };
         let unchanged = [
             Status::STALE_CLIENTID,
             Status::STALE_STATEID,
@@ -130,32 +130,32 @@ impl Speaker {
         match self {
             Self::InSession(words) if !is_used => words.take_back(),
             Self::InSession(_) => {}
-            Self::Older(older) => older.used = older.seqid,
+            Self::V40(older) => older.used = older.seqid,
         }
         result.iter().for_each(|result| self.learn(result));
     }
 }
 
 /// All clients, each with a connection.
-pub(super) struct Stage {
-    pub(super) speakers: [Speaker; 3],
+pub(super) struct ClientSet {
+    pub(super) clients: [CompoundClient; 3],
     lines: [(Arc<Connection>, BackChannel); 3],
     pub(super) played: Played,
 }
 
-impl Stage {
+impl ClientSet {
     pub(super) fn new(world: &mut World) -> Self {
-        let words = |name, xid| Words::new(name, xid).reachable();
-        let older = Older { client_id: 0, seqid: 0, used: 0, xid: 4_000_000 };
-        let speakers = [
-            Speaker::InSession(words("one", 1_000)),
-            Speaker::InSession(words("two", 2_000_000).newer()),
-            Speaker::Older(older),
+        let words = |name, xid| SessionCalls::new(name, xid).reachable();
+        let older = V40Session { client_id: 0, seqid: 0, used: 0, xid: 4_000_000 };
+        let clients = [
+            CompoundClient::InSession(words("one", 1_000)),
+            CompoundClient::InSession(words("two", 2_000_000).newer()),
+            CompoundClient::V40(older),
         ];
         let lines = [(); 3].map(|()| (world.connection(), BackChannel::default()));
-        let mut stage = Self { speakers, lines, played: Played::default() };
-        (0..3).for_each(|who| stage.introduce(world, who));
-        stage
+        let mut set = Self { clients, lines, played: Played::default() };
+        (0..3).for_each(|who| set.introduce(world, who));
+        set
     }
 
     /// Sends a request of this client, and answers what the server calls anybody for until it is answered.
@@ -184,42 +184,42 @@ impl Stage {
     }
 
     fn introduce(&mut self, world: &mut World, who: usize) {
-        if let Speaker::InSession(words) = &self.speakers[who] {
+        if let CompoundClient::InSession(words) = &self.clients[who] {
             let mut words = words.clone();
             self.lines[who].1.clear();
-            for introduce in [Words::exchange_id, Words::create_session] {
+            for introduce in [SessionCalls::exchange_id, SessionCalls::create_session] {
                 let result = self.compound(world, who, introduce(&mut words)).expect("a client is let in");
                 words.learn(&result).expect("a client is let in");
             }
             let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
             self.compound(world, who, words.in_session(vec![complete])).expect("an answer");
-            self.speakers[who] = Speaker::InSession(words);
+            self.clients[who] = CompoundClient::InSession(words);
             return;
         }
-        let request = self.speakers[who].request(vec![set_client_id("three")]);
+        let request = self.clients[who].request(vec![set_client_id("three")]);
         let result = self.compound(world, who, request).expect("a client is let in");
         let Some(OpResult::SetClientId(SetClientIdResult::Ok(ok))) = result.results.first() else {
             panic!("{result:?}")
         };
         let (client_id, confirm) = (ok.client_id, ok.confirm);
         let confirm = Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm });
-        let request = self.speakers[who].request(vec![confirm]);
+        let request = self.clients[who].request(vec![confirm]);
         let result = self.compound(world, who, request).expect("a client is let in");
         assert_eq!(result.status, Status::OK);
-        let Speaker::Older(older) = &mut self.speakers[who] else { return };
+        let CompoundClient::V40(older) = &mut self.clients[who] else { return };
         (older.client_id, older.seqid, older.used) = (client_id, 0, 0);
     }
 
     /// A client whose lease ran out into a conflict has lost its session, or its client ID: it comes back as a new one.
     pub(super) fn revive(&mut self, world: &mut World, who: usize) {
-        let (ops, lost) = match &self.speakers[who] {
-            Speaker::InSession(_) => (Vec::new(), [Status::BADSESSION, Status::BADSESSION]),
-            Speaker::Older(older) => {
+        let (ops, lost) = match &self.clients[who] {
+            CompoundClient::InSession(_) => (Vec::new(), [Status::BADSESSION, Status::BADSESSION]),
+            CompoundClient::V40(older) => {
                 let renew = Op::Renew(RenewArgs { client_id: older.client_id });
                 (vec![renew], [Status::STALE_CLIENTID, Status::EXPIRED])
             }
         };
-        let request = self.speakers[who].request(ops);
+        let request = self.clients[who].request(ops);
         let result = self.compound(world, who, request).expect("an answer");
         if result.status != Status::OK {
             assert!(lost.contains(&result.status), "nothing else goes wrong: {:?}", result.status);

@@ -8,21 +8,21 @@ use protocol::nfs4::compound::CompoundResult;
 use protocol::nfs4::types::Status;
 
 use super::ROUNDS;
-use super::deeds::{Deed, Found, round};
-use crate::peer::{Heard, MORE, PROGRAM, Peer, RETURNS, Tallies};
+use super::slot_ops::{SlotOp, SlotState, round};
+use crate::cluster::{Actor, Progress};
+use crate::peer::{Incoming, MORE, OpTallies, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, Progress};
 
 /// Of the client's slots, those that do something.
 const SLOTS: [usize; 3] = [PROGRAM, RETURNS, MORE];
 
 /// What is done in a slot.
 #[derive(Debug)]
-struct Lane {
+struct SlotProgram {
     slot: usize,
     /// What is left of the rounds, each with the name of its file.
-    rounds: VecDeque<(String, VecDeque<Deed>)>,
-    found: Found,
+    rounds: VecDeque<(String, VecDeque<SlotOp>)>,
+    state: SlotState,
     /// It asks again when the second is over.
     rests: bool,
 }
@@ -32,31 +32,31 @@ struct Lane {
 pub(super) struct Client {
     /// A call is for the slot that it is in.
     peer: Peer<usize>,
-    lanes: Vec<Lane>,
+    programs: Vec<SlotProgram>,
 }
 
 impl Client {
     pub(super) fn new(index: usize, minor: u32, rng: &mut Rng) -> Self {
         let mut peer = Peer::new(index, rng);
         peer.minor = minor;
-        let lane = |slot| {
+        let program = |slot| {
             let name = |number| format!("{}-s{slot}-r{number}", peer.name);
             let rounds = (0..ROUNDS).map(name).map(|name| {
-                let deeds = round(&name, minor).into();
-                (name, deeds)
+                let ops = round(&name, minor).into();
+                (name, ops)
             });
             let rounds: VecDeque<_> = rounds.collect();
-            Lane { slot, found: Found::new(rounds[0].0.clone()), rounds, rests: false }
+            SlotProgram { slot, state: SlotState::new(rounds[0].0.clone()), rounds, rests: false }
         };
-        let lanes = SLOTS.map(lane).into();
-        Self { peer, lanes }
+        let programs = SLOTS.map(program).into();
+        Self { peer, programs }
     }
 
     pub(super) fn minor(&self) -> u32 {
         self.peer.minor
     }
 
-    pub(super) fn tallies(&self) -> &Tallies {
+    pub(super) fn tallies(&self) -> &OpTallies {
         &self.peer.tallies
     }
 
@@ -70,55 +70,61 @@ impl Client {
         if !self.peer.is_ready() || self.peer.is_gone() {
             return out;
         }
-        for lane in &mut self.lanes {
-            if !lane.rests && self.peer.is_free(lane.slot) {
-                out.extend(lane.next(&mut self.peer, now));
+        for program in &mut self.programs {
+            if !program.rests && self.peer.is_free(program.slot) {
+                out.extend(program.next(&mut self.peer, now));
             }
         }
-        if self.lanes.iter().all(|lane| lane.rounds.is_empty()) {
+        if self.programs.iter().all(|program| program.rounds.is_empty()) {
             self.peer.leave();
         }
         out
     }
 
     fn answered(&mut self, slot: usize, result: &CompoundResult) -> Result<(), String> {
-        let lane = self.lanes.iter_mut().find(|lane| lane.slot == slot).expect("a slot that does something");
-        lane.answered(result).map_err(|why| format!("{}, slot {slot}: {why}", self.peer.name))
+        let program = self
+            .programs
+            .iter_mut()
+            .find(|program| program.slot == slot)
+            .expect("a slot that does something");
+        program.answered(result).map_err(|why| format!("{}, slot {slot}: {why}", self.peer.name))
     }
 }
 
-impl Lane {
+impl SlotProgram {
     fn next(&mut self, peer: &mut Peer<usize>, now: Duration) -> Option<Bytes> {
-        let deed = self.rounds.front()?.1.front()?.clone();
-        self.found.client_id = peer.client_id;
-        let ops = self.found.ops(&deed);
-        Some(match deed {
-            Deed::Associate => peer.send_bare(self.slot, ops, self.slot, now),
+        let op = self.rounds.front()?.1.front()?.clone();
+        self.state.client_id = peer.client_id;
+        let ops = self.state.ops(&op);
+        Some(match op {
+            SlotOp::Associate => peer.send_bare(self.slot, ops, self.slot, now),
             _ => peer.send(self.slot, ops, self.slot, now),
         })
     }
 
     fn answered(&mut self, result: &CompoundResult) -> Result<(), String> {
-        let (_, deeds) = self.rounds.front_mut().ok_or("an answer to nothing")?;
-        let deed = deeds.front().cloned().ok_or("an answer to nothing")?;
-        match (&deed, result.status) {
+        let (_, ops) = self.rounds.front_mut().ok_or("an answer to nothing")?;
+        let op = ops.front().cloned().ok_or("an answer to nothing")?;
+        match (&op, result.status) {
             (_, Status::OK) => {
-                if !self.found.learn(&deed, &result.results)? {
+                if !self.state.learn(&op, &result.results)? {
                     self.rests = true;
                     return Ok(());
                 }
-                deeds.pop_front();
+                ops.pop_front();
             }
             (_, Status::DELAY) => self.rests = true,
             // The connection has been lost since the session was made.
-            (Deed::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION) => deeds.push_front(Deed::Associate),
-            (deed, status) => {
-                return Err(format!("{deed:?}: {status:?}, as if it were executed twice"));
+            (SlotOp::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION) => {
+                ops.push_front(SlotOp::Associate)
+            }
+            (op, status) => {
+                return Err(format!("{op:?}: {status:?}, as if it were executed twice"));
             }
         }
-        if deeds.is_empty() {
+        if ops.is_empty() {
             self.rounds.pop_front();
-            self.rounds.front().inspect(|(name, _)| self.found = Found::new(name.clone()));
+            self.rounds.front().inspect(|(name, _)| self.state = SlotState::new(name.clone()));
         }
         Ok(())
     }
@@ -128,7 +134,7 @@ impl Actor for Client {
     type Shared = ();
 
     fn tick(&mut self, now: Duration, (): &mut (), _: &mut Rng) -> Vec<Bytes> {
-        self.lanes.iter_mut().for_each(|lane| lane.rests = false);
+        self.programs.iter_mut().for_each(|program| program.rests = false);
         let mut out = self.peer.again(now);
         out.extend(self.proceed(now));
         out
@@ -143,13 +149,13 @@ impl Actor for Client {
     ) -> Result<Vec<Bytes>, String> {
         let mut out = Vec::new();
         match self.peer.hear(bytes)? {
-            Heard::Nothing => {}
-            Heard::Call(call) => {
+            Incoming::Nothing => {}
+            Incoming::Call(call) => {
                 let unexpected = |op: &_| Err(format!("nobody conflicts, and yet: {op:?}"));
                 out.extend(self.peer.back.called(call, unexpected)?);
             }
-            Heard::Answer(slot, result) => self.answered(slot, &result)?,
-            Heard::Lost => return Err(format!("{} has lost its session", self.peer.name)),
+            Incoming::Answer(slot, result) => self.answered(slot, &result)?,
+            Incoming::Lost => return Err(format!("{} has lost its session", self.peer.name)),
         }
         out.extend(self.proceed(now));
         Ok(out)

@@ -5,7 +5,7 @@
 //! whatever it was answered. Stateids show it too, and at the end nothing may be left.
 
 mod client;
-mod deeds;
+mod slot_ops;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,10 +17,10 @@ use server::Server;
 use vfs::{Backend, MemFs, MemOptions};
 
 use crate::backend::{Clock, SlowFs, Slowness};
+use crate::cluster::Cluster;
 use crate::peer::Tally;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use crate::stage::Stage;
 use client::Client;
 
 /// Operations that other scenarios repeat: `notices` asks for directory delegations, `transfers` copies between servers.
@@ -41,20 +41,20 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let backend = Arc::new(SlowFs::of(MemFs::new(&MemOptions::default()), slowness));
     let clients = MINORS.iter().enumerate();
     let clients = clients.map(|(index, minor)| Client::new(index, *minor, &mut rng)).collect();
-    let mut stage = Stage::new((backend as Arc<dyn Backend>, clock), clients, (), rng);
-    stage.play_until(|stage| stage.actors.iter().all(Client::is_gone))?;
-    let deeds = judge(&stage)?;
-    nothing_is_left(&mut stage)?;
-    Ok(Report { time: stage.now(), messages: stage.messages, deeds })
+    let mut cluster = Cluster::new((backend as Arc<dyn Backend>, clock), clients, (), rng);
+    cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_gone))?;
+    let checks = judge(&cluster)?;
+    check_nothing_left(&mut cluster)?;
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks })
 }
 
 /// Each operation that must be executed once was asked for in each version that has it, and was executed as often as it was
 /// answered. Returns how often that was.
-fn judge(stage: &Stage<Client>) -> Result<usize, String> {
+fn judge(cluster: &Cluster<Client>) -> Result<usize, String> {
     let mut total = 0;
     for minor in MINORS {
         for number in executed_once(minor).filter(|number| !ELSEWHERE.contains(number)) {
-            let asked = stage.actors.iter().filter(|client| client.minor() == minor);
+            let asked = cluster.actors.iter().filter(|client| client.minor() == minor);
             let asked = asked.filter_map(|client| client.tallies().get(&number));
             let done: u64 = asked.map(|tally| tally.calls - tally.errors).sum();
             if done == 0 {
@@ -66,8 +66,8 @@ fn judge(stage: &Stage<Client>) -> Result<usize, String> {
     numbers.sort();
     numbers.dedup();
     for number in numbers {
-        let answered = answered(stage, number);
-        let executed = executed(&stage.server, number);
+        let answered = answered(cluster, number);
+        let executed = executed(&cluster.server, number);
         let is_once = match number {
             // Each repetition has one, and is told by it.
             OpNum::SEQUENCE => continue,
@@ -89,8 +89,8 @@ fn judge(stage: &Stage<Client>) -> Result<usize, String> {
     Ok(total)
 }
 
-fn answered(stage: &Stage<Client>, number: OpNum) -> Tally {
-    let tallies = stage.actors.iter().filter_map(|client| client.tallies().get(&number));
+fn answered(cluster: &Cluster<Client>, number: OpNum) -> Tally {
+    let tallies = cluster.actors.iter().filter_map(|client| client.tallies().get(&number));
     tallies.fold(Tally::default(), |sum, one| Tally {
         calls: sum.calls + one.calls,
         errors: sum.errors + one.errors,
@@ -103,10 +103,10 @@ fn executed(server: &Server, number: OpNum) -> Tally {
 }
 
 /// All clients have gone; what a late EXCHANGE_ID has made goes with its lease.
-fn nothing_is_left(stage: &mut Stage<Client>) -> Result<(), String> {
-    let end = stage.now() + stage.server.settings().lease + Duration::from_secs(10);
-    stage.play_until(|stage| stage.now() > end)?;
-    let counts = stage.server.counts();
+fn check_nothing_left(cluster: &mut Cluster<Client>) -> Result<(), String> {
+    let end = cluster.now() + cluster.server.settings().lease + Duration::from_secs(10);
+    cluster.run_until(|cluster| cluster.now() > end)?;
+    let counts = cluster.server.counts();
     let left = [counts.clients, counts.sessions, counts.opens, counts.locks, counts.delegations];
     if left == [0; 5] && counts.revoked == 0 { Ok(()) } else { Err(format!("left: {counts:?}")) }
 }

@@ -28,7 +28,7 @@ use crate::rng::Rng;
 const END_OF_TIME: Duration = Duration::from_secs(3 * 3600);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A client on the stage.
+/// A client of a cluster.
 pub(crate) trait Actor: Sized {
     /// What all of them see.
     type Shared;
@@ -58,7 +58,12 @@ pub(crate) trait Actor: Sized {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn server_did(_: &mut Self::Shared, _: &Server, _: Duration, _: Did<'_>) -> Result<(), String> {
+    fn on_server_action(
+        _: &mut Self::Shared,
+        _: &Server,
+        _: Duration,
+        _: ServerAction<'_>,
+    ) -> Result<(), String> {
         Ok(())
     }
 
@@ -82,7 +87,7 @@ pub(crate) struct Progress {
 
 /// What the server has done.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Did<'a> {
+pub(crate) enum ServerAction<'a> {
     /// It looked after itself.
     Maintain,
     /// It answered a call.
@@ -96,7 +101,7 @@ pub(crate) enum Did<'a> {
 type Answer = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
 
 /// A call that the server has begun.
-struct Flight {
+struct RunningCall {
     author: usize,
     /// Which, among all.
     number: u64,
@@ -118,7 +123,7 @@ enum Event {
 }
 
 /// See the module.
-pub(crate) struct Stage<A: Actor> {
+pub(crate) struct Cluster<A: Actor> {
     pub(crate) server: Arc<Server>,
     pub(crate) actors: Vec<A>,
     pub(crate) shared: A::Shared,
@@ -142,11 +147,11 @@ pub(crate) struct Stage<A: Actor> {
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
     /// What the server has begun.
-    flights: Vec<Flight>,
+    running_calls: Vec<RunningCall>,
     calls: u64,
 }
 
-impl<A: Actor> Stage<A> {
+impl<A: Actor> Cluster<A> {
     /// A server that exports `backend` as `/export`, and clients whose words a bad network carries.
     pub(crate) fn new(
         (backend, clock): (Arc<dyn Backend>, Arc<Clock>),
@@ -155,7 +160,7 @@ impl<A: Actor> Stage<A> {
         rng: Rng,
     ) -> Self {
         let count = actors.len();
-        let mut stage = Self {
+        let mut cluster = Self {
             server: Arc::new(start(&backend, 1)),
             actors,
             shared,
@@ -173,12 +178,12 @@ impl<A: Actor> Stage<A> {
             first_alive: ConnectionId(0),
             queue: BTreeMap::new(),
             scheduled: 0,
-            flights: Vec::new(),
+            running_calls: Vec::new(),
             calls: 0,
         };
-        stage.connections = (0..count).map(|index| stage.connect(index)).collect();
-        stage.schedule(SECOND, Event::Tick);
-        stage
+        cluster.connections = (0..count).map(|index| cluster.connect(index)).collect();
+        cluster.schedule(SECOND, Event::Tick);
+        cluster
     }
 
     /// Has the server keep in a log what the next has to know, so that clients reclaim what they had.
@@ -189,7 +194,7 @@ impl<A: Actor> Stage<A> {
     }
 
     /// From now on the network delivers everything.
-    pub(crate) fn calm(&mut self) {
+    pub(crate) fn stop_faults(&mut self) {
         self.faults = Faults::NONE;
     }
 
@@ -209,15 +214,15 @@ impl<A: Actor> Stage<A> {
     ///
     /// # Errors
     /// What went wrong, or that it never comes to that.
-    pub(crate) fn play_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
-        self.play_beside(is_over, |_, _| Ok(()))
+    pub(crate) fn run_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
+        self.run_beside(is_over, |_, _| Ok(()))
     }
 
     /// The same beside somebody who is neither a client nor the server, and is told the time whenever something happens.
     ///
     /// # Errors
-    /// As [`Self::play_until`].
-    pub(crate) fn play_beside(
+    /// As [`Self::run_until`].
+    pub(crate) fn run_beside(
         &mut self,
         is_over: impl Fn(&Self) -> bool,
         mut outsider: impl FnMut(Duration, &mut A::Shared) -> Result<(), String>,
@@ -230,7 +235,7 @@ impl<A: Actor> Stage<A> {
                 return Err("the run does not end".into());
             }
             self.clock.set(time);
-            self.happen(event)?;
+            self.handle_event(event)?;
             outsider(time, &mut self.shared)?;
             A::watch(&self.actors, &mut self.shared, None)?;
             self.poll()?;
@@ -239,7 +244,7 @@ impl<A: Actor> Stage<A> {
         Ok(())
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), String> {
+    fn handle_event(&mut self, event: Event) -> Result<(), String> {
         let now = self.now();
         match event {
             // What was on its way to a server that is gone never arrives.
@@ -256,7 +261,7 @@ impl<A: Actor> Stage<A> {
             Event::Arrive(..) | Event::Deliver(..) | Event::Alarm => {}
             Event::Tick => {
                 self.server.maintain(moment(now));
-                A::server_did(&mut self.shared, &self.server, now, Did::Maintain)?;
+                A::on_server_action(&mut self.shared, &self.server, now, ServerAction::Maintain)?;
                 for client in 0..self.actors.len() {
                     let said = self.actors[client].tick(now, &mut self.shared, &mut self.rng);
                     said.into_iter().for_each(|message| self.send(client, message));
@@ -270,7 +275,7 @@ impl<A: Actor> Stage<A> {
 
     /// Ends the server in the middle of whatever it does; files are as they are.
     fn kill(&mut self) {
-        self.flights.clear();
+        self.running_calls.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
         self.server = self.next_server();
@@ -321,7 +326,12 @@ impl<A: Actor> Stage<A> {
             (connection.id, (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes()))
         };
         self.calls += 1;
-        self.flights.push(Flight { author: owner, number: self.calls, call, answer: Box::pin(answer) });
+        self.running_calls.push(RunningCall {
+            author: owner,
+            number: self.calls,
+            call,
+            answer: Box::pin(answer),
+        });
     }
 
     /// Lets everything under way in the server go on, and takes out what it has to say.
@@ -329,16 +339,16 @@ impl<A: Actor> Stage<A> {
         let mut context = Context::from_waker(Waker::noop());
         let (mut out, mut index) = (Vec::new(), 0);
         let now = self.now();
-        while let Some(flight) = self.flights.get_mut(index) {
-            let mut progress = Progress { author: flight.author, call: flight.number, is_over: false };
-            match flight.answer.as_mut().poll(&mut context) {
+        while let Some(running) = self.running_calls.get_mut(index) {
+            let mut progress = Progress { author: running.author, call: running.number, is_over: false };
+            match running.answer.as_mut().poll(&mut context) {
                 Poll::Pending => index += 1,
                 Poll::Ready((connection, reply)) => {
                     progress.is_over = true;
-                    let call = self.flights.remove(index).call;
+                    let call = self.running_calls.remove(index).call;
                     if let Some(reply) = reply {
-                        let did = Did::Answer { call: &call, reply: &reply };
-                        A::server_did(&mut self.shared, &self.server, now, did)?;
+                        let action = ServerAction::Answer { call: &call, reply: &reply };
+                        A::on_server_action(&mut self.shared, &self.server, now, action)?;
                         out.push((connection, reply));
                     }
                 }
@@ -355,12 +365,12 @@ impl<A: Actor> Stage<A> {
         }
         for connection in &self.connections {
             while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
-                let did = Did::Call { client: self.owners[&connection.id], call: &call };
-                A::server_did(&mut self.shared, &self.server, now, did)?;
+                let action = ServerAction::Call { client: self.owners[&connection.id], call: &call };
+                A::on_server_action(&mut self.shared, &self.server, now, action)?;
                 out.push((connection.id, call));
             }
         }
-        A::server_did(&mut self.shared, &self.server, now, Did::Step)?;
+        A::on_server_action(&mut self.shared, &self.server, now, ServerAction::Step)?;
         for (id, bytes) in out {
             let client = self.owners[&id];
             self.messages += 1;

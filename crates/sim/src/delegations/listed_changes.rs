@@ -16,7 +16,7 @@ const LISTING_BYTES: u32 = 4 << 10;
 
 /// What a client had when it asked for a listing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Knew {
+pub(super) struct RequestContext {
     /// Files that it had delegated for reading, and by which stateids.
     pub(super) held: Vec<(u64, Stateid)>,
     /// Files that it did not have delegated.
@@ -25,7 +25,7 @@ pub(super) struct Knew {
 
 /// What one client was told of files that it did not have delegated.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct ListedChanges {
     /// The latest of each.
     latest: BTreeMap<u64, u64>,
 }
@@ -58,7 +58,7 @@ pub(super) fn told<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BT
     entries.collect()
 }
 
-impl Listed {
+impl ListedChanges {
     /// Judges what was told.
     ///
     /// # Errors

@@ -12,14 +12,14 @@ use rpc::message::parse_reply;
 use xdr::Opaque;
 
 use super::FILES;
-use super::ledger::Ledger;
+use super::share_model::ShareModel;
+use crate::call_slot::CallSlot;
 use crate::client::call_v3;
-use crate::line::Line;
 use crate::rng::Rng;
 
 /// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum Purpose {
     Mount,
     Create,
     Read(u64),
@@ -28,57 +28,62 @@ enum Deed {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Reader {
-    line: Line<Deed>,
+pub(super) struct V3Client {
+    slot: CallSlot<Purpose>,
     root: Option<FileHandle>,
     files: Vec<FileHandle>,
     left: u32,
 }
 
-impl Reader {
+impl V3Client {
     pub(super) fn new(left: u32, rng: &mut Rng) -> Self {
-        Self { line: Line::new(rng.next_u64() as u32), root: None, files: Vec::new(), left }
+        Self { slot: CallSlot::new(rng.next_u64() as u32), root: None, files: Vec::new(), left }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.left == 0 && self.line.is_free()
+        self.left == 0 && self.slot.is_free()
     }
 
     pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
-        self.line.again(now)
+        self.slot.again(now)
     }
 
     /// The next call, where none is under way.
-    pub(super) fn speak(&mut self, now: Duration, ledger: &mut Ledger, rng: &mut Rng) -> Option<Bytes> {
-        if !self.line.is_free() || self.left == 0 {
+    pub(super) fn next_call(
+        &mut self,
+        now: Duration,
+        model: &mut ShareModel,
+        rng: &mut Rng,
+    ) -> Option<Bytes> {
+        if !self.slot.is_free() || self.left == 0 {
             return None;
         }
         let Some(root) = self.root else {
             let path = DirPath::from_static(b"/export");
             let program = (mount::PROGRAM, mount::VERSION_3, mount::Proc::MNT.0);
-            return Some(self.line.say(Deed::Mount, now, |xid| call_v3(xid, program, &path)));
+            return Some(self.slot.say(Purpose::Mount, now, |xid| call_v3(xid, program, &path)));
         };
         let call = |proc: Proc| (PROGRAM, VERSION, proc.0);
         if self.files.len() < FILES as usize {
             let name = super::name(self.files.len() as u64).into_bytes();
             let where_ = DirOpArgs { dir: root, name: Filename::new(name).expect("a short name") };
             let args = CreateArgs { where_, how: CreateHow::Unchecked(Sattr::default()) };
-            return Some(self.line.say(Deed::Create, now, |xid| call_v3(xid, call(Proc::CREATE), &args)));
+            return Some(self.slot.say(Purpose::Create, now, |xid| call_v3(xid, call(Proc::CREATE), &args)));
         }
         self.left -= 1;
         if self.left == 0 {
-            ledger.running -= 1;
+            model.running -= 1;
             return None;
         }
         let number = rng.below(FILES);
         let file = self.files[number as usize];
         Some(if rng.chance(50) {
             let args = ReadArgs { file, offset: 0, count: 4 };
-            self.line.say(Deed::Read(number), now, |xid| call_v3(xid, call(Proc::READ), &args))
+            self.slot.say(Purpose::Read(number), now, |xid| call_v3(xid, call(Proc::READ), &args))
         } else {
             let (stable, data) = (StableHow::FileSync, Opaque::from_static(b"data"));
             let args = WriteArgs { file, offset: 0, count: 4, stable, data };
-            self.line.say(Deed::Write(number), now, |xid| call_v3(xid, call(Proc::WRITE), &args))
+            self.slot.say(Purpose::Write(number), now, |xid| call_v3(xid, call(Proc::WRITE), &args))
         })
     }
 
@@ -86,35 +91,35 @@ impl Reader {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn hear(&mut self, bytes: Bytes, ledger: &mut Ledger) -> Result<(), String> {
-        let Some((deed, asked)) = self.line.answered(&bytes) else { return Ok(()) };
-        self.line.over();
-        let wrong = |error: rpc::message::RpcError| format!("{deed:?}: {error}");
-        let (status, access) = match deed {
-            Deed::Mount => match parse_reply::<MountResult>(bytes).map_err(wrong)? {
+    pub(super) fn hear(&mut self, bytes: Bytes, model: &mut ShareModel) -> Result<(), String> {
+        let Some((purpose, asked)) = self.slot.answered(&bytes) else { return Ok(()) };
+        self.slot.over();
+        let wrong = |error: rpc::message::RpcError| format!("{purpose:?}: {error}");
+        let (status, access) = match purpose {
+            Purpose::Mount => match parse_reply::<MountResult>(bytes).map_err(wrong)? {
                 MountResult::Ok(ok) => {
                     self.root = Some(ok.fhandle);
                     return Ok(());
                 }
                 MountResult::Fail(status) => return Err(format!("MNT: {status:?}")),
             },
-            Deed::Create => match parse_reply::<CreateResult>(bytes).map_err(wrong)? {
+            Purpose::Create => match parse_reply::<CreateResult>(bytes).map_err(wrong)? {
                 Outcome::Ok(ok) => {
                     self.files.push(ok.obj.ok_or("CREATE gives no handle")?);
                     return Ok(());
                 }
                 other => (other.status(), 0),
             },
-            Deed::Read(_) => (parse_reply::<ReadResult>(bytes).map_err(wrong)?.status(), 1),
-            Deed::Write(_) => (parse_reply::<WriteResult>(bytes).map_err(wrong)?.status(), 2),
+            Purpose::Read(_) => (parse_reply::<ReadResult>(bytes).map_err(wrong)?.status(), 1),
+            Purpose::Write(_) => (parse_reply::<WriteResult>(bytes).map_err(wrong)?.status(), 2),
         };
-        match (deed, status) {
-            (Deed::Read(file) | Deed::Write(file), NfsStat::OK) => ledger.done(file, access, asked),
+        match (purpose, status) {
+            (Purpose::Read(file) | Purpose::Write(file), NfsStat::OK) => model.done(file, access, asked),
             (_, NfsStat::JUKEBOX) => {
-                ledger.refused += 1;
+                model.refused += 1;
                 Ok(())
             }
-            (deed, status) => Err(format!("version 3: {deed:?}: {status:?}")),
+            (purpose, status) => Err(format!("version 3: {purpose:?}: {status:?}")),
         }
     }
 }

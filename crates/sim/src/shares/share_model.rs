@@ -15,7 +15,7 @@ struct Known {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ShareModel {
     /// By file and client.
     known: BTreeMap<(u64, usize), Known>,
     /// Opens, upgrades and downgrades that were granted; I/O that was done.
@@ -26,7 +26,7 @@ pub(super) struct Ledger {
     pub(super) running: usize,
 }
 
-impl Ledger {
+impl ShareModel {
     pub(super) fn new(running: usize) -> Self {
         Self { known: BTreeMap::new(), granted: 0, refused: 0, running }
     }

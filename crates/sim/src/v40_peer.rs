@@ -1,5 +1,5 @@
 //! What every client of version 4.0 does by itself, as [`Peer`](crate::peer::Peer) does it for later versions: it makes itself known,
-//! sends again what is not answered, and renews its lease. Its processes have a line each.
+//! sends again what is not answered, and renews its lease. Its processes have a slot each.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdConfirmArgs, SetCli
 use protocol::nfs4::types::Status;
 use rpc::message::parse_reply;
 
+use crate::call_slot::CallSlot;
 use crate::client::{compound, set_client_id};
-use crate::line::Line;
-use crate::peer::Heard;
+use crate::peer::Incoming;
 use crate::rng::Rng;
 
 /// How often a client that has nothing to do renews its lease.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Calls of its programs under way at once.
-const LINES: usize = 4;
+const SLOTS: usize = 4;
 
 /// What a call is for.
 #[derive(Debug, Clone)]
@@ -40,22 +40,22 @@ enum Stage {
 
 /// See the module; `P` is what the client's own calls are for.
 #[derive(Debug)]
-pub(crate) struct Older<P> {
+pub(crate) struct V40Peer<P> {
     pub(crate) name: String,
     pub(crate) client_id: u64,
     stage: Stage,
     /// Of its programs, and at the end its own.
-    lines: Vec<Line<Purpose<P>>>,
+    slots: Vec<CallSlot<Purpose<P>>>,
     renewed: Duration,
 }
 
-impl<P: Clone + std::fmt::Debug> Older<P> {
+impl<P: Clone + std::fmt::Debug> V40Peer<P> {
     pub(crate) fn new(index: usize, rng: &mut Rng) -> Self {
         Self {
             name: format!("client-{index}"),
             client_id: 0,
             stage: Stage::Unknown,
-            lines: (0..=LINES).map(|_| Line::new(rng.next_u64() as u32)).collect(),
+            slots: (0..=SLOTS).map(|_| CallSlot::new(rng.next_u64() as u32)).collect(),
             renewed: Duration::ZERO,
         }
     }
@@ -64,8 +64,8 @@ impl<P: Clone + std::fmt::Debug> Older<P> {
         self.stage == Stage::Known
     }
 
-    pub(crate) fn is_free(&self, line: usize) -> bool {
-        self.lines[line].is_free()
+    pub(crate) fn is_free(&self, slot: usize) -> bool {
+        self.slots[slot].is_free()
     }
 
     /// The version has no way to leave but the end of the lease.
@@ -79,12 +79,12 @@ impl<P: Clone + std::fmt::Debug> Older<P> {
 
     /// What was not answered in time, again.
     pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
-        self.lines.iter_mut().filter_map(|line| line.again(now)).collect()
+        self.slots.iter_mut().filter_map(|slot| slot.again(now)).collect()
     }
 
     /// What is to be said before, and beside, what the client wants to say.
     pub(crate) fn proceed(&mut self, now: Duration) -> Vec<Bytes> {
-        if !self.is_free(LINES) {
+        if !self.is_free(SLOTS) {
             return Vec::new();
         }
         let client_id = self.client_id;
@@ -100,28 +100,28 @@ impl<P: Clone + std::fmt::Debug> Older<P> {
             }
             Stage::Known | Stage::Gone => return Vec::new(),
         };
-        vec![self.lines[LINES].say(purpose, now, |xid| compound(xid, 0, vec![op]))]
+        vec![self.slots[SLOTS].say(purpose, now, |xid| compound(xid, 0, vec![op]))]
     }
 
-    /// A call of the client's own, in a line that is free.
-    pub(crate) fn send(&mut self, line: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
-        self.lines[line].say(Purpose::Own(purpose), now, |xid| compound(xid, 0, ops))
+    /// A call of the client's own, in a slot that is free.
+    pub(crate) fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
+        self.slots[slot].say(Purpose::Own(purpose), now, |xid| compound(xid, 0, ops))
     }
 
     /// Looks at a message.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Heard<P>, String> {
-        let heard = self.lines.iter_mut().find_map(|line| Some((line.answered(&bytes)?.0, line)));
+    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
+        let heard = self.slots.iter_mut().find_map(|slot| Some((slot.answered(&bytes)?.0, slot)));
         // Otherwise: answered before.
-        let Some((purpose, line)) = heard else { return Ok(Heard::Nothing) };
+        let Some((purpose, slot)) = heard else { return Ok(Incoming::Nothing) };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         // RFC 7530 §9.1.7: another request of the owner is still under way.
         if result.status == Status::RESOURCE {
-            return Ok(Heard::Nothing);
+            return Ok(Incoming::Nothing);
         }
-        line.over();
+        slot.over();
         match (purpose, result.status, result.results.first()) {
             (Purpose::Introduce, _, Some(OpResult::SetClientId(SetClientIdResult::Ok(ok)))) => {
                 (self.client_id, self.stage) = (ok.client_id, Stage::Introduced(ok.confirm));
@@ -134,16 +134,16 @@ impl<P: Clone + std::fmt::Debug> Older<P> {
             (_, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED, _) => {
                 return Ok(self.lose());
             }
-            (Purpose::Own(purpose), ..) => return Ok(Heard::Answer(purpose, result)),
+            (Purpose::Own(purpose), ..) => return Ok(Incoming::Answer(purpose, result)),
             (purpose, status, _) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
-        Ok(Heard::Nothing)
+        Ok(Incoming::Nothing)
     }
 
     /// The server does not know it any more: it begins anew, under its name.
-    fn lose(&mut self) -> Heard<P> {
+    fn lose(&mut self) -> Incoming<P> {
         self.stage = Stage::Unknown;
-        self.lines.iter_mut().for_each(Line::over);
-        Heard::Lost
+        self.slots.iter_mut().for_each(CallSlot::over);
+        Incoming::Lost
     }
 }

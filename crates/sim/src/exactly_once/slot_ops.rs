@@ -1,4 +1,4 @@
-//! What a slot does: deeds of one file after the other, each of which must be done once.
+//! What a slot does: ops of one file after the other, each of which must be done once.
 
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -23,7 +23,7 @@ use protocol::nfs4::types::{ClientId, Handle, Outcome, SessionId, StableHow, Sta
 use xdr::{List, Opaque};
 
 use crate::client::{Step, change, component, create_session, exchange_id, export};
-use crate::copying::putfh;
+use crate::copy_ops::putfh;
 
 const MIB: u64 = 1 << 20;
 /// Longer than what a server copies before its answer.
@@ -31,7 +31,7 @@ const LENGTH: u64 = 20 * MIB;
 
 /// What is done once. Where an execution shows, it shows in the stateid's seqid, or in that the second fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum SlotOp {
     /// OPEN for reading, which makes the file.
     Open,
     /// OPEN for both by the same owner.
@@ -73,9 +73,9 @@ pub(super) enum Deed {
     Change(Step),
 }
 
-/// What came of the deeds so far.
+/// What came of the ops so far.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SlotState {
     /// Under this name; other names begin with it.
     name: String,
     pub(super) client_id: ClientId,
@@ -90,34 +90,50 @@ pub(super) struct Found {
 }
 
 /// A round of a slot in a minor version.
-pub(super) fn round(name: &str, minor: u32) -> Vec<Deed> {
+pub(super) fn round(name: &str, minor: u32) -> Vec<SlotOp> {
     let on_file = |what: &str| format!("{name}-{what}");
-    let mut deeds = vec![Deed::Open, Deed::Upgrade, Deed::Grow, Deed::Write(0), Deed::Lock, Deed::LockMore];
+    let mut ops =
+        vec![SlotOp::Open, SlotOp::Upgrade, SlotOp::Grow, SlotOp::Write(0), SlotOp::Lock, SlotOp::LockMore];
     if minor >= 2 {
-        deeds.extend([Deed::Allocate, Deed::Deallocate, Deed::WriteSame, Deed::OpenTarget, Deed::Clone]);
-        // Behind a hole that is longer than what is copied before the answer.
-        deeds.extend([
-            Deed::Write(LENGTH - MIB),
-            Deed::Copy,
-            Deed::Background,
-            Deed::Cancel,
-            Deed::CloseTarget,
+        ops.extend([
+            SlotOp::Allocate,
+            SlotOp::Deallocate,
+            SlotOp::WriteSame,
+            SlotOp::OpenTarget,
+            SlotOp::Clone,
         ]);
-        deeds.extend([Step::SetXattr(name.to_owned()), Step::RemoveXattr(name.to_owned())].map(Deed::Change));
+        // Behind a hole that is longer than what is copied before the answer.
+        ops.extend([
+            SlotOp::Write(LENGTH - MIB),
+            SlotOp::Copy,
+            SlotOp::Background,
+            SlotOp::Cancel,
+            SlotOp::CloseTarget,
+        ]);
+        ops.extend(
+            [Step::SetXattr(name.to_owned()), Step::RemoveXattr(name.to_owned())].map(SlotOp::Change),
+        );
     }
-    deeds.extend([Deed::Unlock, Deed::FreeStateid, Deed::Downgrade, Deed::Close, Deed::Want, Deed::Return]);
-    deeds.extend([Deed::Introduce, Deed::Session, Deed::DestroySession, Deed::DestroyClient]);
+    ops.extend([
+        SlotOp::Unlock,
+        SlotOp::FreeStateid,
+        SlotOp::Downgrade,
+        SlotOp::Close,
+        SlotOp::Want,
+        SlotOp::Return,
+    ]);
+    ops.extend([SlotOp::Introduce, SlotOp::Session, SlotOp::DestroySession, SlotOp::DestroyClient]);
     let changes = [
         Step::Mkdir(on_file("d")),
         Step::Link(name.to_owned(), on_file("l")),
         Step::Rename(on_file("l"), on_file("m")),
         Step::Remove(on_file("m")),
     ];
-    deeds.extend(changes.map(Deed::Change));
-    deeds
+    ops.extend(changes.map(SlotOp::Change));
+    ops
 }
 
-impl Found {
+impl SlotState {
     pub(super) fn new(name: String) -> Self {
         Self {
             name,
@@ -137,53 +153,57 @@ impl Found {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    /// What the deed asks for.
-    pub(super) fn ops(&mut self, deed: &Deed) -> Vec<Op> {
+    /// What the operation asks for.
+    pub(super) fn ops(&mut self, op: &SlotOp) -> Vec<Op> {
         let (stateid, lock_stateid) = (self.open, self.lock);
-        let op = match deed {
-            Deed::Change(step) => return change(step, &self.name),
-            Deed::Open => return self.open(&self.name, ShareAccess::READ, true),
-            Deed::Upgrade => return self.open(&self.name, ShareAccess::BOTH, false),
-            Deed::OpenTarget => return self.open(&format!("{}-t", self.name), ShareAccess::BOTH, true),
-            Deed::Cancel | Deed::CloseTarget => return self.at_target(deed),
-            Deed::Associate => return vec![self.associate()],
-            Deed::Introduce | Deed::Session | Deed::DestroySession | Deed::DestroyClient => {
-                return vec![self.of_other(deed)];
+        let op = match op {
+            SlotOp::Change(step) => return change(step, &self.name),
+            SlotOp::Open => return self.open(&self.name, ShareAccess::READ, true),
+            SlotOp::Upgrade => return self.open(&self.name, ShareAccess::BOTH, false),
+            SlotOp::OpenTarget => return self.open(&format!("{}-t", self.name), ShareAccess::BOTH, true),
+            SlotOp::Cancel | SlotOp::CloseTarget => return self.at_target(op),
+            SlotOp::Associate => return vec![self.associate()],
+            SlotOp::Introduce | SlotOp::Session | SlotOp::DestroySession | SlotOp::DestroyClient => {
+                return vec![self.of_other(op)];
             }
-            Deed::Clone | Deed::Copy | Deed::Background => return self.copy(deed),
-            Deed::Grow => {
+            SlotOp::Clone | SlotOp::Copy | SlotOp::Background => return self.copy(op),
+            SlotOp::Grow => {
                 let attributes = SetAttributes { size: Some(LENGTH), ..SetAttributes::default() };
                 Op::SetAttr(SetAttrArgs { stateid, attributes: attributes.to_file_attributes() })
             }
-            Deed::Write(offset) => {
+            SlotOp::Write(offset) => {
                 let (stable, data) = (StableHow::FileSync, Opaque::from_static(b"data"));
                 Op::Write(WriteArgs { stateid, offset: *offset, stable, data })
             }
-            Deed::Lock => {
+            SlotOp::Lock => {
                 let lock_owner = self.owner();
                 let new = OpenToLockOwner { open_seqid: 0, open_stateid: stateid, lock_seqid: 0, lock_owner };
                 lock(0, Locker::New(new))
             }
-            Deed::LockMore => lock(100, Locker::Existing(ExistingLockOwner { lock_stateid, lock_seqid: 0 })),
-            Deed::Unlock => {
+            SlotOp::LockMore => {
+                lock(100, Locker::Existing(ExistingLockOwner { lock_stateid, lock_seqid: 0 }))
+            }
+            SlotOp::Unlock => {
                 let (lock_type, length) = (LockType::Write, u64::MAX);
                 Op::LockU(LockUArgs { lock_type, seqid: 0, lock_stateid, offset: 0, length })
             }
-            Deed::FreeStateid => Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid }),
-            Deed::Downgrade => {
+            SlotOp::FreeStateid => Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid }),
+            SlotOp::Downgrade => {
                 let (share_access, share_deny) = (ShareAccess::READ, ShareDeny::empty());
                 let open_stateid = stateid;
                 Op::OpenDowngrade(OpenDowngradeArgs { open_stateid, seqid: 0, share_access, share_deny })
             }
-            Deed::Close => Op::Close(CloseArgs { seqid: 0, open_stateid: stateid }),
-            Deed::Want => {
+            SlotOp::Close => Op::Close(CloseArgs { seqid: 0, open_stateid: stateid }),
+            SlotOp::Want => {
                 let want = ShareAccess::empty().with_want(DelegationWant::READ_DELEG);
                 Op::WantDelegation(WantDelegationArgs { want, claim: DelegationClaim::Fh })
             }
-            Deed::Return => Op::DelegReturn(DelegReturnArgs { stateid: self.delegation }),
-            Deed::Allocate => Op::Allocate(AllocateArgs { stateid, offset: 0, length: 8 * 1024 }),
-            Deed::Deallocate => Op::Deallocate(AllocateArgs { stateid, offset: 4 * 1024, length: 4 * 1024 }),
-            Deed::WriteSame => Op::WriteSame(WriteSameArgs {
+            SlotOp::Return => Op::DelegReturn(DelegReturnArgs { stateid: self.delegation }),
+            SlotOp::Allocate => Op::Allocate(AllocateArgs { stateid, offset: 0, length: 8 * 1024 }),
+            SlotOp::Deallocate => {
+                Op::Deallocate(AllocateArgs { stateid, offset: 4 * 1024, length: 4 * 1024 })
+            }
+            SlotOp::WriteSame => Op::WriteSame(WriteSameArgs {
                 stateid,
                 stable: StableHow::FileSync,
                 block: AppDataBlock {
@@ -200,10 +220,10 @@ impl Found {
         vec![putfh(self.file), op]
     }
 
-    fn at_target(&self, deed: &Deed) -> Vec<Op> {
+    fn at_target(&self, op: &SlotOp) -> Vec<Op> {
         let (handle, open_stateid) = self.target;
-        let op = match deed {
-            Deed::Cancel => Op::OffloadCancel(OffloadArgs { stateid: self.copy }),
+        let op = match op {
+            SlotOp::Cancel => Op::OffloadCancel(OffloadArgs { stateid: self.copy }),
             _ => Op::Close(CloseArgs { seqid: 0, open_stateid }),
         };
         vec![putfh(handle), op]
@@ -223,15 +243,15 @@ impl Found {
     }
 
     /// CLONE or COPY of the file to the other: of a part, or of all of it.
-    fn copy(&self, deed: &Deed) -> Vec<Op> {
+    fn copy(&self, op: &SlotOp) -> Vec<Op> {
         let (source_stateid, (target, destination_stateid)) = (self.open, self.target);
         let (source_offset, destination_offset, count) = (0, 0, MIB);
-        let op = if *deed == Deed::Clone {
+        let op = if *op == SlotOp::Clone {
             let args =
                 CloneArgs { source_stateid, destination_stateid, source_offset, destination_offset, count };
             Op::Clone(args)
         } else {
-            let goes_on = *deed == Deed::Background;
+            let goes_on = *op == SlotOp::Background;
             Op::Copy(CopyArgs {
                 source_stateid,
                 destination_stateid,
@@ -246,12 +266,12 @@ impl Found {
         vec![putfh(self.file), Op::SaveFh, putfh(target), op]
     }
 
-    fn of_other(&self, deed: &Deed) -> Op {
+    fn of_other(&self, op: &SlotOp) -> Op {
         let (client_id, sequence, session_id, _) = self.other;
-        match deed {
-            Deed::Introduce => exchange_id(&self.name),
-            Deed::Session => create_session(client_id, sequence, CreateSessionFlags::empty()),
-            Deed::DestroySession => Op::DestroySession(DestroySessionArgs { session_id }),
+        match op {
+            SlotOp::Introduce => exchange_id(&self.name),
+            SlotOp::Session => create_session(client_id, sequence, CreateSessionFlags::empty()),
+            SlotOp::DestroySession => Op::DestroySession(DestroySessionArgs { session_id }),
             _ => Op::DestroyClientId(DestroyClientIdArgs { client_id }),
         }
     }
@@ -261,67 +281,73 @@ impl Found {
         Op::Sequence(SequenceArgs::in_first_slot(self.other.2, self.other.3))
     }
 
-    /// Takes what came of a deed; false where it is to be done again.
+    /// Takes what came of an operation; false where it is to be done again.
     ///
     /// # Errors
     /// What shows that it was done another number of times than once.
-    pub(super) fn learn(&mut self, deed: &Deed, results: &[OpResult]) -> Result<bool, String> {
+    pub(super) fn learn(&mut self, op: &SlotOp, results: &[OpResult]) -> Result<bool, String> {
         let before = (self.open.seqid, self.lock.seqid);
-        let expected = match (deed, results) {
-            (Deed::Open, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(file))]) => {
+        let expected = match (op, results) {
+            (SlotOp::Open, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(file))]) => {
                 (self.open, self.file) = (open.stateid, *file);
                 // RFC 8881 §8.2.2: "When such a set of locks is first created, the server returns a stateid with seqid value of one."
                 (1, before.1)
             }
             (
-                Deed::OpenTarget,
+                SlotOp::OpenTarget,
                 [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(file))],
             ) => {
                 self.target = (*file, open.stateid);
                 before
             }
-            (Deed::Upgrade, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(_)]) => {
+            (SlotOp::Upgrade, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(_)]) => {
                 self.open = open.stateid;
                 (before.0 + 1, before.1)
             }
-            (Deed::Downgrade, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
+            (SlotOp::Downgrade, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
                 self.open = *stateid;
                 (before.0 + 1, before.1)
             }
-            (Deed::Lock, [.., OpResult::Lock(LockOutcome::Ok(stateid))]) => {
+            (SlotOp::Lock, [.., OpResult::Lock(LockOutcome::Ok(stateid))]) => {
                 self.lock = *stateid;
                 (before.0, 1)
             }
-            (Deed::LockMore, [.., OpResult::Lock(LockOutcome::Ok(stateid))])
-            | (Deed::Unlock, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
+            (SlotOp::LockMore, [.., OpResult::Lock(LockOutcome::Ok(stateid))])
+            | (SlotOp::Unlock, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
                 self.lock = *stateid;
                 (before.0, before.1 + 1)
             }
-            (Deed::Want, [.., OpResult::WantDelegation(Outcome::Ok(delegation))]) => match delegation {
+            (SlotOp::Want, [.., OpResult::WantDelegation(Outcome::Ok(delegation))]) => match delegation {
                 OpenDelegation::Read(read) => {
                     self.delegation = read.stateid;
                     before
                 }
                 _ => return Ok(false),
             },
-            (Deed::Introduce, [.., OpResult::ExchangeId(Outcome::Ok(known))]) => {
+            (SlotOp::Introduce, [.., OpResult::ExchangeId(Outcome::Ok(known))]) => {
                 self.other = (known.client_id, known.sequence_id, SessionId::default(), 0);
                 before
             }
-            (Deed::Session, [.., OpResult::CreateSession(Outcome::Ok(made))]) => {
+            (SlotOp::Session, [.., OpResult::CreateSession(Outcome::Ok(made))]) => {
                 self.other.2 = made.session_id;
                 before
             }
-            (Deed::Background, [.., OpResult::Copy(CopyResult::Ok(done))]) => {
+            (SlotOp::Background, [.., OpResult::Copy(CopyResult::Ok(done))]) => {
                 // It is done before the answer where the client could not be called behind it.
                 let Some(stateid) = done.response.callback_id.first() else { return Ok(false) };
                 self.copy = *stateid;
                 before
             }
-            (Deed::Open | Deed::Upgrade | Deed::Downgrade | Deed::Lock | Deed::LockMore, other)
-            | (Deed::OpenTarget | Deed::Unlock | Deed::Introduce | Deed::Session | Deed::Background, other) =>
-            {
-                return Err(format!("{deed:?}: {:?}", other.last()));
+            (SlotOp::Open | SlotOp::Upgrade | SlotOp::Downgrade | SlotOp::Lock | SlotOp::LockMore, other)
+            | (
+                SlotOp::OpenTarget
+                | SlotOp::Unlock
+                | SlotOp::Introduce
+                | SlotOp::Session
+                | SlotOp::Background,
+                other,
+            ) => {
+                return Err(format!("{op:?}: {:?}", other.last()));
             }
             _ => before,
         };
@@ -329,7 +355,7 @@ impl Found {
         if after == expected {
             Ok(true)
         } else {
-            Err(format!("{deed:?}: open and lock have the seqids {after:?} instead of {expected:?}"))
+            Err(format!("{op:?}: open and lock have the seqids {after:?} instead of {expected:?}"))
         }
     }
 }

@@ -8,22 +8,22 @@ use rpc::message::peek;
 /// A call is sent again when it is not answered within a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// See the module; `D` is what a call is for.
+/// See the module; `P` is what a call is for.
 #[derive(Debug)]
-pub(crate) struct Line<D> {
+pub(crate) struct CallSlot<P> {
     xid: u32,
-    pending: Option<Pending<D>>,
+    pending: Option<Pending<P>>,
 }
 
 #[derive(Debug)]
-struct Pending<D> {
-    deed: D,
+struct Pending<P> {
+    purpose: P,
     bytes: Bytes,
     asked: Duration,
     sent: Duration,
 }
 
-impl<D: Clone> Line<D> {
+impl<P: Clone> CallSlot<P> {
     pub(crate) fn new(first_xid: u32) -> Self {
         Self { xid: first_xid, pending: None }
     }
@@ -33,10 +33,10 @@ impl<D: Clone> Line<D> {
     }
 
     /// Sends what `encode` makes of the next transaction number.
-    pub(crate) fn say(&mut self, deed: D, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
+    pub(crate) fn say(&mut self, purpose: P, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
         self.xid = self.xid.wrapping_add(1);
         let bytes = encode(self.xid);
-        self.pending = Some(Pending { deed, bytes: bytes.clone(), asked: now, sent: now });
+        self.pending = Some(Pending { purpose, bytes: bytes.clone(), asked: now, sent: now });
         bytes
     }
 
@@ -48,10 +48,10 @@ impl<D: Clone> Line<D> {
     }
 
     /// What a message answers, if anything, and when that was asked first.
-    pub(crate) fn answered(&self, bytes: &Bytes) -> Option<(D, Duration)> {
+    pub(crate) fn answered(&self, bytes: &Bytes) -> Option<(P, Duration)> {
         let (xid, _) = peek(bytes).ok()?;
         let pending = self.pending.as_ref().filter(|_| xid == self.xid)?;
-        Some((pending.deed.clone(), pending.asked))
+        Some((pending.purpose.clone(), pending.asked))
     }
 
     /// The answer was taken.
