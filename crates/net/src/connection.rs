@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 use xdr::Writer;
 
 use crate::budget::{Budget, Charge};
-use crate::eager::Eager;
+use crate::busy_poll::BusyPoll;
 use crate::output::Output;
 use crate::slot::Slot;
 use crate::{Call, Clock, Limits, Observe, PeerPolicy, pool};
@@ -36,7 +36,7 @@ const BYTES_A_TURN: usize = READ_AT_ONCE;
 const SHORT_RECORD: usize = 4 << 10;
 
 /// The peer may keep the server waiting for one record for this many stall timeouts, however steadily its bytes come.
-const RECORD_PATIENCE: u32 = 5;
+const STALLS_PER_RECORD: u32 = 5;
 
 /// How long a connection waits before it looks again whether there is memory for its record.
 const BUDGET_PAUSE: Duration = Duration::from_millis(20);
@@ -147,7 +147,7 @@ impl From<RecordError> for End {
 }
 
 /// Counts and logs the end of a connection.
-fn tell(shared: &Shared, connection: &Connection, end: End) {
+fn log_end(shared: &Shared, connection: &Connection, end: End) {
     let (peer, metrics) = (connection.peer, shared.server.metrics());
     match end {
         End::Closed => debug!(%peer, "connection closed"),
@@ -184,12 +184,12 @@ impl Answered {
 }
 
 /// Tells the server that a connection is gone, even where its task dies.
-struct Goodbye<'c> {
+struct CloseGuard<'c> {
     server: &'c Server,
     connection: &'c Connection,
 }
 
-impl Drop for Goodbye<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         self.connection.outbox.close();
         self.server.connection_closed(self.connection.id);
@@ -224,122 +224,179 @@ pub(crate) async fn serve(
     control: Rc<Control>,
 ) {
     let mut waiting = FuturesUnordered::new();
-    let start = |now, record| call(&shared, &connection, now, record);
-    let goodbye = Goodbye { server: &shared.server, connection: &connection };
-    let end = exchange(&shared, &mut stream, (&control, &connection), &mut waiting, start).await;
+    let close_guard = CloseGuard { server: &shared.server, connection: &connection };
+    let exchange = Exchange {
+        shared: &shared,
+        stream: &mut stream,
+        control: &control,
+        connection: &connection,
+        waiting: &mut waiting,
+        start: |now, record| call(&shared, &connection, now, record),
+        decoder: RecordDecoder::new(shared.server.settings().max_record as usize),
+        buffer: BytesMut::new(),
+        output: Output::default(),
+        spare_slot: None,
+        is_closing: false,
+        arrival: RecordArrival::default(),
+        turn: ReadTurn::default(),
+        busy_poll: BusyPoll::new(shared.limits.busy_poll),
+    };
+    let end = exchange.run().await;
     // Whoever sees that it is closed finds it counted.
-    tell(&shared, &connection, end);
+    log_end(&shared, &connection, end);
     drop(stream);
     // Before the calls' end, which may wait for a client's answer over this connection.
-    drop(goodbye);
+    drop(close_guard);
     while let Some(Answered { reply, .. }) = waiting.next().await {
         pool::give_reply_buffer(reply);
     }
 }
 
 /// Takes calls, gives each to `start`, and sends the replies.
-async fn exchange<F: Future<Output = Answered>>(
-    shared: &Arc<Shared>,
-    stream: &mut TcpStream,
-    (control, connection): (&Control, &Connection),
-    waiting: &mut FuturesUnordered<Slot<F>>,
-    start: impl Fn(server::Now, Bytes) -> F,
-) -> End {
-    let limits = &shared.limits;
-    let max_record = shared.server.settings().max_record as usize;
-    let mut decoder = RecordDecoder::new(max_record);
-    let mut buffer = BytesMut::new();
-    let mut output = Output::default();
-    let mut spare_slot = None;
-    let mut is_closing = false;
-    let mut arrival = Arrival::default();
-    let mut turn = Turn::default();
-    let mut eager = Eager::new(limits.busy_poll);
-    loop {
-        let (mut now, mut is_drained) = (None, false);
-        while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
-            let record = match decoder.decode(&mut buffer) {
-                Ok(Some(record)) => record,
-                Ok(None) => {
-                    is_drained = true;
-                    break;
-                }
-                Err(error) => {
-                    // What was answered before goes out all the same.
-                    let flushed = output.flush(stream, limits.stall_timeout).await;
-                    return flushed.err().unwrap_or_else(|| error.into());
-                }
-            };
-            let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
-            let length = record.len();
-            connection.is_alone.store(eager.begins() && waiting.is_empty(), Relaxed);
-            arrival = Arrival::default();
-            // One reading of the clocks serves all records of a read.
-            let now = *now.get_or_insert_with(|| shared.clock.now());
-            slot.fill(|| start(now, record));
-            match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
-                Poll::Ready(answered) => {
-                    spare_slot = Some(slot);
-                    is_closing |= answered.queue(&mut output);
-                }
-                Poll::Pending => {
-                    slot.hold(shared.budget.charge(length));
-                    waiting.push(slot);
-                }
+struct Exchange<'c, F, S> {
+    shared: &'c Shared,
+    stream: &'c mut TcpStream,
+    control: &'c Control,
+    connection: &'c Connection,
+    waiting: &'c mut FuturesUnordered<Slot<F>>,
+    start: S,
+    decoder: RecordDecoder,
+    buffer: BytesMut,
+    output: Output,
+    spare_slot: Option<Slot<F>>,
+    is_closing: bool,
+    arrival: RecordArrival,
+    turn: ReadTurn,
+    busy_poll: BusyPoll,
+}
+
+impl<F: Future<Output = Answered>, S: Fn(server::Now, Bytes) -> F> Exchange<'_, F, S> {
+    /// Runs until the connection ends.
+    async fn run(mut self) -> End {
+        loop {
+            if let Err(end) = self.step().await {
+                return end;
             }
         }
-        if let Err(end) = output.flush(stream, limits.stall_timeout).await {
-            return end;
+    }
+
+    /// Starts the calls that have arrived, sends replies, and waits for the next event.
+    async fn step(&mut self) -> Result<(), End> {
+        let is_drained = self.start_calls().await?;
+        self.output.flush(self.stream, self.shared.limits.stall_timeout).await?;
+        self.turn.yield_if_long().await;
+        if self.is_closing && self.waiting.is_empty() {
+            return Err(End::Closed);
         }
-        turn.give_way().await;
-        if is_closing && waiting.is_empty() {
-            return End::Closed;
-        }
-        if !is_drained && !is_closing && waiting.len() < limits.max_waiting_calls {
+        if !is_drained && self.may_read() {
             // Only the length of the output stopped us: complete records lie in the buffer, and a peer that waits for
             // their replies sends nothing that would wake us for them.
-            continue;
+            return Ok(());
         }
-        let is_in_record = !decoder.is_between_records(&buffer);
-        let may_read = waiting.len() < limits.max_waiting_calls && !is_closing;
-        if waiting.is_empty() && !is_in_record {
-            // The wait may be long: an idle connection holds next to no memory.
-            pool::give_receive_buffer(std::mem::take(&mut buffer));
-            output.release();
-            spare_slot = None;
-            eager.rests(Instant::now);
+        self.wait().await
+    }
+
+    fn may_read(&self) -> bool {
+        self.waiting.len() < self.shared.limits.max_waiting_calls && !self.is_closing
+    }
+
+    /// Starts calls until a bound is reached, or the buffer holds no complete record: then it returns `true`.
+    async fn start_calls(&mut self) -> Result<bool, End> {
+        let mut now = None;
+        while self.may_read() && !self.output.is_high() {
+            match self.decoder.decode(&mut self.buffer) {
+                Ok(Some(record)) => {
+                    // One reading of the clocks serves all records of a read.
+                    let now = *now.get_or_insert_with(|| self.shared.clock.now());
+                    self.start_call(now, record).await;
+                }
+                Ok(None) => return Ok(true),
+                Err(error) => {
+                    // Earlier replies still leave.
+                    self.output.flush(self.stream, self.shared.limits.stall_timeout).await?;
+                    return Err(error.into());
+                }
+            }
         }
-        let has_memory =
-            !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
-        let wanted = (may_read && has_memory).then(|| decoder.bytes_wanted());
-        let has_calls = !waiting.is_empty();
-        let sources = (control, &*connection.outbox, &mut eager);
-        let event = next_event(stream, &mut buffer, waiting, wanted, sources, is_closing);
-        let event = if is_in_record && may_read {
-            arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
-        } else {
-            Awaited::Event(event.await)
+        Ok(false)
+    }
+
+    /// Polls a call once. Its reply is queued, or the call waits with others.
+    async fn start_call(&mut self, now: server::Now, record: Bytes) {
+        let mut slot = self.spare_slot.take().unwrap_or_else(Slot::new);
+        let length = record.len();
+        let is_alone = self.busy_poll.request_received() && self.waiting.is_empty();
+        self.connection.is_alone.store(is_alone, Relaxed);
+        self.arrival = RecordArrival::default();
+        slot.fill(|| (self.start)(now, record));
+        match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
+            Poll::Ready(answered) => {
+                self.spare_slot = Some(slot);
+                self.is_closing |= answered.queue(&mut self.output);
+            }
+            Poll::Pending => {
+                slot.hold(self.shared.budget.charge(length));
+                self.waiting.push(slot);
+            }
+        }
+    }
+
+    /// Waits for data, a reply, a callback, or the shutdown.
+    async fn wait(&mut self) -> Result<(), End> {
+        let (is_in_record, may_read) = (!self.decoder.is_between_records(&self.buffer), self.may_read());
+        if self.waiting.is_empty() && !is_in_record {
+            self.become_idle();
+        }
+        let has_memory = !is_in_record || {
+            let max_record = self.shared.server.settings().max_record as usize;
+            let length = expected_length(&self.decoder, &self.buffer, max_record);
+            self.arrival.charge(&self.shared.budget, length)
         };
-        match event {
-            Awaited::Event(Ok(Event::Received(0))) if is_in_record => {
-                return End::Protocol("the stream ends within a record".into());
-            }
-            Awaited::Event(Ok(Event::Received(0) | Event::Shutdown)) => is_closing = true,
-            Awaited::Event(Ok(Event::Received(bytes))) => turn.bytes += bytes,
-            Awaited::Event(Ok(Event::Answered(answered))) => {
-                is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
-            }
-            Awaited::Event(Ok(Event::Calling(call))) => {
-                eager.calls();
-                queue_call(&call, &mut output);
-            }
-            Awaited::Event(Err(error)) => return error.into(),
-            Awaited::LookAgain => {}
-            Awaited::Stalled => {
-                let received = decoder.bytes_assembled() + buffer.len();
-                return End::Stalled(Stall::Sending { received, missing: decoder.bytes_wanted() });
+        let wanted = (may_read && has_memory).then(|| self.decoder.bytes_wanted());
+        let has_calls = !self.waiting.is_empty();
+        let sources = (self.control, &*self.connection.outbox, &mut self.busy_poll);
+        let event = next_event(self.stream, &mut self.buffer, self.waiting, wanted, sources, self.is_closing);
+        let stall_timeout = self.shared.limits.stall_timeout;
+        let waited = if is_in_record && may_read {
+            self.arrival.wait(event, stall_timeout, has_memory, has_calls).await
+        } else {
+            Waited::Event(event.await)
+        };
+        match waited {
+            Waited::Event(event) => self.handle_event(event?, is_in_record).await,
+            Waited::LookAgain => Ok(()),
+            Waited::Stalled => {
+                let received = self.decoder.bytes_assembled() + self.buffer.len();
+                Err(End::Stalled(Stall::Sending { received, missing: self.decoder.bytes_wanted() }))
             }
         }
+    }
+
+    /// Gives memory back: the wait may be long, and an idle connection holds next to none.
+    fn become_idle(&mut self) {
+        pool::give_receive_buffer(std::mem::take(&mut self.buffer));
+        self.output.release();
+        self.spare_slot = None;
+        self.busy_poll.became_idle(Instant::now);
+    }
+
+    async fn handle_event(&mut self, event: Event, is_in_record: bool) -> Result<(), End> {
+        match event {
+            Event::Received(0) if is_in_record => {
+                return Err(End::Protocol("the stream ends within a record".into()));
+            }
+            Event::Received(0) | Event::Shutdown => self.is_closing = true,
+            Event::Received(bytes) => self.turn.bytes += bytes,
+            Event::Answered(answered) => {
+                self.is_closing |= answered.queue(&mut self.output);
+                self.is_closing |= queue_answered(self.waiting, &mut self.output).await;
+            }
+            Event::Calling(call) => {
+                self.busy_poll.callback_sent();
+                queue_call(&call, &mut self.output);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -375,13 +432,13 @@ fn queue_call(call: &[u8], output: &mut Output) {
 /// What a connection has read since the others of its core had their turn: of one whose client keeps up with it there is always
 /// more to read.
 #[derive(Debug, Default)]
-struct Turn {
+struct ReadTurn {
     bytes: usize,
 }
 
-impl Turn {
+impl ReadTurn {
     /// Lets the others go first where it was enough. To be asked behind the replies, which nobody should wait for meanwhile.
-    async fn give_way(&mut self) {
+    async fn yield_if_long(&mut self) {
         if self.bytes >= BYTES_A_TURN {
             self.bytes = 0;
             tokio::task::yield_now().await;
@@ -398,7 +455,7 @@ fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize
 
 /// A record on its way.
 #[derive(Debug, Default)]
-struct Arrival {
+struct RecordArrival {
     /// The memory it takes, where that is much.
     charge: Option<Charge>,
     /// How long the server has waited for the peer. Time in which the server itself did not read does not count.
@@ -407,17 +464,17 @@ struct Arrival {
 
 /// What comes of waiting while a record arrives.
 #[derive(Debug)]
-enum Awaited<E> {
+enum Waited<E> {
     /// What was waited for.
     Event(E),
     /// Nothing, but it is time to look whether there is memory, or what the calls do.
     LookAgain,
     /// The peer sends nothing for the stall timeout while no calls of its wait, or its record takes
-    /// [`RECORD_PATIENCE`] times that.
+    /// [`STALLS_PER_RECORD`] times that.
     Stalled,
 }
 
-impl Arrival {
+impl RecordArrival {
     /// Takes `bytes` for it, once, if that is worth counting and there are any to be had.
     fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) -> bool {
         if bytes > SHORT_RECORD && self.charge.is_none() && !budget.is_used_up() {
@@ -433,21 +490,21 @@ impl Arrival {
         stall_timeout: Duration,
         has_memory: bool,
         has_calls: bool,
-    ) -> Awaited<E> {
+    ) -> Waited<E> {
         let began = tokio::time::Instant::now();
-        let left = (stall_timeout * RECORD_PATIENCE).saturating_sub(self.waited);
+        let left = (stall_timeout * STALLS_PER_RECORD).saturating_sub(self.waited);
         let patience = left.min(if has_memory { stall_timeout } else { BUDGET_PAUSE });
         let event = tokio::time::timeout_at(began + patience, event).await;
         self.waited += began.elapsed();
         match event {
-            Ok(event) => Awaited::Event(event),
+            Ok(event) => Waited::Event(event),
             Err(_) if !has_memory => {
                 // Others' requests hold all the memory there is.
                 *self = Self::default();
-                Awaited::LookAgain
+                Waited::LookAgain
             }
-            Err(_) if has_calls && self.waited < stall_timeout * RECORD_PATIENCE => Awaited::LookAgain,
-            Err(_) => Awaited::Stalled,
+            Err(_) if has_calls && self.waited < stall_timeout * STALLS_PER_RECORD => Waited::LookAgain,
+            Err(_) => Waited::Stalled,
         }
     }
 }
@@ -470,7 +527,7 @@ async fn next_event<F>(
     buffer: &mut BytesMut,
     waiting: &mut FuturesUnordered<Slot<F>>,
     wanted: Option<usize>,
-    (control, outbox, eager): (&Control, &Outbox, &mut Eager),
+    (control, outbox, busy_poll): (&Control, &Outbox, &mut BusyPoll),
     is_closing: bool,
 ) -> io::Result<Event>
 where
@@ -499,7 +556,7 @@ where
         pin!(stream.read_buf(buffer)).poll(context).map_ok(Event::Received)
     });
     let event = loop {
-        if !eager.looks_on(Instant::now) {
+        if !busy_poll.should_poll(Instant::now) {
             break event.await;
         }
         if let Poll::Ready(event) = poll_fn(|context| Poll::Ready(event.poll_unpin(context))).await {
@@ -509,7 +566,7 @@ where
         tokio::task::yield_now().await;
     };
     if let Ok(Event::Received(1..)) = event {
-        eager.received(Instant::now);
+        busy_poll.data_received(Instant::now);
     }
     event
 }
@@ -542,10 +599,10 @@ mod tests {
 
     #[test]
     fn a_connection_that_always_has_more_to_read_gives_way() {
-        let mut turn = Turn::default();
+        let mut turn = ReadTurn::default();
         let mut gives_way_after = |bytes| {
             turn.bytes += bytes;
-            turn.give_way().now_or_never().is_none()
+            turn.yield_if_long().now_or_never().is_none()
         };
         assert!(!gives_way_after(BYTES_A_TURN / 2));
         assert!(gives_way_after(BYTES_A_TURN / 2));
@@ -568,15 +625,15 @@ mod tests {
         let stall_timeout = Duration::from_millis(300);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("runtime");
         runtime.block_on(async {
-            let mut arrival = Arrival::default();
+            let mut arrival = RecordArrival::default();
             let first = arrival.wait(std::future::ready(()), stall_timeout, true, true).await;
-            assert!(matches!(first, Awaited::Event(())));
+            assert!(matches!(first, Waited::Event(())));
             // Replies are sent meanwhile.
-            std::thread::sleep(stall_timeout * RECORD_PATIENCE);
+            std::thread::sleep(stall_timeout * STALLS_PER_RECORD);
             let next = arrival.wait(std::future::pending::<()>(), stall_timeout, true, true).await;
-            assert!(matches!(next, Awaited::LookAgain), "{next:?}");
+            assert!(matches!(next, Waited::LookAgain), "{next:?}");
             let last = arrival.wait(std::future::pending::<()>(), stall_timeout, true, false).await;
-            assert!(matches!(last, Awaited::Stalled), "{last:?}");
+            assert!(matches!(last, Waited::Stalled), "{last:?}");
         });
     }
 

@@ -7,10 +7,10 @@
 
 mod accept;
 mod budget;
+mod busy_poll;
 mod clock;
 mod connection;
 mod cores;
-mod eager;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;

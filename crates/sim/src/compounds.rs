@@ -113,8 +113,7 @@ pub fn play(data: &[u8]) -> Played {
         match choices.byte() {
             // Nearly always: send it, and sometimes send it again.
             0..=223 => {
-                let reply =
-                    set.ask(&mut world, who, request.clone()).expect("a whole request is answered");
+                let reply = set.ask(&mut world, who, request.clone()).expect("a whole request is answered");
                 let result = parse_reply::<CompoundResult>(reply.clone()).expect("the reply is a compound");
                 assert_whole(&result, ops.len() + set.clients[who].before());
                 let opens = remember(&result, &mut stateids, &mut set.played);

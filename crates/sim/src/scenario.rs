@@ -262,8 +262,7 @@ fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), Stri
     } else {
         None
     };
-    missing
-        .map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
+    missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
 }
 
 /// Servers killed in a run, and within which time.

@@ -115,9 +115,7 @@ impl SlotProgram {
             }
             (_, Status::DELAY) => self.rests = true,
             // The connection has been lost since the session was made.
-            (SlotOp::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION) => {
-                ops.push_front(SlotOp::Associate)
-            }
+            (SlotOp::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION) => ops.push_front(SlotOp::Associate),
             (op, status) => {
                 return Err(format!("{op:?}: {status:?}, as if it were executed twice"));
             }

@@ -110,9 +110,7 @@ pub(super) fn round(name: &str, minor: u32) -> Vec<SlotOp> {
             SlotOp::Cancel,
             SlotOp::CloseTarget,
         ]);
-        ops.extend(
-            [Step::SetXattr(name.to_owned()), Step::RemoveXattr(name.to_owned())].map(SlotOp::Change),
-        );
+        ops.extend([Step::SetXattr(name.to_owned()), Step::RemoveXattr(name.to_owned())].map(SlotOp::Change));
     }
     ops.extend([
         SlotOp::Unlock,

@@ -402,10 +402,7 @@ impl Client {
         if !held.is_unsure {
             let found = history.find(directory, held.age, &held.names);
             held.age = found.ok_or_else(|| {
-                format!(
-                    "{name} is told that directory {directory} holds {:?}, as it never did",
-                    held.names
-                )
+                format!("{name} is told that directory {directory} holds {:?}, as it never did", held.names)
             })?;
         }
         Ok(Status::OK)
