@@ -1,4 +1,4 @@
-//! Every type of MOUNT, the port mapper and rpcbind survives the wire.
+//! Types of MOUNT, the port mapper and rpcbind round-trip.
 
 mod common;
 
@@ -59,7 +59,7 @@ fn entry() -> impl Strategy<Value = rpcbind::Entry> {
 
 proptest! {
     #[test]
-    fn mount_types(
+    fn mount_types_round_trip(
         fhandle in inline(),
         flavors in prop::collection::vec(any::<u32>(), 0..10),
         status in 1u32..,
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn portmap_types(numbers in any::<[u32; 3]>(), protocol in any::<u32>(), data in opaque(),
+    fn portmap_types_round_trip(numbers in any::<[u32; 3]>(), protocol in any::<u32>(), data in opaque(),
         mappings in chain(mapping()),
     ) {
         let [program, version, port] = numbers;
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn rpcbind_types(
+    fn rpcbind_types_round_trip(
         one in rpcb(),
         list in chain(rpcb()),
         data in opaque(),

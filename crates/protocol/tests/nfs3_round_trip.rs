@@ -1,4 +1,4 @@
-//! Every type of NFS version 3 survives the wire.
+//! Types of NFS version 3 round-trip.
 
 mod common;
 
@@ -110,7 +110,7 @@ fn entry_plus() -> impl Strategy<Value = EntryPlus> {
 
 proptest! {
     #[test]
-    fn getattr_and_setattr(
+    fn getattr_and_setattr_round_trip(
         object in handle(),
         result in outcome(fattr(), Just(())),
         new_attributes in sattr(),
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn lookup(what in dir_op(), object in handle(), attributes in [post(), post()], fail in post()) {
+    fn lookup_round_trips(what in dir_op(), object in handle(), attributes in [post(), post()], fail in post()) {
         let [obj_attributes, dir_attributes] = attributes;
         round_trip(&LookupArgs { what });
         round_trip(&LookupResult::Ok(LookupOk { object, obj_attributes, dir_attributes }));
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn access_and_readlink(
+    fn access_and_readlink_round_trip(
         object in handle(),
         bits in any::<u32>(),
         attributes in post(),
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn read(
+    fn read_round_trips(
         file in handle(),
         offset in any::<u64>(),
         count in any::<u32>(),
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn the_head_of_read_and_the_data_are_the_whole(
+    fn read_head_and_data_are_the_whole_result(
         file_attributes in post(),
         eof in any::<bool>(),
         data in opaque(),
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn write_and_commit(
+    fn write_and_commit_round_trip(
         file in handle(),
         offset in any::<u64>(),
         count in any::<u32>(),
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn creating(
+    fn creation_round_trips(
         where_ in dir_op(),
         how in create_how(),
         what in mknod_data(),
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn removing_renaming_linking(
+    fn remove_rename_and_link_round_trip(
         from in dir_op(),
         to in dir_op(),
         file in handle(),
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn readdir(
+    fn readdir_round_trips(
         dir in handle(),
         cookie in any::<u64>(),
         cookieverf in any::<CookieVerf>(),
@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn filesystem(
+    fn filesystem_round_trips(
         fsroot in handle(),
         obj_attributes in post(),
         longs in any::<[u64; 7]>(),
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_decode_to_something_stable_or_not_at_all(
+    fn values_decoded_from_random_bytes_round_trip(
         bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..160)
     ) {
         fn stable<T: Decode + xdr::Encode + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
@@ -325,7 +325,7 @@ proptest! {
 }
 
 #[test]
-fn attributes_on_the_wire_have_their_length() {
+fn encoded_attributes_have_their_length() {
     let fattr = Fattr {
         file_type: FileType::REG,
         mode: 0,
@@ -345,21 +345,21 @@ fn attributes_on_the_wire_have_their_length() {
 }
 
 #[test]
-fn names_up_to_the_bound_are_decoded_and_longer_ones_are_not() {
+fn rejects_names_above_the_bound() {
     let name = |length: usize| {
         let mut writer = xdr::Writer::new();
         writer.opaque(b"handle");
         writer.opaque(&vec![b'n'; length]);
         from_bytes::<LookupArgs>(writer.into_bytes())
     };
-    // RFC 1813 §3.2: a name that the server finds too long is answered with NAMETOOLONG, so it must be decoded.
+    // RFC 1813 §3.2: the server rejects a long name with NAMETOOLONG, so it must be decodable.
     assert_eq!(name(300).unwrap().what.name.len(), 300);
     assert_eq!(name(MAX_NAME_WIRE).unwrap().what.name.len(), MAX_NAME_WIRE);
     assert_eq!(name(MAX_NAME_WIRE + 1), Err(xdr::DecodeError::TooLong { length: 1025, max: 1024 }));
 }
 
 #[test]
-fn handles_longer_than_64_bytes_are_refused() {
+fn rejects_handles_above_64_bytes() {
     let mut writer = xdr::Writer::new();
     writer.opaque(&[0; 65]);
     assert_eq!(
@@ -369,7 +369,7 @@ fn handles_longer_than_64_bytes_are_refused() {
 }
 
 #[test]
-fn data_of_write_share_the_receive_buffer() {
+fn write_data_share_the_receive_buffer() {
     let args = WriteArgs {
         file: FileHandle::new(b"handle").unwrap(),
         offset: 0,

@@ -1,4 +1,4 @@
-//! Bitmaps, attributes and tables of NFS version 4 against what the RFCs print.
+//! Bitmaps, attributes and tables of NFS version 4 compared with the RFCs.
 
 use bytes::Bytes;
 use protocol::nfs4::attributes::values::{ModeUmask, SetTime};
@@ -10,7 +10,7 @@ use protocol::nfs4::types::*;
 use xdr::{DecodeError, Opaque, Writer, from_bytes, to_bytes};
 
 #[test]
-fn bitmap_leaves_out_trailing_zero_words() {
+fn bitmap_omits_trailing_zero_words() {
     assert_eq!(to_bytes(&Bitmap::EMPTY)[..], [0, 0, 0, 0]);
     assert_eq!(to_bytes(&Bitmap::of(&[0, 33]))[..], [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]);
     let padded: Bitmap = from_bytes(&b"\0\0\0\x03\0\0\0\x10\0\0\0\0\0\0\0\0"[..]).unwrap();
@@ -19,7 +19,7 @@ fn bitmap_leaves_out_trailing_zero_words() {
 }
 
 #[test]
-fn bitmap_remembers_bits_beyond_those_kept() {
+fn bitmap_reports_bits_beyond_its_limit() {
     let mut wire = vec![0, 0, 0, 32];
     wire.resize(4 + 4 * 32, 0);
     let zeros: Bitmap = from_bytes(Bytes::from(wire.clone())).unwrap();
@@ -45,7 +45,7 @@ fn bitmap_is_a_set() {
     assert_eq!(format!("{a:?}"), "{0, 31, 32, 127}");
 }
 
-/// RFC 8881 §8.2.3 prints the special stateids.
+/// RFC 8881 §8.2.3 defines the special stateids.
 #[test]
 fn special_stateids_are_those_of_the_rfc() {
     assert_eq!(to_bytes(&Stateid::ANONYMOUS)[..], [0; 16]);
@@ -59,7 +59,7 @@ fn special_stateids_are_those_of_the_rfc() {
 /// The attributes that RFC 8881 §5.6 lists as REQUIRED, and those that §5.7, RFC 7862 §12.2, RFC 8275 and RFC 9754
 /// mark as settable.
 #[test]
-fn attribute_table_agrees_with_the_rfcs() {
+fn attribute_table_matches_the_rfcs() {
     for (index, row) in attributes::TABLE.iter().enumerate() {
         assert_eq!(row.number as usize, index, "{}", row.name);
     }
@@ -106,14 +106,14 @@ fn example() -> (Attributes, FileAttributes) {
 }
 
 #[test]
-fn attribute_values_follow_in_ascending_order() {
+fn attribute_values_are_in_ascending_order() {
     let (attributes, wire) = example();
     assert_eq!(attributes.to_file_attributes(), wire);
     assert_eq!(Attributes::from_file_attributes(&wire), Ok(attributes));
 }
 
 #[test]
-fn attributes_written_one_by_one_are_the_same_bytes() {
+fn write_attributes_encodes_the_same_bytes() {
     let (_, expected) = example();
     let mut writer = Writer::new();
     writer.u32(1);
@@ -146,7 +146,7 @@ fn attributes_written_one_by_one_are_the_same_bytes() {
 }
 
 #[test]
-fn set_attributes_tell_apart_whose_fault_it_is() {
+fn set_attributes_distinguish_unsupported_and_malformed() {
     let wanted = SetAttributes {
         size: Some(9),
         time_access_set: Some(SetTime::ServerTime),
@@ -202,7 +202,7 @@ fn names(mut select: impl FnMut(&protocol::nfs4::ops::Operation) -> bool) -> Vec
     TABLE.iter().filter(|row| select(row)).map(|row| row.name()).collect()
 }
 
-/// RFC 8881 §8.8 lists what v4.1 took away, RFC 7862 §13 what v4.2 did.
+/// RFC 8881 §8.8 lists the operations that v4.1 removed, RFC 7862 §13 those of v4.2.
 #[test]
 fn operations_belong_to_their_minor_versions() {
     assert_eq!(
@@ -226,7 +226,7 @@ fn few_operations_may_come_first() {
     assert_eq!(names(|row| row.position == Position::First), ["SEQUENCE"]);
 }
 
-/// The comments `SAVED_FH:` and `CURRENT_FH:` in RFC 7863.
+/// From the comments `SAVED_FH:` and `CURRENT_FH:` in RFC 7863.
 #[test]
 fn operations_need_file_handles_as_the_rfc_says() {
     assert_eq!(names(|row| row.needs == Needs::CurrentAndSaved), ["LINK", "RENAME", "COPY", "CLONE"]);

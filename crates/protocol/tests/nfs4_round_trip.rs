@@ -1,8 +1,7 @@
-//! Every type of NFS version 4 survives the wire.
+//! Types of NFS version 4 round-trip.
 //!
-//! The values are not built field by field: words that are mostly small are decoded, so that lengths, booleans and
-//! discriminants come out valid, and what decodes is a value of the type. It is then encoded and decoded again. Every
-//! arm of every union is reached, which the tests count.
+//! The tests decode random words, mostly small, so that many lengths, booleans and discriminants are valid. Each decoded value is
+//! encoded and decoded again. The tests check that every arm of every union occurs.
 
 mod common;
 
@@ -30,7 +29,7 @@ use protocol::nfs4::ops::ssv::{
 use protocol::nfs4::types::{Bitmap, CallbackOpNum, HasStatus, OpNum, Status};
 use xdr::{Decode, Encode, Reader, from_bytes, to_bytes};
 
-/// Words of which most are valid lengths, booleans and discriminants.
+/// Returns random words, mostly valid lengths, booleans and discriminants.
 fn words(rng: &mut TestRng) -> Vec<u32> {
     let mut word = || match rng.next_u32() % 10 {
         0..6 => rng.next_u32() % 2,
@@ -44,13 +43,13 @@ fn wire(first: &[u32], words: &[u32]) -> bytes::Bytes {
     first.iter().chain(words).flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Whether a bitmap in `value` had bits beyond those it keeps.
+/// Returns whether a bitmap in `value` had bits beyond its limit.
 fn has_beyond(value: &impl Debug) -> bool {
     format!("{value:?}").contains("..}")
 }
 
-/// Decodes `cases` times from random words behind `first`, round-trips what decodes, and hands it to `seen`.
-/// Returns how often there was something.
+/// Decodes `cases` times from `first` and random words, round-trips each decoded value and passes it to `seen`. Returns the
+/// number of decoded values.
 fn explore<T: Encode + Decode + PartialEq + Debug>(
     cases: usize,
     first: &[u32],
@@ -60,7 +59,7 @@ fn explore<T: Encode + Decode + PartialEq + Debug>(
     let mut found = 0;
     for _ in 0..cases {
         if let Ok(value) = T::decode(&mut Reader::new(wire(first, &words(&mut rng)))) {
-            // Bits beyond those that a bitmap keeps are known, but not encoded again.
+            // Bits beyond a bitmap's limit are not encoded again.
             if !has_beyond(&value) {
                 round_trip(&value);
             }
@@ -71,7 +70,7 @@ fn explore<T: Encode + Decode + PartialEq + Debug>(
     found
 }
 
-/// What a value shows of the arms it took: the names in its debugging output.
+/// Adds the names in the value's debug output, which include its union arms.
 fn arms(value: &impl Debug, into: &mut BTreeSet<String>) {
     let text = format!("{value:?}");
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -85,7 +84,7 @@ fn assert_arms(arms: &BTreeSet<String>, expected: &[&str]) {
 }
 
 #[test]
-fn arguments_of_every_operation() {
+fn arguments_of_every_operation_round_trip() {
     let mut seen = BTreeSet::new();
     for op in OpNum::ALL {
         let found = explore::<Op>(300, &[op.0], |value| {
@@ -107,7 +106,7 @@ fn arguments_of_every_operation() {
 }
 
 #[test]
-fn results_of_every_operation() {
+fn results_of_every_operation_round_trip() {
     let mut seen = BTreeSet::new();
     let special = [
         Status::DENIED,
@@ -131,7 +130,7 @@ fn results_of_every_operation() {
             assert!(found >= 1, "{op:?} {status:?}");
         }
     }
-    // What lies too deep to be met by chance: a GSS flavor, and delegations of every type.
+    // Values too deep to occur by chance: a GSS flavor, and delegations of every type.
     let delegation = |delegation_type| [OpNum::WANT_DELEGATION.0, Status::OK.0, delegation_type];
     let mut deep = vec![vec![OpNum::SECINFO.0, Status::OK.0, 1, 6, 0, 0]];
     deep.extend((0..6).map(|delegation_type| delegation(delegation_type).to_vec()));
@@ -150,7 +149,7 @@ fn results_of_every_operation() {
 }
 
 #[test]
-fn callbacks() {
+fn callbacks_round_trip() {
     let mut seen = BTreeSet::new();
     for op in CallbackOpNum::ALL {
         let found = explore::<CbOp>(300, &[op.0], |value| {
@@ -165,7 +164,7 @@ fn callbacks() {
 }
 
 #[test]
-fn whole_compounds() {
+fn compounds_round_trip() {
     let mut ops = BTreeSet::new();
     let found = explore::<CompoundArgs>(4000, &[0, 1], |value| ops.extend(value.ops.iter().map(Op::opnum)));
     assert!(found >= 50 && ops.len() >= 5, "{found} {ops:?}");
@@ -178,7 +177,7 @@ fn whole_compounds() {
 }
 
 #[test]
-fn bodies_that_layout_types_and_notifications_define() {
+fn bodies_of_layout_types_and_notifications_round_trip() {
     fn check<T: Encode + Decode + PartialEq + Debug>() {
         let found = explore::<T>(4000, &[], |_| {});
         assert!(found >= 20, "{}: {found}", std::any::type_name::<T>());
@@ -210,9 +209,9 @@ fn bodies_that_layout_types_and_notifications_define() {
     check::<CopyConfirmAuth>();
 }
 
-/// Finds, for each attribute alone, values that decode; the bytes they take are measured by growing the opaque.
+/// Finds decodable values of each attribute by extending the opaque until it decodes.
 #[test]
-fn every_attribute() {
+fn every_attribute_round_trips() {
     for number in &known(2) {
         let mask = Bitmap::of(&[number]);
         let mut found = 0;
@@ -240,9 +239,9 @@ fn every_attribute() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever bytes come, decoding ends, takes no more than they are, and what it yields is a value.
+    /// Decoding random bytes ends, reads no more than these bytes, and returns a valid value or an error.
     #[test]
-    fn random_bytes_never_harm(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn decoding_random_bytes_is_safe(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         for first in OpNum::ALL {
             let mut wire = to_bytes(first).to_vec();
             wire.extend(&bytes);
@@ -256,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn bitmaps(words in any::<[u32; Bitmap::WORDS]>()) {
+    fn bitmaps_round_trip(words in any::<[u32; Bitmap::WORDS]>()) {
         let set = Bitmap::from_words(words);
         round_trip(&set);
         prop_assert_eq!(set.iter().count() as u32, set.length());

@@ -1,4 +1,4 @@
-//! Every type of NFS version 2 and of the side protocols survives the wire.
+//! Types of NFS version 2 and of the side protocols round-trip.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn acl() -> impl Strategy<Value = nfsacl::Acl> {
 
 proptest! {
     #[test]
-    fn nfs2_arguments(
+    fn nfs2_arguments_round_trip(
         file in any::<[u8; 32]>(),
         attributes in sattr(),
         words in any::<[u32; 3]>(),
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn nfs2_results(
+    fn nfs2_results_round_trip(
         status in 1u32..,
         attributes in fattr(),
         file in any::<[u8; 32]>(),
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn locks(
+    fn nlm_types_round_trip(
         cookie in opaque(),
         flags in any::<[bool; 3]>(),
         alock in lock(),
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn status_monitor(
+    fn nsm_types_round_trip(
         mon_name in opaque(),
         my_id in my_id(),
         priv_ in any::<[u8; 16]>(),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn quotas(
+    fn rquota_types_round_trip(
         path in opaque(),
         numbers in any::<[i32; 3]>(),
         words in any::<[u32; 8]>(),
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn access_lists(fh in inline(), mask in any::<u32>(), acl in acl(), dfacl in acl()) {
+    fn nfsacl_types_round_trip(fh in inline(), mask in any::<u32>(), acl in acl(), dfacl in acl()) {
         let mask = nfsacl::Mask::from_bits_retain(mask);
         let acl = nfsacl::SecAttr { mask, acl, dfacl };
         round_trip(&nfsacl::GetAclArgs { fh, mask });
@@ -234,7 +234,7 @@ proptest! {
 
 /// RFC 1094 §2.3.5 and §2.3.6: seventeen and eight words; "A value of -1 indicates a field that should be ignored".
 #[test]
-fn nfs2_attributes_on_the_wire() {
+fn nfs2_attributes_have_the_layout_of_the_rfc() {
     let words: Vec<u8> = (1..=17u32).flat_map(u32::to_be_bytes).collect();
     let fattr: nfs2::Fattr = xdr::from_bytes(words).unwrap();
     assert_eq!(

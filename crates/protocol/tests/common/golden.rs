@@ -1,4 +1,4 @@
-//! Messages recorded between programs of others, with what tshark says about them.
+//! Messages recorded from other programs, with the fields that tshark shows.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 pub(crate) struct Golden {
     /// The file's name without extension: `lookup_reply_noent`.
     pub(crate) name: String,
-    /// Fields by tshark's name, in the order of the wire.
+    /// Fields by tshark's name, in wire order.
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) message: Bytes,
 }
 
-/// All recorded messages in `directory` below `tests/golden` of the crate `protocol`, for tests of any crate of the workspace.
+/// Returns all recorded messages in `directory` below `crates/protocol/tests/golden`, for tests of any crate.
 pub(crate) fn all(directory: &str) -> Vec<Golden> {
     let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let root = above.find(|directory| directory.join("Cargo.lock").exists()).unwrap();

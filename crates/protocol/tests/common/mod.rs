@@ -1,4 +1,4 @@
-//! What the round-trip tests share.
+//! Helpers of the round-trip tests.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 use std::fmt::Debug;
@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use xdr::{Chain, Decode, Encode, InlineOpaque, Opaque, from_bytes, to_bytes};
 
-/// Encodes, decodes, compares; and sees that no prefix of the bytes decodes, so that every byte counts.
+/// Checks that `value` round-trips and that no prefix of its bytes decodes.
 pub fn round_trip<T: Encode + Decode + PartialEq + Debug>(value: &T) {
     let wire = to_bytes(value);
     assert_eq!(wire.len() % 4, 0, "XDR comes in units of four bytes (RFC 4506 §3)");
@@ -16,7 +16,7 @@ pub fn round_trip<T: Encode + Decode + PartialEq + Debug>(value: &T) {
     }
 }
 
-/// Any bytes up to 40 of them, and at times as many as the bound allows.
+/// Generates up to 40 bytes, or sometimes as many as the bound allows.
 pub fn opaque<const MAX: usize>() -> impl Strategy<Value = Opaque<MAX>> {
     let short = prop::collection::vec(any::<u8>(), 0..=MAX.min(40));
     prop_oneof![20 => short, 1 => Just(vec![0x61; MAX.min(5000)])]

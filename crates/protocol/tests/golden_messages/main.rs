@@ -1,7 +1,7 @@
-//! Recorded messages of others' programs are decoded to what tshark says about them, and encoded to the same bytes.
+//! Messages recorded from other programs: they decode to the fields that tshark shows, and encode to the same bytes.
 //!
-//! The exchanges are those of a Linux 6.1 kernel client, libnfs, showmount and rpcinfo with NFS-Ganesha, knfsd and rpcbind; what no program
-//! could be made to ask (errors, rare procedures) was asked by hand or by pynfs, and the replies kept.
+//! The exchanges are between a Linux 6.1 kernel client, libnfs, showmount and rpcinfo, and NFS-Ganesha, knfsd and rpcbind. Errors
+//! and rare procedures were called by hand or by pynfs.
 
 #[path = "../common/golden.rs"]
 mod golden;
@@ -18,7 +18,7 @@ use rpc::message::{CallHeader, ReplyHeader};
 use shown::{Shown, Shows};
 use xdr::{Decode, Encode, Reader, Writer};
 
-/// Takes the header off a recorded message; returns what follows it, and the header encoded again.
+/// Decodes the header of a recorded message; returns a reader after it, and a writer with the header encoded again.
 fn body(golden: &Golden) -> (Reader, Writer) {
     let mut reader = Reader::new(golden.message.clone());
     let mut writer = Writer::new();
@@ -32,7 +32,7 @@ fn body(golden: &Golden) -> (Reader, Writer) {
     (reader, writer)
 }
 
-/// Decodes to the last byte, and encodes to the same bytes.
+/// Checks that the message decodes completely and encodes to the same bytes.
 fn same_bytes<T: Decode + Encode + Debug>(golden: &Golden) -> T {
     let (mut reader, mut writer) = body(golden);
     let value = T::decode(&mut reader).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
@@ -42,7 +42,7 @@ fn same_bytes<T: Decode + Encode + Debug>(golden: &Golden) -> T {
     value
 }
 
-/// As [`same_bytes`], and sees what tshark sees.
+/// Checks [`same_bytes`] and that the fields match tshark's.
 fn same_as_tshark<T: Decode + Encode + Debug + Shown>(golden: &Golden) {
     let mut shows = Shows::default();
     same_bytes::<T>(golden).show(&mut shows);

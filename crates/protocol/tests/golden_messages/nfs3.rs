@@ -355,12 +355,12 @@ fn check(golden: &Golden) {
 }
 
 #[test]
-fn messages_are_what_tshark_says() {
+fn messages_match_tshark() {
     all("nfs3").iter().for_each(check);
 }
 
 #[test]
-fn every_procedure_was_recorded_both_ways() {
+fn every_procedure_has_a_recorded_call_and_reply() {
     let seen: BTreeSet<String> =
         all("nfs3").iter().map(|g| g.name.split('_').take(2).collect::<Vec<_>>().join("_")).collect();
     for procedure in TABLE.procedures {
@@ -372,7 +372,7 @@ fn every_procedure_was_recorded_both_ways() {
 }
 
 #[test]
-fn a_reply_of_an_error_carries_the_error() {
+fn error_reply_has_its_status() {
     let reply = |name: &str| same_bytes::<RemoveResult>(all("nfs3").iter().find(|g| g.name == name).unwrap());
     assert_eq!(reply("remove_reply_noent").status(), NfsStat::NOENT);
     assert_eq!(reply("rmdir_reply_notempty").status(), NfsStat::NOTEMPTY);

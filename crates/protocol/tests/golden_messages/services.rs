@@ -41,7 +41,7 @@ shown!(mount::MountList, |list, shows| {
 });
 
 #[test]
-fn mount_messages_are_what_tshark_says() {
+fn mount_messages_match_tshark() {
     for golden in all("mount") {
         let check: fn(&Golden) = match golden.name.split('_').take(2).collect::<Vec<_>>()[..] {
             ["mnt1" | "mnt3" | "umnt1" | "umnt3", "call"] => same_as_tshark::<mount::DirPath>,
@@ -68,7 +68,7 @@ shown!(u32, |port, shows| { shows.put("portmap.port", port) });
 shown!(bool, |answer, shows| { shows.flag("portmap.answer", *answer) });
 
 #[test]
-fn portmap_messages_are_what_tshark_says() {
+fn portmap_messages_match_tshark() {
     for golden in all("portmap") {
         let check: fn(&Golden) = match golden.name.split('_').take(2).collect::<Vec<_>>()[..] {
             ["set" | "unset" | "getport", "call"] => same_as_tshark::<portmap::Mapping>,
@@ -92,14 +92,14 @@ shown!(rpcbind::Rpcb, |rpcb, shows| {
 shown!(rpcbind::RpcbList, |list, shows| { list.iter().for_each(|rpcb| rpcb.show(shows)) });
 shown!(rpcbind::Text, |address, shows| { shows.text("portmap.uaddr", address) });
 
-/// tshark knows the arguments and results of some procedures only; of the others, the bytes must be the same.
+/// Checks only the bytes, for procedures whose arguments and results tshark does not dissect.
 fn same<T: xdr::Decode + xdr::Encode + std::fmt::Debug>(golden: &Golden) {
     assert_eq!(golden.fields, [], "{}: tshark can tell more", golden.name);
     same_bytes::<T>(golden);
 }
 
 #[test]
-fn rpcbind_messages_are_what_tshark_says() {
+fn rpcbind_messages_match_tshark() {
     for golden in all("rpcbind") {
         let (procedure, way) = golden.name.split_once('_').unwrap();
         let check: fn(&Golden) = match (procedure.trim_end_matches(['3', '4']), &way[..4]) {
@@ -124,9 +124,9 @@ fn rpcbind_message<T: xdr::Decode + xdr::Encode + std::fmt::Debug>(name: &str) -
     same_bytes(all("rpcbind").iter().find(|golden| golden.name == name).unwrap())
 }
 
-/// The program that received the reply printed `100003 3 inet/udp/clts 127.0.0.1.8.1`, and the same for tcp with `cots_ord`.
+/// rpcinfo printed `100003 3 inet/udp/clts 127.0.0.1.8.1`, and the same for tcp with `cots_ord`.
 #[test]
-fn rpcbind_lists_what_rpcinfo_printed() {
+fn rpcbind_list_matches_rpcinfo() {
     let list: rpcbind::EntryList = rpcbind_message("getaddrlist4_reply");
     let entries: Vec<_> = list
         .iter()
@@ -145,11 +145,11 @@ fn rpcbind_lists_what_rpcinfo_printed() {
     );
 }
 
-/// The program that received the reply printed these numbers: calls by procedure, and which addresses were asked for.
+/// rpcinfo printed these numbers: calls by procedure, and the requested addresses.
 #[test]
-fn rpcbind_counts_what_rpcinfo_printed() {
+fn rpcbind_statistics_match_rpcinfo() {
     let stat: rpcbind::StatByVersion = rpcbind_message("getstat4_reply");
-    // rpcinfo prints the sum of the list of addresses in place of the count of GETADDR.
+    // rpcinfo prints the sum over the list of addresses as the count of GETADDR.
     assert_eq!(stat.version_4.info[4..], [1, 0, 1, 1, 1, 2, 0, 1, 2]);
     assert_eq!(stat.version_4.addrinfo.iter().map(|a| a.success).sum::<i32>(), 5);
     assert_eq!((stat.version_4.setinfo, stat.version_4.unsetinfo), (2, 2));
@@ -174,7 +174,7 @@ fn rpcbind_counts_what_rpcinfo_printed() {
 }
 
 #[test]
-fn rpcbind_turns_addresses_into_those_of_sockets() {
+fn rpcbind_converts_addresses_to_socket_addresses() {
     let netbuf: rpcbind::NetBuf = rpcbind_message("uaddr2taddr4_reply");
     // AF_INET in the host's order, port 2049, 127.0.0.1.
     assert_eq!(&netbuf.buf[..8], &[2, 0, 8, 1, 127, 0, 0, 1]);

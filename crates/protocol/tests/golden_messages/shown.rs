@@ -1,8 +1,8 @@
-//! Values as tshark shows them: its field names, its formats, the order of the wire.
+//! Values as tshark shows them: field names and formats of tshark, in wire order.
 
 use crate::golden::Golden;
 
-/// Fields in the order of the wire.
+/// Fields in wire order.
 #[derive(Default)]
 pub(crate) struct Shows(pub(crate) Vec<(&'static str, String)>);
 
@@ -11,12 +11,12 @@ impl Shows {
         self.0.push((name, value.to_string()));
     }
 
-    /// A boolean is 0 or 1.
+    /// Shows a boolean as 0 or 1.
     pub(crate) fn flag(&mut self, name: &'static str, value: bool) {
         self.put(name, u32::from(value));
     }
 
-    /// Opaque bytes are pairs of digits with colons.
+    /// Shows opaque bytes as pairs of digits with colons.
     pub(crate) fn bytes(&mut self, name: &'static str, bytes: &[u8]) {
         self.put(name, bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":"));
     }
@@ -25,7 +25,7 @@ impl Shows {
         self.put(name, std::str::from_utf8(bytes).unwrap());
     }
 
-    /// All of tshark's fields, and no others.
+    /// Checks that the fields equal tshark's.
     pub(crate) fn must_be(&self, golden: &Golden) {
         let expected: Vec<_> =
             golden.fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();

@@ -67,7 +67,7 @@ shown!(nlm::ShareRes, |result, shows| {
 });
 
 #[test]
-fn locks_are_what_tshark_says() {
+fn nlm_messages_match_tshark() {
     for golden in all("nlm") {
         let (procedure, way) = golden.name.rsplit_once("_call").unwrap_or_else(|| {
             let (procedure, _) = golden.name.split_once("_reply").unwrap();
@@ -83,7 +83,7 @@ fn locks_are_what_tshark_says() {
             ("share" | "unshare", "reply") => same_as_tshark::<nlm::ShareRes>,
             ("share" | "unshare", _) => same_as_tshark::<nlm::ShareArgs>,
             ("sm_status", _) => |golden| {
-                // What the status monitor was told to call, when the machine 10.99.0.2 had told it of a restart.
+                // The procedure that the status monitor calls after a restart of host 10.99.0.2.
                 let status: nsm::Status = same_bytes(golden);
                 assert_eq!((&status.mon_name[..], status.state), (&b"10.99.0.2"[..], 5));
             },
@@ -112,7 +112,7 @@ shown!(nsm::Mon, |args, shows| {
 shown!(nsm::SmStat, |result, shows| { shows.put("stat.state", result.state) });
 shown!(nsm::StatRes, |result, shows| {
     shows.put("stat.stat_res.res", result.res_stat.0);
-    // tshark shows the state of a success only.
+    // tshark shows the state only on success.
     if result.res_stat == nsm::Outcome::SUCC {
         shows.put("stat.stat_res.state", result.state);
     }
@@ -123,7 +123,7 @@ shown!(nsm::StateChange, |change, shows| {
 });
 
 #[test]
-fn status_monitors_are_what_tshark_says() {
+fn nsm_messages_match_tshark() {
     for golden in all("nsm") {
         let (procedure, _) = golden.name.split_once("_call").or(golden.name.split_once("_reply")).unwrap();
         let check: fn(&Golden) = match (procedure, golden.name.contains("_call")) {
@@ -162,7 +162,7 @@ shown!(rquota::QuotaResult, |result, shows| {
 });
 
 #[test]
-fn quotas_are_what_tshark_says() {
+fn rquota_messages_match_tshark() {
     for golden in all("rquota") {
         let check: fn(&Golden) = match golden.name.split_once('_').unwrap() {
             ("getquota1" | "getactivequota1", "call") => same_as_tshark::<rquota::GetQuotaArgs>,
@@ -177,7 +177,7 @@ fn quotas_are_what_tshark_says() {
 fn lists(shows: &mut Shows, lists: &nfsacl::SecAttr) {
     shows.put("nfsacl.mask", format!("{:#010x}", lists.mask.bits()));
     for (name, acl) in [("nfsacl.aclcnt", &lists.acl), ("nfsacl.dfaclcnt", &lists.dfacl)] {
-        // tshark shows one of the two counts that stand in front of the entries.
+        // tshark shows one of the two counts before the entries.
         assert_eq!(acl.count as usize, acl.entries.len());
         shows.put(name, acl.count);
         for entry in &acl.entries {
@@ -197,7 +197,7 @@ shown!(nfsacl::SetAclArgs, |args, shows| {
     lists(shows, &args.acl);
 });
 
-/// tshark names the status otherwise here than in NFS itself, and shows nothing of a failure's attributes.
+/// tshark uses other names for the status here than in NFS, and does not show a failure's attributes.
 fn acl_status(shows: &mut Shows, status: protocol::nfs3::NfsStat) {
     shows.put("nfs.status", status.0);
 }
@@ -223,7 +223,7 @@ fn set_acl_reply(golden: &Golden) {
 }
 
 #[test]
-fn access_lists_are_what_tshark_says() {
+fn nfsacl_messages_match_tshark() {
     for golden in all("nfsacl") {
         let check: fn(&Golden) = match golden.name.split('_').take(2).collect::<Vec<_>>()[..] {
             ["null", _] => same_as_tshark::<()>,

@@ -1,4 +1,4 @@
-//! Arguments of the operations that were recorded.
+//! Arguments of the recorded operations.
 
 use protocol::nfs4::callback::offload::OffloadInfo;
 use protocol::nfs4::callback::{CbOp, sequence};
@@ -23,7 +23,7 @@ use super::rare;
 use crate::shown;
 use crate::shown::{Shown, Shows};
 
-/// An owner, by the name of its field; an empty one is not shown.
+/// Shows an owner by the name of its field, unless it is empty.
 fn owner(shows: &mut Shows, name: &'static str, owner: &StateOwner) {
     shows.hex64("nfs.clientid", owner.client_id);
     if !owner.owner.is_empty() {
@@ -241,7 +241,7 @@ shown!(LayoutReturnArgs, |a, shows| {
     body.show(shows);
 });
 
-/// Operations that name or change state.
+/// Shows operations on state.
 fn state_op(op: &Op, shows: &mut Shows) {
     match op {
         Op::Close(a) => {
@@ -284,7 +284,7 @@ fn state_op(op: &Op, shows: &mut Shows) {
     }
 }
 
-/// Operations of v4.2 and on data.
+/// Shows operations on data and those of v4.2.
 fn data_op(op: &Op, shows: &mut Shows) {
     match op {
         Op::Allocate(a) | Op::Deallocate(a) => {
@@ -338,7 +338,7 @@ fn data_op(op: &Op, shows: &mut Shows) {
 shown!(Op, |op, shows| {
     match op {
         Op::GetFh | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::ReadLink => {}
-        // tshark shows the lowest byte here, and extended attributes' bits elsewhere.
+        // tshark shows the lowest byte here, and the bits of extended attributes elsewhere.
         Op::Access(a) => shows.put("nfs.access_check", format!("{:#04x}", a.access.bits() & 0xff)),
         Op::Create(a) => a.show(shows),
         Op::CreateSession(a) => a.show(shows),

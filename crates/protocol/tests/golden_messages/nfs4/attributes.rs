@@ -1,4 +1,4 @@
-//! Attributes: after each word of the mask come the values of its bits.
+//! Attributes: tshark shows each word of the mask, then the values of its bits.
 
 use protocol::nfs4::attributes::values::SetTime;
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes, known, number};
@@ -18,7 +18,7 @@ shown!(SetTime, |time, shows| {
 });
 
 shown!(FileAttributes, |wire, shows| {
-    // What SETATTR and its like carry decodes as settable attributes too, to the same bytes.
+    // Attributes of SETATTR and similar operations also decode as settable ones.
     if wire.mask.is_subset(SetAttributes::FIELDS) {
         let set = SetAttributes::from_file_attributes(wire, known(2)).unwrap();
         assert_eq!(&set.to_file_attributes(), wire);
@@ -34,7 +34,7 @@ shown!(FileAttributes, |wire, shows| {
     }
 });
 
-/// Shows the value of `number`; `None` for those that no recording holds.
+/// Shows the value of attribute `number`; `None` for those without a recording.
 fn value(shows: &mut Shows, a: &Attributes, number: u32) -> Option<()> {
     match number {
         number::SUPPORTED_ATTRS => shows.bitmap("nfs.attr_mask", &a.supported_attrs?),

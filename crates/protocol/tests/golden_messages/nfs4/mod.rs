@@ -18,9 +18,9 @@ use crate::golden::{Golden, all};
 use crate::shown::{Shown, Shows};
 use crate::{body, same_as_tshark, same_bytes, shown};
 
-/// Replies of knfsd of Linux 6.1 and NFS-Ganesha 4.3 that we read and would send otherwise, and by how many bytes ours are shorter: they end
-/// some bitmaps with a word of zero, and knfsd pads an extended attribute's value with what was in memory.
-const READ_AND_SENT_OTHERWISE: [(&str, usize); 5] = [
+/// Replies of Linux 6.1 knfsd and NFS-Ganesha 4.3 that we decode but encode differently, and how many bytes ours are shorter. They
+/// end some bitmaps with a zero word, and knfsd pads the value of an extended attribute with stale memory.
+const DIFFERENT_ENCODINGS: [(&str, usize); 5] = [
     ("v40_open_reclaim_reply", 4),
     ("v41_open_reclaim_reply", 4),
     ("v42_getxattr_reply", 0),
@@ -28,7 +28,7 @@ const READ_AND_SENT_OTHERWISE: [(&str, usize); 5] = [
     ("v42_io_advise_reply", 4),
 ];
 
-/// All callbacks: of CB_ILLEGAL, which stands for what is no operation, there is nothing to record.
+/// All callbacks. CB_ILLEGAL is not recorded, because it is not an operation.
 const RECORDED_CALLBACKS: [CallbackOpNum; 13] = [
     CallbackOpNum::GETATTR,
     CallbackOpNum::RECALL,
@@ -45,22 +45,22 @@ const RECORDED_CALLBACKS: [CallbackOpNum; 13] = [
     CallbackOpNum::OFFLOAD,
 ];
 
-/// Operations to which no server here had another answer than NOTSUPP, or one that we would send otherwise, and why. The calls are pynfs's,
-/// with arguments made by hand: no client here sends them.
-const REFUSED: [(OpNum, &str); 9] = [
-    (OpNum::DELEGPURGE, "neither knfsd nor NFS-Ganesha lets anybody reclaim by CLAIM_DELEGATE_PREV"),
+/// Operations that no recorded server supports, or whose reply we would encode differently, and why. No recorded client sends
+/// them; the calls are from pynfs with arguments chosen by hand.
+const UNSUPPORTED: [(OpNum, &str); 9] = [
+    (OpNum::DELEGPURGE, "neither knfsd nor NFS-Ganesha supports reclaims by CLAIM_DELEGATE_PREV"),
     (OpNum::OPENATTR, "neither knfsd nor NFS-Ganesha has named attributes"),
-    (OpNum::GET_DIR_DELEGATION, "knfsd of Linux 6.1 does not have it, NFS-Ganesha 4.3 calls it illegal"),
-    (OpNum::GETDEVICELIST, "neither knfsd nor NFS-Ganesha has it any more"),
-    (OpNum::WANT_DELEGATION, "knfsd does not have it, NFS-Ganesha 4.3 calls it illegal"),
-    (OpNum::IO_ADVISE, "knfsd does not have it; NFS-Ganesha's answer is among those that are sent otherwise"),
-    (OpNum::LAYOUTERROR, "knfsd does not have it, NFS-Ganesha 4.3 breaks the connection"),
-    (OpNum::LAYOUTSTATS, "knfsd does not have it, NFS-Ganesha 4.3 cannot read it"),
-    (OpNum::WRITE_SAME, "knfsd does not have it, NFS-Ganesha 4.3 ends by it"),
+    (OpNum::GET_DIR_DELEGATION, "knfsd of Linux 6.1 does not support it, NFS-Ganesha 4.3 returns OP_ILLEGAL"),
+    (OpNum::GETDEVICELIST, "knfsd and NFS-Ganesha have removed it"),
+    (OpNum::WANT_DELEGATION, "knfsd does not support it, NFS-Ganesha 4.3 returns OP_ILLEGAL"),
+    (OpNum::IO_ADVISE, "knfsd does not support it; NFS-Ganesha's reply is in DIFFERENT_ENCODINGS"),
+    (OpNum::LAYOUTERROR, "knfsd does not support it, NFS-Ganesha 4.3 closes the connection"),
+    (OpNum::LAYOUTSTATS, "knfsd does not support it, NFS-Ganesha 4.3 cannot decode it"),
+    (OpNum::WRITE_SAME, "knfsd does not support it, NFS-Ganesha 4.3 crashes"),
 ];
 
-fn is_sent_otherwise(golden: &Golden) -> bool {
-    READ_AND_SENT_OTHERWISE.iter().any(|(name, _)| *name == golden.name)
+fn is_encoded_differently(golden: &Golden) -> bool {
+    DIFFERENT_ENCODINGS.iter().any(|(name, _)| *name == golden.name)
 }
 
 fn is_callback(golden: &Golden) -> bool {
@@ -68,7 +68,7 @@ fn is_callback(golden: &Golden) -> bool {
 }
 
 #[test]
-fn calls() {
+fn calls_match_tshark() {
     let (mut ops, mut callbacks) = (BTreeSet::new(), BTreeSet::new());
     for golden in all("nfs4").iter().filter(|golden| golden.name.ends_with("_call")) {
         if is_callback(golden) {
@@ -86,10 +86,10 @@ fn calls() {
 }
 
 #[test]
-fn replies() {
+fn replies_match_tshark() {
     let (mut statuses, mut answered) = (BTreeSet::new(), BTreeSet::new());
     for golden in all("nfs4").iter().filter(|golden| golden.name.ends_with("_reply")) {
-        if is_sent_otherwise(golden) {
+        if is_encoded_differently(golden) {
             continue;
         }
         if is_callback(golden) {
@@ -104,7 +104,7 @@ fn replies() {
     }
     let refused: BTreeSet<_> =
         TABLE.iter().map(|row| row.opcode.number()).filter(|op| !answered.contains(op)).collect();
-    assert_eq!(refused, REFUSED.iter().map(|(op, _)| *op).collect(), "an answer was lost, or is new");
+    assert_eq!(refused, UNSUPPORTED.iter().map(|(op, _)| *op).collect(), "an answer was lost, or is new");
     for expected in
         [Status::OK, Status::NOENT, Status::GRACE, Status::DENIED, Status::NOTSUPP, Status::NOXATTR]
     {
@@ -113,9 +113,9 @@ fn replies() {
 }
 
 #[test]
-fn needless_bytes_of_others_are_read_and_not_sent() {
+fn redundant_bytes_are_decoded_but_not_encoded() {
     let all = all("nfs4");
-    for (name, shorter) in READ_AND_SENT_OTHERWISE {
+    for (name, shorter) in DIFFERENT_ENCODINGS {
         let golden = all.iter().find(|golden| golden.name == name).unwrap();
         let (mut reader, mut writer) = body(golden);
         let value = CompoundResult::decode(&mut reader).unwrap();
@@ -153,7 +153,7 @@ impl Shows {
         self.text("nfs.pathname.component", name);
     }
 
-    /// Words that are zero are not shown.
+    /// Shows the words that are not zero.
     fn bitmap(&mut self, name: &'static str, bitmap: &Bitmap) {
         for word in bitmap.words().iter().filter(|word| **word != 0) {
             self.hex(name, *word);

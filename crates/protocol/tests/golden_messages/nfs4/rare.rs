@@ -1,4 +1,4 @@
-//! Operations and callbacks that no ordinary client or server sends, by pynfs; and what of them tshark does not dissect.
+//! Rare operations and callbacks, sent by pynfs, also those that tshark does not dissect.
 
 use protocol::nfs4::callback::notify::{
     CbNotifyArgs, CbNotifyDeviceIdArgs, Notification, notify_device_type, notify_type,
@@ -25,7 +25,7 @@ use crate::golden::{Golden, all};
 use crate::shown::{Shown, Shows};
 use crate::{same_bytes, shown};
 
-/// Operations of which tshark 4.0 shows the number alone: not even the status of their results.
+/// Operations of which tshark 4.0 shows only the number, without the status of the result.
 const NOT_DISSECTED: [OpNum; 3] = [OpNum::GET_DIR_DELEGATION, OpNum::SET_SSV, OpNum::WANT_DELEGATION];
 
 pub(super) fn is_dissected(op: OpNum) -> bool {
@@ -102,7 +102,7 @@ shown!(ReadPlusOk, |ok, shows| {
     }
 });
 
-/// Operations of version 4.2.
+/// Shows operations of version 4.2.
 fn newer_op(op: &Op, shows: &mut Shows) {
     match op {
         Op::CopyNotify(a) => {
@@ -122,7 +122,7 @@ fn newer_op(op: &Op, shows: &mut Shows) {
             shows.put("nfs.offset4", a.offset);
             shows.put("nfs.count4", a.count);
         }
-        // tshark takes the 64 bits of the block's length for its count, and everything behind it for something else.
+        // tshark reads the 64-bit block length as the count, and so misreads all later fields.
         Op::WriteSame(a) => {
             a.stateid.show(shows);
             shows.put("nfs.stable_how4", a.stable as u32);
@@ -132,7 +132,7 @@ fn newer_op(op: &Op, shows: &mut Shows) {
     }
 }
 
-/// Operations that the Linux client has no use for.
+/// Shows operations that the Linux client does not use.
 pub(super) fn op(op: &Op, shows: &mut Shows) {
     match op {
         Op::LookupParent | Op::PutPubFh => {}
@@ -161,7 +161,7 @@ pub(super) fn op(op: &Op, shows: &mut Shows) {
     }
 }
 
-/// Their results; where these are a bare status or there is none but a refusal, nothing is to be shown.
+/// Shows the results, except bare statuses and failures.
 pub(super) fn result(result: &OpResult, shows: &mut Shows) {
     match result {
         OpResult::BackchannelCtl(_)
@@ -212,7 +212,7 @@ shown!(CbLayoutRecallArgs, |a, shows| {
     file.stateid.show(shows);
 });
 
-/// Callbacks; of those that are not named here tshark shows the number alone.
+/// Shows callbacks, except those of which tshark shows only the number.
 pub(super) fn callback(op: &CbOp, shows: &mut Shows) {
     match op {
         CbOp::GetAttr(a) => {
@@ -248,11 +248,11 @@ fn last_callback(opnum: CallbackOpNum, name: &str) -> CbOp {
     op
 }
 
-/// What pynfs was told to send.
+/// The values that pynfs sent.
 const STATEID: Stateid = Stateid { seqid: 1, other: [0x17; 12] };
 
 #[test]
-fn operations_that_tshark_does_not_dissect() {
+fn operations_unknown_to_tshark_match_what_pynfs_sent() {
     let (zero, second) = (Time { seconds: 0, nanoseconds: 0 }, Time { seconds: 1, nanoseconds: 0 });
     let Op::GetDirDelegation(args) = last_op("v41_get_dir_delegation_notsupp_call") else { panic!() };
     let expected = GetDirDelegationArgs {
@@ -277,7 +277,7 @@ fn operations_that_tshark_does_not_dissect() {
 }
 
 #[test]
-fn callbacks_that_tshark_does_not_dissect() {
+fn callbacks_unknown_to_tshark_match_what_pynfs_sent() {
     let CbOp::RecallAny(args) = last_callback(CallbackOpNum::RECALL_ANY, "v42_cb_recall_any_call") else {
         panic!()
     };
@@ -294,7 +294,7 @@ fn callbacks_that_tshark_does_not_dissect() {
 }
 
 #[test]
-fn notifications_that_tshark_does_not_dissect() {
+fn notifications_unknown_to_tshark_match_what_pynfs_sent() {
     let name = "v42_cb_notify_deviceid_call";
     let CbOp::NotifyDeviceId(CbNotifyDeviceIdArgs { changes }) =
         last_callback(CallbackOpNum::NOTIFY_DEVICEID, name)
@@ -315,7 +315,7 @@ fn notifications_that_tshark_does_not_dissect() {
 }
 
 #[test]
-fn a_pushed_delegation_that_tshark_does_not_dissect() {
+fn pushed_delegation_unknown_to_tshark_matches_what_pynfs_sent() {
     let name = "v42_cb_push_deleg_notsupp_call";
     let CbOp::PushDeleg(CbPushDelegArgs { delegation, .. }) = last_callback(CallbackOpNum::PUSH_DELEG, name)
     else {

@@ -1,4 +1,4 @@
-//! Results of the operations that were recorded, without their status.
+//! Results of the recorded operations, without status.
 
 use protocol::nfs4::attributes::acl::Ace;
 use protocol::nfs4::callback::CbOpResult;
@@ -23,7 +23,7 @@ use super::rare;
 use crate::shown;
 use crate::shown::{Shown, Shows};
 
-/// Shows what comes with success.
+/// Shows the results of a success.
 pub(super) fn ok<T>(outcome: &Outcome<T>, shows: &mut Shows, show: impl FnOnce(&T, &mut Shows)) {
     if let Outcome::Ok(value) = outcome {
         show(value, shows);
@@ -108,8 +108,8 @@ shown!(Layout, |layout, shows| {
     shows.put("nfs.iomode", layout.iomode.0);
     shows.put("nfs.layouttype", layout.content.layout_type.0);
     assert_eq!(layout.content.layout_type, LayoutType::FLEX_FILES);
-    // knfsd of Linux 6.1 does not count the padding of the user's and the group's names, so that the last value, which
-    // is zero, ends in the padding of the whole.
+    // knfsd of Linux 6.1 does not count the padding of user and group names, so the last value, which is zero, ends in the
+    // padding of the whole.
     let mut wire = layout.content.body.to_vec();
     wire.resize(wire.len().next_multiple_of(4), 0);
     let body: FlexLayout = from_bytes(wire.clone()).unwrap();
@@ -156,7 +156,7 @@ impl<T> Shown for LockOutcome<T> {
     }
 }
 
-/// Operations of v4.0 and v4.1 on data and layouts, and of v4.2.
+/// Shows results of operations on data and layouts, and of v4.2.
 fn data_result(result: &OpResult, shows: &mut Shows) {
     match result {
         OpResult::Commit(r) => ok(r, shows, |ok, shows| shows.verifier(&ok.verifier)),
@@ -203,7 +203,7 @@ fn data_result(result: &OpResult, shows: &mut Shows) {
     }
 }
 
-/// Operations whose result is the bare status.
+/// Returns whether the result is a bare status.
 fn is_bare(result: &OpResult) -> bool {
     matches!(
         result,
@@ -230,7 +230,7 @@ shown!(OpResult, |result, shows| {
     match result {
         bare if is_bare(bare) => {}
         OpResult::Access(r) => ok(r, shows, |ok, shows| {
-            // tshark shows the lowest byte here, and extended attributes' bits elsewhere.
+            // tshark shows the lowest byte here, and the bits of extended attributes elsewhere.
             shows.put("nfs.access_supported", format!("{:#04x}", ok.supported.bits() & 0xff));
             shows.put("nfs.access_rights", format!("{:#04x}", ok.access.bits() & 0xff));
         }),
