@@ -1,4 +1,4 @@
-//! `cargo xtask check`: layer rules, format, lints and the tests that need neither root nor a network.
+//! `cargo xtask check`: layer and module rules, format, lints, and the tests that need neither root nor network.
 
 mod layers;
 pub(crate) mod modules;
@@ -15,15 +15,15 @@ use crate::setup::has_program;
 /// Options of `cargo xtask check`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Layer rules, format and lints only
+    /// Check rules, format and lints only
     #[arg(long)]
     no_tests: bool,
 }
 
-/// A step of the check: its name, and what it does in the workspace at this path.
+/// A step of the check: its name, and its function of the workspace's path.
 type Step = (&'static str, fn(&Path) -> Result<(), String>);
 
-/// Quickest first. Every step runs even where an earlier one failed, so that one run shows all there is to mend.
+/// The steps, fastest first. All run even if one fails, so that one run shows all errors.
 const STEPS: &[Step] = &[("layers", layers), ("modules", modules), ("format", format), ("lints", lints)];
 
 /// Runs the steps, then the tests; each step counts as one test.
@@ -71,11 +71,11 @@ fn format(root: &Path) -> Result<(), String> {
 fn lints(root: &Path) -> Result<(), String> {
     let strictly = ["--all-targets", "--quiet", "--", "-D", "warnings"];
     cargo(root, &[&["clippy", "--workspace"], kerberos(), &strictly].concat())?;
-    // As most people build it.
+    // The default features, which most builds use.
     cargo(root, &[&["clippy", "--package", "enfys"][..], &strictly].concat())
 }
 
-/// What builds the server with Kerberos, where this machine has the library.
+/// Returns the arguments that build the server with Kerberos, if this machine has the library.
 fn kerberos() -> &'static [&'static str] {
     if has_program("krb5-config") { &["--features", "enfys/krb5"] } else { &[] }
 }

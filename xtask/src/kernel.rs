@@ -1,9 +1,8 @@
 //! `cargo xtask kernel`: a real Linux kernel mounts the server, and real programs run on the mount.
 //!
-//! The kernel is Debian's user-mode Linux. Each combination of protocol version, export mode and back end gets
-//! namespaces of its own (network, mounts, processes), in which this program runs once more (`inside`),
-//! starts the server, boots the guest and lets it run every script of `tests/kernel/guest`. A combination that takes long is
-//! given to several guests (`portion`).
+//! The kernel is Debian's user-mode Linux. Each combination of protocol version, export mode and back end has its own namespaces
+//! (network, mounts, processes). There this program runs again (`inside`), starts the server, boots the guest and runs all scripts
+//! of `tests/kernel/guest` in it. Several guests share a combination that takes long (`portion`).
 
 mod channel;
 mod guest;
@@ -27,9 +26,9 @@ use crate::tools::TOOLS;
 use matrix::{Backend, Combination, Export, Version};
 use portion::Portion;
 use script::Script;
-use server::Kind;
+use server::ServerKind;
 
-/// Options of `cargo xtask kernel`. Those that select a combination may be left out: then all are run.
+/// Options of `cargo xtask kernel`. Without an option that selects combinations, all run.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Options {
     /// Only this protocol version
@@ -41,7 +40,7 @@ pub(crate) struct Options {
     /// Only this back end
     #[arg(long)]
     backend: Option<Backend>,
-    /// Only this test (may be given more than once)
+    /// Only this test (can be repeated)
     #[arg(long = "test", value_name = "NAME")]
     tests: Vec<String>,
     /// Print the tests and the combinations; run nothing
@@ -50,40 +49,40 @@ pub(crate) struct Options {
     /// A server's command line instead of enfys: {dir} {space} {quota} are the exported directories, {state} one for its state; it must serve them as /export /space /quota on 10.99.0.1:2049
     #[arg(long, value_name = "COMMAND")]
     server: Option<String>,
-    /// Which server to test, where --server is not given
+    /// Server to test, without --server
     #[arg(long, default_value = "enfys")]
-    server_kind: Kind,
-    /// Port of the server's MOUNT program, where it is not the NFS port
+    server_kind: ServerKind,
+    /// Port of the server's MOUNT program, if not the NFS port
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
-    /// Guests at once [default: two a core, 4 at most, where there is memory for them]
+    /// Number of concurrent guests [default: two per core, at most 4, limited by memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     jobs: Option<u8>,
-    /// Keep the working directory (exports, logs) of combinations that passed, too
+    /// Keep the working directory (exports, logs) also of combinations that passed
     #[arg(long)]
     keep: bool,
-    /// Run the scripts that must fail, to see that a failure is noticed
+    /// Run scripts that must fail, to check that failures are detected
     #[arg(long)]
     selfcheck: bool,
-    /// Run the scripts of foreign suites that are no packages; DIR is where the suite is built
+    /// Run the scripts of external suites without a package; DIR is where the suite is built
     #[arg(long, value_name = "DIR", conflicts_with = "selfcheck", value_parser = absolute)]
     suite: Option<PathBuf>,
-    /// Called by itself, inside the namespaces of one combination
+    /// Internal: run in the namespaces of one combination
     #[arg(long, hide = true)]
     inside: bool,
-    /// Which of the combination's guests this is, inside
+    /// Internal: the number of this guest in its combination
     #[arg(long, hide = true, default_value_t = 0)]
     portion: u8,
-    /// Which of the guests at once this is, inside
+    /// Internal: the number of this guest among the concurrent ones
     #[arg(long, hide = true, default_value_t = 0)]
     worker: u8,
 }
 
-/// A guest waits for half of its time: for the server's disk, for a killed server, for what a test has to wait for.
+/// Guests per core. A guest waits half of the time: for the server's disk, for a killed server, for time limits of a test.
 const JOBS_PER_CORE: usize = 2;
-/// More at once have not been tried: what waits for somebody else's work waits too long for it some day.
+/// Maximum number of concurrent guests by default. With more, tests could exceed their time limits.
 const JOBS_DEFAULT_MAX: usize = 4;
-/// What a guest has in memory, with its server and what both read and write of this machine's files.
+/// Memory of a guest, its server and the page cache of both.
 const JOB_MEMORY_KIB: usize = 1536 << 10;
 
 impl Options {
@@ -91,12 +90,12 @@ impl Options {
         self.jobs.map_or_else(jobs_default, usize::from)
     }
 
-    /// Whether the server under test is this project's, with the state directory that the tests know of.
+    /// Returns whether the server under test is enfys with its standard state directory.
     fn serves_enfys(&self) -> bool {
-        self.server.is_none() && self.server_kind == Kind::Enfys
+        self.server.is_none() && self.server_kind == ServerKind::Enfys
     }
 
-    /// The directory of the scripts to run.
+    /// Returns the directory of the scripts to run.
     fn scripts_kind(&self) -> &'static str {
         match (self.selfcheck, &self.suite) {
             (true, _) => "selfcheck",
@@ -105,7 +104,7 @@ impl Options {
         }
     }
 
-    /// Prints the closing line, except inside, where it would be one of several.
+    /// Prints the last line, except in a namespace, where it would be one of several.
     pub(crate) fn print(&self, tally: &Tally) {
         if !self.inside && !self.list {
             tally.print();
@@ -120,13 +119,13 @@ fn jobs_default() -> usize {
     (cores * JOBS_PER_CORE).min(JOBS_DEFAULT_MAX).min(room).max(1)
 }
 
-/// Of /proc/meminfo.
+/// Parses `MemAvailable` of /proc/meminfo.
 fn memory_available_kib(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The guest has another working directory.
+/// Makes a path absolute, because the guest has another working directory.
 fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
@@ -142,16 +141,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let combination = combinations.first().ok_or("no such combination")?;
         return inside::run(options, combination, &chosen_scripts(options)?);
     }
-    run_together(std::slice::from_ref(options))
+    run_choices(std::slice::from_ref(options))
 }
 
-/// The kernel tests as the test ladder runs them: the full matrix, and the self-check.
+/// Runs the kernel tests of the test ladder: the full matrix and the self-check.
 pub(crate) fn run_rung() -> Outcome {
-    run_together(&[Options::default(), Options { selfcheck: true, ..Options::default() }])
+    run_choices(&[Options::default(), Options { selfcheck: true, ..Options::default() }])
 }
 
-/// Runs what each of these chooses, all beside each other; the first says how many at once.
-fn run_together(choices: &[Options]) -> Outcome {
+/// Runs the tests of all `choices` concurrently; the first sets the number of concurrent guests.
+fn run_choices(choices: &[Options]) -> Outcome {
     let mut tally = Tally::default();
     let mut portions = Vec::new();
     for options in choices {
@@ -181,13 +180,13 @@ fn chosen_combinations(options: &Options) -> Vec<Combination> {
 }
 
 fn is_chosen(options: &Options, combination: &Combination) -> bool {
-    // One combination shows whether failures are noticed.
+    // One combination is enough to check that failures are detected.
     let (version, export, backend) = match options.selfcheck {
         true => (Some(Version::V3), Some(Export::Async), Some(Backend::Local)),
         false => (options.version, options.export, options.backend),
     };
-    // The kernel's own server is in the guest's memory, whatever is asked for.
-    let backend = if options.server_kind == Kind::Knfsd { Some(Backend::Memory) } else { backend };
+    // knfsd always serves from the guest's memory.
+    let backend = if options.server_kind == ServerKind::Knfsd { Some(Backend::Memory) } else { backend };
     version.is_none_or(|it| it == combination.version)
         && export.is_none_or(|it| it == combination.export)
         && backend.is_none_or(|it| it == combination.backend)
@@ -218,7 +217,7 @@ fn list(scripts: &[Script], combinations: &[Combination]) {
     }
 }
 
-/// Why this machine cannot run kernel tests; nothing where it can.
+/// Returns why this machine cannot run kernel tests, if it cannot.
 fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
     if !is_root() {
         return Some("needs root for network namespaces and for files of other owners".into());
@@ -247,22 +246,22 @@ fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
         ("krb5-config", "libkrb5-dev"),
     ];
     if let Some((program, package)) = programs.iter().find(|(program, _)| !has_program(program)) {
-        return Some(format!("needs {program} of the package {package}; run cargo xtask setup"));
+        return Some(format!("needs {program} from the package {package}; run cargo xtask setup"));
     }
-    // Each is what the script of its name runs, and those that are wrong on purpose.
+    // The script of the same name runs the program, as do scripts of the self-check.
     let is_wanted = |name: &str| options.selfcheck || scripts.iter().any(|script| script.name == name);
     let tool = TOOLS.iter().find(|tool| is_wanted(tool.name) && !tool.is_installed())?;
-    Some(format!("needs {} of crates.io; run cargo xtask setup", tool.name))
+    Some(format!("needs {} from crates.io; run cargo xtask setup", tool.name))
 }
 
-/// Builds the server in its release profile, and the program that the scripts use.
+/// Builds the server and the scripts' probe program in the release profile.
 fn build(options: &Options) -> Result<(), String> {
     let mut packages = vec!["kernel-probe"];
     if options.serves_enfys() {
         packages.push("enfys");
     }
     for package in packages {
-        // Users of the guest prove who they are to this server.
+        // The Kerberos tests need it.
         let features: &[&str] = if package == "enfys" { &["--features", "krb5"] } else { &[] };
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--release", "--package", package])
@@ -277,7 +276,7 @@ fn build(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the portions on a few threads; each takes the next one that nobody has taken.
+/// Runs the portions on `jobs` threads; each thread takes the next portion.
 fn run_all(jobs: usize, portions: &[Portion]) -> Tally {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
@@ -295,7 +294,7 @@ fn run_all(jobs: usize, portions: &[Portion]) -> Tally {
     total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Runs this program again in new namespaces, passes its lines on, and counts the results among them.
+/// Runs this program again in new namespaces, prints its lines and counts its results.
 fn run_one(portion: &Portion, worker: usize) -> Tally {
     let combination = portion.combination;
     let mut tally = Tally::default();
@@ -335,7 +334,7 @@ fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
     let options = &portion.options;
     let own_path = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
     let mut command = Command::new("unshare");
-    // When this process ends, however it ends, so does everything in the process namespace.
+    // When this process ends for any reason, all processes of the namespace end.
     command.args([
         "--net",
         "--mount",
@@ -374,7 +373,7 @@ mod tests {
     use super::memory_available_kib;
 
     #[test]
-    fn reads_what_memory_there_is() {
+    fn parses_available_memory() {
         let text = "MemTotal:       24689996 kB\nMemFree:        22000000 kB\nMemAvailable:   23000000 kB\n";
         assert_eq!(memory_available_kib(text), Some(23_000_000));
         assert_eq!(memory_available_kib("MemTotal: 5 kB\n"), None);

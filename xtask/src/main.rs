@@ -1,12 +1,11 @@
-//! The project's own chores, run as `cargo xtask <chore>`.
+//! Developer tasks, run as `cargo xtask <task>`.
 //!
-//! `cargo xtask check` is the one door: format, lints, layer rules, and the tests that need neither network nor root.
-//! `cargo xtask test` installs what is missing and goes through it, and then runs every rung of the test ladder above
-//! that this machine can run.
+//! `cargo xtask check` runs everything that needs neither network nor root: format, lints, layer and module rules, tests.
+//! `cargo xtask test` also installs missing programs and runs the higher rungs of the test ladder that this machine supports.
 
 mod check;
-mod door;
 mod kernel;
+mod ladder;
 mod peers;
 mod report;
 mod setup;
@@ -17,37 +16,37 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The project's own chores", disable_help_subcommand = true)]
+#[command(name = "cargo xtask", about = "Developer tasks", disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
-/// One line a chore: its name, its options, and below the function that does it.
+/// The tasks and their options.
 #[derive(Subcommand)]
-enum Chore {
-    /// Format, lints, layer rules, tests without network or root
+enum Task {
+    /// Check format, lints, layer and module rules; run tests that need no network or root
     Check(check::Options),
     /// Print a crate's modules bottom to top, what each imports, and import circles
     Modules(check::modules::Options),
-    /// A real Linux kernel mounts the server and runs programs on it
+    /// Mount the server with a real Linux kernel and run programs on the mount
     Kernel(kernel::Options),
-    /// Install the Debian packages and the programs of crates.io that the tests need
+    /// Install Debian packages and crates.io programs that the tests need
     Setup(setup::Options),
-    /// Enfys, its floor and other servers under the same load
+    /// Compare Enfys, its floor and other servers under the same load
     Peers(peers::Options),
-    /// Everything: setup, check, kernel tests
-    Test(door::Options),
+    /// Run setup, check and kernel tests
+    Test(ladder::Options),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().chore {
-        Chore::Check(options) => check::run(&options),
-        Chore::Modules(options) => check::modules::print(&options),
-        Chore::Kernel(options) => kernel::run(&options).inspect(|tally| options.print(tally)),
-        Chore::Setup(options) => setup::run(&options),
-        Chore::Peers(options) => peers::run(&options),
-        Chore::Test(options) => door::run(&options),
+    let outcome = match Cli::parse().task {
+        Task::Check(options) => check::run(&options),
+        Task::Modules(options) => check::modules::print(&options),
+        Task::Kernel(options) => kernel::run(&options).inspect(|tally| options.print(tally)),
+        Task::Setup(options) => setup::run(&options),
+        Task::Peers(options) => peers::run(&options),
+        Task::Test(options) => ladder::run(&options),
     };
     match outcome {
         Ok(tally) => tally.exit_code(),

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: builds what is compared and runs the comparison where it disturbs nobody.
+//! `cargo xtask peers`: builds the programs to compare and runs the comparison in its own namespaces.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,15 +8,15 @@ use std::process::Command;
 use crate::report::{Outcome, Tally, workspace_root};
 use crate::setup::is_root;
 
-/// Run inside new network, mount and process namespaces: NFS-Ganesha wants rpcbind, which otherwise would answer for
-/// the whole machine, and both leave files in `/run` and `/var/lib`. When the comparison ends, all its servers do.
+/// Runs in new network, mount and process namespaces. NFS-Ganesha needs rpcbind, which would otherwise serve the whole machine, and
+/// both leave files in `/run` and `/var/lib`. All servers end with the comparison.
 ///
-/// TCP is Linux's own there, whatever the machine is set to: BBR paces loopback too, and the interrupts of its timers and what they
-/// make of a long reply count as the server's.
+/// The script sets TCP's default congestion control, cubic. BBR would pace loopback too, and its timer interrupts would count as
+/// the server's CPU time.
 const IN_NAMESPACE: &str = "\
 ip link set lo up
 for to in 127.0.0.0/8 127.0.0.1; do
-    ip route change local $to dev lo table local congctl cubic || echo 'TCP stays as the machine has it' >&2
+    ip route change local $to dev lo table local congctl cubic || echo 'cannot set the congestion control; keeping that of the machine' >&2
 done
 mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha
 if [ -d /var/lib/nfs ]; then mkdir -p /var/lib/nfs/ganesha && mount -t tmpfs tmpfs /var/lib/nfs/ganesha; fi
@@ -26,7 +26,7 @@ ENFYS_PEERS_NAMESPACE=1 exec \"$@\"";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Options of the comparison itself, --help among them
+    /// Options of the comparison itself, such as --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     comparison: Vec<OsString>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Outcome {
     let root = workspace_root();
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    // Absolute, because the other build runs elsewhere.
+    // Absolute, because the other build has another working directory.
     let target = std::path::absolute(target).map_err(|error| error.to_string())?;
     let for_peers = target.join("bench-peers");
     build(Command::new("cargo").current_dir(&root).args([
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     nfs3_server.current_dir(root.join("bench-peers/nfs3_server")).args(["build", "--release", "--locked"]);
     let built = build(nfs3_server.arg("--target-dir").arg(&for_peers));
     if let Err(why) = built {
-        eprintln!("nfs3_server is left out: {why}");
+        eprintln!("skipping nfs3_server: {why}");
     }
     let mut arguments =
         vec![OsString::from("--nfs3-server"), for_peers.join("release/nfs3-server-peer").into()];

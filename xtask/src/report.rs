@@ -1,13 +1,13 @@
-//! What a chore hands back: how many things it tried, and how they went.
+//! Results of tasks: counts of passed, failed and skipped tests.
 
 use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A chore's result: counts, or the one line that says why it could not even start.
+/// The result of a task: counts, or one line that says why it could not start.
 pub(crate) type Outcome = Result<Tally, String>;
 
-/// How many tests a chore ran. A skip is a failure where `CI=true`: there nothing may be left out.
+/// Counts of tests. With `CI=true` a skipped test counts as failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Says why some tests are left out, and counts them.
+    /// Counts skipped tests and prints the reason.
     pub(crate) fn skip(&mut self, tests: u64, what: &str, why: &str) {
         println!("skipped: {what}: {why}");
         self.skipped += tests;
@@ -31,12 +31,12 @@ impl Tally {
         }
     }
 
-    /// Moves skips to failures where nothing may be skipped.
+    /// Counts skipped tests as failed in CI.
     fn judged(self, in_ci: bool) -> Tally {
         if in_ci { Tally { failed: self.failed + self.skipped, ..self } } else { self }
     }
 
-    /// Prints the closing line that scripts read, `N passed, N failed`.
+    /// Prints the last line, `N passed, N failed`, which scripts parse.
     pub(crate) fn print(self) {
         if self.skipped > 0 {
             let verdict = if in_ci() { "counted as failed, because CI=true" } else { "see `skipped:` above" };
@@ -46,7 +46,7 @@ impl Tally {
         println!("{} passed, {} failed", judged.passed, judged.failed);
     }
 
-    /// Success where nothing failed.
+    /// Returns success if nothing failed.
     pub(crate) fn exit_code(self) -> ExitCode {
         if self.judged(in_ci()).failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -60,18 +60,18 @@ impl AddAssign for Tally {
     }
 }
 
-/// Whether this run is a continuous integration's, which may skip nothing.
+/// Returns whether this is a CI run, where no test may be skipped.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// The workspace's root, wherever the chore was called from.
+/// Returns the workspace's root.
 pub(crate) fn workspace_root() -> PathBuf {
     let manifest_dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     manifest_dir.parent().map(PathBuf::from).unwrap_or(manifest_dir)
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target directory.
 pub(crate) fn target_dir() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or("target".into());
     workspace_root().join(target)
@@ -82,14 +82,14 @@ mod tests {
     use super::Tally;
 
     #[test]
-    fn a_skip_fails_only_in_ci() {
+    fn skipped_tests_fail_only_in_ci() {
         let tally = Tally { passed: 3, failed: 0, skipped: 2 };
         assert_eq!(tally.judged(false).failed, 0);
         assert_eq!(tally.judged(true).failed, 2);
     }
 
     #[test]
-    fn tallies_add_up() {
+    fn adds_tallies() {
         let mut total = Tally { passed: 1, failed: 2, skipped: 3 };
         total += Tally { passed: 10, failed: 20, skipped: 30 };
         assert_eq!(total, Tally { passed: 11, failed: 22, skipped: 33 });

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: the Debian packages and the programs of crates.io that the tests need, each with the reason.
+//! `cargo xtask setup`: Debian packages and crates.io programs that the tests need, each with the reason.
 
 use std::process::{Command, Stdio};
 
@@ -8,15 +8,15 @@ use crate::tools::{TOOLS, Tool};
 /// Options of `cargo xtask setup`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Also install the servers that `cargo xtask peers` measures against
+    /// Also install the servers that `cargo xtask peers` compares with
     #[arg(long)]
     peers: bool,
-    /// Print the table and what is missing; install nothing
+    /// Print missing packages and programs; install nothing
     #[arg(long)]
     list: bool,
 }
 
-/// What a package is needed for.
+/// The use of a package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Tests,
@@ -38,40 +38,37 @@ const fn peers(name: &'static str, why: &'static str) -> Package {
 }
 
 const PACKAGES: &[Package] = &[
-    tests(
-        "user-mode-linux",
-        "a Linux kernel that runs as a process: the real NFS client of the kernel tests",
-    ),
-    tests("kmod", "loads the NFS modules inside that kernel"),
+    tests("user-mode-linux", "a Linux kernel as a process: the NFS client of the kernel tests"),
+    tests("kmod", "loads the NFS modules in that kernel"),
     tests("iproute2", "the TAP device between that kernel and the server"),
-    tests("nfs-common", "mount.nfs inside that kernel"),
-    tests("btrfs-progs", "a small file system with a quota, so that EDQUOT comes from a real one"),
-    tests("prometheus", "promtool, its own checker, judges the metrics"),
+    tests("nfs-common", "mount.nfs in that kernel"),
+    tests("btrfs-progs", "a small file system with a quota, for a real EDQUOT"),
+    tests("prometheus", "promtool checks the metrics"),
     tests("git", "clone and fsck on the mount"),
     tests("gcc", "builds a C program on the mount; links the Rust crates"),
     tests("libc6-dev", "headers for that program"),
     tests("make", "builds that program"),
     tests("tar", "packs and unpacks a tree on the mount"),
-    tests("sqlite3", "two processes on one database on the mount"),
+    tests("sqlite3", "two processes use one database on the mount"),
     tests("libacl1-dev", "pjdfstest links it"),
     tests("acl", "getfacl and setfacl on the mount"),
     tests("attr", "getfattr and setfattr on the mount"),
-    tests("libnfs-utils", "a second NFS client, in user space, that nobody here wrote"),
-    tests("libkrb5-dev", "headers of the Kerberos library: the tests build the server with it"),
-    tests("libclang-dev", "reads those headers for that build"),
-    tests("krb5-kdc", "the authority that Kerberos mounts need"),
-    tests("krb5-admin-server", "makes the principals and their keys there"),
-    tests("krb5-user", "kinit and klist inside the Kerberos tests"),
-    tests("tshark", "dissects captured exchanges: a malformed packet fails a test"),
-    tests("systemd", "systemd-analyze judges how exposed contrib/enfys.service is"),
-    peers("nfs-ganesha", "the user-space server to measure against"),
-    peers("nfs-ganesha-vfs", "its back end over a directory"),
-    peers("rpcbind", "without it NFS-Ganesha does not start"),
+    tests("libnfs-utils", "a second, independent NFS client in user space"),
+    tests("libkrb5-dev", "headers of the Kerberos library, with which the tests build the server"),
+    tests("libclang-dev", "parses those headers for that build"),
+    tests("krb5-kdc", "the key distribution center for Kerberos mounts"),
+    tests("krb5-admin-server", "creates principals and keys there"),
+    tests("krb5-user", "kinit and klist in the Kerberos tests"),
+    tests("tshark", "dissects captured packets; a malformed one fails a test"),
+    tests("systemd", "systemd-analyze rates the exposure of contrib/enfys.service"),
+    peers("nfs-ganesha", "the user-space server to compare with"),
+    peers("nfs-ganesha-vfs", "its back end for a directory"),
+    peers("rpcbind", "NFS-Ganesha does not start without it"),
 ];
 
-/// Installs what is missing; says which and why first.
+/// Prints and installs missing packages and programs.
 pub(crate) fn run(options: &Options) -> Outcome {
-    // Programs are built with libraries that are packages.
+    // Packages first: the programs need their libraries.
     packages(options)?;
     tools(options)?;
     Ok(Tally::default())
@@ -81,7 +78,7 @@ fn packages(options: &Options) -> Result<(), String> {
     let wanted: Vec<&Package> =
         PACKAGES.iter().filter(|package| options.peers || package.needed_for == For::Tests).collect();
     if !has_program("dpkg-query") {
-        return Err(format!("setup knows Debian's packages only; install by hand: {}", names(&wanted)));
+        return Err(format!("setup supports only Debian packages; install by hand: {}", names(&wanted)));
     }
     let missing: Vec<&Package> = wanted.into_iter().filter(|package| !is_installed(package.name)).collect();
     for package in &missing {
@@ -127,7 +124,7 @@ fn tools(options: &Options) -> Result<(), String> {
 }
 
 fn install(missing: &[&Package]) -> Result<(), String> {
-    // A fresh image has no package lists, and an old one has lists that name versions already gone.
+    // A new image has no package lists, and those of an old image may name removed versions.
     apt(&["update"])?;
     let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
     arguments.extend(missing.iter().map(|package| package.name));
@@ -153,7 +150,7 @@ fn is_installed(package: &str) -> bool {
     output.is_ok_and(|output| output.stdout == b"installed")
 }
 
-/// Whether a program of this name is on the PATH or where Debian keeps root's.
+/// Returns whether a program is in PATH or in Debian's directories for root.
 pub(crate) fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<_> = std::env::split_paths(&path).collect();
@@ -161,7 +158,7 @@ pub(crate) fn has_program(name: &str) -> bool {
     places.iter().any(|place| place.join(name).is_file())
 }
 
-/// Whether this process may install packages and make network namespaces.
+/// Returns whether this process may install packages and create network namespaces.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -175,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_package_is_named_once_and_says_why() {
+    fn every_package_is_listed_once_with_a_reason() {
         for (index, package) in PACKAGES.iter().enumerate() {
             assert!(!package.why.is_empty(), "{} has no reason", package.name);
             assert!(
@@ -187,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_does_not_exist_is_not_installed() {
+    fn unknown_package_is_not_installed() {
         assert!(!is_installed("enfys-no-such-package"));
     }
 

@@ -1,36 +1,32 @@
-//! Test programs of crates.io: foreign suites that run on the mounts.
+//! Test programs from crates.io: external suites that run on the mounts.
 //!
-//! Each is built once at one version into a directory that is named after both, below cargo's target directory, so that a
-//! second run finds it there and asks no network.
+//! Each is built once, into a directory named after program and version below cargo's target directory, so that a second run needs
+//! no network.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::report::{target_dir, workspace_root};
 
-/// A program of crates.io, of the same name as its crate.
+/// A program from crates.io with the name of its crate.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     version: &'static str,
     pub(crate) why: &'static str,
 }
 
-/// All of them. Another version may bring tests whose failures nobody has looked at: whoever changes one runs the kernel tests.
+/// All programs. A new version may have new failing tests, so run the kernel tests after a change.
 pub(crate) const TOOLS: &[Tool] = &[
-    Tool {
-        name: "pjdfstest",
-        version: "0.2.2",
-        why: "what POSIX says of each system call, tried on the mount",
-    },
+    Tool { name: "pjdfstest", version: "0.2.2", why: "checks POSIX semantics of system calls on the mount" },
     Tool {
         name: "fsx",
         version: "0.3.2",
-        why: "random operations on one file of the mount, each read checked",
+        why: "random operations on one file of the mount, with each read checked",
     },
 ];
 
 impl Tool {
-    /// Where the program is, or will be.
+    /// Returns the program's path.
     pub(crate) fn path(&self) -> PathBuf {
         self.root().join("bin").join(self.name)
     }
@@ -39,12 +35,12 @@ impl Tool {
         self.path().is_file()
     }
 
-    /// Builds it with the versions of its dependencies that its author tested it with.
+    /// Builds the program with the dependencies of its own lock file.
     pub(crate) fn install(&self) -> Result<(), String> {
         let status = Command::new(env!("CARGO"))
             .args(["install", "--quiet", "--locked", "--version", self.version, self.name, "--root"])
             .arg(self.root())
-            // In a directory of cargo's own, which it removes: what is left is the program.
+            // Cargo builds in a temporary directory and removes it; only the program remains.
             .env_remove("CARGO_TARGET_DIR")
             .current_dir(workspace_root())
             .stdin(Stdio::null())
@@ -63,7 +59,7 @@ mod tests {
     use super::TOOLS;
 
     #[test]
-    fn each_version_has_a_place_of_its_own() {
+    fn each_version_has_its_own_directory() {
         for tool in TOOLS {
             let path = tool.path();
             assert!(path.is_absolute() && path.ends_with(format!("bin/{}", tool.name)), "{}", path.display());

@@ -1,29 +1,29 @@
-//! The layer rules of ARCHITECTURE.md as a table, and the check of the workspace against it.
+//! The layer rules of ARCHITECTURE.md as a table, and their check.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::source::{self, Forbidden, Place};
+use super::source::{self, Forbidden, Violation};
 
-/// A file longer than this is probably two.
+/// Maximum lines of a file without a warning.
 const FILE_LINES_MAX: usize = 700;
-/// A function longer than this needs a reason.
+/// Maximum lines of a function without a warning.
 const FUNCTION_LINES_MAX: usize = 100;
 
-/// A crate's place among the layers.
+/// The rules of one crate.
 struct Layer {
-    /// Directory below `crates/`, and the crate's name without `enfys-`.
+    /// Directory below `crates/`, which is the crate's name without `enfys-`.
     name: &'static str,
-    /// The workspace's crates that it may depend on (tests may use others).
+    /// Workspace crates that it may depend on; its tests may use others.
     may_use: &'static [&'static str],
-    /// What its sources may not name outside tests.
+    /// Names that its sources may not use outside tests.
     forbidden: &'static [Forbidden],
-    /// Crates from outside that it may not depend on.
+    /// External crates that it may not depend on.
     forbidden_crates: &'static [&'static str],
 }
 
-/// Sockets, files, clocks, threads and randomness: in the inner layers all of these are arguments.
+/// Sockets, files, clocks, threads and randomness, which are arguments in the inner layers.
 const OUTSIDE_WORLD: &[Forbidden] = &[
     Forbidden::root("tokio", "tokio belongs to the net crate"),
     Forbidden::root("mio", "sockets belong to the net crate"),
@@ -44,7 +44,7 @@ const OUTSIDE_WORLD: &[Forbidden] = &[
     Forbidden::renamed("std", "a renamed std hides from this check"),
 ];
 
-/// `vfs` knows no protocol: what a back end offers is not said in a protocol's terms.
+/// Protocol names, which `vfs` may not use.
 const PROTOCOLS: &[Forbidden] = &[
     Forbidden::prefix("nfs", "vfs knows no protocol"),
     Forbidden::prefix("Nfs", "vfs knows no protocol"),
@@ -54,7 +54,7 @@ const PROTOCOLS: &[Forbidden] = &[
     Forbidden::root("protocol", "vfs knows no protocol"),
 ];
 
-/// `protocol` has no behaviour: values, and how they become bytes.
+/// Names of behaviour, which `protocol` may not use: it defines only values and their encoding.
 const BEHAVIOUR: &[Forbidden] = &[
     Forbidden::word("async", "protocol has no behaviour"),
     Forbidden::word("await", "protocol has no behaviour"),
@@ -80,7 +80,7 @@ const OUTSIDE_CRATES: &[&str] = &[
     "time",
 ];
 
-/// Bottom up. A crate without a row fails the check, so that nobody adds one without deciding its place.
+/// The crates, bottom to top. A crate without a row fails the check, so that a new crate needs a decision.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { name: "xdr-derive", may_use: &[], forbidden: &[], forbidden_crates: OUTSIDE_CRATES },
@@ -99,7 +99,7 @@ const LAYERS: &[Layer] = &[
     outer("enfys", &["xdr", "rpc", "protocol", "vfs", "localfs", "server", "store", "client", "net", "fuse", "bench"]),
 ];
 
-/// Rules of one layer beyond those that all inner ones share.
+/// Additional rules of single layers.
 const SPECIAL: &[(&str, &[Forbidden])] = &[("vfs", PROTOCOLS), ("protocol", BEHAVIOUR)];
 
 const fn inner(name: &'static str, may_use: &'static [&'static str]) -> Layer {
@@ -110,7 +110,7 @@ const fn outer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
     Layer { name, may_use, forbidden: &[], forbidden_crates: &[] }
 }
 
-/// What the check found. Errors break a rule; warnings ask for a second look.
+/// Results of a check. An error breaks a rule; a warning suggests a review.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) errors: Vec<String>,
@@ -154,7 +154,7 @@ fn check_manifest(layer: &Layer, manifest: &str, errors: &mut Vec<String>) -> Re
     Ok(())
 }
 
-/// Package names of all dependencies but those of tests, which may reach further.
+/// Returns the package names of all dependencies except those of tests.
 fn dependencies(manifest: &toml::Table) -> Vec<String> {
     let mut tables: Vec<&toml::Table> = vec![manifest];
     if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
@@ -200,7 +200,7 @@ fn check_sources(
         if of_tests.iter().any(|module: &PathBuf| file == *module || file.starts_with(module)) {
             continue;
         }
-        let at = |place: &Place| format!("{shown}:{}: {}", place.line, place.what);
+        let at = |violation: &Violation| format!("{shown}:{}: {}", violation.line, violation.what);
         findings.errors.extend(scan.forbidden.iter().map(at));
         for (function, line, lines) in &scan.functions {
             if *lines > FUNCTION_LINES_MAX {
@@ -211,7 +211,7 @@ fn check_sources(
     Ok(())
 }
 
-/// Where `mod module;` of `file` may live: `module.rs`, or anything in the directory `module`.
+/// Returns the possible places of `mod module;` in `file`: `module.rs`, or the directory `module`.
 fn module_files(file: &Path, module: &str) -> [PathBuf; 2] {
     let stem = file.file_stem().unwrap_or_default();
     let parent = file.parent().unwrap_or(Path::new(""));
@@ -238,12 +238,12 @@ fn directory_names(directory: &Path) -> Result<Vec<String>, String> {
 }
 
 fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let told = |error| format!("{}: {error}", directory.display());
+    let context = |error| format!("{}: {error}", directory.display());
     let mut entries: Vec<PathBuf> = fs::read_dir(directory)
-        .map_err(told)?
+        .map_err(context)?
         .map(|entry| entry.map(|e| e.path()))
         .collect::<Result<_, _>>()
-        .map_err(told)?;
+        .map_err(context)?;
     entries.sort();
     Ok(entries)
 }
@@ -256,7 +256,7 @@ fn read(file: &Path) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A workspace of one crate, checked.
+    /// Checks a workspace of one crate.
     fn findings_of(name: &str, manifest: &str, sources: &[(&str, &str)]) -> Findings {
         let root = tempfile::tempdir().expect("a temporary directory");
         let crate_dir = root.path().join("crates").join(name);
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn this_workspace_obeys() {
+    fn this_workspace_follows_the_rules() {
         let findings = check(&crate::report::workspace_root()).expect("a readable workspace");
         assert_eq!(findings.errors, Vec::<String>::new());
     }
 
     #[test]
-    fn catches_a_clock_in_the_server() {
+    fn reports_a_clock_in_the_server() {
         let source = "fn f() -> std::time::Instant {\n    std::time::Instant::now()\n}\n";
         let findings = findings_of("server", "", &[("src/nfs3/read.rs", source)]);
         assert_eq!(
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn outer_layers_may_touch_the_world() {
+    fn outer_layers_may_use_files_and_clocks() {
         let source =
             "fn f() { let _ = (std::time::Instant::now(), std::fs::read(\"x\")); tokio::spawn(g()); }";
         let manifest = "[dependencies]\nvfs.workspace = true\ntokio.workspace = true\n";
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_inner_layers_may_touch_the_world() {
+    fn tests_of_inner_layers_may_use_files_and_clocks() {
         let lib =
             "#[cfg(test)]\nmod fixtures;\n#[cfg(test)]\nmod tests { fn f() { std::fs::read(\"x\"); } }\n";
         let sources = [
@@ -306,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn catches_an_edge_upwards() {
+    fn reports_a_dependency_on_a_higher_layer() {
         let manifest = "[dependencies]\nserver.workspace = true\n[dev-dependencies]\nsim.workspace = true\n";
         let findings = findings_of("vfs", manifest, &[("src/lib.rs", "")]);
         assert_eq!(findings.errors, ["crates/vfs/Cargo.toml: layer `vfs` may not use layer `server`"]);
     }
 
     #[test]
-    fn catches_an_edge_under_another_name_or_for_one_target() {
+    fn reports_renamed_and_target_specific_dependencies() {
         let manifest = "[dependencies]\nfoo = { package = \"enfys-net\", path = \"../net\" }\n\
                         [target.'cfg(unix)'.dependencies]\ntokio = \"1\"\n";
         let findings = findings_of("rpc", manifest, &[("src/lib.rs", "")]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn catches_a_protocol_in_vfs_and_behaviour_in_protocol() {
+    fn reports_a_protocol_in_vfs_and_behaviour_in_protocol() {
         let findings =
             findings_of("vfs", "", &[("src/lib.rs", "pub enum E { Nfs3Error } // nfs in words is fine")]);
         assert_eq!(findings.errors, ["crates/vfs/src/lib.rs:1: `Nfs3Error`: vfs knows no protocol"]);
@@ -336,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn catches_a_crate_without_a_place() {
+    fn reports_a_crate_without_a_row() {
         let findings = findings_of("gadget", "", &[("src/lib.rs", "")]);
         assert!(findings.errors[0].starts_with("crates/gadget has no row"), "{:?}", findings.errors);
     }
 
     #[test]
-    fn warns_of_long_files_and_functions() {
+    fn warns_about_long_files_and_functions() {
         let source = format!("fn long() {{\n{}}}\n", "    g();\n".repeat(FILE_LINES_MAX));
         let findings = findings_of("xdr", "", &[("src/lib.rs", &source)]);
         assert!(findings.errors.is_empty());
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layer_names_layers_that_exist() {
+    fn layers_use_existing_layers() {
         for layer in LAYERS {
             for used in layer.may_use {
                 assert!(LAYERS.iter().any(|other| other.name == *used), "{} uses {used}", layer.name);

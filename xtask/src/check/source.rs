@@ -5,7 +5,7 @@
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// A name that may not be used, and why.
+/// A forbidden name and the reason.
 #[derive(Debug)]
 pub(super) struct Forbidden {
     kind: Kind,
@@ -15,40 +15,40 @@ pub(super) struct Forbidden {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// The beginning of a path of more than one name, or anything imported.
+    /// The start of a path of more than one name, or of an import.
     Root,
     /// Any part of a path.
     Anywhere,
-    /// The beginning of an identifier.
+    /// The start of an identifier.
     Prefix,
     /// A whole identifier or keyword.
     Word,
-    /// An identifier given another name with `as`.
+    /// An identifier that is renamed with `as`.
     Renamed,
 }
 
 impl Forbidden {
-    /// A crate or module: `root("std::fs")` finds `std::fs::File` and `use std::{fs}`.
+    /// Forbids a crate or module: `root("std::fs")` finds `std::fs::File` and `use std::{fs}`.
     pub(super) const fn root(name: &'static str, why: &'static str) -> Self {
         Self { kind: Kind::Root, name, why }
     }
 
-    /// The end of any path: `anywhere("Instant::now")` finds `std::time::Instant::now`.
+    /// Forbids the end of any path: `anywhere("Instant::now")` finds `std::time::Instant::now`.
     pub(super) const fn anywhere(name: &'static str, why: &'static str) -> Self {
         Self { kind: Kind::Anywhere, name, why }
     }
 
-    /// All identifiers that start so.
+    /// Forbids identifiers with this prefix.
     pub(super) const fn prefix(name: &'static str, why: &'static str) -> Self {
         Self { kind: Kind::Prefix, name, why }
     }
 
-    /// One identifier or keyword.
+    /// Forbids one identifier or keyword.
     pub(super) const fn word(name: &'static str, why: &'static str) -> Self {
         Self { kind: Kind::Word, name, why }
     }
 
-    /// `use … name as other`.
+    /// Forbids `use … name as other`.
     pub(super) const fn renamed(name: &'static str, why: &'static str) -> Self {
         Self { kind: Kind::Renamed, name, why }
     }
@@ -66,7 +66,7 @@ impl Forbidden {
         }
     }
 
-    fn said_of(&self, path: &Path) -> String {
+    fn message(&self, path: &Path) -> String {
         let name = match self.kind {
             Kind::Prefix => {
                 let mut words = path.names.iter().chain(&path.alias);
@@ -78,42 +78,42 @@ impl Forbidden {
     }
 }
 
-/// Something at a line of a file.
+/// The use of a forbidden name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Violation {
     pub(super) line: usize,
     pub(super) what: String,
 }
 
-/// What a source file holds.
+/// The result of scanning a source file.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Uses of forbidden names, top down.
-    pub(super) forbidden: Vec<Place>,
-    /// Names `m` of `#[cfg(test)] mod m;`: files that are only for tests.
+    /// Uses of forbidden names, in source order.
+    pub(super) forbidden: Vec<Violation>,
+    /// Names `m` of `#[cfg(test)] mod m;`, whose files are only for tests.
     pub(super) test_modules: Vec<String>,
     /// Name, first line and number of lines of each function's body.
     pub(super) functions: Vec<(String, usize, usize)>,
 }
 
-/// Scans a source file; an error where it is not Rust.
+/// Scans a source file; returns an error if it is not Rust.
 pub(super) fn scan(text: &str, rules: &[&Forbidden]) -> Result<Scan, String> {
     let mut walk = Walk::default();
     walk.stream(parse(text)?, &[], false);
     for path in &walk.paths {
         for rule in rules.iter().filter(|rule| rule.matches(path)) {
-            walk.scan.forbidden.push(Place { line: path.line, what: rule.said_of(path) });
+            walk.scan.forbidden.push(Violation { line: path.line, what: rule.message(path) });
         }
     }
     Ok(walk.scan)
 }
 
-/// Returns the tokens of a source file; an error where it is not Rust.
+/// Returns the tokens of a source file, or an error if it is not Rust.
 pub(super) fn parse(text: &str) -> Result<TokenStream, String> {
     text.parse().map_err(|error| format!("not Rust: {error}"))
 }
 
-/// Returns all paths in `stream`, top down, single names included.
+/// Returns all paths in `stream` in source order, single names included.
 pub(super) fn paths(stream: TokenStream) -> Vec<Path> {
     let mut walk = Walk::default();
     walk.stream(stream, &[], false);
@@ -170,7 +170,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Walks tokens below the `prefix` of a `use` (empty outside).
+    /// Walks tokens below the `prefix` of a `use`, which is empty outside.
     fn stream(&mut self, stream: TokenStream, prefix: &[String], mut imported: bool) {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;
@@ -244,7 +244,7 @@ impl Walk {
         at
     }
 
-    /// Notes a function whose `fn` stands at `at`.
+    /// Records the function whose `fn` is at `at`.
     fn function(&mut self, tokens: &[TokenTree], at: usize) {
         let (TokenTree::Ident(word), Some(TokenTree::Ident(name))) = (&tokens[at], tokens.get(at + 1)) else {
             return;
@@ -305,7 +305,7 @@ fn test_item(tokens: &[TokenTree], at: usize) -> Option<TestItem> {
     Some(TestItem { end, module_file })
 }
 
-/// What an item starts with; anything else below `#[cfg(test)]` is a field or a statement.
+/// The first words of items; anything else after `#[cfg(test)]` is a field or a statement.
 const ITEM_WORDS: &[&str] = &[
     "pub",
     "fn",
@@ -335,7 +335,7 @@ fn bracket(token: Option<&TokenTree>) -> Option<&Group> {
     }
 }
 
-/// `cfg(test)` and `cfg(all(test, …))`; not `cfg(not(test))`, and not `cfg(any(test, …))`, which ships too.
+/// Returns true for `cfg(test)` and `cfg(all(test, …))`, but not for `cfg(not(test))` and `cfg(any(test, …))`.
 fn is_cfg_test(attribute: &Group) -> bool {
     let words: Vec<String> = attribute
         .stream()
@@ -359,10 +359,10 @@ mod tests {
         Forbidden::root("rand", "no"),
     ];
 
-    /// Lines of the forbidden names in `text`.
+    /// Returns the lines of forbidden names in `text`.
     fn lines(text: &str) -> Vec<usize> {
         let rules: Vec<&Forbidden> = RULES.iter().collect();
-        scan(text, &rules).expect("Rust").forbidden.iter().map(|place| place.line).collect()
+        scan(text, &rules).expect("Rust").forbidden.iter().map(|violation| violation.line).collect()
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_alone_what_only_looks_alike() {
+    fn ignores_comments_strings_and_local_names() {
         assert_eq!(
             lines("// tokio::spawn\n/* std::fs */ /// Instant::now\nfn f() { \"tokio::spawn\"; }"),
             [0; 0]
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_tests_only() {
+    fn skips_only_test_code() {
         assert_eq!(lines("#[cfg(test)]\nmod tests { use std::fs; }\nfn f() { tokio::spawn(g()); }"), [3]);
         assert_eq!(lines("#[cfg(test)]\nuse std::fs;\nuse tokio::net;"), [3]);
         assert_eq!(lines("#[cfg(all(test, unix))] fn f() { tokio::spawn(g()); }"), [0; 0]);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn names_files_that_are_only_for_tests() {
+    fn returns_modules_that_are_only_for_tests() {
         let scan = scan("#[cfg(test)]\npub(crate) mod fixtures;\nmod real;", &[]).expect("Rust");
         assert_eq!(scan.test_modules, ["fixtures"]);
     }
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_rust() {
+    fn rejects_invalid_source() {
         assert!(scan("fn f() { \"unclosed", &[]).is_err());
     }
 }

@@ -1,8 +1,7 @@
-//! `cargo test --workspace`, with its results counted and its skips found.
+//! Runs `cargo test --workspace` and counts results and skipped tests.
 //!
-//! The test harness hides what a passing test prints, and a test that cannot run here passes. So that no skip
-//! hides, the harness is told to show all output; a line that starts with `skipped:` is a skip, and the
-//! output of tests that passed is otherwise dropped.
+//! A test that cannot run on this machine prints `skipped:` and passes, but the harness hides the output of passing tests. So it
+//! runs with `--show-output`; other output of passing tests is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::report::Tally;
 
-/// Runs all tests of the workspace; compile errors count as one failure.
+/// Runs all tests of the workspace. Compile errors count as one failure.
 pub(super) fn run(root: &Path) -> Result<Tally, String> {
     let mut child = Command::new(env!("CARGO"))
         .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
@@ -35,7 +34,7 @@ pub(super) fn run(root: &Path) -> Result<Tally, String> {
         tally.skip(reader.ignored, "cargo test", "marked #[ignore]");
     }
     if !status.success() && tally.failed == 0 {
-        // The tests did not compile, or a test program died without a summary.
+        // The tests did not compile, or a test program ended without a summary.
         tally.failed = 1;
     }
     println!("tests: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
@@ -48,12 +47,12 @@ struct Reader {
     tally: Tally,
     /// Tests marked `#[ignore]`.
     ignored: u64,
-    /// Inside the part that repeats what passing tests printed.
+    /// Inside the section with the output of passing tests.
     in_successes: bool,
 }
 
 impl Reader {
-    /// Takes one line; hands it back where a person should see it.
+    /// Reads one line; returns it if it should be shown.
     fn line(&mut self, line: &str) -> Option<String> {
         if let Some(summary) = line.strip_prefix("test result: ") {
             self.in_successes = false;
@@ -76,7 +75,7 @@ impl Reader {
     }
 }
 
-/// The number that stands right before `word`; zero where there is none.
+/// Returns the number directly before `word`, or zero.
 fn number_before(summary: &str, word: &str) -> u64 {
     let Some(end) = summary.find(word) else { return 0 };
     let digits = summary[..end].rsplit(|character: char| !character.is_ascii_digit()).next();
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_skip_in_the_output_of_a_passing_test() {
+    fn counts_a_skip_in_the_output_of_a_passing_test() {
         let mut reader = Reader::default();
         assert_eq!(reader.line("successes:"), None);
         assert_eq!(reader.line("chatter of a passing test"), None);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_what_failing_tests_print() {
+    fn shows_the_output_of_failing_tests() {
         let mut reader = Reader::default();
         reader.line("successes:");
         reader.line("failures:");

@@ -1,15 +1,15 @@
-//! How the guest talks to the driver: one TCP connection a request, a line of words, a reply until the end.
+//! Requests from the guest to the driver: one TCP connection per request, with one line of words and a reply.
 //!
 //! | line | meaning | reply |
 //! |---|---|---|
 //! | `begin NAME` | a test starts | nothing |
-//! | `log NAME` | what follows on this connection is the test's output | nothing |
+//! | `log NAME` | the rest of the connection is the test's output | nothing |
 //! | `end NAME STATUS` | a test ended | nothing |
-//! | `server kill`, `server start`, `server restart`, `server stop` | what it says | status |
-//! | `sh HEX` | run this shell script beside the server | status, output |
+//! | `server kill`, `server start`, `server restart`, `server stop` | controls the server | status |
+//! | `sh HEX` | runs this shell script on the server's side | status, output |
 //! | `done` | the last test has ended | nothing |
 //!
-//! A status is a line: `0` or a number other than zero, then what there is to say.
+//! A status is a line with `0` or another number, followed by text.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,22 +22,22 @@ use super::server::Server;
 
 /// The driver's port.
 pub(super) const PORT: u16 = 7049;
-/// A request's line may be no longer than this.
+/// Maximum length of a request's line in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the guest has to say about its tests.
+/// An event of the guest's tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Begin(String),
     /// More of a test's output.
     Log(String, Vec<u8>),
-    /// Nothing follows of a test's output on one connection.
+    /// One connection with a test's output ended.
     LogEnd(String),
     End(String, i32),
     Done,
 }
 
-/// Answers the guest until the process ends. `environment` is that of scripts run beside the server.
+/// Handles requests of the guest until the process ends. Scripts on the server's side run with `environment`.
 pub(super) fn listen(
     listener: TcpListener,
     events: Sender<Event>,
@@ -52,7 +52,7 @@ pub(super) fn listen(
                 let (events, server, environment) = &*shared;
                 let line =
                     connection.peer_addr().map_or_else(|error| error.to_string(), |peer| peer.to_string());
-                if let Err(error) = answer(connection, events, server, environment) {
+                if let Err(error) = handle_request(connection, events, server, environment) {
                     eprintln!("channel from {line}: {error}");
                 }
             });
@@ -60,7 +60,7 @@ pub(super) fn listen(
     });
 }
 
-fn answer(
+fn handle_request(
     mut connection: TcpStream,
     events: &Sender<Event>,
     server: &Mutex<Server>,
@@ -73,16 +73,16 @@ fn answer(
     let event = match words[..] {
         ["begin", name] => Event::Begin(name.to_owned()),
         ["log", name] => {
-            pass_on_log(&mut reader, name, events)?;
+            forward_log(&mut reader, name, events)?;
             Event::LogEnd(name.to_owned())
         }
         ["end", name, status] => Event::End(name.to_owned(), status.parse().unwrap_or(-1)),
         ["done"] => Event::Done,
-        ["server", verb] => return reply(&mut connection, steer(&mut lock(server), verb)),
+        ["server", verb] => return reply(&mut connection, control_server(&mut lock(server), verb)),
         ["sh", script] => return reply(&mut connection, shell(script, environment)),
         _ => return reply(&mut connection, Err(format!("unknown request: {line}"))),
     };
-    // The receiver is gone only when the driver is about to end.
+    // There is no receiver only when the driver is about to end.
     let _ = events.send(event);
     connection.write_all(b"0\n")
 }
@@ -91,22 +91,22 @@ fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Passes a test's output on as it comes: a program that a failed test left behind may keep the connection open.
-fn pass_on_log(reader: &mut impl Read, name: &str, events: &Sender<Event>) -> io::Result<()> {
+/// Forwards a test's output immediately, because a leftover program of a failed test may keep the connection open.
+fn forward_log(reader: &mut impl Read, name: &str, events: &Sender<Event>) -> io::Result<()> {
     let mut chunk = [0; 8192];
     loop {
         match reader.read(&mut chunk) {
             Ok(0) => return Ok(()),
-            // The receiver is gone only when the driver is about to end.
+            // There is no receiver only when the driver is about to end.
             Ok(length) => drop(events.send(Event::Log(name.to_owned(), chunk[..length].to_vec()))),
-            // The guest's kernel is gone; what it said until then is what we have.
+            // The guest's kernel ended; keep the output received so far.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
         }
     }
 }
 
-fn steer(server: &mut Server, verb: &str) -> Result<String, String> {
+fn control_server(server: &mut Server, verb: &str) -> Result<String, String> {
     match verb {
         "kill" => server.kill()?,
         "start" => server.start()?,
@@ -120,7 +120,7 @@ fn steer(server: &mut Server, verb: &str) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Runs a script, given in hexadecimal digits; its output where it succeeds.
+/// Runs a script in hexadecimal digits; returns its output.
 fn shell(script: &str, environment: &[(String, String)]) -> Result<String, String> {
     let script = from_hex(script).ok_or("not hexadecimal")?;
     let output = Command::new("bash")
@@ -154,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_travel_in_hexadecimal() {
+    fn decodes_hexadecimal_scripts() {
         assert_eq!(from_hex("6563686f0a").as_deref(), Some(&b"echo\n"[..]));
         assert_eq!(from_hex("6x"), None);
     }
 
     #[test]
-    fn a_failing_script_tells_its_output() {
+    fn failing_script_returns_its_output() {
         let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
         let environment = [("GREETING".to_owned(), "hello".to_owned())];
         assert_eq!(shell(&hex("echo $GREETING"), &environment), Ok("hello\n".to_owned()));
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_passed_on_before_its_end() {
+    fn forwards_a_log_before_its_end() {
         let (events, received) = std::sync::mpsc::channel();
         let mut unending = (&b"failed at"[..]).chain(Broken);
-        assert!(pass_on_log(&mut unending, "locks", &events).is_err());
+        assert!(forward_log(&mut unending, "locks", &events).is_err());
         assert_eq!(received.try_recv(), Ok(Event::Log("locks".to_owned(), b"failed at".to_vec())));
     }
 
-    /// A connection that neither says anything nor ends.
+    /// A connection that times out.
     struct Broken;
 
     impl Read for Broken {

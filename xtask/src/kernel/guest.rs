@@ -12,23 +12,23 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::channel;
 use super::matrix::Combination;
 use super::script::Script;
-use super::server::{self, Kind, Places};
+use super::server::{self, Directories, ServerKind};
 use crate::tools::TOOLS;
 
-/// A TAP device: a network between the guest and the server.
+/// A TAP device, which connects the guest and the server.
 pub(super) struct Tap {
     pub(super) name: &'static str,
     /// Address and prefix length on the server's side.
     pub(super) address: &'static str,
 }
 
-/// One for the guest, and one for the second client in it.
+/// One device for the guest, and one for its second client.
 pub(super) const TAPS: [Tap; 2] =
     [Tap { name: "tap0", address: "10.99.0.1/24" }, Tap { name: "tap1", address: "10.99.1.1/24" }];
-/// The guest's memory: room for the trees that the tests make in it, and for its page cache.
+/// The guest's memory: for files of the tests and for its page cache.
 const MEMORY: &str = "1G";
-/// Where it also holds what it serves.
-const MEMORY_OF_SERVER: &str = "2G";
+/// The guest's memory if it also serves files from memory.
+const MEMORY_WITH_SERVER: &str = "2G";
 
 /// A booted kernel.
 pub(super) struct Guest {
@@ -37,55 +37,55 @@ pub(super) struct Guest {
 
 impl Guest {
     /// Boots a kernel that runs `scripts` in order.
-    pub(super) fn boot(setting: &Setting<'_>, scripts: &[&Script]) -> Result<Guest, String> {
-        let told = |error: std::io::Error| format!("guest: {error}");
-        let work = &setting.places.work;
+    pub(super) fn boot(config: &GuestConfig<'_>, scripts: &[&Script]) -> Result<Guest, String> {
+        let context = |error: std::io::Error| format!("guest: {error}");
+        let work = &config.directories.work;
         let environment = work.join("guest.env");
-        fs::write(&environment, setting.environment(scripts)).map_err(told)?;
+        fs::write(&environment, config.environment(scripts)).map_err(context)?;
         let console =
-            File::options().create(true).append(true).open(work.join("console.log")).map_err(told)?;
-        let init = setting.scripts_dir.join("init.sh");
+            File::options().create(true).append(true).open(work.join("console.log")).map_err(context)?;
+        let init = config.scripts_dir.join("init.sh");
         let mut command = Command::new("linux.uml");
         command
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
             .arg("con0=null,fd:1")
-            .arg(format!("mem={}", setting.memory()))
+            .arg(format!("mem={}", config.memory()))
             .args(TAPS.iter().enumerate().map(|(number, tap)| {
                 format!("vec{number}:transport=tap,ifname={},depth=128,gro=1", tap.name)
             }))
             .arg(format!("uml_dir={}", work.join("uml").display()))
             .arg(format!("init={}", init.display()))
-            // What the kernel does not know it hands to init: a word with `=` as a variable of its environment.
+            // The kernel passes unknown words with `=` to init as environment variables.
             .arg(format!("GUEST_ENV={}", environment.display()))
-            // The guest's memory is a file here, and /dev/shm of a container is small.
+            // The guest's memory is a file, and /dev/shm of a container is small.
             .env("TMPDIR", work.join("memory"))
             .stdin(Stdio::null())
-            .stdout(console.try_clone().map_err(told)?)
+            .stdout(console.try_clone().map_err(context)?)
             .stderr(console)
             .process_group(0);
-        let started = on_one_core(setting.worker, || command.spawn());
+        let started = on_one_core(config.worker, || command.spawn());
         Ok(Guest { child: started.map_err(|error| format!("linux.uml: {error}"))? })
     }
 
-    /// Whether the kernel has ended.
+    /// Returns whether the kernel has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends it, whatever it is doing.
+    /// Kills the kernel and all its processes.
     pub(super) fn kill(mut self) {
         if let Some(group) = Pid::from_raw(self.child.id() as i32) {
-            // It may have ended between the question and the signal.
+            // It may already have ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
     }
 }
 
-/// Starts something on one core, where it stays; which one, goes round with the number.
+/// Runs `start` pinned to the core `number` (modulo the number of cores), so that started processes stay there.
 ///
-/// The guest's kernel and each program in it are processes of this machine that hand over to each other at every system call
-/// and page fault. One alone runs at any time; between two cores each handing over would wake a core that sleeps.
+/// The guest's kernel and its programs are host processes that switch at every system call and page fault, and only one of them
+/// runs at a time. On two cores each switch would wake a sleeping core.
 fn on_one_core<T>(number: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let all = sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
@@ -97,33 +97,33 @@ fn on_one_core<T>(number: usize, start: impl FnOnce() -> io::Result<T>) -> io::R
     started
 }
 
-/// What the guest must know.
-pub(super) struct Setting<'a> {
+/// Configuration of a guest.
+pub(super) struct GuestConfig<'a> {
     pub(super) combination: &'a Combination,
-    pub(super) places: &'a Places,
+    pub(super) directories: &'a Directories,
     pub(super) scripts_dir: PathBuf,
     /// `guest`, `selfcheck` or `foreign`.
     pub(super) scripts_kind: &'static str,
-    /// Where the suite of the foreign scripts is.
+    /// Directory of the external suite.
     pub(super) suite: Option<&'a Path>,
-    pub(super) server_kind: Kind,
-    /// The program of the server under test, where it is this project's: it tells its status.
+    pub(super) server_kind: ServerKind,
+    /// The enfys program, if enfys is the server under test, to ask for its status.
     pub(super) enfys: Option<PathBuf>,
     pub(super) mount_port: u16,
-    /// Which of the guests at once this is.
+    /// The number of this guest among the concurrent ones.
     pub(super) worker: usize,
 }
 
-impl Setting<'_> {
+impl GuestConfig<'_> {
     fn memory(&self) -> &'static str {
-        if self.server_kind == Kind::Knfsd { MEMORY_OF_SERVER } else { MEMORY }
+        if self.server_kind == ServerKind::Knfsd { MEMORY_WITH_SERVER } else { MEMORY }
     }
 
-    /// A file of shell variables.
+    /// Returns a file of shell variables.
     fn environment(&self, scripts: &[&Script]) -> String {
         let tests: Vec<String> =
             scripts.iter().map(|script| format!("{}:{}", script.name, script.limit_seconds)).collect();
-        let (address, knfsd_root) = self.server_kind.place();
+        let (address, knfsd_root) = self.server_kind.mount_source();
         let variables = [
             ("VERSION", self.combination.version.name().to_owned()),
             ("EXPORT_MODE", self.combination.export.name().to_owned()),
@@ -135,7 +135,7 @@ impl Setting<'_> {
             ("PORT", server::PORT.to_string()),
             ("MOUNT_PORT", self.mount_port.to_string()),
             ("CHANNEL_PORT", channel::PORT.to_string()),
-            ("HOST_EXPORT", quoted(&self.places.export)),
+            ("HOST_EXPORT", quoted(&self.directories.export)),
             ("SCRIPTS", quoted(&self.scripts_dir)),
             ("TESTS_DIR", quoted(&self.scripts_dir.join(self.scripts_kind))),
             ("HOST_PROBE", quoted(&server::release_dir().join("kernel-probe"))),
@@ -152,7 +152,7 @@ impl Setting<'_> {
     }
 }
 
-/// A path as one word of a shell.
+/// Quotes a path for the shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_started_on_one_core_stays_there_alone() {
+    fn processes_started_on_one_core_stay_there() {
         let allowed = || -> io::Result<Option<String>> {
             let output = Command::new("cat").arg("/proc/self/status").output()?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! The driver of one combination, inside its own namespaces: network, file systems, server, guest, verdicts.
+//! The driver of one combination in its own namespaces: network, file systems, server, guest, results.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -12,50 +12,52 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use super::channel::{self, Event};
-use super::guest::{Guest, Setting, TAPS, Tap};
+use super::guest::{Guest, GuestConfig, TAPS, Tap};
 use super::matrix::{Backend, Combination};
 use super::script::Script;
-use super::server::{ADDRESS, Kind, Places, QUOTA_MIB, SPACE_MIB, Server, enfys_binary, release_dir};
+use super::server::{
+    ADDRESS, Directories, QUOTA_MIB, SPACE_MIB, Server, ServerKind, enfys_binary, release_dir,
+};
 use super::{Options, scripts_dir};
 use crate::report::{Outcome, Tally, workspace_root};
 
-/// How long the kernel may take until its first test begins.
+/// Maximum time from the kernel's start to its first test.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// The guest stops a test at its limit; where the guest itself hangs, the driver does so this much later.
+/// The guest stops a test at its time limit. If the guest hangs, the driver stops it after this additional time.
 const GRACE: Duration = Duration::from_secs(120);
-/// How often to look whether guest and server live.
+/// Interval of checks whether guest and server are running.
 const TICK: Duration = Duration::from_millis(500);
-/// A log's last lines that are shown where a test fails.
+/// Last lines of a log to show if a test fails.
 const TAIL_LINES: usize = 40;
-/// Of the server's log fewer: most of it was said when it started.
+/// Last lines of the server's log to show; most of the log is from its start.
 const SERVER_LINES: usize = 8;
-/// And of neither more than this much.
+/// Maximum bytes to show of a log.
 const TAIL_BYTES: usize = 2000;
-/// Of a test's output, this much is kept: the end tells why it failed.
+/// Maximum bytes to keep of a test's output; its end shows why it failed.
 const LOG_BYTES_MAX: usize = 4 << 20;
-/// Size of the one with a quota.
+/// Size of the file system with a quota.
 const QUOTA_FS_MIB: u64 = 256;
 
-/// Runs the scripts; one line a test.
+/// Runs the scripts and prints one line per test.
 pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Script]) -> Outcome {
     let work = release_dir().join("kernel-tests").join(slug(options, combination));
-    let places = Places::below(&work);
-    let _alone = alone(&work)?;
-    prepare(&places, combination)?;
+    let directories = Directories::below(&work);
+    let _lock = lock_directory(&work)?;
+    prepare(&directories, combination)?;
     let template = match &options.server {
         Some(command) => command.clone(),
-        None => options.server_kind.command(combination, &places)?,
+        None => options.server_kind.command(combination, &directories)?,
     };
-    let mut server = Server::new(&template, &places, options.server_kind != Kind::Knfsd);
+    let mut server = Server::new(&template, &directories, options.server_kind != ServerKind::Knfsd);
     if let Err(why) = server.start() {
         return Err(format!(
             "{why}\n{}",
-            tail(&fs::read(places.server_log()).unwrap_or_default(), TAIL_LINES)
+            tail(&fs::read(directories.server_log()).unwrap_or_default(), TAIL_LINES)
         ));
     }
-    let setting = Setting {
+    let config = GuestConfig {
         combination,
-        places: &places,
+        directories: &directories,
         scripts_dir: scripts_dir(),
         scripts_kind: options.scripts_kind(),
         suite: options.suite.as_deref(),
@@ -68,10 +70,10 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         TcpListener::bind((ADDRESS, channel::PORT)).map_err(|error| format!("channel: {error}"))?;
     let (sender, events) = mpsc::channel();
     let server = Arc::new(Mutex::new(server));
-    channel::listen(listener, sender, Arc::clone(&server), script_environment(&places));
+    channel::listen(listener, sender, Arc::clone(&server), script_environment(&directories));
     let mut driver = Driver {
         options,
-        setting,
+        config,
         server,
         events,
         early: VecDeque::new(),
@@ -82,12 +84,12 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
     let tally = driver.tally;
     let _ = driver.server().stop();
     if tally.failed == 0 && !options.keep {
-        clean(&places);
+        clean(&directories);
     }
     Ok(tally)
 }
 
-/// The directory's name: guests of the same combination, and the self-check beside them, have one each.
+/// Returns the directory's name, which is different for each guest of a combination and for the self-check.
 fn slug(options: &Options, combination: &Combination) -> String {
     let selfcheck = if options.selfcheck { "-selfcheck" } else { "" };
     match options.portion {
@@ -96,63 +98,71 @@ fn slug(options: &Options, combination: &Combination) -> String {
     }
 }
 
-/// Keeps a second run of the same combination out of this one's directory, until the result is dropped.
-fn alone(work: &Path) -> Result<fs::File, String> {
+/// Locks the directory against a second run of the same combination until the result is dropped.
+fn lock_directory(work: &Path) -> Result<fs::File, String> {
     let path = PathBuf::from(format!("{}.lock", work.display()));
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(path.parent().unwrap_or(work)).map_err(told)?;
-    let file = fs::File::create(&path).map_err(told)?;
+    let context = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(path.parent().unwrap_or(work)).map_err(context)?;
+    let file = fs::File::create(&path).map_err(context)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| format!("another run of this combination uses {}", work.display()))?;
     Ok(file)
 }
 
-fn script_environment(places: &Places) -> Vec<(String, String)> {
+fn script_environment(directories: &Directories) -> Vec<(String, String)> {
     let probe = release_dir().join("kernel-probe");
-    [("EXPORT", &places.export), ("SPACE", &places.space), ("QUOTA", &places.quota), ("PROBE", &probe)]
-        .iter()
-        .map(|(name, place)| ((*name).to_owned(), place.display().to_string()))
-        .collect()
+    [
+        ("EXPORT", &directories.export),
+        ("SPACE", &directories.space),
+        ("QUOTA", &directories.quota),
+        ("PROBE", &probe),
+    ]
+    .iter()
+    .map(|(name, place)| ((*name).to_owned(), place.display().to_string()))
+    .collect()
 }
 
-/// Makes the network and the file systems; all of it is gone with the namespaces.
-fn prepare(places: &Places, combination: &Combination) -> Result<(), String> {
-    if places.work.display().to_string().contains(char::is_whitespace) {
-        return Err(format!("a kernel's command line has no room for spaces: {}", places.work.display()));
+/// Creates the network and the file systems, which end with the namespaces.
+fn prepare(directories: &Directories, combination: &Combination) -> Result<(), String> {
+    if directories.work.display().to_string().contains(char::is_whitespace) {
+        return Err(format!(
+            "the path has spaces, which a kernel command line cannot contain: {}",
+            directories.work.display()
+        ));
     }
-    clean(places);
-    for place in [&places.export, &places.space, &places.quota, &places.state] {
+    clean(directories);
+    for place in [&directories.export, &directories.space, &directories.quota, &directories.state] {
         fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     }
-    // A server refuses a state directory that others may use.
+    // A server rejects a state directory that other users can access.
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    fs::set_permissions(&places.state, own)
-        .map_err(|error| format!("{}: {error}", places.state.display()))?;
+    fs::set_permissions(&directories.state, own)
+        .map_err(|error| format!("{}: {error}", directories.state.display()))?;
     for name in ["memory", "uml", "log"] {
-        fs::create_dir_all(places.work.join(name)).map_err(|error| format!("{name}: {error}"))?;
+        fs::create_dir_all(directories.work.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
-    // Forwarding joins the guest's two networks, where the guest itself is the server.
+    // Forwarding connects the guest's two networks if the guest itself is the server.
     run_shell("ip link set lo up; echo 1 >/proc/sys/net/ipv4/ip_forward")?;
     for Tap { name, address } in TAPS {
         run_shell(&format!(
             "ip tuntap add {name} mode tap; ip addr add {address} dev {name}; ip link set {name} up"
         ))?;
     }
-    // Servers and their helpers keep sockets in /run and state in /var/lib/nfs: not this machine's.
+    // Servers and their helpers have sockets in /run and state in /var/lib/nfs; keep those of the machine out.
     run_shell(
         "mount -t tmpfs run /run; mkdir -p /var/lib/nfs; mount -t tmpfs nfs /var/lib/nfs; mkdir /var/lib/nfs/ganesha",
     )?;
-    run_shell(&format!("mount -t tmpfs -o size=3G memory {}", places.work.join("memory").display()))?;
+    run_shell(&format!("mount -t tmpfs -o size=3G memory {}", directories.work.join("memory").display()))?;
     if combination.backend == Backend::Local {
-        small_file_systems(places)?;
+        small_file_systems(directories)?;
     }
     Ok(())
 }
 
-/// A tmpfs that is soon full; a btrfs with a quota, since btrfs accounts by itself where the kernel has no other quotas.
-fn small_file_systems(places: &Places) -> Result<(), String> {
+/// Mounts a small tmpfs, and a btrfs with a quota. Btrfs has its own quotas, which need no other kernel support.
+fn small_file_systems(directories: &Directories) -> Result<(), String> {
     let (space, quota, image) =
-        (places.space.display(), places.quota.display(), places.work.join("quota.img"));
+        (directories.space.display(), directories.quota.display(), directories.work.join("quota.img"));
     run_shell(&format!("mount -t tmpfs -o size={SPACE_MIB}m,nr_inodes=2000 space {space}"))?;
     let image_file = fs::File::create(&image).map_err(|error| format!("{}: {error}", image.display()))?;
     image_file.set_len(QUOTA_FS_MIB << 20).map_err(|error| format!("{}: {error}", image.display()))?;
@@ -176,31 +186,31 @@ fn run_shell(script: &str) -> Result<(), String> {
     Err(format!("{script}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-fn clean(places: &Places) {
-    // Mounts below are this namespace's own; where nothing is mounted, umount has nothing to say that matters.
-    for place in [&places.space, &places.quota, &places.work.join("memory")] {
+fn clean(directories: &Directories) {
+    // These mounts belong to this namespace. Errors do not matter, because nothing may be mounted.
+    for place in [&directories.space, &directories.quota, &directories.work.join("memory")] {
         let _ = run_shell(&format!("umount -q {} || true", place.display()));
     }
-    let _ = fs::remove_dir_all(&places.work);
+    let _ = fs::remove_dir_all(&directories.work);
 }
 
 struct Driver<'a> {
     options: &'a Options,
-    setting: Setting<'a>,
+    config: GuestConfig<'a>,
     server: Arc<Mutex<Server>>,
     events: Receiver<Event>,
-    /// Events that came while a late log was waited for.
+    /// Events that arrived while waiting for a log.
     early: VecDeque<Event>,
-    /// Output of tests that have not ended.
+    /// Output of running tests.
     logs: HashMap<String, Output>,
     tally: Tally,
 }
 
-/// Why the guest is not listened to any longer.
-enum Over {
+/// Why a guest's run ended.
+enum GuestEnd {
     /// All tests have ended.
     Done,
-    /// The test of this position did not end; those after it have not begun.
+    /// The test at this position did not end; later tests have not started.
     Stuck(usize, String),
 }
 
@@ -209,24 +219,24 @@ impl Driver<'_> {
         self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Boots as often as tests hang or bring the guest down, so that one bad test does not hide the rest.
+    /// Boots again after a test hangs or crashes the guest, so that the other tests run.
     fn run_all(&mut self, mut scripts: Vec<&Script>) {
         while !scripts.is_empty() {
-            let mut guest = match Guest::boot(&self.setting, &scripts) {
+            let mut guest = match Guest::boot(&self.config, &scripts) {
                 Ok(guest) => guest,
                 Err(why) => return self.fail_to_boot(&why),
             };
-            let over = self.follow(&mut guest, &scripts);
+            let end = self.follow(&mut guest, &scripts);
             guest.kill();
-            match over {
-                Over::Done => return,
-                Over::Stuck(position, why) => {
+            match end {
+                GuestEnd::Done => return,
+                GuestEnd::Stuck(position, why) => {
                     self.verdict(scripts[position], None, Some(&why));
                     scripts.drain(..=position);
                 }
             }
             let _ = self.server().kill();
-            let started = self.revive();
+            let started = self.ensure_server_runs();
             if let Err(why) = started {
                 return self.fail_to_boot(&why);
             }
@@ -234,12 +244,12 @@ impl Driver<'_> {
     }
 
     fn fail_to_boot(&mut self, why: &str) {
-        println!("FAIL  {}  {why}", self.setting.combination);
+        println!("FAIL  {}  {why}", self.config.combination);
         self.tally.count(false);
     }
 
-    /// Listens to one guest until it has run everything, hangs or dies.
-    fn follow(&mut self, guest: &mut Guest, scripts: &[&Script]) -> Over {
+    /// Handles the events of one guest until it has run all tests, hangs or ends.
+    fn follow(&mut self, guest: &mut Guest, scripts: &[&Script]) -> GuestEnd {
         let mut current = 0;
         let mut started: Option<Instant> = None;
         let mut deadline = Instant::now() + BOOT_LIMIT;
@@ -256,71 +266,74 @@ impl Driver<'_> {
                 Ok(Event::LogEnd(name)) => self.logs.entry(name).or_default().ended = true,
                 Ok(Event::End(_, status)) => {
                     let elapsed = started.take().map(|started| started.elapsed());
-                    let why = self.judge(scripts[current], status);
+                    let why = self.failure(scripts[current], status);
                     self.verdict(scripts[current], elapsed, why.as_deref());
                     current += 1;
                     deadline = Instant::now() + GRACE;
-                    if let Err(why) = self.revive() {
-                        return Over::Stuck(current.min(scripts.len() - 1), why);
+                    if let Err(why) = self.ensure_server_runs() {
+                        return GuestEnd::Stuck(current.min(scripts.len() - 1), why);
                     }
                 }
-                Ok(Event::Done) => return Over::Done,
+                Ok(Event::Done) => return GuestEnd::Done,
                 Err(RecvTimeoutError::Timeout) if guest.has_ended() => {
-                    return Over::Stuck(current.min(scripts.len() - 1), "the guest's kernel ended".into());
+                    return GuestEnd::Stuck(
+                        current.min(scripts.len() - 1),
+                        "the guest's kernel ended".into(),
+                    );
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
-                    let what = if started.is_some() { "it hangs" } else { "the guest does not begin" };
-                    return Over::Stuck(current.min(scripts.len() - 1), what.into());
+                    let what = if started.is_some() { "it hangs" } else { "the guest does not start" };
+                    return GuestEnd::Stuck(current.min(scripts.len() - 1), what.into());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Over::Stuck(current, "the channel is closed".into());
+                    return GuestEnd::Stuck(current, "the channel is closed".into());
                 }
             }
         }
     }
 
-    /// Starts the server where the last test left none, so that the next one is not judged by it.
-    fn revive(&mut self) -> Result<(), String> {
+    /// Starts the server if it does not run after a test, so that the next test does not fail too.
+    fn ensure_server_runs(&mut self) -> Result<(), String> {
         let mut server = self.server();
         if server.pid().is_some() && server.ended().is_none() {
             return Ok(());
         }
-        // One that ended by itself must be taken leave of before another starts.
+        // A server that ended by itself must be reaped before the next start.
         let _ = server.kill();
         server.start()
     }
 
-    /// Why a test that ended with this status has failed; nothing where it has not.
-    fn judge(&mut self, script: &Script, status: i32) -> Option<String> {
+    /// Returns why a test with this exit status has failed, if it has.
+    fn failure(&mut self, script: &Script, status: i32) -> Option<String> {
         if let Some(ended) = self.server().ended() {
             return Some(format!("the server ended by itself ({ended})"));
         }
         if self.server().pid().is_none() {
-            return Some("the test left the server dead".into());
+            return Some("the test did not restart the server".into());
         }
         match status {
             0 => None,
-            124 | 137 => Some(format!("ran past its limit of {} s", script.limit_seconds)),
+            124 | 137 => Some(format!("exceeded its limit of {} s", script.limit_seconds)),
             _ => Some(format!("exit status {status}")),
         }
     }
 
-    /// Prints a test's line; where it failed, also why, its last output, and how to run it again.
+    /// Prints a test's line; for a failure also the reason, the last output, and how to run it again.
     fn verdict(&mut self, script: &Script, elapsed: Option<Duration>, why: Option<&str>) {
         let log = self.take_log(&script.name);
-        let log_file = self.setting.places.work.join("log").join(format!("{}.log", script.name));
+        let log_file = self.config.directories.work.join("log").join(format!("{}.log", script.name));
         let _ = fs::write(&log_file, &log);
-        // Scripts of the self-check are wrong on purpose.
+        // Scripts of the self-check must fail.
         let (passed, why) = match (self.options.selfcheck, why) {
             (false, why) => (why.is_none(), why),
-            (true, None) => (false, Some("a test that is wrong was not noticed")),
+            (true, None) => (false, Some("a failing test was not detected")),
             (true, Some(_)) => (true, None),
         };
         self.tally.count(passed);
         let verdict = if passed { "pass" } else { "FAIL" };
         let seconds = elapsed.map_or("  -  ".to_owned(), |elapsed| format!("{:5.1}", elapsed.as_secs_f64()));
-        println!("{verdict}  {}  {:<14} {seconds} s", self.setting.combination, script.name);
+        println!("{verdict}  {}  {:<14} {seconds} s", self.config.combination, script.name);
         if let Some(why) = why {
             self.explain(script, why, &log, &log_file);
             if elapsed.is_none() || log.is_empty() {
@@ -334,7 +347,7 @@ impl Driver<'_> {
         print!("{}", tail(log, TAIL_LINES));
         self.show_end_of("server.log", SERVER_LINES);
         println!("      log: {}", log_file.display());
-        let mut replay = format!("cargo xtask kernel {}", self.setting.combination.arguments().join(" "));
+        let mut replay = format!("cargo xtask kernel {}", self.config.combination.arguments().join(" "));
         if let Some(suite) = &self.options.suite {
             replay.push_str(&format!(" --suite {}", suite.display()));
         }
@@ -347,14 +360,14 @@ impl Driver<'_> {
     }
 
     fn show_end_of(&self, name: &str, lines: usize) {
-        let text = fs::read(self.setting.places.work.join(name)).unwrap_or_default();
+        let text = fs::read(self.config.directories.work.join(name)).unwrap_or_default();
         if !text.is_empty() {
             println!("      {name} ends:");
             print!("{}", tail(&text[text.len().saturating_sub(TAIL_BYTES)..], lines));
         }
     }
 
-    /// The output of a test. It comes over a connection of its own, so it may be a moment late.
+    /// Returns the output of a test. It has its own connection, so it may arrive late.
     fn take_log(&mut self, name: &str) -> Vec<u8> {
         let deadline = Instant::now() + Duration::from_secs(2);
         while self.logs.get(name).is_none_or(|output| !output.ended) && Instant::now() < deadline {
@@ -369,16 +382,16 @@ impl Driver<'_> {
     }
 }
 
-/// What a test has said.
+/// The output of a test.
 #[derive(Default)]
 struct Output {
     text: Vec<u8>,
-    /// Nothing follows.
+    /// The output is complete.
     ended: bool,
 }
 
 impl Output {
-    /// Of much, the end is kept.
+    /// Appends output; keeps only the end if it is too long.
     fn extend(&mut self, more: Vec<u8>) {
         self.text.extend(more);
         if self.text.len() > 2 * LOG_BYTES_MAX {
@@ -387,7 +400,7 @@ impl Output {
     }
 }
 
-/// The last lines of a log, indented.
+/// Returns the last lines of a log, indented.
 fn tail(log: &[u8], count: usize) -> String {
     let text = String::from_utf8_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
@@ -399,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_end_of_much_output() {
+    fn keeps_the_end_of_long_output() {
         let mut output = Output::default();
         for _ in 0..3 {
             output.extend(vec![b'a'; LOG_BYTES_MAX]);
@@ -409,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_the_last_lines() {
+    fn tail_returns_the_last_lines() {
         let log: String = (1..=100).map(|number| format!("line {number}\n")).collect();
         let tail = tail(log.as_bytes(), 40);
         assert_eq!(tail.lines().count(), 40);

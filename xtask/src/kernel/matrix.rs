@@ -4,7 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-/// Protocol version of the mount, as in mount's option `vers=`.
+/// Protocol version of the mount, by the mount option `vers=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Version {
     #[value(name = "3")]
@@ -17,14 +17,14 @@ pub(super) enum Version {
     V42,
 }
 
-/// Whether the server must put acknowledged changes on stable storage.
+/// Whether changes are on stable storage before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Export {
     Sync,
     Async,
 }
 
-/// What the server keeps the files in.
+/// The storage of the served files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
     /// A directory of this machine.
@@ -33,7 +33,7 @@ pub(super) enum Backend {
     Memory,
 }
 
-/// One guest boot: every test runs in it, one after the other.
+/// The combination of one or several guest boots, in which tests run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Combination {
     pub(super) version: Version,
@@ -42,8 +42,8 @@ pub(super) struct Combination {
 }
 
 impl Combination {
-    /// The full matrix. In memory nothing is ever stable, so sync and async are the same there. Version 4.2 adds operations
-    /// to 4.1 and changes little, so that it runs less often, and 4.0 has the state of 4.1 in another way: it runs once.
+    /// Returns the full matrix. In memory, sync and async are the same. Version 4.2 differs little from 4.1, so it runs only with
+    /// sync exports; 4.0 runs once.
     pub(super) fn all() -> impl Iterator<Item = Combination> {
         let stores = [
             (Export::Sync, Backend::Local),
@@ -62,12 +62,12 @@ impl Combination {
         full.chain(newest).chain([oldest])
     }
 
-    /// The options that choose exactly this combination.
+    /// Returns the options that select exactly this combination.
     pub(super) fn arguments(&self) -> [&'static str; 6] {
         ["--version", self.version.name(), "--export", self.export.name(), "--backend", self.backend.name()]
     }
 
-    /// A name for files: `3-sync-local`.
+    /// Returns a name for files, such as `3-sync-local`.
     pub(super) fn slug(&self) -> String {
         format!("{}-{}-{}", self.version.name(), self.export.name(), self.backend.name())
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_matrix_has_no_combination_twice() {
+    fn combinations_are_unique() {
         let all: Vec<Combination> = Combination::all().collect();
         for (index, combination) in all.iter().enumerate() {
             assert!(!all[..index].contains(combination), "{combination} twice");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_what_the_command_line_reads() {
+    fn arguments_parse_to_the_combination() {
         for combination in Combination::all() {
             let [_, version, _, export, _, backend] = combination.arguments();
             assert_eq!(Version::from_str(version, false), Ok(combination.version));

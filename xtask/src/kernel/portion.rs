@@ -1,4 +1,4 @@
-//! How the tests are spread over guests: what takes longest begins first, so that all guests end at about the same time.
+//! Distribution of tests over guests: the longest portions start first, so that all guests end at about the same time.
 
 use std::cmp::Reverse;
 
@@ -6,19 +6,19 @@ use super::Options;
 use super::matrix::Combination;
 use super::script::Script;
 
-/// A combination whose tests take longer than this is given to several guests. A boot costs a few seconds: shorter
-/// portions would boot more than they even out.
+/// Maximum time of a portion; a longer combination has several. A boot costs a few seconds, so shorter portions would take more
+/// time in total.
 const PORTION_SECONDS_MAX: u64 = 200;
 
-/// What one guest runs: some tests of one combination.
+/// The tests of one guest: some tests of one combination.
 pub(super) struct Portion {
-    /// Those of the whole run, with the portion's own tests.
+    /// The options of the run, with the portion's tests.
     pub(super) options: Options,
     pub(super) combination: Combination,
     seconds: u64,
 }
 
-/// Spreads the tests of one combination evenly over as few portions as keep to the limit.
+/// Distributes the tests of one combination evenly over as few portions as the limit allows.
 pub(super) fn of_combination(
     options: &Options,
     combination: Combination,
@@ -43,7 +43,7 @@ pub(super) fn of_combination(
     portions
 }
 
-/// The order in which a few guests at once are done soonest.
+/// Sorts portions by time, longest first.
 pub(super) fn longest_first(portions: &mut [Portion]) {
     portions.sort_by_key(|portion| Reverse(portion.seconds));
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_test_is_in_one_portion_of_each_combination_that_it_runs_in() {
+    fn every_test_is_in_one_portion_per_combination() {
         let scripts = Script::all(&scripts_dir().join("guest")).expect("readable scripts");
         let portions = portions_of_all();
         for combination in Combination::all() {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn no_portion_is_empty_and_the_longest_comes_first() {
+    fn portions_are_not_empty_and_sorted_by_time() {
         let mut portions = portions_of_all();
         longest_first(&mut portions);
         assert!(portions.iter().all(|portion| !portion.options.tests.is_empty()));

@@ -1,11 +1,11 @@
-//! The guest's scripts: one file a test, its properties in the comments that it starts with.
+//! The guest's scripts: one file per test, with its properties in the comments at its start.
 //!
 //! ```text
 //! # test: what it shows, in one line
-//! # versions: 4.1        (3 and 4.1 where the line is missing)
-//! # backends: local      (all where the line is missing)
-//! # limit: 600           (seconds; 300 where the line is missing)
-//! # takes: 10            (seconds, about; 10 where the line is missing; only the order of the tests depends on it)
+//! # versions: 4.1        (default: 3 and 4.1)
+//! # backends: local      (default: all)
+//! # limit: 600           (seconds; default: 300)
+//! # takes: 10            (approximate seconds; default: 10; used only to order tests)
 //! ```
 
 use std::fs;
@@ -14,37 +14,36 @@ use std::path::Path;
 use super::matrix::{Backend, Combination, Version};
 use clap::ValueEnum;
 
-/// The versions of a test that names none.
+/// The default versions of a test.
 const VERSIONS_DEFAULT: [Version; 2] = [Version::V3, Version::V41];
 
-/// A test that runs longer than this hangs, unless it says how long it may take: many times what tests take on a machine that has
-/// nothing else to do.
+/// The default time limit of a test: many times what tests take on an idle machine.
 const LIMIT_SECONDS_DEFAULT: u64 = 300;
-/// What a test takes that does not say so.
+/// The default duration of a test.
 const TAKES_SECONDS_DEFAULT: u64 = 10;
-/// No test may ask for more.
+/// The highest time limit that a test can set.
 const LIMIT_SECONDS_MAX: u64 = 600;
 
 /// A test of the guest.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
-    /// Its file's name without `.sh`.
+    /// The file name without `.sh`.
     pub(super) name: String,
     pub(super) title: String,
     pub(super) limit_seconds: u64,
-    /// About how long it takes.
+    /// Approximate duration.
     pub(super) takes_seconds: u64,
     versions: Vec<Version>,
     backends: Vec<Backend>,
 }
 
 impl Script {
-    /// All scripts of a directory, by name.
+    /// Returns all scripts of a directory, sorted by name.
     pub(super) fn all(directory: &Path) -> Result<Vec<Script>, String> {
-        let told = |error| format!("{}: {error}", directory.display());
+        let context = |error| format!("{}: {error}", directory.display());
         let mut scripts = Vec::new();
-        for entry in fs::read_dir(directory).map_err(told)? {
-            let path = entry.map_err(told)?.path();
+        for entry in fs::read_dir(directory).map_err(context)? {
+            let path = entry.map_err(context)?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sh")) else {
                 continue;
             };
@@ -55,7 +54,7 @@ impl Script {
         Ok(scripts)
     }
 
-    /// Whether the test means anything in this combination.
+    /// Returns whether the test runs in this combination.
     pub(super) fn runs_in(&self, combination: &Combination) -> bool {
         self.versions.contains(&combination.version) && self.backends.contains(&combination.backend)
     }
@@ -81,7 +80,7 @@ impl Script {
             }
         }
         if script.title.is_empty() {
-            return Err("says nowhere `# test: …`".into());
+            return Err("has no line `# test: …`".into());
         }
         Ok(script)
     }
@@ -96,7 +95,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     if seconds <= LIMIT_SECONDS_MAX {
         Ok(seconds)
     } else {
-        Err(format!("{seconds} s is over {LIMIT_SECONDS_MAX} s"))
+        Err(format!("{seconds} s exceeds {LIMIT_SECONDS_MAX} s"))
     }
 }
 
@@ -118,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_in_versions_3_and_4_1_unless_told() {
+    fn runs_in_versions_3_and_4_1_by_default() {
         let script = Script::parse("tree", "# test: a tree\n").expect("a good script");
         let usual = |combination: &Combination| VERSIONS_DEFAULT.contains(&combination.version);
         assert!(Combination::all().filter(usual).all(|combination| script.runs_in(&combination)));
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn rejects_unknown_versions_and_limits() {
         assert!(Script::parse("x", "echo").is_err());
         assert!(Script::parse("x", "# test: x\n# versions: 5\n").is_err());
         assert!(Script::parse("x", "# test: x\n# limit: 100000\n").is_err());

@@ -1,4 +1,4 @@
-//! The server under test: how each kind is started, killed and known to be ready.
+//! The server under test: command lines, start, readiness and end.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
@@ -15,88 +15,91 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::matrix::{Backend, Combination, Export};
 use crate::report::target_dir;
 
-/// Where the guest finds the server.
+/// The server's address.
 pub(super) const ADDRESS: &str = "10.99.0.1";
 /// The guest's own address.
 pub(super) const GUEST_ADDRESS: &str = "10.99.0.2";
 /// The NFS port.
 pub(super) const PORT: u16 = 2049;
-/// What enfys serves from directories.
+/// The exports of enfys with the local back end.
 const ENFYS_EXPORTS: &str = "{dir}:/export {space}:/space {quota}:/quota";
-/// Size of the file system that is soon full.
+/// Size of the small file system.
 pub(super) const SPACE_MIB: u32 = 48;
-/// What the quota of `/quota` lets a user have.
+/// A user's quota on `/quota`.
 pub(super) const QUOTA_MIB: u32 = 32;
-/// How long a server may take until it listens.
+/// Maximum time until a server listens.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// Port of the MOUNT program of servers that have one for it.
+/// Port of the MOUNT program of servers with a separate one.
 const OWN_MOUNT_PORT: u16 = 20048;
 
-/// Servers that the tests know how to start.
+/// A server that the tests can start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum ServerKind {
     #[default]
     Enfys,
     Ganesha,
-    /// The kernel's own, inside the guest, with its files in the guest's memory: it shows what a test makes of the
-    /// server that most people know. Only for `--backend memory`.
+    /// The kernel's server in the guest, with files in the guest's memory, to compare with. Only for `--backend memory`.
     Knfsd,
 }
 
-impl Kind {
+impl ServerKind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Enfys => "enfys",
-            Kind::Ganesha => "ganesha",
-            Kind::Knfsd => "knfsd",
+            ServerKind::Enfys => "enfys",
+            ServerKind::Ganesha => "ganesha",
+            ServerKind::Knfsd => "knfsd",
         }
     }
 
-    /// Port of its MOUNT program.
+    /// Returns the port of its MOUNT program.
     pub(super) fn mount_port(self) -> u16 {
         match self {
-            Kind::Enfys => PORT,
-            Kind::Ganesha | Kind::Knfsd => OWN_MOUNT_PORT,
+            ServerKind::Enfys => PORT,
+            ServerKind::Ganesha | ServerKind::Knfsd => OWN_MOUNT_PORT,
         }
     }
 
-    /// The shell command that becomes the server.
-    pub(super) fn command(self, combination: &Combination, places: &Places) -> Result<String, String> {
+    /// Returns the shell command that starts the server.
+    pub(super) fn command(
+        self,
+        combination: &Combination,
+        directories: &Directories,
+    ) -> Result<String, String> {
         match self {
-            Kind::Enfys => enfys_command(combination, places),
-            Kind::Ganesha => ganesha_command(places),
-            Kind::Knfsd => Ok("exec sleep infinity".into()),
+            ServerKind::Enfys => enfys_command(combination, directories),
+            ServerKind::Ganesha => ganesha_command(directories),
+            ServerKind::Knfsd => Ok("exec sleep infinity".into()),
         }
     }
 
-    /// The address that the guest mounts from, and where the guest keeps the exports if it serves them itself.
-    pub(super) fn place(self) -> (&'static str, &'static str) {
+    /// Returns the address that the guest mounts from, and the directory of the exports if the guest serves them itself.
+    pub(super) fn mount_source(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Enfys | Kind::Ganesha => (ADDRESS, ""),
-            Kind::Knfsd => (GUEST_ADDRESS, "/run/knfsd"),
+            ServerKind::Enfys | ServerKind::Ganesha => (ADDRESS, ""),
+            ServerKind::Knfsd => (GUEST_ADDRESS, "/run/knfsd"),
         }
     }
 }
 
 /// The directories of one combination.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
-    /// Everything of this combination is below here.
+pub(super) struct Directories {
+    /// The parent of all others.
     pub(super) work: PathBuf,
     /// Served as /export.
     pub(super) export: PathBuf,
-    /// Served as /space: a file system that is soon full.
+    /// Served as /space: a small file system.
     pub(super) space: PathBuf,
-    /// Served as /quota: one with a quota that is soon used up.
+    /// Served as /quota: a file system with a small quota.
     pub(super) quota: PathBuf,
-    /// The server's own state.
+    /// The server's state directory.
     pub(super) state: PathBuf,
 }
 
-impl Places {
-    pub(super) fn below(work: &Path) -> Places {
+impl Directories {
+    pub(super) fn below(work: &Path) -> Directories {
         let at = |name: &str| work.join(name);
-        Places {
+        Directories {
             work: work.to_path_buf(),
             export: at("export"),
             space: at("space"),
@@ -117,14 +120,14 @@ impl Places {
             ("{quota}", &self.quota),
             ("{state}", &self.state),
         ];
-        for (name, place) in names {
-            command = command.replace(name, &place.display().to_string());
+        for (name, directory) in names {
+            command = command.replace(name, &directory.display().to_string());
         }
         command
     }
 }
 
-fn enfys_command(combination: &Combination, places: &Places) -> Result<String, String> {
+fn enfys_command(combination: &Combination, directories: &Directories) -> Result<String, String> {
     let enfys = enfys_binary();
     let enfys =
         format!("exec {} serve --listen {ADDRESS}:{PORT} --portmap --state-dir {{state}}", enfys.display());
@@ -132,14 +135,14 @@ fn enfys_command(combination: &Combination, places: &Places) -> Result<String, S
         (Backend::Local, Export::Sync) => format!("{enfys} --squash none {ENFYS_EXPORTS}"),
         (Backend::Local, Export::Async) => format!("{enfys} --squash none --async {ENFYS_EXPORTS}"),
         (Backend::Memory, _) => {
-            let file = places.work.join("enfys.toml");
+            let file = directories.work.join("enfys.toml");
             write(&file, &enfys_memory_config())?;
             format!("{enfys} --config {}", file.display())
         }
     })
 }
 
-/// Several file systems in memory, of which one is small, are more than the command line can say.
+/// Returns a configuration for several file systems in memory, which the command line cannot express.
 fn enfys_memory_config() -> String {
     let export = |pseudo: &str, more: &str| {
         format!("[[export]]\nmemory = true\npseudo = \"{pseudo}\"\nsquash = \"none\"\n{more}\n")
@@ -149,7 +152,7 @@ fn enfys_memory_config() -> String {
     [export("/export", ""), export("/space", &small), export("/quota", &quota)].concat()
 }
 
-/// This project's server.
+/// Returns the path of enfys.
 pub(super) fn enfys_binary() -> PathBuf {
     release_dir().join("enfys")
 }
@@ -158,54 +161,56 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Where cargo puts what it builds with --release.
+/// Returns cargo's directory for release builds.
 pub(super) fn release_dir() -> PathBuf {
     target_dir().join("release")
 }
 
-fn ganesha_command(places: &Places) -> Result<String, String> {
+fn ganesha_command(directories: &Directories) -> Result<String, String> {
     let mut config = format!(
         "NFS_CORE_PARAM {{ NFS_Port = {PORT}; MNT_Port = {OWN_MOUNT_PORT}; NLM_Port = 20049; Protocols = 3, 4; Mount_Path_Pseudo = true; }}\n\
          NFSv4 {{ Graceless = true; Minor_Versions = 0, 1, 2; }}\n"
     );
-    for (id, (pseudo, place)) in
-        [("/export", &places.export), ("/space", &places.space), ("/quota", &places.quota)].iter().enumerate()
+    for (id, (pseudo, directory)) in
+        [("/export", &directories.export), ("/space", &directories.space), ("/quota", &directories.quota)]
+            .iter()
+            .enumerate()
     {
         config.push_str(&format!(
             "EXPORT {{ Export_Id = {}; Path = {}; Pseudo = {pseudo}; Access_Type = RW; \
              Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; FSAL {{ Name = VFS; }} }}\n",
             id + 1,
-            place.display()
+            directory.display()
         ));
     }
-    let file = places.work.join("ganesha.conf");
+    let file = directories.work.join("ganesha.conf");
     write(&file, &config)?;
-    let (file, log) = (file.display(), places.work.join("ganesha.log"));
+    let (file, log) = (file.display(), directories.work.join("ganesha.log"));
     Ok(format!(
         "pgrep -x rpcbind >/dev/null || rpcbind -w; mkdir -p /run/ganesha; exec ganesha.nfsd -F -f {file} -L {} -p /run/ganesha/pid",
         log.display()
     ))
 }
 
-/// A server that can be killed and started again.
+/// A server process that can be killed and started again.
 pub(super) struct Server {
     command: String,
-    /// Whether it is to listen on this side of the TAP device.
+    /// Whether it listens on this side of the TAP device.
     listens: bool,
     log: PathBuf,
     child: Option<Child>,
 }
 
 impl Server {
-    /// A server that is not started yet; `template` may name the places.
-    pub(super) fn new(template: &str, places: &Places, listens: bool) -> Server {
-        Server { listens, command: places.fill_in(template), log: places.server_log(), child: None }
+    /// Creates a server without starting it. `template` is a command with placeholders for directories.
+    pub(super) fn new(template: &str, directories: &Directories, listens: bool) -> Server {
+        Server { listens, command: directories.fill_in(template), log: directories.server_log(), child: None }
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts the server and waits until it listens.
     pub(super) fn start(&mut self) -> Result<(), String> {
         if self.child.is_some() {
-            return Err("the server runs already".into());
+            return Err("the server already runs".into());
         }
         let log = File::options()
             .create(true)
@@ -234,12 +239,12 @@ impl Server {
         Err(format!("the server does not listen on {address} after {} s", READY_LIMIT.as_secs()))
     }
 
-    /// Kills it, as a crash would: no signal handler runs.
+    /// Kills the server like a crash: no signal handler runs.
     pub(super) fn kill(&mut self) -> Result<(), String> {
         self.signal(Signal::KILL)
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the server to end, and waits for its end.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.signal(Signal::TERM)
     }
@@ -247,7 +252,7 @@ impl Server {
     fn signal(&mut self, signal: Signal) -> Result<(), String> {
         let mut child = self.child.take().ok_or("the server does not run")?;
         let group = Pid::from_raw(child.id() as i32).ok_or("no process id")?;
-        // It may have ended by itself; then there is only its status to take.
+        // It may already have ended; then only its status is left to read.
         match kill_process_group(group, signal) {
             Ok(()) | Err(Errno::SRCH) => {}
             Err(error) => return Err(format!("kill: {error}")),
@@ -256,13 +261,13 @@ impl Server {
         Ok(())
     }
 
-    /// How it ended, where it has ended by itself.
+    /// Returns the exit status if the server ended by itself.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         Some(status.to_string())
     }
 
-    /// Its process id, where it runs.
+    /// Returns the process ID while the server runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -273,27 +278,27 @@ mod tests {
     use super::super::matrix::Version;
     use super::*;
 
-    fn command(export: Export, backend: Backend, places: &Places) -> String {
+    fn command(export: Export, backend: Backend, directories: &Directories) -> String {
         let combination = Combination { version: Version::V3, export, backend };
-        let template = Kind::Enfys.command(&combination, places).expect("a command");
-        places.fill_in(&template)
+        let template = ServerKind::Enfys.command(&combination, directories).expect("a command");
+        directories.fill_in(&template)
     }
 
     #[test]
-    fn a_command_names_the_directories_of_its_combination() {
-        let places = Places::below(Path::new("/w"));
-        let sync = command(Export::Sync, Backend::Local, &places);
+    fn command_has_the_directories_of_its_combination() {
+        let directories = Directories::below(Path::new("/w"));
+        let sync = command(Export::Sync, Backend::Local, &directories);
         assert!(sync.ends_with(
             "--state-dir /w/state --squash none /w/export:/export /w/space:/space /w/quota:/quota"
         ));
-        let fast = command(Export::Async, Backend::Local, &places);
+        let fast = command(Export::Async, Backend::Local, &directories);
         assert!(fast.contains(" --async ") && !sync.contains(" --async "), "{sync}\n{fast}");
     }
 
     #[test]
-    fn memory_is_served_by_a_configuration() {
+    fn memory_back_end_uses_a_configuration_file() {
         let work = tempfile::tempdir().expect("a directory");
-        let command = command(Export::Sync, Backend::Memory, &Places::below(work.path()));
+        let command = command(Export::Sync, Backend::Memory, &Directories::below(work.path()));
         assert!(command.ends_with("enfys.toml") && !command.contains("/export"), "{command}");
         let config: toml::Table =
             fs::read_to_string(work.path().join("enfys.toml")).expect("the file").parse().expect("TOML");

@@ -21,7 +21,7 @@ fn errors_of(sources: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn this_workspace_obeys() {
+fn this_workspace_follows_the_rules() {
     let findings = check(&workspace_root()).expect("a readable workspace");
     assert_eq!(findings.errors, Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the one door to every rung of the test ladder.
+//! `cargo xtask test`: all rungs of the test ladder.
 
 use crate::report::Outcome;
 use crate::{check, kernel, setup};
@@ -6,12 +6,12 @@ use crate::{check, kernel, setup};
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Leave the machine's packages alone
+    /// Do not install packages
     #[arg(long)]
     no_setup: bool,
 }
 
-/// Installs what is missing, checks, runs every rung; the last line is `N passed, N failed`.
+/// Installs missing packages and runs all rungs. The last line is `N passed, N failed`.
 pub(crate) fn run(options: &Options) -> Outcome {
     if !options.no_setup
         && let Err(why) = setup::run(&setup::Options::default())
