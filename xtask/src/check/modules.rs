@@ -54,22 +54,24 @@ const NOT_YET: &[Circle] = &[
     Circle { parent: "enfys", children: &["config", "explain"] },
     Circle { parent: "enfys", children: &["in_force", "kerberos", "plan"] },
     Circle { parent: "enfys::metrics", children: &["collect", "grace"] },
-    Circle { parent: "localfs", children: &[
-        "config", "descriptors", "dirty", "durable", "find", "hidden", "janitor", "later", "mounts", "object", "ops",
-        "patience", "permission", "presumed", "probe", "shortage", "streams", "turn", "volume", "watch", "xattr_target",
-    ] },
     Circle { parent: "net", children: &["connection", "output"] },
     Circle { parent: "server", children: &[
-        "caller", "connection", "copy", "dispatch", "exports", "files", "gss", "handle", "metrics", "outbox", "peer",
-        "programs", "replay", "request", "settings", "state", "throttle",
+        "caller", "connection", "copy", "dispatch", "driver", "exports", "files", "gss", "identity",
+        "peer", "programs", "replay", "request", "state",
     ] },
-    Circle { parent: "server::programs", children: &["nfs3", "nfsacl"] },
-    Circle { parent: "server::programs::nfs4", children: &["ops", "serve"] },
+    Circle { parent: "server::programs::nfs4", children: &["execute", "ops"] },
     Circle { parent: "server::programs::nfs4::ops::open", children: &["claim", "creation"] },
     Circle { parent: "server::state", children: &[
-        OWN, "audit", "backchannel", "binding", "callback", "client", "delegation", "directory", "file", "gauges", "inquiry",
-        "io", "local_change", "lock", "lock_queue", "notices", "owner", "path", "persist", "phase", "protect", "range",
-        "recovery", "sequence", "session", "setclientid", "shard", "share", "snapshot", "table", "times",
+        "audit", "callbacks", "clients", "copies", "delegations", "files", "locks", "owner", "root",
+        "sessions", "snapshot", "tables",
+    ] },
+    Circle { parent: "server::state::delegations", children: &[
+        "delegation", "directory", "inquiry", "local_change",
+    ] },
+    Circle { parent: "server::state::locks", children: &["lock", "lock_queue"] },
+    Circle { parent: "server::state::tables", children: &[
+        "binding", "client_table", "file", "persist", "phase", "recovery", "session", "shard",
+        "share",
     ] },
     Circle { parent: "vfs::memfs", children: &["state", "unstable"] },
 ];
@@ -234,7 +236,7 @@ fn print_level(level: &Level) {
             print_node(node, "        ");
         }
         for import in level.closing_imports(&group) {
-            println!("      ! {}", import.replace('\n', "\n    "));
+            println!("      ! {}", import.replace('\n', "\n      "));
         }
     }
     print_node(OWN, "    ");
