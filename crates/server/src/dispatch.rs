@@ -13,6 +13,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 use crate::caller::CredentialError;
 use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::identity::Identity;
+use crate::replay::crash_replay::{CallOwner, LoggedCall};
 use crate::request::{Request, Served};
 use crate::{Connection, Now, Operation, Server, Transport, Versions};
 
@@ -113,12 +114,13 @@ impl Server {
             server: &self.shared,
             connection,
             now,
+            logged: LoggedCall::new(
+                CallOwner { client: connection.peer.ip(), caller: identity.number() },
+                now.wall,
+            ),
             identity,
             exports: self.shared.exports.load(),
             arguments: if is_compound { reader.unread() } else { Bytes::new() },
-            call: None,
-            is_logged: AtomicBool::new(false),
-            is_stable: AtomicBool::new(false),
             is_too_weak: AtomicBool::new(false),
             may_splice: connection.can_splice && sealing.as_ref().is_none_or(|it| it.leaves_plain()),
             reply_overhead: sealing.as_ref().map_or(0, |it| it.overhead()),

@@ -49,6 +49,17 @@ impl Identity {
         }
     }
 
+    /// A number for the caller, so that another user's request on the same slot is no retransmission. It is the uid of an AUTH_SYS
+    /// user. A principal's number is no uid, whichever user it is here, and is the same in every process over one state directory.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        match self {
+            Self::Anonymous => u64::MAX,
+            Self::System(credentials) => u64::from(credentials.uid),
+            Self::Gss(authenticated, _) => authenticated.number,
+        }
+    }
+
     /// The user that it is before squashing, where it is one.
     #[must_use]
     pub fn credentials(&self) -> Option<&Arc<Credentials>> {

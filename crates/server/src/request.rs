@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use vfs::{Context, Handle, Peer, Thread};
 
 use crate::identity::Identity;
-use crate::replay::crash_replay::{CallId, Once, Place, Who};
+use crate::replay::crash_replay::{Directory, LoggedCall, LoggedOps};
 use crate::shared::Shared;
 use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport};
 
@@ -25,12 +25,8 @@ pub(crate) struct Request<'s> {
     pub(crate) exports: Guard<Arc<ExportTable>>,
     /// A COMPOUND's arguments, for digests.
     pub(crate) arguments: Bytes,
-    /// The call as the log of calls knows it; none where its program has another way to tell it, or where it is idempotent.
-    pub(crate) call: Option<CallId>,
-    /// Whether it came to [`Self::once`]: then that log has its reply too.
-    pub(crate) is_logged: AtomicBool,
-    /// Whether it changes what is on stable storage when it is answered: then what is written down of it has to be there too.
-    pub(crate) is_stable: AtomicBool,
+    /// The call for the log of calls that outlives the process.
+    pub(crate) logged: LoggedCall,
     /// Whether it asked version 3 for an object by a flavor that does not lead there: then it is refused as a call.
     pub(crate) is_too_weak: AtomicBool,
     /// Whether data of READs may stay in a file until they are sent.
@@ -183,21 +179,21 @@ impl Request<'_> {
         }
     }
 
-    /// The way in which this call changes names.
-    pub(crate) fn once(&self) -> Once<'_> {
-        self.is_logged.store(true, Relaxed);
-        Once::new(self, self.call)
+    /// Returns the operations that this call of version 3 executes through the log.
+    pub(crate) fn logged_ops(&self) -> LoggedOps<'_> {
+        self.logged.set_has_operations();
+        LoggedOps::new(self.server.journal.as_ref(), &self.logged, self.logged.id)
     }
 
-    /// Waits until what was written down of this call is as safe as what it changed, before it is answered.
-    pub(crate) async fn settle(&self) {
-        if self.is_stable.load(Relaxed) {
-            self.settle_earlier().await;
+    /// Waits until the log of this call is as durable as its changes. Called before the reply is sent.
+    pub(crate) async fn sync_log(&self) {
+        if self.logged.must_sync() {
+            self.sync_log_of_earlier_call().await;
         }
     }
 
-    /// The same of a call that was executed before: its answer may be on its way there still.
-    pub(crate) async fn settle_earlier(&self) {
+    /// Waits until the logs are durable, for the reply to a call that was executed before: its log may not be durable yet.
+    pub(crate) async fn sync_log_of_earlier_call(&self) {
         if let Some(journal) = &self.server.journal {
             // One log is written while the other is synced.
             let kept = self.server.state.kept();
@@ -207,19 +203,9 @@ impl Request<'_> {
         }
     }
 
-    /// Whose call it is.
-    pub(crate) fn who(&self) -> Who {
-        Who { client: self.connection.peer.ip(), caller: self.caller_number() }
-    }
-
-    /// A number for the caller, so that another user's request on the same slot is no retransmission: an AUTH_SYS user's is its
-    /// uid, a principal's is none of those, whoever it is here, and the same in every process over one state directory.
+    /// Returns [`Identity::number`].
     pub(crate) fn caller_number(&self) -> u64 {
-        match &self.identity {
-            Identity::Anonymous => u64::MAX,
-            Identity::System(credentials) => u64::from(credentials.uid),
-            Identity::Gss(authenticated, _) => authenticated.number,
-        }
+        self.logged.owner.caller
     }
 
     /// Bytes of a READ or WRITE at most: a datagram's answer must fit a datagram.
@@ -252,7 +238,7 @@ impl Request<'_> {
 
 impl Target<'_> {
     /// It as a directory whose names change.
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place { export: self.export, context: &self.context, directory: &self.handle }
+    pub(crate) fn place(&self) -> Directory<'_> {
+        Directory { export: self.export, context: &self.context, directory: &self.handle }
     }
 }

@@ -9,7 +9,7 @@ use crate::exports::HostNames;
 #[cfg(test)]
 use crate::gss::Gss;
 use crate::programs::mount::MountTable;
-use crate::replay::crash_replay::{Journal, ReplyLog, Stable, StableLog};
+use crate::replay::crash_replay::{CallLog, ReplyLog, Stable, StableLog};
 use crate::replay::reply_cache::ReplyCache;
 use crate::replay::reply_cache::short::Short;
 use crate::shared::Shared;
@@ -97,7 +97,7 @@ impl Server {
         now: Now,
     ) -> Self {
         let answered = self.shared.state.answered_before();
-        let journal = Journal::new(log, records, answered, self.shared.call_secret, now);
+        let journal = CallLog::new(log, records, answered, self.shared.call_secret, now);
         Self { shared: Shared { journal: Some(journal), ..self.shared }, ..self }
     }
 

@@ -7,7 +7,7 @@ use crate::gss::Gss;
 use crate::listing_cache::ListingCache;
 use crate::remote_read::Fetches;
 use crate::replay::crash_replay;
-use crate::replay::crash_replay::Journal;
+use crate::replay::crash_replay::CallLog;
 use crate::replay::reply_cache::ReplyCache;
 use crate::state::{Records, State};
 use crate::{ExportTable, LOG_LINES_A_SECOND, Metrics, Observer, Settings, Throttle};
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     /// The key of the digests that tell calls apart; see [`crash_replay::secret`].
     pub(crate) call_secret: [u8; 16],
     /// The log of non-idempotent calls that outlives the process.
-    pub(crate) journal: Option<Journal>,
+    pub(crate) journal: Option<CallLog>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Callers that prove who they are; none without a mechanism.
     pub(crate) gss: Option<Gss>,

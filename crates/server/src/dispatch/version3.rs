@@ -7,7 +7,7 @@ use rpc::message::CallHeader;
 use xdr::{Mark, Reader, Writer};
 
 use crate::Server;
-use crate::replay::crash_replay::Recognised;
+use crate::replay::crash_replay::RecoveredCall;
 use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::{Request, Served};
 
@@ -27,7 +27,7 @@ impl Server {
             Begin::Execute(execution) => Ok(execution),
             Begin::InProgress => Err(Served::Drop),
             Begin::Replay(cached) => {
-                request.settle_earlier().await;
+                request.sync_log_of_earlier_call().await;
                 Err(self.replay(&cached, start, reply))
             }
         }
@@ -84,8 +84,9 @@ impl Server {
         };
         let journal = self.shared.journal.as_ref();
         if let Some(journal) = journal {
-            request.call = Some(key.id());
-            if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
+            request.logged.id = Some(key.id());
+            if let RecoveredCall::Replied(kept) =
+                journal.recognise(key.id(), request.logged.owner, request.now, false)
             {
                 execution.finish(&kept);
                 return self.replay(&kept, start, reply);
@@ -95,9 +96,9 @@ impl Server {
         if let Served::Done { .. } = served {
             let results = reply.inline_since(start);
             execution.finish(results);
-            if let Some(journal) = journal.filter(|_| request.is_logged.load(Relaxed)) {
+            if let Some(journal) = journal.filter(|_| request.logged.has_operations()) {
                 journal.finish(key.id(), request.now.wall, results);
-                request.settle().await;
+                request.sync_log().await;
             }
         }
         served

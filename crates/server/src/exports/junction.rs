@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vfs::{Access, Context, Handle};
+use vfs::Handle;
 
-use crate::request::Request;
 use crate::{Export, ExportError, ExportId, ExportTable};
 
 /// Where an export is mounted inside another one.
@@ -90,20 +89,6 @@ impl ExportTable {
     pub(crate) fn junction_of(&self, inner: ExportId) -> Option<&Junction> {
         self.junctions.of(inner)
     }
-}
-
-/// The export that is mounted at `name` of a directory, for callers that may look names up there.
-pub(crate) async fn cross<'r>(
-    request: &'r Request<'_>,
-    (outer, context): (&Export, &Context),
-    directory: &Handle,
-    name: &[u8],
-) -> Option<&'r Arc<Export>> {
-    let junction =
-        request.exports.junctions_in(outer.id, directory).find(|junction| *junction.name == *name)?;
-    let (granted, _) = outer.backend.access(context, directory, Access::LOOKUP).await.ok()?;
-    let inner = granted.contains(Access::LOOKUP).then_some(junction.inner.first()?)?;
-    request.exports.for_client(inner.id, request.connection.peer.ip())
 }
 
 #[cfg(test)]

@@ -11,17 +11,17 @@ use super::object::File;
 use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind, settle_taken};
 use crate::Export;
 use crate::files::rights::Right;
-use crate::replay::crash_replay::{Once, Place};
+use crate::replay::crash_replay::{Directory, LoggedOps};
 use crate::request::Request;
 use crate::state::{Against, Changing, Client, Entries, EntryChange};
 
-/// Who changes something, and how it is made once.
+/// Who changes something, and how it is made ops.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Changer<'c> {
     pub(crate) request: &'c Request<'c>,
     /// `None`: no client of version 4.
     pub(crate) who: Option<&'c Client>,
-    pub(crate) once: Once<'c>,
+    pub(crate) ops: LoggedOps<'c>,
 }
 
 /// An outcome of the backend; [`Error::Later`] too where delegations did not come back in time.
@@ -32,7 +32,7 @@ type Changed<T> = Result<T, Error>;
 #[must_use]
 struct Announced<'c> {
     changer: Changer<'c>,
-    place: Place<'c>,
+    place: Directory<'c>,
     /// Whether anybody has the directory delegated. Nobody comes to have it meanwhile.
     is_watched: bool,
     /// The change is being made.
@@ -41,10 +41,10 @@ struct Announced<'c> {
 }
 
 impl<'c> Changer<'c> {
-    /// Makes an object, as [`Once::create`].
+    /// Makes an object, as [`LoggedOps::create`].
     pub(crate) async fn create(
         self,
-        place: Place<'c>,
+        place: Directory<'c>,
         name: &[u8],
         what: &Create,
         set: &SetAttributes,
@@ -58,7 +58,7 @@ impl<'c> Changer<'c> {
         }
         settle_taken(self.request).await;
         announced.begin();
-        let created = self.once.create(place, name, what, set).await;
+        let created = self.ops.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
         announced.end(created.as_ref().err(), done);
@@ -69,8 +69,8 @@ impl<'c> Changer<'c> {
         created
     }
 
-    /// Takes a name away, as [`Once::remove`].
-    pub(crate) async fn remove(self, place: Place<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
+    /// Takes a name away, as [`LoggedOps::remove`].
+    pub(crate) async fn remove(self, place: Directory<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
         let file = announce_name(self.request, place, name).await?;
         file.settle(self.request, self.who, place).await?;
@@ -80,7 +80,7 @@ impl<'c> Changer<'c> {
         }
         settle_taken(self.request).await;
         announced.begin();
-        let removed = self.once.remove(place, name, removal).await;
+        let removed = self.ops.remove(place, name, removal).await;
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
         if removed.is_ok() && !file.may_be_there() {
@@ -90,7 +90,7 @@ impl<'c> Changer<'c> {
         removed
     }
 
-    /// Gives another name, within one export, as [`Once::rename`].
+    /// Gives another name, within one export, as [`LoggedOps::rename`].
     pub(crate) async fn rename(
         self,
         export: &'c Export,
@@ -99,7 +99,7 @@ impl<'c> Changer<'c> {
         (to, new): (&'c Handle, &[u8]),
     ) -> Changed<Renamed> {
         // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
-        let place = |directory| Place { export, context, directory };
+        let place = |directory| Directory { export, context, directory };
         let mut target = self.announce(place(to));
         let mut source = (from != to).then(|| self.announce(place(from)));
         // §20.4.3: "This notification is only sent if both entries are in the same directory."
@@ -137,7 +137,7 @@ impl<'c> Changer<'c> {
             source.begin();
         }
         target.begin();
-        let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
+        let renamed = self.ops.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
         let is_within = source.is_none();
         if let Some(source) = &mut source {
@@ -165,8 +165,8 @@ impl<'c> Changer<'c> {
         renamed
     }
 
-    /// Gives a file one more name, as [`Once::link`].
-    pub(crate) async fn link(self, place: Place<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
+    /// Gives a file one more name, as [`LoggedOps::link`].
+    pub(crate) async fn link(self, place: Directory<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
         // Another name changes the file's attributes.
         let _file = changing(self.request, file);
         let right = Right::Entries(place.directory);
@@ -176,7 +176,7 @@ impl<'c> Changer<'c> {
         announced.settle(EntryChange::Add, right).await?;
         settle_taken(self.request).await;
         announced.begin();
-        let linked = self.once.link(place, file, name).await;
+        let linked = self.ops.link(place, file, name).await;
         let made = linked.as_ref().ok();
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
         announced.end(linked.as_ref().err(), done);
@@ -184,7 +184,7 @@ impl<'c> Changer<'c> {
     }
 
     /// Announces a change: from here on nobody has the directory delegated anew.
-    fn announce(self, place: Place<'c>) -> Announced<'c> {
+    fn announce(self, place: Directory<'c>) -> Announced<'c> {
         let _changing = changing(self.request, place.directory);
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
@@ -225,7 +225,7 @@ impl Announced<'_> {
         if !self.is_watched {
             return Ok(());
         }
-        let Place { export, context, directory } = self.place;
+        let Directory { export, context, directory } = self.place;
         let Changer { request, who, .. } = self.changer;
         settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
     }
@@ -234,7 +234,8 @@ impl Announced<'_> {
     /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
     async fn settle_behind(&self, change: EntryChange) {
         if self.is_watched {
-            let (Changer { request, who, .. }, Place { export, directory, .. }) = (self.changer, self.place);
+            let (Changer { request, who, .. }, Directory { export, directory, .. }) =
+                (self.changer, self.place);
             let _ = settle_behind(request, who, (export, directory), Against::Entries(change)).await;
         }
     }
@@ -244,7 +245,7 @@ impl Announced<'_> {
         if !self.is_watched {
             return None;
         }
-        let Place { export, context, directory } = self.place;
+        let Directory { export, context, directory } = self.place;
         // Before the look: where the name comes or goes behind it, the directory is another one.
         let change =
             export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);

@@ -4,6 +4,7 @@
 pub(crate) mod entries;
 pub(crate) mod external_changes;
 pub(crate) mod listings;
+pub(crate) mod mount_points;
 pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod rights;

@@ -4,7 +4,7 @@ use protocol::nfs4::types::Status;
 use vfs::{Context, FileKind, Handle};
 
 use crate::exports::pseudo::Node;
-use crate::replay::crash_replay::Place;
+use crate::replay::crash_replay::Directory;
 use crate::shared::Shared;
 use crate::state::FileKey;
 use crate::{Export, ExportId, HandleKey, WireHandle};
@@ -62,8 +62,8 @@ impl<'r> File<'r> {
     }
 
     /// It as a directory whose names change.
-    pub(crate) fn place<'a>(&'a self, context: &'a Context) -> Place<'a> {
-        Place { export: self.export, context, directory: &self.handle }
+    pub(crate) fn place<'a>(&'a self, context: &'a Context) -> Directory<'a> {
+        Directory { export: self.export, context, directory: &self.handle }
     }
 
     /// Another object of the same export.

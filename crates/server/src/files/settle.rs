@@ -18,7 +18,7 @@ use crate::files::rights::Right;
 use crate::programs::nfs4::attributes;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result as OpResult;
-use crate::replay::crash_replay::Place;
+use crate::replay::crash_replay::Directory;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::state::{Against, Changing, Client, FileKey, Held, Inquiry, IoKind, IoPermit, State, Waiter};
@@ -135,7 +135,7 @@ impl Named<'_> {
         &self,
         request: &Request<'_>,
         who: Option<&Client>,
-        place: Place<'_>,
+        place: Directory<'_>,
     ) -> Result<(), Error> {
         let Self::Found { found, .. } = self else { return Ok(()) };
         let need = (place.context, self.right(place.directory));
@@ -158,7 +158,7 @@ impl Named<'_> {
 /// Why it cannot be known whether anything has the name.
 pub(crate) async fn announce_name<'s>(
     request: &Request<'s>,
-    place: Place<'_>,
+    place: Directory<'_>,
     name: &[u8],
 ) -> Result<Named<'s>, Error> {
     match request.server.state.changing_unnamed() {
@@ -167,7 +167,7 @@ pub(crate) async fn announce_name<'s>(
     }
 }
 
-async fn find<'s>(request: &Request<'s>, place: Place<'_>, name: &[u8]) -> Result<Named<'s>, Error> {
+async fn find<'s>(request: &Request<'s>, place: Directory<'_>, name: &[u8]) -> Result<Named<'s>, Error> {
     match place.export.backend.lookup(place.context, place.directory, name).await {
         Ok(found) => Ok(Named::Found { _changing: changing(request, &found.handle), found: Box::new(found) }),
         Err(error) if is_absent(error) => Ok(Named::Absent),

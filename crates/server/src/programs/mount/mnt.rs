@@ -7,7 +7,7 @@ use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
 use super::MountTable;
-use crate::exports::junction::cross;
+use crate::files::mount_points::cross;
 use crate::request::Request;
 use crate::{Export, Flavor, Quoted};
 

@@ -4,7 +4,8 @@ use xdr::Writer;
 
 use super::reply::{answer, fattr, resolve, seal, status};
 use crate::Export;
-use crate::exports::junction::{Junction, cross};
+use crate::exports::junction::Junction;
+use crate::files::mount_points::cross;
 use crate::request::{Request, Target};
 
 /// LOOKUP (RFC 1813 §3.3.3).

@@ -128,7 +128,7 @@ pub(crate) async fn admit_io(
 
 /// How a call changes names: no client of version 4 makes it.
 pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
-    Changer { request, who: None, once: request.once() }
+    Changer { request, who: None, ops: request.logged_ops() }
 }
 
 /// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.

@@ -41,7 +41,7 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     let guard = args.guard.map(timestamp).transpose()?;
     let Target { export, handle, context } = target;
     let change = match guard {
-        Some(guard) => request.once().setattr(export, context, handle, &set, guard).await,
+        Some(guard) => request.logged_ops().setattr(export, context, handle, &set, guard).await,
         // Like WRITE, it can be repeated over a restart.
         None => export.backend.setattr(context, handle, &set, None, Authority::Caller).await,
     };

@@ -15,7 +15,7 @@ use xdr::{Mark, Reader, Writer};
 use super::compound::Compound;
 use super::status::{Failure, Result, in_minor};
 use crate::files::object::Object;
-use crate::replay::crash_replay::{CallId, Recognised};
+use crate::replay::crash_replay::{CallId, RecoveredCall};
 use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::Request;
 use crate::state::{Client, Effect, SavedReply, Sender, Sequenced0, Turn};
@@ -62,7 +62,7 @@ pub(crate) async fn first_time<'s>(
     };
     if let Some(journal) = &server.journal
         // An OPEN that began comes under the client's next ID.
-        && let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, true)
+        && let RecoveredCall::Replied(kept) = journal.recognise(key.id(), request.logged.owner, request.now, true)
     {
         execution.finish(&kept);
         return FirstTime::No(kept);

@@ -209,7 +209,7 @@ impl<'r> Progress<'r> {
 
     /// Whether the answer has to wait for any log.
     fn must_settle(&self) -> bool {
-        self.unsettled().is_some() || self.compound.request.is_stable.load(Relaxed)
+        self.unsettled().is_some() || self.compound.request.logged.must_sync()
     }
 
     /// Writes what stands before the results, and keeps the reply for retransmissions, as the version has it.
@@ -244,7 +244,7 @@ impl<'r> Progress<'r> {
 
 /// Answers a retransmission with the reply that its slot kept.
 async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
-    request.settle_earlier().await;
+    request.sync_log_of_earlier_call().await;
     request.server.metrics().replayed.fetch_add(1, Relaxed);
     reply.rewind(start);
     reply.raw(cached);

@@ -15,10 +15,10 @@
 //!   calls that can be repeated (READ, WRITE, GETATTR, …) pay nothing.
 //!
 //! **Before and after.** Each operation that changes names, those of extended attributes among them, and SETATTR with a guard, is written down before it is executed
-//! ([`Record::Begun`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
-//! ([`Record::Finished`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
+//! ([`Record::Started`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
+//! ([`Record::Replied`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
 //! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
-//! process before had done it, and what is there looks as if it had, it is answered as done ([`Once`]). NFSv4.1's client
+//! process before had done it, and what is there looks as if it had, it is answered as done ([`LoggedOps`]). NFSv4.1's client
 //! repeats the call in its old session first, is told BADSESSION, and asks anew in a new one: what it repeated is the claim
 //! of the operations that it may ask there, by the same user from the same address.
 //!
@@ -34,9 +34,9 @@
 //! can be persistent then (RFC 8881 §18.36.3), with their last replies kept elsewhere
 //! (`state::persist`).
 
-mod act;
-mod before;
+mod ops;
 mod record;
+mod recovered;
 mod stable;
 #[cfg(test)]
 mod tests;
@@ -55,10 +55,10 @@ use siphasher::sip::SipHasher24;
 use tracing::{debug, info};
 use vfs::{Handle, Timestamp};
 
-pub(crate) use act::{Once, Place};
-use before::Before;
-pub(crate) use before::Recognised;
+pub(crate) use ops::{Directory, LoggedOps};
 use record::{CHANGES, Kind, Record};
+pub(crate) use recovered::RecoveredCall;
+use recovered::RecoveredOps;
 pub(crate) use stable::Stable;
 pub use stable::StableLog;
 
@@ -115,7 +115,7 @@ pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
 
 /// The log as the server uses it, with what was read from it.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct CallLog {
     log: Arc<dyn ReplyLog>,
     /// The same log, where it outlives the machine.
     stable: Option<Arc<Stable>>,
@@ -126,10 +126,10 @@ pub(crate) struct Journal {
     forget_at: Duration,
     /// Whether anything is in [`Self::before`].
     has_before: AtomicBool,
-    before: Mutex<Before>,
+    before: Mutex<RecoveredOps>,
 }
 
-impl Journal {
+impl CallLog {
     /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
     /// `answered` are calls whose replies are kept elsewhere.
     pub(crate) fn new(
@@ -139,7 +139,7 @@ impl Journal {
         secret: [u8; 16],
         now: Now,
     ) -> Self {
-        let mut before = Before::new(answered);
+        let mut before = RecoveredOps::new(answered);
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
         before.read_all();
         match before.under_way() {
@@ -172,8 +172,14 @@ impl Journal {
     /// What became of a call that comes in, as far as a process before knew it. Where it only began, `who` may claim from now
     /// on what it would have done. With `is_renamed` the call will come under another name, so that the next process, if this
     /// one is killed before that, has to know of the claim too.
-    pub(crate) fn recognise(&self, call: CallId, who: Who, now: Now, is_renamed: bool) -> Recognised {
-        let Some(mut before) = self.before() else { return Recognised::Unknown };
+    pub(crate) fn recognise(
+        &self,
+        call: CallId,
+        who: CallOwner,
+        now: Now,
+        is_renamed: bool,
+    ) -> RecoveredCall {
+        let Some(mut before) = self.before() else { return RecoveredCall::Unknown };
         let key = |kind, targets: &[u64]| self.claim_key(who, kind, targets);
         let write = |record: Record| {
             if let (true, Record::Claimed { key, .. }) = (is_renamed, &record) {
@@ -182,9 +188,9 @@ impl Journal {
         };
         let recognised = before.recognise(call, now.wall, key, write);
         match &recognised {
-            Recognised::Unknown => {}
-            Recognised::Begun => debug!(?call, "a call comes again that an earlier process began"),
-            Recognised::Finished(_) => debug!(?call, "a call comes again that an earlier process finished"),
+            RecoveredCall::Unknown => {}
+            RecoveredCall::Pending => debug!(?call, "a call comes again that an earlier process began"),
+            RecoveredCall::Replied(_) => debug!(?call, "a call comes again that an earlier process finished"),
         }
         recognised
     }
@@ -192,7 +198,7 @@ impl Journal {
     /// Writes a complete reply down.
     pub(crate) fn finish(&self, call: CallId, at: Timestamp, reply: &[u8]) {
         if reply.len() <= REPLY_BYTES_MAX {
-            self.log.append(&[&Record::Finished { call, at, reply: Bytes::new() }.head(), reply]);
+            self.log.append(&[&Record::Replied { call, at, reply: Bytes::new() }.head(), reply]);
         }
     }
 
@@ -204,7 +210,7 @@ impl Journal {
     /// Forgets what was before when its time is over.
     pub(crate) fn maintain(&self, now: Now) {
         if now.monotonic >= self.forget_at && self.has_before.swap(false, Ordering::Relaxed) {
-            *self.before.lock() = Before::default();
+            *self.before.lock() = RecoveredOps::default();
         }
     }
 
@@ -214,7 +220,7 @@ impl Journal {
     }
 
     /// What was before, as long as there is anything.
-    fn before(&self) -> Option<MutexGuard<'_, Before>> {
+    fn before(&self) -> Option<MutexGuard<'_, RecoveredOps>> {
         self.knows_before().then(|| self.before.lock())
     }
 
@@ -236,7 +242,7 @@ impl Journal {
         hasher.finish()
     }
 
-    fn claim_key(&self, who: Who, kind: Kind, targets: &[u64]) -> u64 {
+    fn claim_key(&self, who: CallOwner, kind: Kind, targets: &[u64]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         who.hash(&mut hasher);
         hasher.write_u8(kind as u8);
@@ -247,13 +253,13 @@ impl Journal {
 
 /// Whose call it is: a user of a client. The port is not compared, since a new connection has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct CallOwner {
     pub(crate) client: IpAddr,
     /// The caller's number: a principal that is a user here is not that user by AUTH_SYS, which anybody can claim to be.
     pub(crate) caller: u64,
 }
 
-impl Who {
+impl CallOwner {
     fn hash(self, hasher: &mut impl Hasher) {
         match self.client {
             IpAddr::V4(address) => hasher.write(&address.octets()),
@@ -263,10 +269,52 @@ impl Who {
     }
 }
 
-impl Journal {
+/// A call as the log sees it, while it is executed.
+#[derive(Debug)]
+pub(crate) struct LoggedCall {
+    pub(crate) owner: CallOwner,
+    /// The time of the call, by the clock of files.
+    pub(crate) at: Timestamp,
+    /// Names a call of version 3; none for idempotent ones. Compounds know their own number.
+    pub(crate) id: Option<CallId>,
+    /// Set by calls of version 3, once an operation was logged: their reply must be logged too.
+    has_operations: AtomicBool,
+    /// Set when the log must be synced before the reply is sent.
+    must_sync: AtomicBool,
+}
+
+impl LoggedCall {
+    pub(crate) fn new(owner: CallOwner, at: Timestamp) -> Self {
+        Self {
+            owner,
+            at,
+            id: None,
+            has_operations: AtomicBool::new(false),
+            must_sync: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn has_operations(&self) -> bool {
+        self.has_operations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_has_operations(&self) {
+        self.has_operations.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn must_sync(&self) -> bool {
+        self.must_sync.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_must_sync(&self) {
+        self.must_sync.store(true, Ordering::Relaxed);
+    }
+}
+
+impl CallLog {
     /// An operation is about to be executed; `targets` as its [`Kind`] has them.
     fn begin(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
-        self.write(&Record::Begun { call, at, kind, targets });
+        self.write(&Record::Started { call, at, kind, targets });
     }
 
     /// It is over; `changed` where it did what it is for.

@@ -21,9 +21,9 @@ pub(super) const CALL_BYTES: usize = 1 + 16 + 8;
 /// that is one line of the cache.
 pub(super) const HEAD_BYTES: usize = CALL_BYTES + 1 + 1 + 8 * CHANGES;
 
-const BEGUN: u8 = 0x21;
+const STARTED: u8 = 0x21;
 const ENDED: u8 = 0x22;
-const FINISHED: u8 = 0x26;
+const REPLIED: u8 = 0x26;
 const CLAIMED: u8 = 0x24;
 const ANSWERED: u8 = 0x25;
 
@@ -80,7 +80,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
     /// An operation is about to be executed.
-    Begun { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES] },
+    Started { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES] },
     /// It is over, and did what it is for or not.
     Ended { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool },
     /// It was begun by an earlier process, and may be claimed under `key` by a call of another name.
@@ -88,7 +88,7 @@ pub(super) enum Record {
     /// The call is over, and its reply is on stable storage elsewhere.
     Answered { call: CallId, at: Timestamp },
     /// The call is over: this was its reply.
-    Finished { call: CallId, at: Timestamp, reply: Bytes },
+    Replied { call: CallId, at: Timestamp, reply: Bytes },
 }
 
 /// A record without the reply, or the key.
@@ -108,7 +108,7 @@ impl Record {
     /// All but the reply, or the key.
     pub(super) fn head(&self) -> Head {
         let (tag, call, at, operation) = match self {
-            Self::Begun { call, at, kind, targets } => (BEGUN, call, at, Some((kind, false, targets))),
+            Self::Started { call, at, kind, targets } => (STARTED, call, at, Some((kind, false, targets))),
             Self::Ended { call, at, kind, targets, changed } => {
                 (ENDED, call, at, Some((kind, *changed, targets)))
             }
@@ -116,7 +116,7 @@ impl Record {
                 (CLAIMED, call, at, Some((kind, false, targets)))
             }
             Self::Answered { call, at } => (ANSWERED, call, at, None),
-            Self::Finished { call, at, .. } => (FINISHED, call, at, None),
+            Self::Replied { call, at, .. } => (REPLIED, call, at, None),
         };
         let mut bytes = [0; HEAD_BYTES];
         bytes[0] = tag;
@@ -139,14 +139,14 @@ impl Record {
         let at = timestamp(word(17)?.cast_signed());
         match bytes[0] {
             ANSWERED if bytes.len() == CALL_BYTES => return Some(Self::Answered { call, at }),
-            FINISHED => return Some(Self::Finished { call, at, reply: bytes.slice(CALL_BYTES..) }),
+            REPLIED => return Some(Self::Replied { call, at, reply: bytes.slice(CALL_BYTES..) }),
             _ => {}
         }
         let (_, [kind, changed, ..]) = bytes.split_at_checked(CALL_BYTES)? else { return None };
         let (kind, changed) = (Kind::ALL.into_iter().find(|known| *known as u8 == *kind)?, *changed != 0);
         let targets = [word(CALL_BYTES + 2)?, word(CALL_BYTES + 10)?];
         match (bytes[0], bytes.len() - HEAD_BYTES) {
-            (BEGUN, 0) => Some(Self::Begun { call, at, kind, targets }),
+            (STARTED, 0) => Some(Self::Started { call, at, kind, targets }),
             (ENDED, 0) => Some(Self::Ended { call, at, kind, targets, changed }),
             (CLAIMED, 8) => Some(Self::Claimed { call, at, kind, targets, key: word(HEAD_BYTES)? }),
             _ => None,
@@ -178,7 +178,7 @@ mod tests {
         let reply = Bytes::from_static(b"a reply");
         for kind in Kind::ALL {
             for record in [
-                Record::Begun { call, at, kind, targets },
+                Record::Started { call, at, kind, targets },
                 Record::Ended { call, at, kind, targets, changed: true },
                 Record::Ended { call, at, kind, targets, changed: false },
             ] {
@@ -190,15 +190,15 @@ mod tests {
         let claimed = Record::Claimed { call, at, kind: Kind::Rename, targets, key: 0x0102_0304 };
         let bytes = [&claimed.head()[..], &0x0102_0304u64.to_le_bytes()].concat();
         assert_eq!(Record::parse(bytes.into()), Some(claimed));
-        let finished = Record::Finished { call, at, reply: reply.clone() };
+        let finished = Record::Replied { call, at, reply: reply.clone() };
         let mut bytes = finished.head().to_vec();
         bytes.extend(&reply);
         assert_eq!(Record::parse(bytes.clone().into()), Some(finished));
-        bytes[0] = BEGUN;
+        bytes[0] = STARTED;
         assert_eq!(Record::parse(bytes.clone().into()), None, "bytes behind what has no reply");
         bytes[0] = 0;
         assert_eq!(Record::parse(bytes.clone().into()), None);
-        let begun = Record::Begun { call, at, kind: Kind::Create, targets }.head();
+        let begun = Record::Started { call, at, kind: Kind::Create, targets }.head();
         for length in 0..HEAD_BYTES {
             assert_eq!(Record::parse(Bytes::copy_from_slice(&begun[..length])), None, "{length}");
         }

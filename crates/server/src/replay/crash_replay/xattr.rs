@@ -5,11 +5,11 @@
 use bytes::Bytes;
 use vfs::{Change, Context, Error, Handle, SetXattr};
 
-use super::act::{Once, Place, unchanged};
+use super::ops::{Directory, LoggedOps, unchanged};
 use super::record::Kind;
 use crate::Export;
 
-impl Once<'_> {
+impl LoggedOps<'_> {
     /// [`Backend::set_xattr`](vfs::Backend::set_xattr) of an attribute that must not be there.
     pub(crate) async fn create_xattr(
         &self,
@@ -48,7 +48,7 @@ impl Once<'_> {
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
         {
-            let of_file = Place { export, context, directory: file };
+            let of_file = Directory { export, context, directory: file };
             return attempt.removed_before(of_file, is_lost).await.map_err(no_xattr);
         }
         let mut change = backend.remove_xattr(context, file, name).await;

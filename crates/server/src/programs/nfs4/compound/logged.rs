@@ -1,7 +1,6 @@
 //! Compounds in the log of calls that outlives the process ([`crate::replay::crash_replay`]).
 
 use std::hash::Hasher;
-use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::Status;
@@ -10,7 +9,7 @@ use siphasher::sip::SipHasher13;
 use super::Compound;
 use crate::files::entries::Changer;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::replay::crash_replay::{CallId, Once, Recognised};
+use crate::replay::crash_replay::{CallId, LoggedOps, RecoveredCall};
 use crate::state;
 use crate::state::{Replay, Running, Sequenced};
 
@@ -28,14 +27,14 @@ impl<'r> Compound<'r> {
         };
         // What was kept of a session is told though there is no log of calls this time.
         let Some(journal) = &self.request.server.journal else { return Err(status.into()) };
-        match journal.recognise(call, self.request.who(), self.request.now, true) {
-            Recognised::Finished(reply) => Err(Failure::Replay(reply)),
-            Recognised::Begun => {
+        match journal.recognise(call, self.request.logged.owner, self.request.now, true) {
+            RecoveredCall::Replied(reply) => Err(Failure::Replay(reply)),
+            RecoveredCall::Pending => {
                 // The client will not ask here again: what it may claim from now on is kept before it hears so.
-                self.request.is_stable.store(true, Relaxed);
+                self.request.logged.set_must_sync();
                 Err(status.into())
             }
-            Recognised::Unknown => Err(status.into()),
+            RecoveredCall::Unknown => Err(status.into()),
         }
     }
 
@@ -53,7 +52,7 @@ impl<'r> Compound<'r> {
     }
 
     /// The way in which the next operation changes names.
-    pub(crate) fn once(&mut self) -> Once<'r> {
+    pub(crate) fn logged_ops(&mut self) -> LoggedOps<'r> {
         if self.logged.is_none() && self.request.server.journal.is_some() {
             let in_session = self.session.as_ref().map(|running| {
                 let sequence = running.sequence();
@@ -61,7 +60,7 @@ impl<'r> Compound<'r> {
             });
             self.logged = in_session.or(self.call);
         }
-        Once::new(self.request, self.logged)
+        LoggedOps::new(self.request.server.journal.as_ref(), &self.request.logged, self.logged)
     }
 
     /// Writes the reply of a compound down, from its status on, where an operation in it was.
@@ -70,7 +69,7 @@ impl<'r> Compound<'r> {
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             self.is_kept = true;
             // On an async export nobody waits until it is on stable storage: the log of calls has it from now on.
-            if self.request.is_stable.load(Relaxed) {
+            if self.request.logged.must_sync() {
                 return;
             }
         }
@@ -82,9 +81,9 @@ impl<'r> Compound<'r> {
     /// Waits until what was written down is as safe as what was changed. A reply that is kept of its slot vouches for its
     /// operations from then on, and not before.
     pub(crate) async fn settle_written(&self) {
-        self.request.settle().await;
+        self.request.sync_log().await;
         if self.is_kept
-            && self.request.is_stable.load(Relaxed)
+            && self.request.logged.must_sync()
             && let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref())
         {
             journal.answered(call, self.request.now.wall);
@@ -93,7 +92,7 @@ impl<'r> Compound<'r> {
 
     /// Whoever asks, as who changes names.
     pub(crate) fn changer(&mut self) -> Changer<'_> {
-        let once = self.once();
-        Changer { request: self.request, who: self.who(), once }
+        let ops = self.logged_ops();
+        Changer { request: self.request, who: self.who(), ops }
     }
 }

@@ -1,7 +1,5 @@
 //! CREATE_SESSION (RFC 8881 §18.36).
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use protocol::nfs4::ops::backchannel::CallbackSecParms;
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
 use protocol::nfs4::types::{OpNum, Status};
@@ -53,7 +51,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     client.iter().for_each(|client| compound.log_confirmed(client));
     if created.flags.contains(CreateSessionFlags::PERSIST) {
         // The session is kept before the client hears that it is.
-        request.is_stable.store(true, Relaxed);
+        request.logged.set_must_sync();
     }
     created.encode(reply);
     Ok(())

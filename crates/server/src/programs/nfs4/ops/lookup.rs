@@ -4,8 +4,8 @@ use protocol::nfs4::types::Status;
 use vfs::{Attributes, FileKind};
 use xdr::Reader;
 
-use crate::exports::junction::cross;
 use crate::exports::pseudo::Node;
+use crate::files::mount_points::cross;
 use crate::files::names;
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;

@@ -18,7 +18,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All, Right::Xattrs).await?;
     let context = compound.context(file.export);
-    let change = compound.once().remove_xattr(file.export, &context, &file.handle, &name).await?;
+    let change = compound.logged_ops().remove_xattr(file.export, &context, &file.handle, &name).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())

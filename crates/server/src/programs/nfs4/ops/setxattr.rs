@@ -28,7 +28,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (handle, value) = (&file.handle, value.bytes());
     let change = match how {
         SetXattr::Create => {
-            compound.once().create_xattr(file.export, &context, handle, (&key, value)).await?
+            compound.logged_ops().create_xattr(file.export, &context, handle, (&key, value)).await?
         }
         // These can be repeated.
         SetXattr::Either | SetXattr::Replace => {

@@ -14,22 +14,22 @@ const JUST_BEFORE_S: i64 = 60;
 
 /// Operations on one name that can be claimed at most; of more, the first ones are forgotten. Calls whose reply is too long to
 /// be written down stay here, and each change of a name goes through all of that name.
-const DEEDS_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// What a process before knew of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Recognised {
+pub(crate) enum RecoveredCall {
     /// Nothing.
     Unknown,
     /// It began: what it would have done can be claimed now.
-    Begun,
-    /// It ended: this was its reply, the bytes given to [`Journal::finish`](super::Journal::finish).
-    Finished(Bytes),
+    Pending,
+    /// It ended: this was its reply, the bytes given to [`CallLog::finish`](super::CallLog::finish).
+    Replied(Bytes),
 }
 
 /// An operation that began.
 #[derive(Debug)]
-struct Deed {
+struct PendingOp {
     call: CallId,
     kind: Kind,
     targets: [u64; CHANGES],
@@ -44,13 +44,13 @@ struct Deed {
 
 /// Operations under way when a process ended, and replies that may not have arrived. As large as the log at most.
 #[derive(Debug, Default)]
-pub(super) struct Before {
-    deeds: HashMap<u64, Deed>,
+pub(super) struct RecoveredOps {
+    pending: HashMap<u64, PendingOp>,
     next: u64,
     by_call: HashMap<CallId, Vec<u64>>,
     by_target: HashMap<u64, Vec<u64>>,
     replies: HashMap<CallId, (Timestamp, Bytes)>,
-    /// Deeds whose calls came again, by who may claim what.
+    /// Pending operations whose calls came again, by who may claim what.
     claims: HashMap<u64, u64>,
     /// Calls whose replies are kept elsewhere, while the log is read: nothing of them can be claimed.
     answered: HashSet<CallId>,
@@ -58,7 +58,7 @@ pub(super) struct Before {
     last: HashMap<u64, (Effect, Timestamp)>,
 }
 
-impl Before {
+impl RecoveredOps {
     /// Nothing yet, where these calls were answered.
     pub(super) fn new(answered: impl IntoIterator<Item = CallId>) -> Self {
         Self { answered: answered.into_iter().collect(), ..Self::default() }
@@ -66,7 +66,7 @@ impl Before {
 
     /// Operations whose outcome, or whose call's reply, was not written down.
     pub(super) fn under_way(&self) -> usize {
-        self.deeds.len()
+        self.pending.len()
     }
 
     /// The log was read.
@@ -75,13 +75,13 @@ impl Before {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.deeds.is_empty() && self.replies.is_empty()
+        self.pending.is_empty() && self.replies.is_empty()
     }
 
     /// Takes the next record of the log in.
     pub(super) fn read(&mut self, record: Record, now: Timestamp) {
         match record {
-            Record::Begun { call, at, kind, targets }
+            Record::Started { call, at, kind, targets }
                 if is_recent(at, now) && !self.answered.contains(&call) =>
             {
                 // A call is executed anew where its reply was no longer kept: that one is history.
@@ -99,7 +99,7 @@ impl Before {
                     self.forget(id);
                 }
             }
-            Record::Finished { call, at, reply } if is_recent(at, now) => {
+            Record::Replied { call, at, reply } if is_recent(at, now) => {
                 self.forget_call(call);
                 self.replies.insert(call, (at, reply));
             }
@@ -109,7 +109,7 @@ impl Before {
                 }
             }
             Record::Answered { call, .. } => self.forget_call(call),
-            Record::Begun { .. } | Record::Finished { .. } | Record::Claimed { .. } => {}
+            Record::Started { .. } | Record::Replied { .. } | Record::Claimed { .. } => {}
         }
     }
 
@@ -134,32 +134,32 @@ impl Before {
         for (target, _) in targets.iter().zip(kind.effects()) {
             let ids = self.by_target.entry(*target).or_default();
             ids.push(id);
-            if ids.len() > DEEDS_MAX {
+            if ids.len() > PENDING_MAX {
                 let first = ids[0];
                 self.forget(first);
             }
         }
         let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
-        let mut deed = Deed { call, kind, targets, began, taken, remade: false, lost };
+        let mut op = PendingOp { call, kind, targets, began, taken, remade: false, lost };
         // Begun at the same time as what it claims: what was acknowledged of that one was its own doing, and not answered.
-        if let Some(claimed) = self.begun_with(&deed) {
-            (deed.taken, deed.remade, deed.lost) = (claimed.taken, claimed.remade, claimed.lost);
+        if let Some(claimed) = self.begun_with(&op) {
+            (op.taken, op.remade, op.lost) = (claimed.taken, claimed.remade, claimed.lost);
         }
-        self.deeds.insert(id, deed);
+        self.pending.insert(id, op);
     }
 
     /// The same operation of another call, begun at the same time; of several, each a claim of the one before, the last.
-    fn begun_with(&self, deed: &Deed) -> Option<&Deed> {
-        let ids = self.by_target.get(&deed.targets[0])?;
+    fn begun_with(&self, op: &PendingOp) -> Option<&PendingOp> {
+        let ids = self.by_target.get(&op.targets[0])?;
         ids.iter()
             .rev()
-            .filter_map(|id| self.deeds.get(id))
-            .find(|other| (other.kind, other.targets, other.began) == (deed.kind, deed.targets, deed.began))
+            .filter_map(|id| self.pending.get(id))
+            .find(|other| (other.kind, other.targets, other.began) == (op.kind, op.targets, op.began))
     }
 
     fn find(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) -> Option<u64> {
         let same =
-            |id: &&u64| self.deeds.get(id).is_some_and(|deed| deed.kind == kind && deed.targets == targets);
+            |id: &&u64| self.pending.get(id).is_some_and(|op| op.kind == kind && op.targets == targets);
         self.by_call.get(&call)?.iter().find(same).copied()
     }
 
@@ -167,45 +167,45 @@ impl Before {
     pub(super) fn acknowledge(&mut self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         for (target, effect) in targets.iter().zip(kind.effects()) {
             for id in self.by_target.get(target).into_iter().flatten() {
-                let Some(deed) = self.deeds.get_mut(id).filter(|deed| deed.call != call) else { continue };
-                for (half, own) in deed.kind.effects().iter().enumerate() {
-                    if deed.targets[half] != *target {
+                let Some(op) = self.pending.get_mut(id).filter(|op| op.call != call) else { continue };
+                for (half, own) in op.kind.effects().iter().enumerate() {
+                    if op.targets[half] != *target {
                         continue;
                     }
-                    deed.taken[half] = own == effect;
+                    op.taken[half] = own == effect;
                     if *own == Effect::Vanishes {
-                        deed.lost |= *effect == Effect::Vanishes && !deed.remade;
-                        deed.remade |= *effect == Effect::Appears;
+                        op.lost |= *effect == Effect::Vanishes && !op.remade;
+                        op.remade |= *effect == Effect::Appears;
                     }
                 }
             }
         }
     }
 
-    /// See [`Journal::recognise`](super::Journal::recognise).
+    /// See [`CallLog::recognise`](super::CallLog::recognise).
     pub(super) fn recognise(
         &mut self,
         call: CallId,
         now: Timestamp,
         key: impl Fn(Kind, &[u64]) -> u64,
         mut claimed: impl FnMut(Record),
-    ) -> Recognised {
+    ) -> RecoveredCall {
         if let Some((at, reply)) = self.replies.get(&call) {
             return if is_recent(*at, now) {
-                Recognised::Finished(reply.clone())
+                RecoveredCall::Replied(reply.clone())
             } else {
-                Recognised::Unknown
+                RecoveredCall::Unknown
             };
         }
-        let Some(ids) = self.by_call.get(&call) else { return Recognised::Unknown };
-        let mut recognised = Recognised::Unknown;
+        let Some(ids) = self.by_call.get(&call) else { return RecoveredCall::Unknown };
+        let mut recognised = RecoveredCall::Unknown;
         for id in ids {
-            if let Some(deed) = self.deeds.get(id).filter(|deed| is_recent(deed.began, now)) {
-                let Deed { kind, targets, began, .. } = *deed;
+            if let Some(op) = self.pending.get(id).filter(|op| is_recent(op.began, now)) {
+                let PendingOp { kind, targets, began, .. } = *op;
                 let key = key(kind, &targets);
                 self.claims.insert(key, *id);
                 claimed(Record::Claimed { call, at: began, kind, targets, key });
-                recognised = Recognised::Begun;
+                recognised = RecoveredCall::Pending;
             }
         }
         recognised
@@ -213,42 +213,42 @@ impl Before {
 
     /// When the operation of a claim began, where it is good.
     pub(super) fn began(&self, key: u64) -> Option<Timestamp> {
-        let deed = self.deeds.get(self.claims.get(&key)?)?;
-        (!deed.taken.contains(&true)).then_some(deed.began)
+        let op = self.pending.get(self.claims.get(&key)?)?;
+        (!op.taken.contains(&true)).then_some(op.began)
     }
 
     /// Takes a claim, where it is good, so that nobody else can claim the same: when its operation began and by which call.
     pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         self.began(key)?;
         let id = self.claims.remove(&key)?;
-        let deed = self.forget(id)?;
-        if deed.remade {
-            self.removed_what_was_before(&deed);
+        let op = self.forget(id)?;
+        if op.remade {
+            self.removed_what_was_before(&op);
         } else {
-            self.acknowledge(deed.call, deed.kind, deed.targets);
+            self.acknowledge(op.call, op.kind, op.targets);
         }
-        Some((deed.began, deed.call))
+        Some((op.began, op.call))
     }
 
     /// Whether what the operation of a claim takes away was made anew by somebody else since; then, whether it was somebody
     /// else, too, who had taken it away.
     pub(super) fn remade(&self, key: u64) -> Option<bool> {
-        let deed = self.deeds.get(self.claims.get(&key)?)?;
-        deed.remade.then_some(deed.lost)
+        let op = self.pending.get(self.claims.get(&key)?)?;
+        op.remade.then_some(op.lost)
     }
 
-    /// `deed` is told that it took a name away that was made anew since: others have not, unless they took away the new one.
-    fn removed_what_was_before(&mut self, deed: &Deed) {
-        for id in self.by_target.get(&deed.targets[0]).into_iter().flatten() {
-            let Some(other) = self.deeds.get_mut(id) else { continue };
-            other.lost |= other.remade && other.targets[0] == deed.targets[0];
+    /// `op` is told that it took a name away that was made anew since: others have not, unless they took away the new one.
+    fn removed_what_was_before(&mut self, op: &PendingOp) {
+        for id in self.by_target.get(&op.targets[0]).into_iter().flatten() {
+            let Some(other) = self.pending.get_mut(id) else { continue };
+            other.lost |= other.remade && other.targets[0] == op.targets[0];
         }
     }
 
     /// Drops a claim that is not needed: its operation had not been executed. By which call it was.
     pub(super) fn withdraw(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         let id = self.claims.remove(&key)?;
-        self.forget(id).map(|deed| (deed.began, deed.call))
+        self.forget(id).map(|op| (op.began, op.call))
     }
 
     fn forget_call(&mut self, call: CallId) {
@@ -257,21 +257,21 @@ impl Before {
         }
     }
 
-    fn forget(&mut self, id: u64) -> Option<Deed> {
-        let deed = self.deeds.remove(&id)?;
+    fn forget(&mut self, id: u64) -> Option<PendingOp> {
+        let op = self.pending.remove(&id)?;
         let mut drop_from = |ids: &mut Vec<u64>| {
             ids.retain(|other| *other != id);
             ids.is_empty()
         };
-        if self.by_call.get_mut(&deed.call).is_some_and(&mut drop_from) {
-            self.by_call.remove(&deed.call);
+        if self.by_call.get_mut(&op.call).is_some_and(&mut drop_from) {
+            self.by_call.remove(&op.call);
         }
-        for target in deed.targets {
+        for target in op.targets {
             if self.by_target.get_mut(&target).is_some_and(&mut drop_from) {
                 self.by_target.remove(&target);
             }
         }
-        Some(deed)
+        Some(op)
     }
 }
 
@@ -293,21 +293,21 @@ mod tests {
     }
 
     fn begun(number: u64, kind: Kind, targets: [u64; CHANGES]) -> Record {
-        Record::Begun { call: call(number), at: NOW, kind, targets }
+        Record::Started { call: call(number), at: NOW, kind, targets }
     }
 
     fn ended(number: u64, kind: Kind, targets: [u64; CHANGES], changed: bool) -> Record {
         Record::Ended { call: call(number), at: NOW, kind, targets, changed }
     }
 
-    fn before(records: impl IntoIterator<Item = Record>) -> Before {
-        let mut before = Before::default();
+    fn before(records: impl IntoIterator<Item = Record>) -> RecoveredOps {
+        let mut before = RecoveredOps::default();
         records.into_iter().for_each(|record| before.read(record, NOW));
         before
     }
 
     /// Whether `number`, come again, may claim.
-    fn claims(before: &mut Before, number: u64) -> bool {
+    fn claims(before: &mut RecoveredOps, number: u64) -> bool {
         before.recognise(call(number), NOW, |_, _| number, |_| {});
         before.take(number).is_some()
     }
@@ -316,8 +316,8 @@ mod tests {
     fn what_began_can_be_claimed_once_and_only_when_it_came_again() {
         let mut before = before([begun(1, Kind::Create, NAME)]);
         assert_eq!(before.take(1), None, "its call has not come again");
-        assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), Recognised::Unknown);
-        assert_eq!(before.recognise(call(1), NOW, |_, _| 1, |_| {}), Recognised::Begun);
+        assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), RecoveredCall::Unknown);
+        assert_eq!(before.recognise(call(1), NOW, |_, _| 1, |_| {}), RecoveredCall::Pending);
         assert_eq!(before.take(1), Some((NOW, call(1))));
         assert_eq!(before.take(1), None);
         assert!(!claims(&mut before, 1) && before.is_empty());
@@ -331,14 +331,17 @@ mod tests {
             ended(1, Kind::Create, NAME, false),
             begun(2, Kind::Remove, NAME),
             ended(2, Kind::Remove, NAME, true),
-            Record::Finished { call: call(2), at: NOW, reply: reply.clone() },
+            Record::Replied { call: call(2), at: NOW, reply: reply.clone() },
         ]);
         assert!(!claims(&mut before, 1));
         for _ in 0..2 {
-            assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), Recognised::Finished(reply.clone()));
+            assert_eq!(
+                before.recognise(call(2), NOW, |_, _| 2, |_| {}),
+                RecoveredCall::Replied(reply.clone())
+            );
         }
         let late = Timestamp { seconds: NOW.seconds + 600, ..NOW };
-        assert_eq!(before.recognise(call(2), late, |_, _| 2, |_| {}), Recognised::Unknown);
+        assert_eq!(before.recognise(call(2), late, |_, _| 2, |_| {}), RecoveredCall::Unknown);
     }
 
     #[test]
@@ -410,7 +413,7 @@ mod tests {
     #[test]
     fn begun_in_two_processes_counts_from_the_first() {
         let later = Timestamp { seconds: NOW.seconds + 5, ..NOW };
-        let again = Record::Begun { call: call(1), at: later, kind: Kind::Create, targets: NAME };
+        let again = Record::Started { call: call(1), at: later, kind: Kind::Create, targets: NAME };
         let mut before = before([begun(1, Kind::Create, NAME), again]);
         before.recognise(call(1), NOW, |_, _| 1, |_| {});
         assert_eq!(before.take(1), Some((NOW, call(1))));
@@ -439,7 +442,7 @@ mod tests {
         };
         assert!(claims(&mut before(records()), 2));
         // The first was answered, as it is known from elsewhere: this is another's, and too late.
-        let mut answered = Before::new([call(1)]);
+        let mut answered = RecoveredOps::new([call(1)]);
         records().into_iter().for_each(|record| answered.read(record, NOW));
         assert!(!claims(&mut answered, 2) && !claims(&mut answered, 1));
         let marked = Record::Answered { call: call(1), at: NOW };
@@ -447,36 +450,36 @@ mod tests {
         // Begun later, it is no claim.
         let [first, second, _] = records();
         let later = Timestamp { nanoseconds: 1, ..NOW };
-        let third = Record::Begun { call: call(2), at: later, kind: Kind::Create, targets: NAME };
+        let third = Record::Started { call: call(2), at: later, kind: Kind::Create, targets: NAME };
         assert!(!claims(&mut before([first, second, third]), 2));
     }
 
     #[test]
     fn of_many_operations_on_one_name_the_first_are_forgotten() {
-        let count = DEEDS_MAX as u64 + 6;
+        let count = PENDING_MAX as u64 + 6;
         // Each has done it, and none has its reply written down.
         let records = (1..=count).flat_map(|number| {
             let kind = if number % 2 == 0 { Kind::Remove } else { Kind::Create };
             [begun(number, kind, NAME), ended(number, kind, NAME, true)]
         });
         let mut before = before(records.chain([begun(1, Kind::Create, [6, 0])]));
-        assert_eq!(before.by_target[&NAME[0]].len(), DEEDS_MAX);
-        assert_eq!((before.deeds.len(), before.under_way()), (DEEDS_MAX + 1, DEEDS_MAX + 1));
+        assert_eq!(before.by_target[&NAME[0]].len(), PENDING_MAX);
+        assert_eq!((before.pending.len(), before.under_way()), (PENDING_MAX + 1, PENDING_MAX + 1));
         for number in 2..=6 {
-            assert_eq!(before.recognise(call(number), NOW, |_, _| 0, |_| {}), Recognised::Unknown);
+            assert_eq!(before.recognise(call(number), NOW, |_, _| 0, |_| {}), RecoveredCall::Unknown);
         }
         assert!(claims(&mut before, 1), "of another name");
-        assert_eq!(before.recognise(call(7), NOW, |_, _| 7, |_| {}), Recognised::Begun);
+        assert_eq!(before.recognise(call(7), NOW, |_, _| 7, |_| {}), RecoveredCall::Pending);
     }
 
     #[test]
     fn a_rename_to_the_same_name_is_forgotten_whole() {
-        let renames = (1..=DEEDS_MAX as u64).map(|number| begun(number, Kind::Rename, [5, 5]));
+        let renames = (1..=PENDING_MAX as u64).map(|number| begun(number, Kind::Rename, [5, 5]));
         let mut before = before(renames);
-        assert!(before.by_target[&5].iter().all(|id| before.deeds.contains_key(id)));
-        assert_eq!(before.by_target[&5].len(), DEEDS_MAX);
-        assert_eq!(before.deeds.len(), DEEDS_MAX / 2);
-        for number in 1..=DEEDS_MAX as u64 {
+        assert!(before.by_target[&5].iter().all(|id| before.pending.contains_key(id)));
+        assert_eq!(before.by_target[&5].len(), PENDING_MAX);
+        assert_eq!(before.pending.len(), PENDING_MAX / 2);
+        for number in 1..=PENDING_MAX as u64 {
             claims(&mut before, number);
             before.withdraw(number);
         }
@@ -488,8 +491,8 @@ mod tests {
         let old = Timestamp { seconds: NOW.seconds - 600, ..NOW };
         let reply = Bytes::from_static(b"reply");
         let before = before([
-            Record::Begun { call: call(1), at: old, kind: Kind::Create, targets: NAME },
-            Record::Finished { call: call(2), at: old, reply },
+            Record::Started { call: call(1), at: old, kind: Kind::Create, targets: NAME },
+            Record::Replied { call: call(2), at: old, reply },
         ]);
         assert!(before.is_empty());
     }

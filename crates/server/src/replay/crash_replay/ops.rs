@@ -1,6 +1,5 @@
 //! Changes of names, written down around their execution, and claimed where an earlier process made them.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -10,11 +9,10 @@ use vfs::{
     Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
 };
 
-use super::before::Before;
 use super::record::{CHANGES, Kind};
-use super::{CallId, Journal};
+use super::recovered::RecoveredOps;
+use super::{CallId, CallLog, LoggedCall};
 use crate::Export;
-use crate::request::Request;
 
 /// Longest step of the clock that files' times are taken from: Linux with HZ=100. A file may seem that much older than the
 /// call that made it.
@@ -27,14 +25,14 @@ const WHILE_UNVERIFIED: u32 = 0o600;
 
 /// The way in which one call changes names: through the log, where there is one and the call can be told from others.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Once<'s> {
-    log: Option<(&'s Journal, CallId)>,
-    request: &'s Request<'s>,
+pub(crate) struct LoggedOps<'s> {
+    log: Option<(&'s CallLog, CallId)>,
+    call: &'s LoggedCall,
 }
 
 /// An operation under way.
 pub(super) struct Attempt<'s> {
-    journal: &'s Journal,
+    journal: &'s CallLog,
     call: CallId,
     /// What an earlier process's would be found by; none where nothing is known of such.
     claim: Option<u64>,
@@ -45,28 +43,28 @@ pub(super) struct Attempt<'s> {
 
 /// A directory of an export.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Directory<'a> {
     pub(crate) export: &'a Export,
     pub(crate) context: &'a Context,
     pub(crate) directory: &'a Handle,
 }
 
 // What is done for a call that an earlier process knew is boxed: the futures of all others stay small.
-impl<'s> Once<'s> {
-    /// The way of `request`, which the log knows as `call`.
-    pub(crate) fn new(request: &'s Request<'s>, call: Option<CallId>) -> Self {
-        Self { log: request.server.journal.as_ref().zip(call), request }
+impl<'s> LoggedOps<'s> {
+    /// The operations of `call`, which the log knows as `id`.
+    pub(crate) fn new(log: Option<&'s CallLog>, call: &'s LoggedCall, id: Option<CallId>) -> Self {
+        Self { log: log.zip(id), call }
     }
 
     /// [`Backend::create`](vfs::Backend::create).
     pub(crate) async fn create(
         &self,
-        place: Place<'_>,
+        place: Directory<'_>,
         name: &[u8],
         what: &Create,
         set: &SetAttributes,
     ) -> Result<Created, Error> {
-        let Place { export, context, directory } = place;
+        let Directory { export, context, directory } = place;
         let attempt = self.begin(export, Kind::Create, [Some((directory, name)), None]).await;
         let mut created = export.backend.create(context, directory, name, what, set).await;
         let Some(attempt) = attempt else { return created };
@@ -90,11 +88,11 @@ impl<'s> Once<'s> {
     /// [`Backend::remove`](vfs::Backend::remove).
     pub(crate) async fn remove(
         &self,
-        place: Place<'_>,
+        place: Directory<'_>,
         name: &[u8],
         removal: Removal,
     ) -> Result<Change, Error> {
-        let Place { export, context, directory } = place;
+        let Directory { export, context, directory } = place;
         let attempt = self.begin(export, Kind::Remove, [Some((directory, name)), None]).await;
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
@@ -145,8 +143,13 @@ impl<'s> Once<'s> {
     }
 
     /// [`Backend::link`](vfs::Backend::link).
-    pub(crate) async fn link(&self, place: Place<'_>, file: &Handle, name: &[u8]) -> Result<Linked, Error> {
-        let Place { export, context, directory } = place;
+    pub(crate) async fn link(
+        &self,
+        place: Directory<'_>,
+        file: &Handle,
+        name: &[u8],
+    ) -> Result<Linked, Error> {
+        let Directory { export, context, directory } = place;
         let attempt = self.begin(export, Kind::Link, [Some((directory, name)), None]).await;
         let mut linked = export.backend.link(context, file, directory, name).await;
         let Some(attempt) = attempt else { return linked };
@@ -217,15 +220,15 @@ impl<'s> Once<'s> {
         if export.backend.is_stable() {
             // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
             attempt.journal.sync().await;
-            self.request.is_stable.store(true, Relaxed);
+            self.call.set_must_sync();
         }
         Some(attempt)
     }
 
     fn write_down(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let claim = journal.knows_before().then(|| journal.claim_key(self.request.who(), kind, &targets));
-        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.request.now.wall };
+        let claim = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
+        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.call.at };
         if let Some(began) = attempt.began_before() {
             // That is when it may have been done, for the process after this one too.
             attempt.at = began;
@@ -237,7 +240,7 @@ impl<'s> Once<'s> {
 
 impl Attempt<'_> {
     /// What is known of processes before, and what the operation would be found there by.
-    fn before(&self) -> Option<(MutexGuard<'_, Before>, u64)> {
+    fn before(&self) -> Option<(MutexGuard<'_, RecoveredOps>, u64)> {
         let claim = self.claim?;
         Some((self.journal.before()?, claim))
     }
@@ -280,7 +283,7 @@ impl Attempt<'_> {
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
     }
 
-    /// See [`Before::remade`](super::before::Before::remade): then nothing may be executed, since it would take away what
+    /// See [`RecoveredOps::remade`](super::recovered::RecoveredOps::remade): then nothing may be executed, since it would take away what
     /// is somebody else's.
     pub(super) fn remade(&self) -> Option<bool> {
         let (before, claim) = self.before()?;
@@ -288,8 +291,8 @@ impl Attempt<'_> {
     }
 
     /// A removal that is not executed, for what is there was made since.
-    pub(super) async fn removed_before(&self, place: Place<'_>, is_lost: bool) -> Result<Change, Error> {
-        let Place { export, context, directory } = place;
+    pub(super) async fn removed_before(&self, place: Directory<'_>, is_lost: bool) -> Result<Change, Error> {
+        let Directory { export, context, directory } = place;
         let mut removed = Err(Error::NotFound);
         if !is_lost
             && let Ok(parent) = export.backend.getattr(context, directory).await
@@ -357,8 +360,8 @@ impl Window {
 }
 
 /// What is at `name`, where it is what the call would have made there.
-async fn own_creation(place: Place<'_>, name: &[u8], what: &Create, window: Window) -> Option<Found> {
-    let Place { export, context, directory } = place;
+async fn own_creation(place: Directory<'_>, name: &[u8], what: &Create, window: Window) -> Option<Found> {
+    let Directory { export, context, directory } = place;
     let found = export.backend.lookup(context, directory, name).await.ok()?;
     if !window.made(&found.attributes) || !is_same_object(&found.attributes, what) {
         return None;
@@ -372,12 +375,12 @@ async fn own_creation(place: Place<'_>, name: &[u8], what: &Create, window: Wind
 
 /// Answers a creation, after what may have been left to do.
 async fn complete(
-    place: Place<'_>,
+    place: Directory<'_>,
     found: &Found,
     what: &Create,
     set: &SetAttributes,
 ) -> Result<Created, Error> {
-    let Place { export, context, .. } = place;
+    let Directory { export, context, .. } = place;
     let Found { handle, mut attributes, directory } = *found;
     let missing = missing(&attributes, what, set);
     if !missing.is_empty() {
