@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Logs what a peer did wrong, unless peers do too much wrong; `log` is told how many such lines were left out.
-    pub(crate) fn complain(&self, log: impl FnOnce(u64)) {
+    pub(crate) fn throttled(&self, log: impl FnOnce(u64)) {
         if let Some(more) = self.throttle.admit(self.clock.now()) {
             log(more);
         }
@@ -153,15 +153,15 @@ fn log_end(shared: &Shared, connection: &Connection, end: End) {
         End::Closed => debug!(%peer, "connection closed"),
         End::Protocol(why) => {
             metrics.malformed.fetch_add(1, Relaxed);
-            shared.complain(|more| warn!(%peer, more, "connection closed: {why}"));
+            shared.throttled(|more| warn!(%peer, more, "connection closed: {why}"));
         }
         End::Stalled(stall) => {
             metrics.stalled_connections.fetch_add(1, Relaxed);
-            shared.complain(|more| warn!(%peer, more, "connection closed: {stall}"));
+            shared.throttled(|more| warn!(%peer, more, "connection closed: {stall}"));
         }
         End::Unreachable(error) => {
             metrics.unreachable_connections.fetch_add(1, Relaxed);
-            shared.complain(|more| info!(%peer, more, "connection lost: the peer is unreachable: {error}"));
+            shared.throttled(|more| info!(%peer, more, "connection lost: the peer is unreachable: {error}"));
         }
         End::Io(error) => debug!(%peer, "connection lost: {error}"),
     }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::net::sockopt;
-use server::{Connect, Connection, ConnectionId, ExportTable, PeerOwner, Server, Throttle, Transport, Work};
+use server::{
+    Connect, Connection, ConnectionId, ExportTable, PeerOwner, Server, Throttle, Transport, Work, host_of,
+};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
@@ -61,14 +63,14 @@ enum Message {
 struct Permit {
     total: Arc<AtomicUsize>,
     core: Arc<AtomicUsize>,
-    _address: Entered,
+    _counted: CountedConnection,
 }
 
 impl Permit {
-    fn new(total: &Arc<AtomicUsize>, core: &Arc<AtomicUsize>, address: Entered) -> Self {
+    fn new(total: &Arc<AtomicUsize>, core: &Arc<AtomicUsize>, counted: CountedConnection) -> Self {
         total.fetch_add(1, Relaxed);
         core.fetch_add(1, Relaxed);
-        Self { total: Arc::clone(total), core: Arc::clone(core), _address: address }
+        Self { total: Arc::clone(total), core: Arc::clone(core), _counted: counted }
     }
 }
 
@@ -79,46 +81,59 @@ impl Drop for Permit {
     }
 }
 
-/// How many connections each address has.
+/// Open connections by client.
 #[derive(Debug, Clone, Default)]
-struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
+struct ConnectionCounts(Arc<Mutex<Counts>>);
 
-/// A connection counted for its address.
-struct Entered {
-    addresses: Addresses,
+#[derive(Debug, Default)]
+struct Counts {
+    /// By [`host_of`]: a client may use any address of its IPv6 network.
+    hosts: HashMap<IpAddr, usize>,
+    addresses: HashMap<IpAddr, usize>,
+}
+
+/// A connection that is counted for its client.
+struct CountedConnection {
+    counts: ConnectionCounts,
     address: IpAddr,
 }
 
-impl Addresses {
-    /// Counts one more, unless there are `limit` already.
-    fn enter(&self, address: IpAddr, limit: usize) -> Option<Entered> {
-        let mut counts = self.lock();
-        let count = counts.entry(address).or_insert(0);
-        if *count >= limit {
+impl ConnectionCounts {
+    /// Counts one more connection, unless the address's host has `limit` already.
+    fn enter(&self, address: IpAddr, limit: usize) -> Option<CountedConnection> {
+        let (address, mut counts) = (address.to_canonical(), self.lock());
+        if counts.hosts.get(&host_of(address)).copied().unwrap_or(0) >= limit {
             return None;
         }
-        *count += 1;
-        Some(Entered { addresses: self.clone(), address })
+        *counts.hosts.entry(host_of(address)).or_default() += 1;
+        *counts.addresses.entry(address).or_default() += 1;
+        Some(CountedConnection { counts: self.clone(), address })
     }
 
-    fn all(&self) -> Vec<IpAddr> {
-        self.lock().keys().copied().collect()
+    /// Returns the addresses of all connected clients.
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.lock().addresses.keys().copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         // Nothing in here can panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Entered {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
-        let mut counts = self.addresses.lock();
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
+        let mut counts = self.counts.lock();
+        decrement(&mut counts.hosts, host_of(self.address));
+        decrement(&mut counts.addresses, self.address);
+    }
+}
+
+fn decrement(counts: &mut HashMap<IpAddr, usize>, key: IpAddr) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
         }
     }
 }
@@ -135,7 +150,7 @@ pub struct Running {
     cores: Vec<Core>,
     threads: Vec<JoinHandle<()>>,
     connections: Arc<AtomicUsize>,
-    addresses: Addresses,
+    counts: ConnectionCounts,
     peers: Option<Arc<PeerPolicy>>,
     clock: Clock,
 }
@@ -159,7 +174,7 @@ impl Running {
     /// Returns whether all were asked for in time.
     pub async fn introduce_hosts(&self, server: &Server, exports: &ExportTable) -> bool {
         let Some(peers) = &self.peers else { return true };
-        let hosts = self.addresses.all();
+        let hosts = self.counts.addresses();
         let all = hosts.into_iter().map(|address| peers.introduce(server, exports, address));
         tokio::time::timeout(INTRODUCTIONS_PATIENCE, join_all(all)).await.is_ok()
     }
@@ -208,7 +223,7 @@ pub fn serve(
     let throttle = Throttle::default();
     let clock = Clock::start();
     let shared = Arc::new(Shared { server, clock, limits, budget, throttle, observer, peers });
-    let (connections, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
+    let (connections, counts) = (Arc::new(AtomicUsize::new(0)), ConnectionCounts::default());
     let peers = shared.peers.clone();
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -222,7 +237,7 @@ pub fn serve(
         cores: cores.clone(),
         connections: Arc::clone(&connections),
         next_id: AtomicU64::new(1),
-        addresses: addresses.clone(),
+        counts: counts.clone(),
     });
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
@@ -238,7 +253,7 @@ pub fn serve(
             runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
         })?);
     }
-    Ok(Running { cores, threads, connections, addresses, peers, clock })
+    Ok(Running { cores, threads, connections, counts, peers, clock })
 }
 
 /// Serves a core's connections until told to stop.
@@ -312,13 +327,13 @@ struct Acceptor {
     cores: Vec<Core>,
     connections: Arc<AtomicUsize>,
     next_id: AtomicU64,
-    addresses: Addresses,
+    counts: ConnectionCounts,
 }
 
 impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
-        let Self { listeners, cores, connections, next_id, addresses } = self;
-        let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, addresses });
+        let Self { listeners, cores, connections, next_id, counts } = self;
+        let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, counts });
         let mut tasks = vec![
             tokio::task::spawn_local(maintain(Rc::clone(&door))),
             tokio::task::spawn_local(drive(Rc::clone(&door))),
@@ -387,7 +402,7 @@ struct Door {
     cores: Vec<Core>,
     connections: Arc<AtomicUsize>,
     next_id: AtomicU64,
-    addresses: Addresses,
+    counts: ConnectionCounts,
 }
 
 /// A connection that a core is about to serve.
@@ -410,7 +425,11 @@ impl Door {
     fn admit(&self, stream: tokio::net::TcpStream, peer: SocketAddr) {
         let Some(entry) = self.enter(stream, peer) else { return };
         let peers = self.shared.peers.as_ref();
-        match peers.map_or(Ok(Found::Remote), |peers| peers.find(&entry.stream)) {
+        let unknown = |error| {
+            self.shared
+                .throttled(|more| warn!(%peer, more, "cannot find the owner of a connection: {error}"));
+        };
+        match peers.map_or(Ok(Found::Remote), |peers| peers.find(&entry.stream, unknown)) {
             Ok(found) => {
                 debug!(%peer, "connection accepted");
                 entry.hand_over(found);
@@ -435,12 +454,13 @@ impl Door {
         if self.connections.load(Relaxed) >= shared.limits.max_connections {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
             let limit = shared.limits.max_connections;
-            shared.complain(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
+            shared
+                .throttled(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
             return None;
         }
-        let Some(address) = self.addresses.enter(peer.ip(), shared.limits.max_connections_per_address) else {
+        let Some(counted) = self.counts.enter(peer.ip(), shared.limits.max_connections_per_address) else {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            shared.complain(|more| warn!(%peer, more, "connection refused: too many of this address"));
+            shared.throttled(|more| warn!(%peer, more, "connection refused: too many of this client"));
             return None;
         };
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
@@ -454,7 +474,7 @@ impl Door {
             error!("no thread is left to serve");
             return None;
         };
-        let permit = Permit::new(&self.connections, &core.connections, address);
+        let permit = Permit::new(&self.connections, &core.connections, counted);
         Some(Entry { stream, connection, core, permit })
     }
 }
@@ -492,4 +512,24 @@ fn descriptors() -> usize {
     getrlimit(Resource::Nofile)
         .current
         .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_one_network_share_a_limit() {
+        let counts = ConnectionCounts::default();
+        let enter = |address: &str| counts.enter(address.parse().unwrap(), 2);
+        let mut open = vec![enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap()];
+        assert!(enter("2001:db8::3").is_none());
+        open.extend(
+            [enter("2001:db8:0:1::1"), enter("192.0.2.1"), enter("::ffff:192.0.2.1")].map(Option::unwrap),
+        );
+        assert!(enter("192.0.2.1").is_none());
+        assert_eq!(counts.addresses().len(), 4, "each address whose name may matter, once");
+        drop(open);
+        assert!(counts.addresses().is_empty() && counts.lock().hosts.is_empty());
+    }
 }

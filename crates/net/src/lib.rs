@@ -38,7 +38,7 @@ pub struct Limits {
     pub cores: usize,
     /// Connections open at once; further ones are closed as they come.
     pub max_connections: usize,
-    /// Connections of one address at once, so that one client cannot take them all.
+    /// Connections of one client at once, so that it cannot take them all. Addresses of one IPv6 /64 network count as one client.
     pub max_connections_per_address: usize,
     /// Bytes that requests of more than 4 KiB may hold, over all connections, while they arrive or wait for their answers;
     /// beyond, no more of them is read until some are answered. What one read has brought is held all the same.

@@ -117,7 +117,7 @@ impl Sources {
     /// Logs that a source refuses this server, which its administrator may have to change.
     fn log_refusal(&self, error: ReadError, source: SocketAddr) {
         if let ReadError::Refused(status @ (Status::ACCESS | Status::PERM | Status::WRONGSEC)) = error {
-            self.shared.complain(|more| {
+            self.shared.throttled(|more| {
                 warn!(
                     %source, ?status, more,
                     "a server refuses READs for a copy: see whether it lets this one in (its exports' clients, `insecure`)"

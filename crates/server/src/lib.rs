@@ -81,6 +81,6 @@ pub use state::{
 };
 pub(crate) use throttle::LOG_LINES_A_SECOND;
 pub use throttle::Throttle;
-pub use transport::{ConnectionId, Transport};
+pub use transport::{ConnectionId, Transport, host_of};
 pub use versions::Versions;
 pub use work::{Connect, CopyStep, Work};

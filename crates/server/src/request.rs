@@ -9,7 +9,7 @@ use vfs::{Context, Handle, Peer, Thread};
 use crate::identity::Identity;
 use crate::replay::crash_replay::{Directory, LoggedCall, LoggedOps};
 use crate::shared::Shared;
-use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport};
+use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport, host_of};
 
 /// Bytes of a READ or WRITE over UDP at most.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
@@ -227,7 +227,7 @@ impl Request<'_> {
 
     /// Where the request comes from.
     pub(crate) fn peer(&self) -> Peer {
-        Peer { address: Some(self.connection.peer.ip()), connection: self.connection.id.0 }
+        Peer { address: Some(host_of(self.connection.peer.ip())), connection: self.connection.id.0 }
     }
 
     /// What the calling thread may be used for.

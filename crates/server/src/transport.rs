@@ -1,4 +1,6 @@
-//! How records travel: the number of a connection, and its kind.
+//! How records travel: the number of a connection, its kind, and the host at its other end.
+
+use core::net::{IpAddr, Ipv6Addr};
 
 /// Number of a connection, never used twice while the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,4 +13,14 @@ pub enum Transport {
     Tcp,
     /// UDP: a datagram is a record; replies are at most a datagram long.
     Udp,
+}
+
+/// Returns one address for all that a host can choose from, for limits: IPv4 addresses as such, also where they are mapped into IPv6,
+/// and of IPv6 addresses the first 64 bits.
+#[must_use]
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
+    }
 }

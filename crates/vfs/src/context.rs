@@ -52,7 +52,7 @@ pub enum Thread {
 /// The origin of a request, for backends that share their threads among clients. It grants no permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// The address of the client; `None` for the server's own work.
+    /// The client's host: all addresses of one IPv6 /64 network count as one; `None` for the server's own work.
     pub address: Option<IpAddr>,
     /// The number of its connection.
     pub connection: u64,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use server::{ExportTable, LocalUser, PeerOwner, Server};
 use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use sock_diag::SockDiag;
 
@@ -115,16 +115,19 @@ impl PeerPolicy {
         }
     }
 
-    /// What the kernel says of the other end of `stream`; some microseconds.
-    pub(crate) fn find(&self, stream: &TcpStream) -> io::Result<Found> {
+    /// Asks the kernel for the owner of the other end of `stream`, which takes some microseconds. Calls `failed` if it does not answer.
+    ///
+    /// # Errors
+    /// Where the connection is gone.
+    pub(crate) fn find(&self, stream: &TcpStream, failed: impl FnOnce(io::Error)) -> io::Result<Found> {
         let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
         let found = self.table.lock().find(peer, local, self.overflow);
-        let found =
-            found.or_else(|_| Table::ProcNet.find(peer, local, self.overflow)).unwrap_or_else(|error| {
-                warn!(%peer, "the owner of a connection cannot be found out: {error}");
-                let is_here = peer.ip().is_loopback() || peer.ip() == local.ip();
-                if is_here { Found::Unknown } else { Found::Remote }
-            });
+        let found = found.or_else(|_| Table::ProcNet.find(peer, local, self.overflow));
+        let found = found.unwrap_or_else(|error| {
+            failed(error);
+            let is_here = peer.ip().is_loopback() || peer.ip() == local.ip();
+            if is_here { Found::Unknown } else { Found::Remote }
+        });
         // It fails once the peer has reset the connection.
         Ok(if stream.peer_addr().is_ok() { found } else { Found::Unknown })
     }

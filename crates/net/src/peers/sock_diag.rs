@@ -52,6 +52,13 @@ impl SockDiag {
         Ok(Self { sockets: open(Some(netlink::SOCK_DIAG))?, routes: open(None)?, sequence: 0 })
     }
 
+    /// A table whose questions fail.
+    #[cfg(test)]
+    pub(super) fn broken() -> Self {
+        let open = || std::fs::File::open("/dev/null").expect("it is there").into();
+        Self { sockets: open(), routes: open(), sequence: 0 }
+    }
+
     /// This table, if it has the sockets of a connection: a kernel without `tcp_diag` says of every socket that there is none.
     ///
     /// # Errors

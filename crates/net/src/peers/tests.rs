@@ -27,6 +27,10 @@ fn policies() -> [Arc<PeerPolicy>; 2] {
     [by_diag, by_proc].map(Arc::new)
 }
 
+fn find(policy: &PeerPolicy, stream: &TcpStream) -> io::Result<Found> {
+    policy.find(stream, |error| panic!("{error}"))
+}
+
 fn listener(address: &str) -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,9 +44,21 @@ fn an_open_socket_is_its_owners() {
             let (listener, address) = listener(address);
             let _client = TcpStream::connect(address).unwrap();
             let (accepted, _) = listener.accept().unwrap();
-            assert_eq!(policy.find(&accepted).unwrap(), Found::Owner(getuid().as_raw()), "{address}");
+            assert_eq!(find(&policy, &accepted).unwrap(), Found::Owner(getuid().as_raw()), "{address}");
         }
     }
+}
+
+#[test]
+fn proc_net_answers_where_sock_diag_fails() {
+    let (listener, address) = listener("127.0.0.1:0");
+    let _client = TcpStream::connect(address).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    let ends = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
+    assert!(SockDiag::broken().find(ends.0, ends.1).is_err());
+    let policy = PeerPolicy::new(Arc::new(Nobody), None);
+    let policy = PeerPolicy { table: Mutex::new(Table::SockDiag(SockDiag::broken())), ..policy };
+    assert_eq!(find(&policy, &accepted).unwrap(), Found::Owner(getuid().as_raw()));
 }
 
 #[test]
@@ -54,7 +70,7 @@ fn mapped_addresses_are_found_from_sockets_of_either_family() {
         for to in [v4, mapped, SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))] {
             let _client = TcpStream::connect(to).unwrap();
             let (accepted, _) = listener.accept().unwrap();
-            assert_eq!(policy.find(&accepted).unwrap(), Found::Owner(getuid().as_raw()), "{to}");
+            assert_eq!(find(&policy, &accepted).unwrap(), Found::Owner(getuid().as_raw()), "{to}");
         }
     }
 }
@@ -67,7 +83,7 @@ fn a_socket_that_was_closed_before_accept_is_nobodys() {
         client.write_all(b"a call").unwrap();
         drop(client);
         let (accepted, _) = listener.accept().unwrap();
-        assert_eq!(policy.find(&accepted).unwrap(), Found::Unknown);
+        assert_eq!(find(&policy, &accepted).unwrap(), Found::Unknown);
     }
 }
 
@@ -80,7 +96,7 @@ fn a_reset_connection_is_nobodys() {
         rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
         drop(client);
         // There are no addresses any more, or nobody to be found at them.
-        assert!(matches!(policy.find(&accepted), Err(_) | Ok(Found::Unknown)));
+        assert!(matches!(find(&policy, &accepted), Err(_) | Ok(Found::Unknown)));
     }
 }
 

@@ -13,11 +13,13 @@
 //! Clients behind one NAT, or of one machine, share what their address may have. An IPv6 address counts by its first 64 bits,
 //! which is what one machine can choose from.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+
+use crate::host_of;
 
 /// A limit has this part more for addresses that have little.
 const EXTRA_PART: usize = 8;
@@ -32,10 +34,7 @@ pub(crate) struct HostKey(Option<IpAddr>);
 
 impl HostKey {
     pub(crate) fn of(address: Option<IpAddr>) -> Self {
-        Self(address.map(|address| match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-            address @ IpAddr::V4(_) => address,
-        }))
+        Self(address.map(host_of))
     }
 }
 
