@@ -296,7 +296,7 @@ impl From<&server::Snapshot> for Status {
                 .records
                 .map(|records| Records { written: records.is_written, room: records.has_room }),
             persistence: snapshot.persistence.map(|persistence| Persistence {
-                written: persistence.is_sound,
+                written: persistence.is_usable,
                 places: persistence.places,
                 places_taken: persistence.places_taken,
             }),

@@ -1,60 +1,11 @@
 //! Whether the tables of the state agree with each other and with the protocol's rules: for simulations and tests, which ask at moments when
 //! nothing is under way in it. It takes as long as there is state, and every lock: a server in service does not ask.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::State;
+use crate::state::tables::audit::{Sum, Sums, same};
 use crate::state::tables::client::{Client, Holdings};
-use crate::state::tables::wire::ClientId;
-
-/// What the shards hold, of one client or of all.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sum {
-    /// Entries in effect.
-    pub(crate) state: u64,
-    /// Weights of all entries, and ranges.
-    pub(crate) charged: u64,
-    pub(crate) opens: u64,
-    /// Opens that deny something.
-    pub(crate) denying: u64,
-    pub(crate) ranges: u64,
-    pub(crate) delegations: u64,
-    pub(crate) write_delegations: u64,
-    pub(crate) directory_delegations: u64,
-    /// Delegations whose objects are watched.
-    pub(crate) lookouts: u64,
-    /// Entries that are revoked and not acknowledged.
-    pub(crate) revoked: u64,
-    pub(crate) lost_delegations: u64,
-    /// Locks that are waited for.
-    pub(crate) lock_waiters: u64,
-}
-
-impl Sum {
-    fn add(&mut self, other: &Self) {
-        self.state += other.state;
-        self.charged += other.charged;
-        self.opens += other.opens;
-        self.denying += other.denying;
-        self.ranges += other.ranges;
-        self.delegations += other.delegations;
-        self.write_delegations += other.write_delegations;
-        self.directory_delegations += other.directory_delegations;
-        self.lookouts += other.lookouts;
-        self.revoked += other.revoked;
-        self.lost_delegations += other.lost_delegations;
-        self.lock_waiters += other.lock_waiters;
-    }
-}
-
-/// By client.
-pub(crate) type Sums = HashMap<ClientId, Sum>;
-
-/// An error that names what two sides say, where they differ.
-pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Result<(), String> {
-    if is == expected { Ok(()) } else { Err(format!("{what}: {is:?}, where the tables have {expected:?}")) }
-}
 
 impl State {
     /// Looks through everything: no two opens, locks or delegations exclude each other, nor two turns of those who wait for locks; each entry is in all lists that have to name it, and

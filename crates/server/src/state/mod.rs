@@ -62,8 +62,9 @@ pub use callbacks::callback::Outbox;
 pub use callbacks::callback::Sent;
 pub use callbacks::path::ConnectRequest;
 pub use clients::administer::Evicted;
-pub use clients::protect::{Credential, StateProtect};
-pub use clients::setclientid::{Callback, SetClientId, SetClientIdError};
+pub use clients::exchange_id::{ExchangeId, ExchangedId};
+pub use clients::expiry::Swept;
+pub use clients::setclientid::{SetClientId, SetClientIdError};
 pub(crate) use copies::offload::{Copied, CopyTask, Origin};
 pub use copies::offload::{Offload, OffloadCounts};
 pub(crate) use copies::promise::Promise;
@@ -81,22 +82,24 @@ pub use locks::lock_queue::LockNotice;
 pub use owner::{Effect, SavedReply, Sender, Sequenced0, Turn};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
-pub use sessions::sequence::{Replay, Running, Sequenced};
-pub use snapshot::{
-    CallbackPath, ClientSnapshot, GraceSnapshot, PersistenceSnapshot, RecordsSnapshot, SessionSnapshot,
-    Standing,
-};
-pub use tables::client::{Client, Principal};
-pub use tables::client_table::{ExchangeId, ExchangedId, Swept};
+pub use sessions::sequence::{Running, Sequenced};
+pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
+pub use tables::client::Client;
 pub use tables::contention::{Changing, Looked};
+pub use tables::file_key::FileKey;
 pub use tables::gauges::Counts;
+pub use tables::persist::PersistenceSnapshot;
+pub use tables::principal::{Credential, Principal};
+pub use tables::protect::StateProtect;
 pub use tables::range::LockRange;
+pub use tables::recovery::RecordsSnapshot;
 #[cfg(test)]
 pub(crate) use tables::recovery::tests::Disk;
 pub use tables::recovery::{Reclaimers, Records};
 pub use tables::session::{CreateSession, MAX_OPERATIONS};
-pub use tables::shard::FileKey;
+pub use tables::slot::Replay;
 pub use tables::slot::SlotUse;
 pub use tables::stateid::SHARDS;
+pub use tables::v40_client::CallbackClient;
 pub use tables::waiter::Waiter;
 pub(crate) use tables::wire::stable_how;

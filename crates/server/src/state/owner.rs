@@ -13,7 +13,7 @@ mod forget;
 mod named;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use vfs::Handle;
 
 use super::State;
 use crate::ExportId;
-use crate::state::tables::client::{Client, Principal};
+use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
+use crate::state::tables::principal::Principal;
 use crate::state::tables::recovery::Says;
 use crate::state::tables::shard::Kind;
 use crate::state::tables::stateid::{Place, next_seqid};
@@ -101,7 +102,7 @@ pub struct Turn {
     /// The lock-owner of a first LOCK, with its own seqid.
     locker: Option<(Arc<[u8]>, u32)>,
     digest: u64,
-    confirmed: bool,
+    pub(crate) confirmed: bool,
     /// Who asks, as a number.
     caller: u64,
     /// The state was obtained by who asks, or the client ID was.
@@ -185,13 +186,13 @@ struct Last {
 }
 
 #[derive(Debug)]
-struct Owner {
+pub(crate) struct Owner {
     /// None before the first request is answered.
     last: Option<Last>,
     /// A request of it is being executed.
     running: bool,
     /// Of a lock-owner always.
-    confirmed: bool,
+    pub(crate) confirmed: bool,
     /// What waits for OPEN_CONFIRM.
     opened: Option<Other>,
     /// What the last request closed: that request's retransmission names it.
@@ -632,35 +633,5 @@ impl State {
         let (client, owner) = closed.get(&other)?;
         let (client, owner) = (client.upgrade()?, owner.upgrade()?);
         Some(Found { client, role: Role::Open, owner, is_known: false })
-    }
-}
-
-/// What a client of version 4.0 has instead of sessions.
-#[derive(Debug)]
-pub(crate) struct Sessionless {
-    /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
-    pub(crate) callback: Mutex<crate::state::clients::setclientid::Callback>,
-    /// The connection for them.
-    pub(crate) path: Mutex<crate::state::callbacks::path::Path>,
-    pub(crate) owners: Mutex<Owners>,
-    /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
-    pub(crate) unconfirmed: AtomicU32,
-}
-
-impl Sessionless {
-    pub(crate) fn new(callback: crate::state::clients::setclientid::Callback) -> Self {
-        Self {
-            callback: Mutex::new(callback),
-            path: Mutex::default(),
-            owners: Mutex::default(),
-            unconfirmed: AtomicU32::new(0),
-        }
-    }
-
-    fn confirm(&self, owner: &mut Owner, now_confirmed: bool) {
-        if now_confirmed && !owner.confirmed {
-            owner.confirmed = true;
-            self.unconfirmed.fetch_sub(1, Relaxed);
-        }
     }
 }

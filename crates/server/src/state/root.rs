@@ -15,15 +15,17 @@ use super::copies::offload::Offloads;
 use super::copies::promise::Promises;
 use super::delegations::delegation::{DelegationCounts, Delegations};
 use super::owner;
-use super::sessions::sequence::SessionTable;
-use super::tables::binding::Connections;
-use super::tables::client::{Client, Principal, nanos};
+use super::tables::client::{Client, nanos};
 use super::tables::client_table::ClientTable;
+use super::tables::connections::Connections;
+use super::tables::file_key::FileKey;
 use super::tables::gauges::{self, Counts, Gauges};
 use super::tables::ids::Ids;
 use super::tables::persist::Persistence;
+use super::tables::principal::Principal;
 use super::tables::recovery::{Records, Recovery};
-use super::tables::shard::{FileKey, Kind, Shard};
+use super::tables::session_table::SessionTable;
+use super::tables::shard::{Kind, Shard};
 use super::tables::slot_memory::SlotMemory;
 use super::tables::stateid::{Place, SHARDS};
 use super::tables::wire::{Stateid, Status};
@@ -217,7 +219,7 @@ impl State {
         if self.gauges.has_room(more) {
             return Ok(());
         }
-        self.press_for(now, client.host());
+        self.remove_expired_for(now, client.host());
         if self.gauges.has_room_for(client, more) { Ok(()) } else { Err(Status::DELAY) }
     }
 }

@@ -13,9 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::State;
-use crate::state::tables::client::{Client, Principal};
-use crate::state::tables::client_table::{Phase, Record};
-use crate::state::tables::recovery::Reclaimers;
+use crate::state::tables::client::Client;
+use crate::state::tables::client_table::{Record, RecordPhase};
+use crate::state::tables::persist::PersistenceSnapshot;
+use crate::state::tables::principal::Principal;
+use crate::state::tables::recovery::{Reclaimers, RecordsSnapshot};
 use crate::state::tables::session::Session;
 use crate::state::tables::slot::SlotUse;
 use crate::state::tables::wire::{ClientId, SessionId};
@@ -91,26 +93,6 @@ pub struct SessionSnapshot {
     pub slots: SlotUse,
 }
 
-/// How the log stands that clients reclaim by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordsSnapshot {
-    /// Whether changes reach stable storage.
-    pub is_written: bool,
-    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
-    pub has_room: bool,
-}
-
-/// How persistent sessions stand (RFC 8881 §2.10.6.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PersistenceSnapshot {
-    /// Whether what they need can be written: where it cannot, no more are made, and those that are there end.
-    pub is_sound: bool,
-    /// Slots that may be kept, and one for each session.
-    pub places: usize,
-    /// How many of these are taken; more than there are, where there were more before.
-    pub places_taken: usize,
-}
-
 /// A grace period that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraceSnapshot {
@@ -147,7 +129,7 @@ impl State {
         &self,
         now: Duration,
         client: &Client,
-        phase: Phase,
+        phase: RecordPhase,
         sessions: &[SessionId],
     ) -> ClientSnapshot {
         let (idle, holdings, seen) = (client.idle(now), &client.holdings, client.seen());
@@ -159,7 +141,7 @@ impl State {
             address: seen.map(|(address, _)| address),
             minor: seen.map(|(_, minor)| minor),
             standing: match phase {
-                Phase::Unconfirmed => Standing::Unconfirmed,
+                RecordPhase::Unconfirmed => Standing::Unconfirmed,
                 _ if idle >= self.lease => Standing::Courteous,
                 _ => Standing::Active,
             },
@@ -198,11 +180,11 @@ impl State {
     /// How persistent sessions stand; none where no session is made persistent.
     #[must_use]
     pub fn look_at_persistence(&self) -> Option<PersistenceSnapshot> {
-        self.persistence.as_ref()?.look()
+        self.persistence.as_ref()?.snapshot()
     }
 }
 
-fn outline((number, record): (u64, &Record)) -> (u64, Arc<Client>, Phase, Vec<SessionId>) {
+fn outline((number, record): (u64, &Record)) -> (u64, Arc<Client>, RecordPhase, Vec<SessionId>) {
     (number, Arc::clone(&record.client), record.phase(), record.sessions.clone())
 }
 

@@ -23,8 +23,8 @@ use xdr::{List, Opaque, Writer};
 
 use super::callback::{Callback, Sent};
 use crate::state::State;
-use crate::state::clients::setclientid;
 use crate::state::tables::client::Client;
+use crate::state::tables::v40_client::CallbackClient;
 use crate::{ConnectionId, Outbox};
 
 /// Callbacks of one client under way at once.
@@ -283,7 +283,7 @@ impl State {
 }
 
 /// Linux's client takes CB_COMPOUND from a caller with AUTH_NONE for an intruder's; as Linux's server, we are the superuser.
-fn header(to: &setclientid::Callback, xid: u32, procedure: u32) -> CallHeader {
+fn header(to: &CallbackClient, xid: u32, procedure: u32) -> CallHeader {
     let credential = OpaqueAuth::sys(&AuthSys {
         stamp: 0,
         machine_name: Opaque::from_static(b"enfys"),
@@ -295,7 +295,7 @@ fn header(to: &setclientid::Callback, xid: u32, procedure: u32) -> CallHeader {
 }
 
 /// A CB_COMPOUND of version 4.0.
-fn record(to: &setclientid::Callback, xid: u32, callback: &Callback) -> Bytes {
+fn record(to: &CallbackClient, xid: u32, callback: &Callback) -> Bytes {
     let args = CbCompoundArgs {
         tag: Opaque::default(),
         minor_version: 0,

@@ -9,7 +9,7 @@ use vfs::Timestamp;
 
 use crate::state::State;
 use crate::state::tables::client::Client;
-use crate::state::tables::client_table::Event;
+use crate::state::tables::client_table::RecordEvent;
 use crate::state::tables::recovery::EndOfGrace;
 use crate::state::tables::wire::{ClientId, SessionId};
 use crate::{Now, client_log};
@@ -60,9 +60,9 @@ impl State {
     /// To the client it is what an expired lease is (RFC 8881 §8.3, §8.4.2.4): its next request is answered with BADSESSION or
     /// STALE_CLIENTID, and it may make itself known anew. What it has in progress ends; nothing is added to what it holds.
     pub fn evict(&self, id: ClientId) -> Option<Evicted> {
-        let record = self.clients.lock().remove(id, Event::Evict)?;
+        let record = self.clients.lock().remove(id, RecordEvent::Evict)?;
         let evicted = Evicted { sessions: record.sessions.len(), ..held(&record.client) };
-        self.let_go([record]);
+        self.release_records([record]);
         Some(evicted)
     }
 

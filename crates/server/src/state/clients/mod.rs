@@ -1,6 +1,8 @@
-//! Operations on client records: EXCHANGE_ID, SETCLIENTID, state protection, administration.
+//! Operations on client records: EXCHANGE_ID, SETCLIENTID, expiry, recovery after a restart, administration.
 
 pub(crate) mod administer;
-pub(crate) mod exchange;
+pub(crate) mod exchange_id;
+pub(crate) mod expiry;
 pub(crate) mod protect;
+pub(crate) mod restart;
 pub(crate) mod setclientid;

@@ -3,43 +3,19 @@
 //! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID is another client. RFC 8881 §2.4.1 lets a
 //! server compare both for a client that was upgraded; what the old one held yields when its lease is over.
 
-use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rpc::address::{NetId, UniversalAddress};
 
 use crate::state::State;
-use crate::state::tables::client::{Client, Principal};
-use crate::state::tables::client_table::{ClientTable, Family, Phase, Record};
+use crate::state::tables::client::{Client, ClientKind};
+use crate::state::tables::client_table::{ClientTable, Record, RecordEvent, RecordPhase};
 use crate::state::tables::host::HostKey;
+use crate::state::tables::principal::Principal;
 use crate::state::tables::slot_memory::SlotMemory;
+use crate::state::tables::v40_client::{CallbackClient, Confirmation};
 use crate::state::tables::wire::{ClientId, NetAddress, SetClientIdOk, Status, Verifier};
-
-/// Where callbacks of version 4.0 go: `cb_client4` and `callback_ident`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Callback {
-    /// Program number.
-    pub program: u32,
-    /// As the client wrote it.
-    pub location: NetAddress,
-    /// To be sent with every callback.
-    pub ident: u32,
-    /// Where the request came from: nothing else is called.
-    pub from: Option<IpAddr>,
-}
-
-impl Callback {
-    /// The address, where it is one of TCP. A client that wants no callbacks gives none, or one that cannot be.
-    #[must_use]
-    pub fn address(&self) -> Option<SocketAddr> {
-        let net_id = NetId::from_bytes(&self.location.netid).filter(|id| id.is_tcp())?;
-        let address = UniversalAddress::from_bytes(&self.location.address).ok()?.0;
-        let is_usable = address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast();
-        Some(address).filter(|address| is_usable && address.is_ipv6() == net_id.is_ipv6())
-    }
-}
 
 /// What SETCLIENTID asks.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +27,7 @@ pub struct SetClientId<'a> {
     /// Of the request.
     pub principal: &'a Principal,
     /// Where callbacks will go once it is confirmed.
-    pub callback: &'a Callback,
+    pub callback: &'a CallbackClient,
 }
 
 /// Why SETCLIENTID gave no client ID.
@@ -65,7 +41,7 @@ pub enum SetClientIdError {
 
 /// What the server knows of the confirmed record of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct Confirmed {
     same_verifier: bool,
     same_principal: bool,
     /// It holds something, or may reclaim it, and its lease has not expired.
@@ -85,29 +61,20 @@ enum Decision {
 
 /// The cases of §16.33.5. `is_kept`: the name is that of another principal's client, which may still reclaim what it held before a
 /// restart.
-fn decide(confirmed: Option<Known>, is_kept: bool) -> Decision {
+fn decide(confirmed: Option<Confirmed>, is_kept: bool) -> Decision {
     match confirmed {
         // The record did not outlive the server, and what it is to protect may come back.
         None if is_kept => Decision::Refuse,
         // "For any confirmed record with the same id string x, if the recorded principal does not match that of the SETCLIENTID
         // call, then the server returns an NFS4ERR_CLID_INUSE error." A record that holds nothing is nobody's loss, as for
         // EXCHANGE_ID (RFC 8881 §18.35.4) and in Linux's server.
-        Some(Known { same_principal: false, in_use: true, .. }) => Decision::Refuse,
+        Some(Confirmed { same_principal: false, in_use: true, .. }) => Decision::Refuse,
         // "since the id verifier v of the request matches that which is confirmed and recorded, the server treats this as a
         // probable callback information update".
-        Some(Known { same_principal: true, same_verifier: true, .. }) => Decision::Update,
+        Some(Confirmed { same_principal: true, same_verifier: true, .. }) => Decision::Update,
         // "{ u, x, c, l, s } record such that v != u", with or without an unconfirmed one; and "no confirmed { *, x, *, *, * }".
         Some(_) | None => Decision::New,
     }
-}
-
-/// What a record of version 4.0 has beside its client.
-#[derive(Debug)]
-pub(crate) struct Confirmation {
-    /// `setclientid_confirm` of the record.
-    verifier: Verifier,
-    /// Callback information that awaits confirmation, with its own `setclientid_confirm`.
-    update: Option<(Callback, Verifier)>,
 }
 
 impl State {
@@ -122,7 +89,7 @@ impl State {
     ) -> Result<SetClientIdOk, SetClientIdError> {
         let mut removed = Vec::new();
         let result = self.decide_set_client_id(now, request, &mut removed);
-        self.let_go(removed);
+        self.release_records(removed);
         result
     }
 
@@ -134,21 +101,21 @@ impl State {
     ) -> Result<SetClientIdOk, SetClientIdError> {
         let confirm = self.ids.next_verifier();
         let mut table = self.clients.lock();
-        let mut owned = table.owned(Family::Sessionless, request.owner);
+        let mut owned = table.owned(ClientKind::V40, request.owner);
         // What has lost a part begins anew: see `find_sessionless`.
         let lost = owned.confirmed.and_then(|id| table.record_mut(id)).filter(|record| {
             record.client.has_lost_state() && record.client.principal() == request.principal
         });
         if let Some(id) = lost.map(|record| record.client.id()) {
-            removed.extend(table.expire(id));
-            owned = table.owned(Family::Sessionless, request.owner);
+            removed.extend(table.remove(id, RecordEvent::Expire));
+            owned = table.owned(ClientKind::V40, request.owner);
         }
-        let is_kept = self.recovery.keeps_from(now, Family::Sessionless, request.owner, request.principal);
+        let is_kept = self.recovery.keeps_from(now, ClientKind::V40, request.owner, request.principal);
         let confirmed = owned.confirmed.and_then(|id| table.record_mut(id));
-        let known = confirmed.as_ref().map(|record| Known {
+        let known = confirmed.as_ref().map(|record| Confirmed {
             same_verifier: *record.client.verifier() == request.verifier,
             same_principal: record.client.principal() == request.principal,
-            in_use: record.stands(now, self.lease, is_kept),
+            in_use: record.blocks_collision(now, self.lease, is_kept),
         });
         match (decide(known, is_kept), confirmed) {
             (Decision::Update, Some(record)) => {
@@ -168,7 +135,7 @@ impl State {
         }
         removed.extend(table.replace_unconfirmed(owned));
         let host = HostKey::of(request.callback.from);
-        if !self.has_room_for_record(&mut table, now, host, removed) {
+        if !table.has_room(self.max_clients, now, self.lease, host, removed) {
             return Err(SetClientIdError::Status(Status::DELAY));
         }
         let id = self
@@ -200,7 +167,7 @@ impl State {
         let client = table.record_mut(id).map(|record| Arc::clone(&record.client));
         drop(table);
         let (replaced, is_news) = result?;
-        self.let_go(replaced);
+        self.release_records(replaced);
         let client = client.ok_or(Status::STALE_CLIENTID)?;
         if is_news {
             self.renew_path(&client);
@@ -233,7 +200,7 @@ impl State {
         match phase {
             // "{ v, x, c, k, s } is marked as confirmed, thereby modifying recorded and confirmed callback and callback_ident
             // information … The server does not remove any relevant leased client state."
-            Phase::Confirmed if updates => {
+            RecordPhase::Confirmed if updates => {
                 if let (Some((callback, verifier)), Some(sessionless)) =
                     (confirmation.update.take(), client.sessionless())
                 {
@@ -243,14 +210,14 @@ impl State {
                 Ok((None, true))
             }
             // "what has likely happened is that the client never got the response from the SETCLIENTID_CONFIRM".
-            Phase::Confirmed => Ok((None, false)),
+            RecordPhase::Confirmed => Ok((None, false)),
             // "If there is also a confirmed { *, x, d, *, t }, the server MUST remove client x's relevant leased client state".
-            Phase::Unconfirmed => {
+            RecordPhase::Unconfirmed => {
                 // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
-                let old = table.owned(Family::Sessionless, client.owner()).confirmed;
-                let is_kept = self.recovery.keeps_from(now, Family::Sessionless, client.owner(), principal);
+                let old = table.owned(ClientKind::V40, client.owner()).confirmed;
+                let is_kept = self.recovery.keeps_from(now, ClientKind::V40, client.owner(), principal);
                 let is_others = |old: &&Record| {
-                    old.client.principal() != principal && old.stands(now, self.lease, is_kept)
+                    old.client.principal() != principal && old.blocks_collision(now, self.lease, is_kept)
                 };
                 if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
                     return Err(Status::CLID_INUSE);
@@ -260,7 +227,7 @@ impl State {
                 }
                 Ok((table.confirm(id), true))
             }
-            Phase::Gone => Err(Status::STALE_CLIENTID),
+            RecordPhase::Removed => Err(Status::STALE_CLIENTID),
         }
     }
 
@@ -271,12 +238,14 @@ impl State {
             // There are no flags by which a client could learn that a part is lost (RFC 7530 §9.6.3.1), so that it goes whole, and
             // begins anew under another client ID.
             Some(record) if record.confirmation.is_some() && record.client.has_lost_state() => {
-                let lost = table.expire(id);
+                let lost = table.remove(id, RecordEvent::Expire);
                 drop(table);
-                self.let_go(lost);
+                self.release_records(lost);
                 Err(Status::EXPIRED)
             }
-            Some(record) if record.phase() == Phase::Confirmed && record.client.sessionless().is_some() => {
+            Some(record)
+                if record.phase() == RecordPhase::Confirmed && record.client.sessionless().is_some() =>
+            {
                 Ok(Arc::clone(&record.client))
             }
             Some(_) => Err(Status::STALE_CLIENTID),
@@ -289,7 +258,7 @@ impl State {
 
     /// Where a client's callbacks go.
     #[must_use]
-    pub fn callback_of(&self, client: &Client) -> Option<Callback> {
+    pub fn callback_of(&self, client: &Client) -> Option<CallbackClient> {
         client.sessionless().map(|sessionless| sessionless.callback.lock().clone())
     }
 }
@@ -301,7 +270,7 @@ mod tests {
     #[test]
     fn the_decisions_are_those_of_the_rfc() {
         let known = |same_verifier, same_principal, in_use| {
-            decide(Some(Known { same_verifier, same_principal, in_use }), false)
+            decide(Some(Confirmed { same_verifier, same_principal, in_use }), false)
         };
         assert_eq!(decide(None, false), Decision::New);
         assert_eq!(decide(None, true), Decision::Refuse);
@@ -311,31 +280,6 @@ mod tests {
         for same_verifier in [false, true] {
             assert_eq!(known(same_verifier, false, true), Decision::Refuse);
             assert_eq!(known(same_verifier, false, false), Decision::New);
-        }
-    }
-
-    #[test]
-    fn callback_addresses_are_those_that_can_be_called() {
-        let address = |netid: &'static str, text: &'static str| {
-            let location = NetAddress {
-                netid: protocol::nfs4::types::Utf8::from_static(netid.as_bytes()),
-                address: protocol::nfs4::types::Utf8::from_static(text.as_bytes()),
-            };
-            Callback { location, ..Callback::default() }.address()
-        };
-        // RFC 5665 §5.2.3.3: 203 * 256 + 81.
-        assert_eq!(address("tcp", "192.0.2.7.203.81"), Some("192.0.2.7:52049".parse().unwrap()));
-        assert_eq!(address("tcp6", "2001:db8::1.8.1"), Some("[2001:db8::1]:2049".parse().unwrap()));
-        for (netid, text) in [
-            ("tcp", "0.0.0.0.0.0"),
-            ("tcp", "192.0.2.7.0.0"),
-            ("udp", "192.0.2.7.8.1"),
-            ("tcp", "2001:db8::1.8.1"),
-            ("tcp", "224.0.0.1.8.1"),
-            ("", ""),
-            ("tcp", "nonsense"),
-        ] {
-            assert_eq!(address(netid, text), None, "{netid} {text}");
         }
     }
 }

@@ -26,7 +26,8 @@ use super::delegation::{Delegation, DelegationKind, Recalls};
 use crate::state::State;
 use crate::state::callbacks::callback::{Callback, Purpose};
 use crate::state::tables::client::Client;
-use crate::state::tables::shard::{FileKey, Shard};
+use crate::state::tables::file_key::FileKey;
+use crate::state::tables::shard::Shard;
 use crate::state::tables::stateid::Place;
 use crate::state::tables::wire::{ClientId, Status};
 

@@ -20,7 +20,8 @@ use crate::Now;
 use crate::state::State;
 use crate::state::callbacks::callback::{Callback, Purpose};
 use crate::state::tables::client::Client;
-use crate::state::tables::shard::{FileKey, Shard};
+use crate::state::tables::file_key::FileKey;
+use crate::state::tables::shard::Shard;
 use crate::state::tables::stateid::Place;
 use crate::state::tables::waiter::Waiter;
 

@@ -21,7 +21,7 @@ use vfs::{Alarm, Watch};
 use super::delegation::{Delegation, DelegationKind, Recalls};
 use crate::state::State;
 use crate::state::tables::client::Client;
-use crate::state::tables::shard::FileKey;
+use crate::state::tables::file_key::FileKey;
 use crate::state::tables::wire::ClientId;
 use crate::work_signal::WorkSignal;
 

@@ -9,7 +9,8 @@ use vfs::{Attributes, Timestamp};
 
 use crate::state::State;
 use crate::state::tables::client::Client;
-use crate::state::tables::shard::{FileKey, Kind};
+use crate::state::tables::file_key::FileKey;
+use crate::state::tables::shard::Kind;
 use crate::state::tables::wire::{Stateid, Status};
 
 /// Nanoseconds in a second.

@@ -9,8 +9,9 @@ use vfs::Authority;
 
 use crate::state::State;
 use crate::state::tables::client::Client;
+use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges;
-use crate::state::tables::shard::{Dropped, FileKey, Kind, Shard};
+use crate::state::tables::shard::{Dropped, Kind, Shard};
 use crate::state::tables::stateid::{Flaw, Place};
 use crate::state::tables::wire::{Stateid, Status};
 

@@ -12,9 +12,10 @@ use parking_lot::MutexGuard;
 use super::lock_queue::LockNotice;
 use crate::state::State;
 use crate::state::tables::client::Client;
+use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::range::{Held, LockRange};
-use crate::state::tables::shard::{Dropped, Event, FileKey, Kind, Shard};
+use crate::state::tables::shard::{Dropped, Event, Kind, Shard};
 use crate::state::tables::stateid::next_seqid;
 use crate::state::tables::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
 

@@ -21,13 +21,14 @@ use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbNotifyLockArgs;
 use protocol::nfs4::types::Handle;
 
-use crate::state::audit::{Sums, same};
 use crate::state::callbacks::callback::{Callback, Purpose, Referring};
 use crate::state::delegations::delegation::Recalls;
+use crate::state::tables::audit::{Sums, same};
 use crate::state::tables::client::Client;
+use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::{Gauges, adjust, read};
 use crate::state::tables::range::LockRange;
-use crate::state::tables::shard::{Dropped, FileKey, Shard};
+use crate::state::tables::shard::{Dropped, Shard};
 use crate::state::tables::share::Modes;
 use crate::state::tables::wire::StateOwner;
 use crate::state::{Running, State};

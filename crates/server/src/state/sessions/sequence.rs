@@ -1,24 +1,18 @@
 //! SEQUENCE (RFC 8881 §18.46): the way into a slot, and out of it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-use bytes::Bytes;
-use parking_lot::RwLock;
 
 use crate::ConnectionId;
 use crate::state::State;
 use crate::state::callbacks::callback::Referring;
 use crate::state::tables::client::Client;
-use crate::state::tables::persist::{KeptSlots, Persistence};
+use crate::state::tables::persist::{LoggedSlots, Persistence};
 use crate::state::tables::session::{MIN_RESPONSE, Session};
-use crate::state::tables::slot::{Arrival, Verdict, whole_seconds};
-use crate::state::tables::wire::{
-    ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status,
-};
+use crate::state::tables::slot::{Arrival, Replay, Verdict, whole_seconds};
+use crate::state::tables::wire::{ChannelAttributes, OpNum, SequenceArgs, SequenceOk, Status};
 
 /// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
 /// hashing a megabyte of data would cost more than writing it.
@@ -39,21 +33,11 @@ pub enum Sequenced {
     Replay(Replay),
 }
 
-/// Answer to a retransmission.
-#[derive(Debug, Clone)]
-pub struct Replay {
-    /// SEQUENCE's result.
-    pub sequence: SequenceOk,
-    /// The bytes given to [`Running::finish`]; `None` where they were not kept: then the reply is SEQUENCE with
-    /// `sequence`, and the next operation, if there is one, with RETRY_UNCACHED_REP (RFC 8881 §2.10.6.1.3).
-    pub reply: Option<Bytes>,
-}
-
 /// A request that has its slot. It is executed once, whatever happens to it.
 #[derive(Debug)]
 #[must_use = "dropping it ends the request without a reply"]
 pub struct Running {
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     sequence: SequenceOk,
     cache_this: bool,
     ended: bool,
@@ -85,8 +69,8 @@ impl Running {
     }
 
     /// What the log has of its slots, where the session outlives the server.
-    pub(crate) fn kept_slots(&self) -> Option<&KeptSlots> {
-        self.session.is_persistent.then_some(&self.session.kept_slots)
+    pub(crate) fn logged_slots(&self) -> Option<&LoggedSlots> {
+        self.session.is_persistent.then_some(&self.session.logged_slots)
     }
 
     /// As a callback names it that makes no sense before this request's reply.
@@ -129,83 +113,7 @@ impl Drop for Running {
     }
 }
 
-/// Hashes a session ID by its second half, which is a keyed hash already.
-#[derive(Debug, Default)]
-pub(crate) struct SessionHasher(u64);
-
-impl Hasher for SessionHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
-    }
-
-    fn write_usize(&mut self, _length: usize) {}
-}
-
-type SessionMap = HashMap<SessionId, Arc<Session>, BuildHasherDefault<SessionHasher>>;
-
-/// Parts of the session table, so that cores seldom meet.
-const PARTS: usize = 16;
-
-/// All sessions by ID.
-#[derive(Debug, Default)]
-pub(crate) struct SessionTable([RwLock<SessionMap>; PARTS]);
-
-impl SessionTable {
-    fn part(&self, id: &SessionId) -> &RwLock<SessionMap> {
-        // Not the bits that choose a place within the map.
-        &self.0[usize::from(id[12]) % PARTS]
-    }
-
-    pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.part(id).read().get(id).cloned()
-    }
-
-    pub(crate) fn insert(&self, session: Session) -> Arc<Session> {
-        let session = Arc::new(session);
-        self.part(&session.id).write().insert(session.id, Arc::clone(&session));
-        session
-    }
-
-    pub(crate) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
-        self.part(id).write().remove(id)
-    }
-
-    /// Sessions of one of the parts, in turn.
-    pub(crate) fn some(&self, turn: u64) -> Vec<Arc<Session>> {
-        self.0[turn as usize % PARTS].read().values().cloned().collect()
-    }
-
-    /// Sessions, the slots granted to them, and those in use.
-    pub(crate) fn count(&self) -> (u64, u64, u64) {
-        let mut total = (0, 0, 0);
-        for part in &self.0 {
-            let part = part.read();
-            total.0 += part.len() as u64;
-            total.1 += part.values().map(|session| u64::from(session.slots.granted())).sum::<u64>();
-            total.2 += part.values().map(|session| u64::from(session.slots.in_use())).sum::<u64>();
-        }
-        total
-    }
-}
-
 impl State {
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
-    /// sent by what was offered before, the path is tried.
-    pub fn control_back_channel(&self, running: &Running, program: u32, security: &SecParmsList) {
-        let mut back = running.session.back.lock();
-        let was_usable = back.is_usable();
-        back.control(program, security);
-        let is_usable = back.is_usable();
-        drop(back);
-        if is_usable && !was_usable {
-            self.try_path(&running.session);
-        }
-    }
-
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
@@ -237,7 +145,7 @@ impl State {
             return Err(Status::REP_TOO_BIG_TO_CACHE);
         }
         // A promise that cannot be kept is not made: what was executed is answered, and the client gets an ordinary session.
-        let is_lost = session.is_persistent && !self.persistence.as_ref().is_some_and(Persistence::is_sound);
+        let is_lost = session.is_persistent && !self.persistence.as_ref().is_some_and(Persistence::is_usable);
         if is_lost && !slots.is_last(request.slot_id, request.sequence_id) {
             return Err(Status::DEADSESSION);
         }
@@ -275,13 +183,13 @@ impl State {
 
     /// Where a session's callbacks go.
     #[cfg(test)]
-    pub(crate) fn callback_program(&self, session: &SessionId) -> Option<u32> {
+    pub(crate) fn callback_program(&self, session: &crate::state::tables::wire::SessionId) -> Option<u32> {
         Some(self.sessions.get(session)?.back.lock().program())
     }
 
     /// Whose a session is.
     #[cfg(test)]
-    pub(crate) fn client_of(&self, session: &SessionId) -> Option<Arc<Client>> {
+    pub(crate) fn client_of(&self, session: &crate::state::tables::wire::SessionId) -> Option<Arc<Client>> {
         Some(Arc::clone(&self.sessions.get(session)?.client))
     }
 

@@ -10,27 +10,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use protocol::nfs4::types::OpNum;
 
 use super::contention::HoldOff;
 use super::host::Host;
 use super::notices::Unconfirmed;
+use super::principal::{Credential, Principal};
+use super::protect::StateProtect;
 use super::slot_memory::SlotMemory;
-use super::wire::{ClientId, SequenceStatus, Verifier};
+use super::v40_client::{CallbackClient, Sessionless};
+use super::wire::{ClientId, SequenceStatus, Status, Verifier};
 use crate::client_log::UsedExports;
 use crate::state::callbacks::callback::Calls;
-use crate::state::clients::protect::StateProtect;
-use crate::state::clients::setclientid::Callback;
-use crate::state::owner::Sessionless;
 
-/// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Principal {
-    /// AUTH_NONE.
-    Anonymous,
-    /// AUTH_SYS: the user on the client, before squashing.
-    System(u32),
-    /// RPCSEC_GSS: the principal's exported name, which says the mechanism too (RFC 2743 §3.2).
-    Gss(Bytes),
+/// Owner strings of version 4.0 and of later versions are separate name spaces: the same string names different clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ClientKind {
+    /// Version 4.0: SETCLIENTID.
+    V40,
+    /// Version 4.1 and later: EXCHANGE_ID.
+    V41,
+}
+
+impl ClientKind {
+    pub(crate) fn of(client: &Client) -> Self {
+        if client.sessionless().is_some() { Self::V40 } else { Self::V41 }
+    }
 }
 
 /// What a client holds; counted where it is made and freed, read without a lock.
@@ -170,7 +175,7 @@ impl Client {
     }
 
     /// Makes it a client of version 4.0.
-    pub(crate) fn without_sessions(self, callback: Callback) -> Self {
+    pub(crate) fn without_sessions(self, callback: CallbackClient) -> Self {
         Self { sessionless: Some(Box::new(Sessionless::new(callback))), ..self }
     }
 
@@ -290,7 +295,7 @@ impl Client {
 
     /// Whether its record may go while its lease runs: it holds nothing, has nothing to reclaim or to acknowledge, and no
     /// COMPOUND of it runs.
-    pub(crate) fn yields(&self) -> bool {
+    pub(crate) fn is_replaceable(&self) -> bool {
         !self.has_state() && !self.is_reclaiming() && self.revoked() == 0 && self.active.load(Acquire) == 0
     }
 
@@ -432,6 +437,36 @@ impl Client {
         let no_path = self.wants_callbacks.load(Relaxed) && !some(&self.holdings.back_connections);
         flags.set(SequenceStatus::CB_PATH_DOWN, no_path);
         flags
+    }
+}
+
+impl Client {
+    /// Whether `by` may do an operation that concerns the client ID, or a session of it.
+    ///
+    /// # Errors
+    /// WRONG_CRED where its machine alone may.
+    pub fn admit(&self, operation: OpNum, by: &Credential) -> Result<(), Status> {
+        let protect = self.protect();
+        // §15.1.6.4: "attempted by a principal that was not allowed to modify that piece of state."
+        let may = !protect.enforces(operation) || protect.is_of(self.principal(), by);
+        if may { Ok(()) } else { Err(Status::WRONG_CRED) }
+    }
+
+    /// Whether each of its sessions' connections has to be bound. §18.35.3: "If spo_must_enforce in the results has
+    /// BIND_CONN_TO_SESSION set, then connection binding enforcement is enabled".
+    pub(crate) fn binds_connections(&self) -> bool {
+        self.protect().enforces(OpNum::BIND_CONN_TO_SESSION)
+    }
+
+    /// Whether `by` is its machine, and this is among what that may do with what its users hold (`spo_must_allow`).
+    #[must_use]
+    pub fn is_allowed(&self, operation: OpNum, by: &Credential) -> bool {
+        match self.protect() {
+            StateProtect::None => false,
+            StateProtect::Machine(agreed) => {
+                agreed.must_allow.has(operation.0) && self.protect().is_of(self.principal(), by)
+            }
+        }
     }
 }
 

@@ -148,12 +148,12 @@ impl Hosts {
     /// The record that yields to a new one of an address: of several that are not confirmed, the oldest of the address with most
     /// of them; otherwise one of an address with more records, of the one with most first, that is not confirmed or
     /// `yields`; otherwise its own that is not confirmed.
-    pub(crate) fn yielding(&mut self, to: HostKey, yields: impl Fn(u64) -> bool) -> Option<u64> {
+    pub(crate) fn replaceable(&mut self, by: HostKey, may_go: impl Fn(u64) -> bool) -> Option<u64> {
         let flood = self.by_unconfirmed.last().filter(|(count, _)| *count > 1);
         if let Some(records) = flood.and_then(|(_, key)| self.by_key.get(key)) {
             return records.oldest_unconfirmed();
         }
-        let count = self.count(to);
+        let count = self.count(by);
         let greedier =
             self.by_count.iter().rev().take(HOSTS_LOOKED_AT).take_while(|(other, _)| *other > count);
         for (_, key) in greedier {
@@ -164,11 +164,11 @@ impl Hosts {
             let behind = records.all.range((Excluded(records.looked_at), Unbounded)).chain(&records.all);
             let looked_at: Vec<u64> = behind.take(RECORDS_LOOKED_AT).copied().collect();
             records.looked_at = looked_at.last().copied().unwrap_or_default();
-            if let Some(number) = looked_at.into_iter().find(|number| yields(*number)) {
+            if let Some(number) = looked_at.into_iter().find(|number| may_go(*number)) {
                 return Some(number);
             }
         }
-        self.by_key.get(&to)?.oldest_unconfirmed()
+        self.by_key.get(&by)?.oldest_unconfirmed()
     }
 
     /// All that is known of addresses, for [`State::audit`](crate::state::State::audit): how many records, and how many of them are
@@ -230,16 +230,16 @@ mod tests {
                 hosts.confirm(host, number);
             }
         }
-        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number != 1), Some(2));
-        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number == 1), Some(1), "it goes round");
-        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number > 3), Some(4));
-        assert_eq!(hosts.yielding(b.key(), |number| number > 3), None);
+        assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number != 1), Some(2));
+        assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number == 1), Some(1), "it goes round");
+        assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number > 3), Some(4));
+        assert_eq!(hosts.replaceable(b.key(), |number| number > 3), None);
         hosts.add(&b, 7);
-        assert_eq!(hosts.yielding(c.key(), |_| false), Some(7), "of an address with more");
-        assert_eq!(hosts.yielding(b.key(), |_| false), Some(7), "its own, which is not confirmed");
+        assert_eq!(hosts.replaceable(c.key(), |_| false), Some(7), "of an address with more");
+        assert_eq!(hosts.replaceable(b.key(), |_| false), Some(7), "its own, which is not confirmed");
         hosts.add(&c, 8);
         hosts.add(&c, 9);
-        assert_eq!(hosts.yielding(a.key(), |_| true), Some(8), "several are a flood");
+        assert_eq!(hosts.replaceable(a.key(), |_| true), Some(8), "several are a flood");
         assert_eq!(hosts.audit(), Ok((9, 3)));
         for (host, number) in [(&b, 7), (&c, 8), (&c, 9)] {
             hosts.remove(host, number);

@@ -1,11 +1,14 @@
-//! Tables of the state: each module owns its data and the rules between them. None of them knows [`State`](super::State).
+//! The tables of the state. Each module owns its data and keeps its invariants; none knows
+//! [`State`](super::root::State), and all take what they need as arguments.
 
+pub(crate) mod audit;
 pub(crate) mod backchannel;
-pub(crate) mod binding;
 pub(crate) mod client;
 pub(crate) mod client_table;
+pub(crate) mod connections;
 pub(crate) mod contention;
 pub(crate) mod file;
+pub(crate) mod file_key;
 pub(crate) mod gauges;
 pub(crate) mod host;
 pub(crate) mod ids;
@@ -13,9 +16,12 @@ pub(crate) mod lease;
 pub(crate) mod notices;
 pub(crate) mod persist;
 pub(crate) mod phase;
+pub(crate) mod principal;
+pub(crate) mod protect;
 pub(crate) mod range;
 pub(crate) mod recovery;
 pub(crate) mod session;
+pub(crate) mod session_table;
 pub(crate) mod shard;
 pub(crate) mod share;
 pub(crate) mod slot;
@@ -23,6 +29,7 @@ pub(crate) mod slot_memory;
 pub(crate) mod stateid;
 pub(crate) mod transitions;
 pub(crate) mod tree;
+pub(crate) mod v40_client;
 pub(crate) mod waiter;
 pub(crate) mod window;
 pub(crate) mod wire;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::tree::{Interval, IntervalTree, Query};
 use super::wire::Status;
-use crate::state::audit::same;
+use crate::state::tables::audit::same;
 
 /// A valid range of bytes (RFC 8881 §18.10.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

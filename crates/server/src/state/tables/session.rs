@@ -1,19 +1,22 @@
 //! Sessions: what CREATE_SESSION negotiates and makes (RFC 8881 §18.36).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, RwLock};
 
 use super::backchannel::BackChannel;
-use super::binding::Bound;
-use super::client::{Client, Principal};
-use super::persist::KeptSlots;
-use super::slot::{CACHED_REPLY_MAX, SlotTable, whole_seconds};
+use super::client::Client;
+use super::connections::{Binding, BoundConnections, Channels, Connections};
+use super::persist::LoggedSlots;
+use super::principal::Principal;
+use super::slot::{CACHED_REPLY_MAX, SlotTable};
 use super::window::Window;
-use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SessionId, Status};
-use crate::{ConnectionId, Outbox, Settings};
+use super::wire::{
+    ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SequenceStatus, SessionId, Status,
+};
+use crate::state::callbacks::callback::{Outbox, Sent};
+use crate::{ConnectionId, Settings};
 
 /// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
 pub const MAX_OPERATIONS: u32 = 256;
@@ -66,10 +69,10 @@ pub(crate) struct Session {
     pub(crate) slots: SlotTable,
     /// Whether it outlives the server: `CREATE_SESSION4_FLAG_PERSIST`.
     pub(crate) is_persistent: bool,
-    pub(crate) kept_slots: KeptSlots,
+    pub(crate) logged_slots: LoggedSlots,
     /// The connection seen last, plus one, so that most requests need no look at `bound`; 0 for none.
     pub(crate) last_connection: AtomicU64,
-    pub(crate) bound: RwLock<Bound>,
+    pub(crate) bound: RwLock<BoundConnections>,
     pub(crate) back: Mutex<BackChannel>,
     /// Nobody knows any more what the slots of the back channel have seen.
     pub(crate) has_fault: AtomicBool,
@@ -94,7 +97,7 @@ impl Session {
         let window = Window::new(fore.max_requests, most);
         let slots = SlotTable::new(window, fore.max_response_size_cached, &client.slot_memory)?;
         let last_connection = AtomicU64::new(0);
-        let bound = RwLock::new(Bound::default());
+        let bound = RwLock::new(BoundConnections::default());
         let back = Mutex::new(back);
         let (has_fault, is_cut) = (AtomicBool::new(false), AtomicBool::new(false));
         Some(Self {
@@ -103,7 +106,7 @@ impl Session {
             fore,
             slots,
             is_persistent,
-            kept_slots: KeptSlots::new(is_persistent),
+            logged_slots: LoggedSlots::new(is_persistent),
             last_connection,
             bound,
             back,
@@ -114,11 +117,72 @@ impl Session {
     }
 }
 
-impl crate::state::State {
-    /// Gives back what slots have and nobody needs, of a part of the sessions at a time.
-    pub(crate) fn tend_slots(&self, now: Duration) {
-        let now_s = whole_seconds(now);
-        self.sessions.some(now.as_secs()).iter().for_each(|session| session.slots.tend(now_s));
+impl Session {
+    /// Binds a connection to the fore channel, as every SEQUENCE does. §18.34.3: "When SP4_NONE protection is used, simply
+    /// sending a COMPOUND request with a SEQUENCE operation is sufficient to associate the connection".
+    pub(crate) fn touch(&self, connection: ConnectionId, connections: &Connections) {
+        let mark = connection.0.wrapping_add(1);
+        if self.last_connection.load(Relaxed) != mark {
+            if self.bound.read().channels(connection).is_none() {
+                self.bind(connection, Channels::FORE, None, connections);
+            }
+            self.last_connection.store(mark, Relaxed);
+        }
+    }
+
+    /// Adds channels to a connection; false if the session or the connection has no room for it.
+    pub(crate) fn bind(
+        &self,
+        connection: ConnectionId,
+        channels: Channels,
+        outbox: Option<&Arc<Outbox>>,
+        connections: &Connections,
+    ) -> bool {
+        let mut bound = self.bound.write();
+        let binding = bound.bind(self.id, connection, channels, outbox, connections);
+        if binding == Binding::BoundBack {
+            self.client.set_wants_callbacks();
+            self.client.holdings.back_connections.fetch_add(1, Relaxed);
+        }
+        binding != Binding::Refused
+    }
+
+    /// Removes a connection.
+    pub(crate) fn unbind(&self, connection: ConnectionId) {
+        if self.bound.write().unbind(connection) {
+            self.client.holdings.back_connections.fetch_sub(1, Relaxed);
+        }
+        self.last_connection.store(0, Relaxed);
+    }
+
+    /// Removes all connections: the session is destroyed.
+    pub(crate) fn close(&self, connections: &Connections) {
+        let backs = self.bound.write().close(&self.id, connections);
+        self.client.holdings.back_connections.fetch_sub(backs as u32, Relaxed);
+    }
+
+    /// Leaves a connection to the fore channel; forgets the calls on it that `is_ours` accepts.
+    pub(crate) fn unbind_back(&self, connection: ConnectionId, is_ours: impl Fn(&Sent) -> bool) {
+        if self.bound.write().unbind_back(connection, is_ours) {
+            self.client.holdings.back_connections.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether a connection is bound to the session.
+    pub(crate) fn is_bound(&self, connection: ConnectionId) -> bool {
+        self.bound.read().channels(connection).is_some()
+    }
+
+    /// `sr_status_flags`, of the client and of this session.
+    pub(crate) fn status_flags(&self) -> SequenceStatus {
+        let mut flags = self.client.status_flags();
+        // §18.46.3: if all paths to the client are down, this session's is down too. A session without a path beside others
+        // with one matters only if a callback waits for it (§2.10.6.2: it must be repeated over the same session).
+        if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.is_cut.load(Relaxed) {
+            flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, self.bound.read().has_lost_back());
+        }
+        flags.set(SequenceStatus::BACKCHANNEL_FAULT, self.has_fault.load(Relaxed));
+        flags
     }
 }
 

@@ -18,6 +18,7 @@ use vfs::Pin;
 
 use super::client::Client;
 use super::file::{File, Numbered, keyed, numbered};
+use super::file_key::FileKey;
 use super::gauges::{Gauges, adjust, weight};
 use super::recovery::Recovery;
 use super::share::Modes;
@@ -32,15 +33,6 @@ pub(crate) use by_owner::OpenKey;
 pub(crate) use ends::Event;
 use ends::{Phase, adjust_holding};
 pub(crate) use lists::List;
-
-/// Names a file among all exports, whichever handle it was reached by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileKey {
-    /// The export's `fsid`.
-    pub fsid: (u64, u64),
-    /// Inode number. It does not come back while the file is open: the open's pin keeps it.
-    pub fileid: u64,
-}
 
 /// An open, the locks of one lock-owner under one open, or a delegation.
 #[derive(Debug)]

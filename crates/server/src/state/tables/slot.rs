@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::slot_memory::{STEPS, SlotMemory};
 use super::transitions::{Row, step};
 use super::window::Window;
-use super::wire::Status;
+use super::wire::{SequenceOk, Status};
 
 /// Bytes of a reply that is kept in a slot at most (`ca_maxresponsesize_cached`). Twice what Linux's server keeps: room for
 /// every non-idempotent compound of the Linux client, an OPEN with two GETATTRs among them.
@@ -115,6 +115,16 @@ impl Slot {
     fn turn(&mut self, event: Event) {
         self.phase = step(TRANSITIONS, self.phase, event).expect("a slot moves as its table says");
     }
+}
+
+/// Answer to a retransmission.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// SEQUENCE's result.
+    pub sequence: SequenceOk,
+    /// The bytes given to [`Running::finish`](crate::state::Running::finish); `None` where they were not kept: then the reply is SEQUENCE with
+    /// `sequence`, and the next operation, if there is one, with RETRY_UNCACHED_REP (RFC 8881 §2.10.6.1.3).
+    pub reply: Option<Bytes>,
 }
 
 /// A request as its SEQUENCE describes it.

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
+use crate::state::tables::client_table::RecordEvent;
 use crate::state::tables::shard::Dropped;
 use crate::state::tables::share::Modes;
 use crate::state::tables::stateid::Place;
@@ -64,7 +65,8 @@ fn an_audit_finds_what_a_client_that_is_gone_left_behind() {
     let why = found(|world, [open, _]| {
         let place = place(world, &open);
         let id = world.state.shards[place.shard].lock().entry(place.index).client.id();
-        let record = world.state.clients.lock().expire(id).expect("its record was there");
+        let record =
+            world.state.clients.lock().remove(id, RecordEvent::Expire).expect("its record was there");
         drop(record);
     });
     assert!(why.contains("records name"), "its session is nobody's: {why}");

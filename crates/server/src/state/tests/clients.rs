@@ -156,7 +156,7 @@ fn client_ids_that_come_again_leave_out_those_of_living_clients() {
     world.close(&a, 1, &open).unwrap();
     assert_eq!(world.state.named_client(world.now, b.id).map(|client| client.id()), Ok(b.id));
     world.pass(LEASE);
-    world.state.press(world.now);
+    world.state.remove_expired(world.now);
     let told = world.state.named_client(world.now, b.id).map(|client| client.id());
     assert_eq!(told, Err(Status::EXPIRED), "this instance has given it");
 }

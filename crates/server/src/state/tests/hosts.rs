@@ -1,7 +1,7 @@
 //! Limits by address: what one takes, and what is left for others.
 
 use super::*;
-use crate::state::{Callback, SetClientId};
+use crate::state::{CallbackClient, SetClientId};
 
 const A: &str = "192.0.2.1";
 const B: &str = "192.0.2.2";
@@ -90,7 +90,7 @@ fn an_address_with_more_clients_ends_no_expired_one_of_another() {
 fn a_flood_of_names_pushes_out_nobody_else_s() {
     let world = World::with(&Settings { max_clients: 10, ..settings() }, &[]);
     let slow = world.exchange_at(Some(B.parse().unwrap()), "slow", 1, &ROOT).unwrap();
-    let callback = Callback { from: Some(C.parse().unwrap()), ..Callback::default() };
+    let callback = CallbackClient { from: Some(C.parse().unwrap()), ..CallbackClient::default() };
     let request = SetClientId { owner: b"slow", verifier: [1; 8], principal: &ROOT, callback: &callback };
     let slow0 = world.state.set_client_id(world.now, &request).unwrap();
     for n in 0..1000 {

@@ -78,7 +78,7 @@ fn ten_thousand_clients_come_renew_and_expire() {
     world.pass(SECOND);
     // Each sweep presses as whoever finds no room does, and looks at a bounded number of clients.
     for _ in 0..100 {
-        world.state.press(world.now);
+        world.state.remove_expired(world.now);
     }
     let counts = world.state.counts();
     assert_eq!((counts.clients, counts.sessions, counts.opens), (5_000, 5_000, 5_000));

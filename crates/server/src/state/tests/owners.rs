@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::state::tables::wire::StateOwner;
-use crate::state::{Callback, Effect, IoKind, SavedReply, Sender, Sequenced0, SetClientId, Turn};
+use crate::state::{CallbackClient, Effect, IoKind, SavedReply, Sender, Sequenced0, SetClientId, Turn};
 
 /// A client of version 4.0.
 pub(super) struct Peer0 {
@@ -12,7 +12,7 @@ pub(super) struct Peer0 {
 
 impl World {
     pub(super) fn peer0(&self, name: &str, verifier: u8) -> Peer0 {
-        let callback = Callback { program: 1, ..Callback::default() };
+        let callback = CallbackClient { program: 1, ..CallbackClient::default() };
         let (owner, verifier) = (name.as_bytes(), [verifier; 8]);
         let request = SetClientId { owner, verifier, principal: &ROOT, callback: &callback };
         let ok = self.state.set_client_id(self.now, &request).unwrap();
@@ -133,7 +133,7 @@ fn a_client_that_leaves_takes_all_along() {
 fn another_user_s_confirmation_takes_no_state_away() {
     let world = World::new();
     let mut victim = world.peer0("a", 1);
-    let (other, callback) = (Principal::System(1), Callback::default());
+    let (other, callback) = (Principal::System(1), CallbackClient::default());
     let request = SetClientId { owner: b"a", verifier: [2; 8], principal: &other, callback: &callback };
     // Nothing is held yet, so that nothing is lost.
     let ok = world.state.set_client_id(world.now, &request).unwrap();

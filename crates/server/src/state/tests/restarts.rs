@@ -3,7 +3,7 @@
 use super::owners::{Peer0, root};
 use super::*;
 use crate::state::tables::wire::NetAddress;
-use crate::state::{Callback, Disk, SetClientId, SetClientIdError};
+use crate::state::{CallbackClient, Disk, SetClientId, SetClientIdError};
 
 /// A log, and the servers that use it in turn.
 pub(super) struct Site {
@@ -382,7 +382,7 @@ fn who_left_or_was_removed_is_not_waited_for() {
         |site, peer| assert!(site.world.state.evict(peer.client.id()).is_some()),
         |site, _| {
             site.world.pass(LEASE);
-            site.world.state.press(site.world.now);
+            site.world.state.remove_expired(site.world.now);
         },
         |site, _| {
             site.world.pass(Duration::from_secs(24 * 60 * 60));
@@ -565,7 +565,7 @@ fn a_name_of_version_4_0_is_kept_for_the_principal_that_may_reclaim_and_no_longe
     let mut peer = site.world.peer0("a", 1);
     site.world.open0(&mut peer, 1, "o");
     site.restart();
-    let (other, callback) = (Principal::System(7), Callback::default());
+    let (other, callback) = (Principal::System(7), CallbackClient::default());
     let take = |site: &Site, owner: &[u8]| {
         let request = SetClientId { owner, verifier: [9; 8], principal: &other, callback: &callback };
         let ok = site.world.state.set_client_id(site.world.now, &request)?;

@@ -6,7 +6,7 @@ use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::state::{Callback, SetClientId, SetClientIdError};
+use crate::state::{CallbackClient, SetClientId, SetClientIdError};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
@@ -16,7 +16,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         callback.location.encode(reply);
         return Err(Failure::Written(Status::CLID_INUSE));
     }
-    let callback = Callback {
+    let callback = CallbackClient {
         program: callback.program,
         location: callback.location,
         ident: callback_ident,

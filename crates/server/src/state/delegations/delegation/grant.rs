@@ -12,10 +12,11 @@ use crate::state::State;
 use crate::state::callbacks::callback::Callback;
 use crate::state::sessions::sequence::Running;
 use crate::state::tables::client::Client;
+use crate::state::tables::file_key::FileKey;
 use crate::state::tables::host;
 use crate::state::tables::notices::Notices;
 use crate::state::tables::phase::Phase;
-use crate::state::tables::shard::{self, Dropped, FileKey, Shard};
+use crate::state::tables::shard::{self, Dropped, Shard};
 use crate::state::tables::wire::Stateid;
 
 /// A file with more opens than this is not looked through for those of others: it is busy.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::super::client::Client;
 use super::super::wire::ClientId;
-use super::{ClientTable, Family, Phase, Record};
-use crate::state::audit::same;
-use crate::state::sessions::sequence::SessionTable;
+use super::{ClientKind, ClientTable, Record, RecordPhase};
+use crate::state::tables::audit::same;
+use crate::state::tables::session_table::SessionTable;
 
 impl ClientTable {
     /// All clients by their IDs.
@@ -30,7 +30,8 @@ impl ClientTable {
         let owned = self.owners.iter().flat_map(HashMap::values);
         let owned: usize = owned.map(|owned| owned.confirmed.iter().chain(&owned.unconfirmed).count()).sum();
         same("records that owners name", owned, self.records.len())?;
-        let unconfirmed = self.records.values().filter(|record| record.phase == Phase::Unconfirmed).count();
+        let unconfirmed =
+            self.records.values().filter(|record| record.phase == RecordPhase::Unconfirmed).count();
         same("records that numbers name", self.numbers.len(), self.records.len())?;
         same("records of addresses", self.hosts.audit()?, (self.records.len(), unconfirmed))?;
         Ok(self.records.values().map(|record| (record.client.id(), Arc::clone(&record.client))).collect())
@@ -39,14 +40,14 @@ impl ClientTable {
     fn audit_record(&self, id: ClientId, record: &Record) -> Result<(), String> {
         same("the client's ID", record.client.id(), id)?;
         same("whether the client is gone", record.client.is_gone(), false)?;
-        let owned = self.owned(Family::of(&record.client), record.client.owner());
+        let owned = self.owned(ClientKind::of(&record.client), record.client.owner());
         match record.phase {
-            Phase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),
-            Phase::Unconfirmed => {
+            RecordPhase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),
+            RecordPhase::Unconfirmed => {
                 same("the owner's unconfirmed record", owned.unconfirmed, Some(id))?;
                 same("sessions of an unconfirmed record", record.sessions.len(), 0)
             }
-            Phase::Gone => Err("it is gone".into()),
+            RecordPhase::Removed => Err("it is gone".into()),
         }
     }
 }

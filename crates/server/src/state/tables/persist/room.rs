@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Whose;
+use super::SessionOwner;
 
 /// One client has this part of all places at most, or one session, however large: none that makes many leaves the others
 /// ordinary ones.
@@ -16,7 +16,7 @@ pub(super) struct Room {
     taken: usize,
     sessions: usize,
     /// By client: sessions that live and those of before. None without any.
-    of_clients: HashMap<Whose, usize>,
+    of_clients: HashMap<SessionOwner, usize>,
 }
 
 /// Why there is no room.
@@ -44,34 +44,34 @@ impl Room {
     }
 
     /// A session is there, whether or not there is room for it.
-    pub(super) fn hold(&mut self, whose: &Whose, places: usize) {
+    pub(super) fn hold(&mut self, owner: &SessionOwner, places: usize) {
         (self.taken, self.sessions) = (self.taken + places, self.sessions + 1);
-        *self.of_clients.entry(whose.clone()).or_default() += places;
+        *self.of_clients.entry(owner.clone()).or_default() += places;
     }
 
     /// Takes places for one more session of a client.
     ///
     /// # Errors
     /// Where there are none, and nothing is taken.
-    pub(super) fn take(&mut self, whose: &Whose, places: usize) -> Result<(), Full> {
-        let own = self.of_clients.get(whose).copied().unwrap_or(0);
+    pub(super) fn take(&mut self, owner: &SessionOwner, places: usize) -> Result<(), Full> {
+        let own = self.of_clients.get(owner).copied().unwrap_or(0);
         if own > 0 && own + places > self.all / SHARE_PART {
             return Err(Full::Share);
         }
         if self.taken + places > self.all {
             return Err(Full::All);
         }
-        self.hold(whose, places);
+        self.hold(owner, places);
         Ok(())
     }
 
     /// A session of a client is gone, with so many places.
-    pub(super) fn give_back(&mut self, whose: &Whose, places: usize) {
+    pub(super) fn give_back(&mut self, owner: &SessionOwner, places: usize) {
         (self.taken, self.sessions) = (self.taken - places, self.sessions - 1);
-        if let Some(own) = self.of_clients.get_mut(whose) {
+        if let Some(own) = self.of_clients.get_mut(owner) {
             *own -= places;
             if *own == 0 {
-                self.of_clients.remove(whose);
+                self.of_clients.remove(owner);
             }
         }
     }
@@ -84,9 +84,10 @@ mod tests {
 
     #[test]
     fn a_client_has_its_share_and_others_the_rest() {
-        let client = |name: &'static str| Whose { owner: name.into(), principal: Some(Principal::System(0)) };
+        let client =
+            |name: &'static str| SessionOwner { owner: name.into(), principal: Some(Principal::System(0)) };
         let [a, b] = ["a", "b"].map(client);
-        let c = Whose { principal: Some(Principal::System(1)), ..a.clone() };
+        let c = SessionOwner { principal: Some(Principal::System(1)), ..a.clone() };
         let mut room = Room::new(100);
         assert_eq!(room.take(&a, 20), Ok(()));
         assert_eq!(room.take(&a, 6), Err(Full::Share));

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use tracing::info;
 
-use super::super::client::{Client, Principal, nanos};
+use super::super::client::{Client, ClientKind, nanos};
+use super::super::principal::Principal;
 use super::reclaimers::NAMES_MAX;
 use super::record::{ClientRecord, Name};
 use super::{ASKS, Clients, Reclaimers, Recovery, Says, Standing};
-use crate::state::tables::client_table::Family;
 
 /// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -122,14 +122,14 @@ impl Recovery {
     pub(crate) fn keeps_from(
         &self,
         now: Duration,
-        family: Family,
+        kind: ClientKind,
         owner: &[u8],
         principal: &Principal,
     ) -> bool {
         if !self.in_grace(now) {
             return false;
         }
-        let name = Name::new(family, Bytes::copy_from_slice(owner));
+        let name = Name::new(kind, Bytes::copy_from_slice(owner));
         let clients = self.clients.lock();
         clients.noted.get(&name).is_some_and(|noted| noted.is_awaited() && !noted.record.is_by(principal))
     }

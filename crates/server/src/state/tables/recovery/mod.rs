@@ -53,10 +53,9 @@ use parking_lot::Mutex;
 use vfs::{Op, Thread, Timestamp};
 
 use super::client::Client;
-use super::shard::FileKey;
+use super::file_key::FileKey;
 use super::wire::ClientId;
 use crate::StateLog;
-use crate::state::snapshot::RecordsSnapshot;
 use crate::state::state_log::key;
 pub(crate) use grace::EndOfGrace;
 pub use reclaimers::Reclaimers;
@@ -136,6 +135,15 @@ pub struct Records {
     pub entries: Vec<(Bytes, Bytes)>,
     /// By the time of day.
     pub read_at: Timestamp,
+}
+
+/// How the log stands that clients reclaim by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordsSnapshot {
+    /// Whether changes reach stable storage.
+    pub is_written: bool,
+    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
+    pub has_room: bool,
 }
 
 impl Recovery {

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use xdr::{Decode, Encode, List, Opaque};
 
-use super::super::client::{Client, Principal};
-use super::super::shard::FileKey;
+use super::super::client::{Client, ClientKind};
+use super::super::file_key::FileKey;
+use super::super::principal::Principal;
 use super::super::wire::Verifier;
 use crate::state::state_log::key;
-use crate::state::tables::client_table::Family;
 
 /// Files of which a client has lost something and not acknowledged it; of who loses more, nothing is reclaimed.
 const LOST_FILES_MAX: usize = 64;
@@ -17,17 +17,17 @@ const PRINCIPAL_BYTES_MAX: usize = 4096;
 /// Whose record it is: names of version 4.0 are apart from those of later ones.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
-    family: Family,
+    kind: ClientKind,
     owner: Bytes,
 }
 
 impl Name {
-    pub(super) fn new(family: Family, owner: Bytes) -> Self {
-        Self { family, owner }
+    pub(super) fn new(kind: ClientKind, owner: Bytes) -> Self {
+        Self { kind, owner }
     }
 
     pub(super) fn of(client: &Client) -> Self {
-        Self::new(Family::of(client), client.owner().clone())
+        Self::new(ClientKind::of(client), client.owner().clone())
     }
 
     pub(super) fn owner(&self) -> &Bytes {
@@ -35,22 +35,22 @@ impl Name {
     }
 
     pub(super) fn key(&self) -> Vec<u8> {
-        let family = match self.family {
-            Family::Sessionless => 0,
-            Family::WithSessions => 1,
+        let kind = match self.kind {
+            ClientKind::V40 => 0,
+            ClientKind::V41 => 1,
         };
-        [&[key::CLIENT, family], &self.owner[..]].concat()
+        [&[key::CLIENT, kind], &self.owner[..]].concat()
     }
 
     /// The name that a key is about, if it is one of a client.
     pub(super) fn parse(key: &Bytes) -> Option<Self> {
-        let (head, family) = (*key.first()?, *key.get(1)?);
-        let family = match family {
-            0 => Family::Sessionless,
-            1 => Family::WithSessions,
+        let (head, kind) = (*key.first()?, *key.get(1)?);
+        let kind = match kind {
+            0 => ClientKind::V40,
+            1 => ClientKind::V41,
             _ => return None,
         };
-        (head == key::CLIENT).then(|| Self { family, owner: key.slice(2..) })
+        (head == key::CLIENT).then(|| Self { kind, owner: key.slice(2..) })
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use super::super::wire::ClientId;
 use super::reclaimers::NAMES_MAX;
 use super::{Reclaimers, Recovery, Standing};
-use crate::state::State;
 
 impl Recovery {
     /// Removes the records of clients that are not among the `holders` of state. Returns who may reclaim after this server, and the
     /// number of the last change; zero where there is none.
     ///
     /// The record of a client that may still reclaim what it held before this server stays: nobody else has had that.
-    fn keep_holders(&self, now: Duration, holders: &HashSet<ClientId>) -> (Reclaimers, u64) {
+    pub(crate) fn keep_holders(&self, now: Duration, holders: &HashSet<ClientId>) -> (Reclaimers, u64) {
         // Where the period's time is over and no request has come since, it ends here.
         self.in_grace(now);
         let mut clients = self.clients.lock();
@@ -30,17 +29,5 @@ impl Recovery {
         });
         let reclaimers = clients.noted.keys().map(|name| name.owner());
         (Reclaimers::new(reclaimers, NAMES_MAX), last)
-    }
-}
-
-impl State {
-    /// Has the next server wait only for clients that hold what can be reclaimed: opens, locks and delegations of files. Returns
-    /// which these are, and the change to wait for ([`State::settled`]).
-    ///
-    /// To be called when no request is in progress and none follows: who gets anything after this cannot reclaim it.
-    pub fn prepare_restart(&self, now: Duration) -> (Reclaimers, u64) {
-        let mut holders = HashSet::new();
-        self.shards.iter().for_each(|shard| shard.lock().add_holders(&mut holders));
-        self.recovery.keep_holders(now, &holders)
     }
 }

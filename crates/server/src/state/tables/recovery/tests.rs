@@ -2,7 +2,7 @@
 
 use super::super::slot_memory::SlotMemory;
 use super::*;
-use crate::state::clients::setclientid::Callback;
+use crate::state::tables::v40_client::CallbackClient;
 use crate::state::{Principal, State};
 
 impl State {
@@ -13,7 +13,7 @@ impl State {
 
     /// The same of clients of version 4.0.
     pub(crate) fn records_of_0(known: &[(&'static str, u8)]) -> Records {
-        records(known, |client| client.without_sessions(Callback::default()))
+        records(known, |client| client.without_sessions(CallbackClient::default()))
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::super::client::Client;
 use super::super::file::File;
 use super::super::wire::ClientId;
-use super::{Entry, FileKey, Kind, List, OpenKey, Phase, Shard};
-use crate::state::audit::{Sum, Sums, same};
+use super::{Entry, Kind, List, OpenKey, Phase, Shard};
+use crate::state::tables::audit::{Sum, Sums, same};
+use crate::state::tables::file_key::FileKey;
 
 impl Shard {
     /// Adds to `sums` what `clients` hold here.

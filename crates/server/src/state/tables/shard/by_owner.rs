@@ -7,7 +7,8 @@ use hashbrown::HashTable;
 
 use super::super::file::Keyed;
 use super::super::wire::ClientId;
-use super::{Cell, Entry, FileKey, Kind};
+use super::{Cell, Entry, Kind};
+use crate::state::tables::file_key::FileKey;
 
 /// What tells an open from all others that are held. Clients choose the owner: see [`Map`](super::super::file::Map).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

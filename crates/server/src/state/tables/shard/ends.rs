@@ -9,7 +9,8 @@ use super::super::phase;
 use super::super::stateid::Revocation;
 use super::super::transitions::{Row, step};
 use super::super::wire::ClientId;
-use super::{Dropped, Entry, FileKey, Kind, Shard};
+use super::{Dropped, Entry, Kind, Shard};
+use crate::state::tables::file_key::FileKey;
 
 /// Where an open or a lock stateid stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

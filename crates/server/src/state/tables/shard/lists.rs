@@ -4,8 +4,9 @@ use smallvec::SmallVec;
 
 use super::super::file::File;
 use super::super::share::Modes;
-use super::{Cell, Entry, FileKey, Kind, Shard};
+use super::{Cell, Entry, Kind, Shard};
 use crate::state::delegations::delegation::DelegationKind;
+use crate::state::tables::file_key::FileKey;
 
 /// Entries, by index. The first four lie in the list itself, which takes no more room for that: most files are open once, and
 /// most opens have one lock-owner.

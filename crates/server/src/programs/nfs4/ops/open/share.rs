@@ -81,7 +81,7 @@ pub(super) async fn open(
     let opened = match opening.await {
         // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
         Err(vfs::Error::Later) => {
-            compound.state().press(compound.now());
+            compound.state().remove_expired(compound.now());
             backend.open(&context, &file.handle, wanted, target.authority).await?
         }
         opened => opened?,
