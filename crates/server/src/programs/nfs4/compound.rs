@@ -1,6 +1,6 @@
-//! A compound between two operations (RFC 8881 §16.2.3): the current and the saved file handle with their stateids, who asks,
-//! and how much its reply may hold. What was just learned of the current object stays too, so that GETATTR after LOOKUP asks
-//! nobody. Operations take it as their argument; [`super::serve`] runs them.
+//! The state that the operations of a compound share (RFC 8881 §16.2.3): the current and saved file handles with their stateids,
+//! the client and caller, and the room left in the reply. Attributes that one operation fetched stay for the next, so that GETATTR
+//! after LOOKUP needs no backend call. Operations take the compound as their argument; [`super::serve`] runs them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -32,42 +32,43 @@ pub(crate) use header::Header;
 /// Bytes of an accepted RPC reply's header without verifier, which the limits of a channel count in (RFC 5531 §9).
 const RPC_REPLY_HEADER: usize = rpc::message::SUCCESS_HEADER_LENGTH;
 
-/// A compound between two operations.
+/// The state that the operations of a compound share.
 #[derive(Debug)]
 pub(crate) struct Compound<'r> {
     pub(crate) request: &'r Request<'r>,
     pub(crate) minor: u32,
-    /// Operations in all.
+    /// Number of operations.
     pub(crate) count: u32,
-    /// Where the arguments go on behind the tag.
+    /// Offset of the arguments after the tag.
     body: usize,
-    /// Which one this is, from 0.
+    /// Index of the running operation.
     pub(crate) index: u32,
     pub(crate) current: Option<FileHandle<'r>>,
     pub(crate) saved: Option<(FileHandle<'r>, Stateid)>,
-    /// RFC 8881 §16.2.3.1.2; the anonymous one where no operation has set it.
+    /// The current stateid (RFC 8881 §16.2.3.1.2); anonymous until an operation sets it.
     stateid: Stateid,
-    /// The current object as the operation just before saw it.
+    /// Attributes of the current object, if the previous operation fetched them.
     pub(crate) fresh: Option<Attributes>,
-    /// The slot, behind SEQUENCE.
+    /// The slot that SEQUENCE took.
     pub(crate) session: Option<Running>,
     limits: Limits,
-    /// Why nothing behind SEQUENCE runs.
+    /// The status of every operation after SEQUENCE, if none may run.
     pub(crate) refusal: Option<Status>,
+    /// Digest of the request, to detect a false retry.
     digest: u64,
-    /// What the log of calls knows of it; none until an operation is written down.
+    /// The ID of this compound in the crash-replay log, once an operation was logged.
     logged: Option<CallId>,
-    /// Its reply is kept of its slot.
+    /// The slot keeps its reply on stable storage.
     is_kept: bool,
-    /// The same of a compound of version 4.0 from its beginning.
+    /// The ID of a 4.0 compound in the crash-replay log, known from its start.
     pub(crate) call: Option<CallId>,
-    /// Something ran that must not run twice.
+    /// An operation ran that must not run twice.
     pub(crate) changed: bool,
-    /// Whose compound of version 4.0 it is, as far as that is known.
+    /// The client that sent a 4.0 compound, if known.
     sender: Option<std::sync::Arc<state::Client>>,
 }
 
-/// How long the reply may become, in bytes from the compound's status on.
+/// Limits of the reply in bytes, counted from the compound's status.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     start: Mark,
@@ -82,7 +83,7 @@ impl<'r> Compound<'r> {
         let bytes = &request.arguments;
         let state = &request.server.state;
         let digest = state.digest(request.caller_number(), &bytes[header.tag..], bytes.len());
-        // RFC 7530 §13.1.3.4 leaves to the server how long a compound may be.
+        // RFC 7530 §13.1.3.4: the server decides how many operations a compound may have.
         let is_long = header.minor == 0 && header.count > MAX_OPERATIONS;
         Self {
             request,
@@ -106,10 +107,11 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Whether `more` bytes have room in the reply, in what the client takes and in what the slot keeps.
+    /// Checks that the reply has room for `more` bytes.
     ///
-    /// RFC 8881 §2.10.6.4: a reply too long is REP_TOO_BIG; one that the client wants cached and that is too long for
-    /// that, REP_TOO_BIG_TO_CACHE.
+    /// # Errors
+    /// RFC 8881 §2.10.6.4: REP_TOO_BIG past the channel's limit; REP_TOO_BIG_TO_CACHE past the limit of a reply that the client
+    /// wants cached.
     pub(crate) fn check_room(&self, reply: &Writer, more: usize) -> std::result::Result<(), Status> {
         let length = reply.length_since(self.limits.start) + more;
         if length > self.limits.reply {
@@ -121,7 +123,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Why not even the least result has room.
+    /// Returns the status for a reply without room for the smallest result.
     pub(crate) fn no_room(&self) -> Status {
         match self.limits.cached {
             Some(cached) if cached < self.limits.reply => Status::REP_TOO_BIG_TO_CACHE,
@@ -129,14 +131,14 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Bytes of results that still have room; what READ and READDIR may fill.
+    /// Returns how many bytes of results still fit: what READ and READDIR may fill.
     pub(crate) fn room(&self, reply: &Writer) -> usize {
         let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));
         limit.saturating_sub(reply.length_since(self.limits.start))
     }
 }
 
-/// Who asks, and what it holds.
+/// The client, the caller and their state.
 impl<'r> Compound<'r> {
     pub(crate) fn server(&self) -> &'r Shared {
         self.request.server
@@ -146,7 +148,7 @@ impl<'r> Compound<'r> {
         &self.request.server.state
     }
 
-    /// Names of owners and groups, where they have any.
+    /// The mapping of user and group names, if configured.
     pub(crate) fn id_names(&self) -> Option<&'r crate::IdNames> {
         self.request.server.settings().id_names.as_deref()
     }
@@ -160,12 +162,12 @@ impl<'r> Compound<'r> {
         self.request.now.monotonic
     }
 
-    /// Who the caller is on `export`.
+    /// Returns the caller's credentials on `export`.
     pub(crate) fn context(&self, export: &Export) -> Context {
         self.request.context(export)
     }
 
-    /// The export as this client has it; none where there is none, or the client may not use it, which is counted.
+    /// Returns the export as configured for this client; `None` if it does not exist or, which is counted, the client may not use it.
     pub(crate) fn export(&self, id: crate::ExportId) -> Option<&'r Export> {
         let (exports, client) = (self.exports(), self.request.connection.peer.ip());
         let export = exports.for_client(id, client);
@@ -175,7 +177,7 @@ impl<'r> Compound<'r> {
         export.map(|export| &**export)
     }
 
-    /// The principal of the request, and what vouches for it.
+    /// The principal of the request, and whether its integrity is protected.
     pub(crate) fn credential(&self) -> state::Credential {
         let is_protected =
             matches!(self.request.identity, Identity::Gss(_, Service::Integrity | Service::Privacy));
@@ -191,17 +193,17 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// The caller as a number.
+    /// A number that identifies the caller.
     pub(crate) fn caller(&self) -> u64 {
         self.request.caller_number()
     }
 
-    /// Who sends this compound of version 4.0; `principal` is [`Self::principal`].
+    /// The sender of a 4.0 compound; `principal` is [`Self::principal`].
     pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::Sender<'p> {
         state::Sender { caller: self.caller(), principal }
     }
 
-    /// The slot that this compound has.
+    /// The slot of this compound.
     pub(crate) fn session(&self) -> Option<&Running> {
         self.session.as_ref()
     }
@@ -212,7 +214,7 @@ impl<'r> Compound<'r> {
         Ok(running.client())
     }
 
-    /// Whether I/O on `file` may go ahead by `given`.
+    /// Checks that the stateid `given` permits I/O on `file`.
     pub(crate) fn check_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
         let stateid = self.stateid(given)?;
         let key = file.key(self.server());
@@ -225,7 +227,7 @@ impl<'r> Compound<'r> {
             state.check_io(now, &holder, key, &stateid, kind)?
         } else {
             match state.check_io(now, self.client()?, key, &stateid, kind) {
-                // The one stateid that is another client's: RFC 7862 §4.3.1.
+                // RFC 7862 §4.3.1: a COPY_NOTIFY stateid, which another client obtained.
                 Err(Status::BAD_STATEID) if kind == IoKind::Read => {
                     let reader = self.request.connection.peer.ip();
                     return Ok(state.check_promise(now, key, &stateid, reader)?);
@@ -236,31 +238,31 @@ impl<'r> Compound<'r> {
         Ok(permit.for_caller(self.caller()))
     }
 
-    /// Whether a stateid is another client's, for this file.
+    /// Returns whether a stateid belongs to another client, for this file.
     pub(crate) fn is_anothers(&self, file: &File<'_>, given: Stateid) -> Result<bool> {
         let stateid = self.stateid(given)?;
         Ok(self.state().is_anothers(self.client()?, file.key(self.server()), &stateid))
     }
 
-    /// Who asks, as far as that is known.
+    /// The client that sent the compound, if known.
     pub(crate) fn who(&self) -> Option<&state::Client> {
         self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
     }
 
-    /// Looks whose connection of version 4.0 this is, where that matters: for what is delegated.
+    /// Finds the client of a 4.0 connection, where delegations make that matter.
     pub(crate) fn find_sender(&mut self) {
         if self.minor == 0 && self.state().has_delegations(Against::All) {
             self.sender = self.request.connection.tenant.get();
         }
     }
 
-    /// An operation of version 4.0 says whose it is.
+    /// Records the client that a 4.0 operation names.
     pub(crate) fn set_sender(&mut self, client: std::sync::Arc<state::Client>) {
         self.request.connection.tenant.note(&client);
         self.sender = Some(client);
     }
 
-    /// Takes the slot that SEQUENCE asks for, and its limits.
+    /// Takes the slot that SEQUENCE names.
     pub(crate) fn begin(&mut self, arguments: &SequenceArgs) -> Result<Sequenced> {
         let connection = self.request.connection.id;
         match self.state().sequence(self.now(), connection, arguments, self.digest) {
@@ -269,14 +271,14 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Goes on in a slot, within the limits of its channel.
+    /// Continues in a slot, within the limits of its channel.
     pub(crate) fn enter(&mut self, running: Running) {
         let channel = running.channel();
         let header = RPC_REPLY_HEADER + self.request.reply_overhead;
         let payload = |limit: u32| (limit as usize).saturating_sub(header);
         self.limits.reply = self.limits.reply.min(payload(channel.max_response_size));
         self.limits.cached = running.cache_this().then(|| payload(channel.max_response_size_cached));
-        // RFC 8881 §2.10.6.4 lets these come from SEQUENCE, whose slot must then stay as it was, or from what follows it.
+        // RFC 8881 §2.10.6.4: SEQUENCE may return these errors, and must then leave its slot unchanged; or the operations after it.
         if self.count > channel.max_operations {
             self.refusal = Some(Status::TOO_MANY_OPS);
         } else if self.request.arguments.len() > channel.max_request_size as usize {
@@ -285,7 +287,7 @@ impl<'r> Compound<'r> {
         self.session = Some(running);
     }
 
-    /// Answers all operations behind SEQUENCE with `status`.
+    /// Fails all operations after SEQUENCE with `status`.
     pub(crate) fn refuse_rest(&mut self, status: Status) {
         self.refusal = Some(status);
     }

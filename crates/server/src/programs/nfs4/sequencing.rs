@@ -1,9 +1,8 @@
-//! What version 4.0 has instead of slots: the reply cache of transactions for whole compounds (RFC 7530 §3.1.1), and the
-//! seqids of owners for OPEN, CLOSE, LOCK and their like (§9.1.7).
+//! Exactly-once execution in version 4.0, which has no slots: a reply cache for whole compounds (RFC 7530 §3.1.1), and owner seqids
+//! for OPEN, CLOSE, LOCK and similar operations (§9.1.7).
 //!
-//! An operation with a seqid asks for its turn first, with the digest of its arguments; a retransmission is answered there
-//! ([`Failure::Saved`]). Then it runs as in any version, and [`Compound::end_turn`] keeps its result for the next one. In later
-//! versions there is no turn to wait for.
+//! An operation with a seqid takes its owner's turn first, with a digest of its arguments; a retransmission is answered there
+//! ([`Failure::Saved`]). Then it runs as in any version, and [`Compound::end_turn`] keeps its result. Later versions take no turn.
 
 use std::sync::Arc;
 
@@ -20,27 +19,27 @@ use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::Request;
 use crate::state::{Client, Effect, SavedReply, Sender, Sequenced0, Turn};
 
-/// Bytes of the longest reply that is kept for a retransmission: any but of a READ or READDIR beside a change.
+/// Bytes of the longest reply that is kept for a retransmission. Only a compound with a READ or READDIR beside a change is longer.
 const KEPT_REPLY_MAX: usize = 64 << 10;
 
-/// A compound of version 4.0 that was not executed before.
+/// The execution of a 4.0 compound that was not executed before.
 pub(crate) struct First<'s> {
     execution: Execution<'s>,
-    /// For the log of calls that outlives the process.
+    /// Its ID in the crash-replay log.
     pub(crate) call: CallId,
 }
 
-/// Whether a compound is to be executed.
+/// Whether a compound must be executed.
 pub(crate) enum FirstTime<'s> {
     Yes(First<'s>),
-    /// It was, and this was the reply.
+    /// It was executed before; this is its reply.
     No(Bytes),
-    /// It is being executed, and too many copies wait already.
+    /// It is being executed, and too many copies of it wait.
     Unknown,
 }
 
-/// Tells a compound of version 4.0 from a retransmission; `operations` are its encoded ones. One that comes while the first is
-/// being executed waits for it: RFC 7530 §3.1.1 has no request dropped on a connection that stays.
+/// Detects retransmissions of a 4.0 compound; `operations` are its encoded operations. A copy that arrives while the first is
+/// executed waits for it: RFC 7530 §3.1.1 forbids to drop a request on a live connection.
 pub(crate) async fn first_time<'s>(
     request: &Request<'s>,
     call: &CallHeader,
@@ -61,7 +60,7 @@ pub(crate) async fn first_time<'s>(
         }
     };
     if let Some(journal) = &server.journal
-        // An OPEN that began comes under the client's next ID.
+        // A begun OPEN is repeated under the client's next ID.
         && let RecoveredCall::Replied(kept) = journal.recognise(key.id(), request.logged.owner, request.now, true)
     {
         execution.finish(&kept);
@@ -70,7 +69,7 @@ pub(crate) async fn first_time<'s>(
     FirstTime::Yes(First { execution, call: key.id() })
 }
 
-/// Whether it is PUTFH and WRITE, as nearly all WRITEs are: their replies are kept apart.
+/// Returns whether a compound is PUTFH and WRITE, as nearly all WRITEs are: their replies have a cache of their own.
 fn is_write(mut operations: Reader) -> bool {
     let mut next = || operations.u32().ok().map(OpNum);
     if next() != Some(OpNum::PUTFH) {
@@ -88,7 +87,7 @@ impl First<'_> {
     }
 }
 
-/// An operation's number and its arguments, which nobody looks at in versions with sessions.
+/// An operation's number and arguments, for the digest of version 4.0.
 pub(crate) struct Asked<'a> {
     number: OpNum,
     arguments: &'a Reader,
@@ -96,14 +95,14 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What was read since `start`.
+    /// The arguments that were read since `start`.
     pub(crate) fn since(number: OpNum, arguments: &'a Reader, start: usize) -> Self {
         Self { number, arguments, start }
     }
 }
 
 impl Compound<'_> {
-    /// OPEN's turn; none in versions with sessions.
+    /// Takes the turn of an OPEN; `None` in versions with sessions.
     pub(crate) fn open_turn(
         &mut self,
         asked: &Asked<'_>,
@@ -115,7 +114,7 @@ impl Compound<'_> {
         self.turn(asked, |digest, by| state.open_turn(now, owner, seqid, digest, reclaim, by))
     }
 
-    /// The turn of an operation on a stateid.
+    /// Takes the turn of an operation on a stateid.
     pub(crate) fn stateid_turn(
         &mut self,
         asked: &Asked<'_>,
@@ -127,7 +126,7 @@ impl Compound<'_> {
         self.turn(asked, |digest, by| state.stateid_turn(now, stateid, seqid, digest, confirms, by))
     }
 
-    /// The turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
+    /// Takes the turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
     pub(crate) fn lock_turn(
         &mut self,
         asked: &Asked<'_>,
@@ -139,8 +138,8 @@ impl Compound<'_> {
         self.turn(asked, |digest, by| state.lock_turn(now, stateid, owner, seqids, digest, by))
     }
 
-    /// Asks for a turn. Whose it is, is who sends this compound: its answer waits for what that client may hold to be stable, the
-    /// answer to a retransmission too, which may come while the first one still waits.
+    /// Takes a turn. Its owner's client is the sender of this compound: the reply, and that to a retransmission, waits until the
+    /// client's record is durable.
     fn turn(
         &mut self,
         asked: &Asked<'_>,
@@ -149,9 +148,8 @@ impl Compound<'_> {
         if self.minor > 0 {
             return Ok(None);
         }
-        // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned." Another
-        // principal's is no repetition either: what the first one was told and opened is not handed to it. Nor is one on another
-        // object: OPEN's file name is looked up in the current file handle, which is not among its arguments.
+        // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned." The digest
+        // includes the principal, so that no other one gets the reply, and the current file handle, in which OPEN looks its name up.
         let object = match self.current() {
             Ok(Object::File(file)) => file.key(self.server()).fileid,
             Ok(Object::Pseudo(node)) => node.id,
@@ -172,7 +170,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Ends a turn with what the operation wrote since `body`; a retransmission will get the same.
+    /// Ends a turn, and keeps what the operation wrote since `body` for a retransmission.
     pub(crate) fn end_turn(
         &self,
         turn: Option<Turn>,
@@ -186,7 +184,7 @@ impl Compound<'_> {
             Ok(_) => (Status::OK, written()),
             Err(Failure::Written(status)) => (*status, written()),
             Err(Failure::Status(status)) => (in_minor(*status, self.minor), Bytes::new()),
-            // Only those who ask for a turn are told of these.
+            // These come from taking a turn, not from running in it.
             Err(Failure::Replay(_) | Failure::Saved(_)) => return done.map(drop),
         };
         let effect = done.as_ref().copied().unwrap_or(Effect::None);
@@ -198,12 +196,12 @@ impl Compound<'_> {
         done.map(drop)
     }
 
-    /// Whose state an operation works on: that of the owner whose turn it is, or of the session.
+    /// The client whose state an operation uses: the owner's in a turn, the session's otherwise.
     pub(crate) fn actor<'c>(&'c self, turn: Option<&'c Turn>) -> Result<&'c Arc<Client>> {
         turn.map_or_else(|| self.client(), |turn| Ok(turn.client()))
     }
 
-    /// The client that an operation names: the session's, whatever it names, in versions that have them (RFC 8881 §18.16.3: "The
+    /// The client that an operation names; in versions with sessions always the session's (RFC 8881 §18.16.3: "The
     /// clientid in the owner field MAY be set to any value by the client and MUST be ignored by the server").
     pub(crate) fn named(&self, id: ClientId) -> Result<Arc<Client>> {
         if self.minor > 0 {

@@ -1,7 +1,7 @@
-//! COMPOUND (RFC 8881 §16.2): operations decoded and executed one after the other, until one fails.
+//! COMPOUND (RFC 8881 §16.2): decodes and executes operations one after the other, until one fails.
 //!
-//! Results are written straight into the reply; status and counts are filled in behind. An operation that fails leaves
-//! its status alone. What operations share is the [`Compound`].
+//! Results are written straight into the reply; status and counts are filled in afterwards. Of an operation that fails, only the
+//! status remains. Operations share the [`Compound`].
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -23,49 +23,51 @@ use crate::Effort;
 use crate::request::{Request, Served};
 use crate::state::Running;
 
-/// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
+/// Number of operations in a compound without a session (RFC 8881 §2.10.2.4).
 const ALONE: u32 = 1;
 
-/// A compound that was begun.
+/// A compound that has started.
 pub(crate) enum Begun<'r> {
+    /// The reply is complete.
     Done(Served),
-    /// What serves the rest. Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
+    /// The future that completes it. Boxed: otherwise every version 3 call would carry and move the size of a compound, see
+    /// `nfs3::procedure`.
     Waits(Pin<Box<dyn Future<Output = Served> + Send + 'r>>),
 }
 
-/// A compound that has to wait for somebody.
-struct Waiting<'r> {
+/// A compound that has to wait.
+struct WaitingCompound<'r> {
     progress: Progress<'r>,
     next: Next<'r>,
 }
 
-/// What comes next in a compound.
+/// The next step of a compound.
 enum Next<'r> {
-    /// To find out whether it was executed before, in version 4.0.
+    /// Detect a retransmission, in version 4.0.
     FirstTime,
-    /// This operation, which may have to wait.
+    /// Finish this operation, which may have to wait.
     Operation(RunningOperation, Pending<'r>),
-    /// Its answer.
+    /// Complete the reply.
     End,
-    /// The answer that it got before.
+    /// Answer with the earlier reply.
     Replay(Bytes),
 }
 
-/// How far a compound has come.
+/// The progress of a compound.
 struct Progress<'r> {
     compound: Compound<'r>,
     header: Header,
     arguments: Reader,
     start: Mark,
-    /// Of the last operation that ended.
+    /// Status of the last operation that ended.
     status: Status,
-    /// Whether any had to wait.
+    /// Whether an operation had to wait.
     waited: bool,
-    /// In version 4.0.
+    /// Its entry in the reply cache of version 4.0.
     first: Option<First<'r>>,
 }
 
-/// Begins one COMPOUND, and ends it where nobody has to be waited for: only the others need a future.
+/// Starts a COMPOUND, and completes it if no operation has to wait; only the others need a future.
 pub(crate) fn begin<'r>(
     request: &'r Request<'r>,
     call: &'r CallHeader,
@@ -81,7 +83,7 @@ pub(crate) fn begin<'r>(
         // array."
         return Begun::Done(header.close(Status::MINOR_VERS_MISMATCH, 0, reply));
     }
-    let mut begun = Waiting {
+    let mut begun = WaitingCompound {
         progress: Progress {
             compound: Compound::new(request, &header, start),
             header,
@@ -94,9 +96,9 @@ pub(crate) fn begin<'r>(
         // Version 4.0 has no slots: RFC 7530 §3.1.1.
         next: Next::FirstTime,
     };
-    let Waiting { progress, next } = &mut begun;
+    let WaitingCompound { progress, next } = &mut begun;
     if progress.header.minor > 0 {
-        *next = progress.go_on(reply);
+        *next = progress.run(reply);
     }
     match next {
         Next::End if !progress.must_settle() => Begun::Done(progress.close(reply)),
@@ -104,22 +106,19 @@ pub(crate) fn begin<'r>(
     }
 }
 
-impl<'r> Waiting<'r> {
-    /// Serves the rest.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "such a function would have itself twice: as its argument, and as what that is moved to"
-    )]
+impl<'r> WaitingCompound<'r> {
+    /// Serves the rest of the compound.
+    #[expect(clippy::manual_async_fn, reason = "an async fn would store this future twice")]
     fn serve(mut self, call: &'r CallHeader, reply: &'r mut Writer) -> impl Future<Output = Served> + Send {
         async move {
             let Self { progress, next } = &mut self;
             let request = progress.compound.request;
-            // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+            // One loop instead of nested futures: each nested future is moved whole before it first runs.
             loop {
                 *next = match std::mem::replace(next, Next::End) {
                     Next::FirstTime => {
                         match sequencing::first_time(request, call, progress.arguments.clone()).await {
-                            FirstTime::Yes(first) => progress.go_on_first(first, reply),
+                            FirstTime::Yes(first) => progress.run_first(first, reply),
                             FirstTime::No(cached) => Next::Replay(cached),
                             // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established
                             // transport connection has been broken."
@@ -137,10 +136,10 @@ impl<'r> Waiting<'r> {
                             })
                             .await
                         };
-                        progress.go_on_behind(&operation, done, reply)
+                        progress.run_after(&operation, done, reply)
                     }
                     Next::End => {
-                        // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+                        // Before the slot keeps the reply: the client reclaims after a restart what the reply grants.
                         if let Some(change) = progress.unsettled() {
                             let _ = progress.compound.state().settled(change, request.thread()).await;
                             progress.waited = true;
@@ -157,8 +156,8 @@ impl<'r> Waiting<'r> {
 }
 
 impl<'r> Progress<'r> {
-    /// Executes operations until one may have to wait.
-    fn go_on(&mut self, reply: &mut Writer) -> Next<'r> {
+    /// Executes operations until one has to wait.
+    fn run(&mut self, reply: &mut Writer) -> Next<'r> {
         while self.status == Status::OK && self.compound.index < self.compound.count {
             let (operation, done) = self.compound.start(&mut self.arguments, reply);
             let done = match done {
@@ -172,22 +171,24 @@ impl<'r> Progress<'r> {
         Next::End
     }
 
-    /// As [`Self::go_on`], in version 4.0, with a compound that was not executed before.
-    fn go_on_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next<'r> {
+    /// As [`Self::run`], for a 4.0 compound that was not executed before.
+    fn run_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next<'r> {
         self.compound.call = Some(first.call);
         self.first = Some(first);
         self.compound.find_sender();
-        self.go_on(reply)
+        self.run(reply)
     }
 
-    /// As [`Self::go_on`], behind an operation that waited.
-    fn go_on_behind(&mut self, operation: &RunningOperation, done: Result, reply: &mut Writer) -> Next<'r> {
+    /// As [`Self::run`], after an operation that waited.
+    fn run_after(&mut self, operation: &RunningOperation, done: Result, reply: &mut Writer) -> Next<'r> {
         match self.end(operation, done, reply) {
-            Ok(()) => self.go_on(reply),
+            Ok(()) => self.run(reply),
             Err(cached) => Next::Replay(cached),
         }
     }
 
+    /// Ends an operation.
+    ///
     /// # Errors
     /// As [`Compound::end`].
     fn end(
@@ -201,18 +202,18 @@ impl<'r> Progress<'r> {
         Ok(())
     }
 
-    /// The change to the log of state that the answer has to wait for.
+    /// The change to the state log that the reply has to wait for.
     fn unsettled(&self) -> Option<u64> {
         let state = self.compound.state();
         self.compound.who().and_then(|client| state.unsettled(Some(client)))
     }
 
-    /// Whether the answer has to wait for any log.
+    /// Whether the reply has to wait for a log.
     fn must_settle(&self) -> bool {
         self.unsettled().is_some() || self.compound.request.logged.must_sync()
     }
 
-    /// Writes what stands before the results, and keeps the reply for retransmissions, as the version has it.
+    /// Completes the header, and keeps the reply for retransmissions.
     fn close(&mut self, reply: &mut Writer) -> Served {
         let served = self.header.close(self.status, self.compound.index, reply);
         let (compound, first) = (&mut self.compound, self.first.take());
@@ -224,7 +225,7 @@ impl<'r> Progress<'r> {
         let all = if inline.len() == reply.length_since(self.start) {
             Some(inline)
         } else if must_keep {
-            // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+            // RFC 8881 §2.10.6.4: a reply that the client wants cached "MUST be cached", even if its data are in a file.
             copied = reply.copy_since(self.start);
             Some(&copied[..])
         } else {
@@ -232,7 +233,7 @@ impl<'r> Progress<'r> {
         };
         compound.write_reply(running.as_ref(), all);
         match (running, first, all) {
-            // There is no clock here: what never waited ended when it began.
+            // There is no clock here: a compound that never waited ends at the time of its request.
             (Some(running), _, all) if self.waited => running.finish_late(all),
             (Some(running), _, all) => running.finish(compound.request.now.monotonic, all),
             (None, Some(first), Some(all)) if compound.changed => first.keep(all),
@@ -242,7 +243,7 @@ impl<'r> Progress<'r> {
     }
 }
 
-/// Answers a retransmission with the reply that its slot kept.
+/// Answers a retransmission with the earlier reply.
 async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
     request.sync_log_of_earlier_call().await;
     request.server.metrics().replayed.fetch_add(1, Relaxed);
@@ -251,28 +252,28 @@ async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut W
     Served::Done { is_error: false }
 }
 
-/// An operation that has begun.
+/// An operation that has started.
 #[derive(Debug)]
 struct RunningOperation {
-    /// None where the minor version has no such operation.
+    /// `None` if the minor version has no such operation.
     row: Option<&'static Operation>,
     /// The number in the reply.
     shown: OpNum,
     status_at: Mark,
     body: Mark,
-    /// By the observer's clock, where there is one, and in the arguments.
+    /// Start time by the observer's clock, and offset of the arguments.
     began: Option<(Duration, usize)>,
 }
 
 impl<'r> Compound<'r> {
-    /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
+    /// Starts an operation: writes its number, reserves its status, and runs it in place where it can.
     fn start(
         &mut self,
         arguments: &mut Reader,
         reply: &mut Writer,
     ) -> (RunningOperation, Result<Execution<'r>>) {
         let began = self.request.server.observer().map(|observer| (observer.now(), arguments.position()));
-        // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
+        // A truncated number names no operation: RFC 8881 §18.52 permits BADXDR for OP_ILLEGAL.
         let number = arguments.u32();
         let row = number.ok().and_then(|number| operation(number, self.minor));
         // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
@@ -286,16 +287,16 @@ impl<'r> Compound<'r> {
                 Err(status) => Err(status.into()),
             },
             None if number.is_err() => Err(Status::BADXDR.into()),
-            // An operation that the minor version does not have is illegal wherever it comes.
+            // An operation that the minor version does not have is illegal at any position.
             None => Err(Status::OP_ILLEGAL.into()),
         };
         (operation, done)
     }
 
-    /// Ends an operation: fills in its status, and takes back what a failed one wrote.
+    /// Ends an operation: fills in its status, and removes the results of a failed one.
     ///
     /// # Errors
-    /// The whole reply, where SEQUENCE found it.
+    /// The whole earlier reply, if SEQUENCE found one.
     fn end(
         &mut self,
         operation: &RunningOperation,
@@ -345,10 +346,10 @@ impl<'r> Compound<'r> {
         Ok(status)
     }
 
-    /// What holds for all operations before one runs: its place, its file handles, room for its result.
+    /// Checks what all operations require: position, file handles, room for the result.
     fn prepare(&mut self, row: &Operation, reply: &Writer) -> std::result::Result<(), Status> {
         self.check_position(row)?;
-        // Operations of version 4.0 that later ones MUST NOT implement (RFC 8881 §17), whatever else is wrong: §2.10.6.1.3.
+        // Later versions MUST NOT implement some operations of 4.0 (RFC 8881 §17); that comes before other errors: §2.10.6.1.3.
         if row.last_minor < self.minor {
             return Err(Status::NOTSUPP);
         }
@@ -359,7 +360,7 @@ impl<'r> Compound<'r> {
         if !row.keeps_attributes {
             self.fresh = None;
         }
-        // An operation that cannot be repeated must not run where its result has no room.
+        // An operation that must not run twice must not run without room for its result.
         if let Some(length) = row.once {
             self.check_room(reply, length)?;
             self.changed = true;
@@ -398,7 +399,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Whether what an operation wrote has room; it could be repeated, or its greatest length was checked before.
+    /// Checks that the results fit. Operations that must not run twice had their longest result checked before.
     fn check_length(&self, row: Option<&Operation>, reply: &Writer) -> Result {
         match row {
             Some(row) if row.once.is_none() => Ok(self.check_room(reply, 0)?),

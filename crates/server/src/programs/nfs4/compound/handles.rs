@@ -10,12 +10,12 @@ use crate::programs::nfs4::attributes;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::SavedReply;
 
-/// A file handle as PUTFH, or whatever else sets it, leaves it.
+/// A current or saved file handle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FileHandle<'r> {
     /// An object of this server.
     Own(Object<'r>),
-    /// What this server does not know, and another one may, as it came.
+    /// The handle of another server, as received.
     Foreign(&'r [u8]),
 }
 
@@ -31,12 +31,12 @@ impl<'r> FileHandle<'r> {
 }
 
 impl<'r> Compound<'r> {
-    /// The current file handle's object; the driver has seen to it that there is one.
+    /// The object of the current file handle.
     pub(crate) fn current(&self) -> Result<Object<'r>> {
         self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?.own()
     }
 
-    /// As [`Self::current`], where an object of the pseudo file system is refused with `pseudo`.
+    /// As [`Self::current`], but fails with `pseudo` for an object of the pseudo file system.
     pub(crate) fn file(&self, pseudo: Status) -> Result<File<'r>> {
         match self.current()? {
             Object::File(file) => Ok(file),
@@ -44,7 +44,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// As [`Self::file`], of an export that takes changes.
+    /// As [`Self::file`], but fails with ROFS on a read-only export.
     pub(crate) fn writable(&self, pseudo: Status) -> Result<File<'r>> {
         let file = self.file(pseudo)?;
         if file.export.options.read_only { Err(Status::ROFS.into()) } else { Ok(file) }
@@ -60,7 +60,7 @@ impl<'r> Compound<'r> {
         self.saved.map(|(handle, _)| handle).ok_or(Failure::Status(Status::NOFILEHANDLE))
     }
 
-    /// Makes a handle current that this server does not know: SAVEFH and COPY alone take it.
+    /// Makes another server's handle current; only SAVEFH and COPY accept it.
     pub(crate) fn set_foreign(&mut self, handle: &'r [u8]) {
         self.current = Some(FileHandle::Foreign(handle));
         self.stateid = Stateid::ANONYMOUS;
@@ -77,11 +77,11 @@ impl<'r> Compound<'r> {
         self.fresh = fresh;
     }
 
-    /// Makes current again what an OPEN did that is repeated.
+    /// Makes the file of a repeated OPEN current.
     ///
     /// # Errors
-    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it. WRONGSEC where this call came by
-    /// none of its flavors: a repetition ends before OPEN itself would say so.
+    /// STALE if the export is gone or no longer open to this client, as for PUTFH. WRONGSEC if the call uses none of its flavors:
+    /// a replay ends before OPEN itself checks that.
     pub(crate) fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };
         let export = self.export(id);
@@ -97,7 +97,7 @@ impl<'r> Compound<'r> {
         Ok(())
     }
 
-    /// Leaves no current file handle, as SECINFO does.
+    /// Clears the current file handle, as SECINFO does.
     pub(crate) fn consume_current(&mut self) {
         self.current = None;
         self.stateid = Stateid::ANONYMOUS;
@@ -124,14 +124,14 @@ impl<'r> Compound<'r> {
         self.stateid = stateid;
     }
 
-    /// The stateid that an operation means: the current one for (1, 0), whatever its seqid is by now.
+    /// Returns the stateid that an operation names: for (1, 0) the current one, with seqid zero.
     ///
     /// RFC 8881 §8.2.3: "The stateid passed to the operation in place of the special value has its "seqid" value set to zero,
-    /// except when the current stateid is used by the operation CLOSE or OPEN_DOWNGRADE", which see
+    /// except when the current stateid is used by the operation CLOSE or OPEN_DOWNGRADE"; those call
     /// [`Self::exact_stateid`].
     ///
     /// # Errors
-    /// BAD_STATEID where the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
+    /// BAD_STATEID if the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
     pub(crate) fn stateid(&self, given: Stateid) -> Result<Stateid> {
         let meant = self.exact_stateid(given)?;
         Ok(if self.is_current(given) { Stateid { seqid: 0, ..meant } } else { meant })
@@ -152,22 +152,22 @@ impl<'r> Compound<'r> {
         given == Stateid::CURRENT && self.minor > 0
     }
 
-    /// What was seen of the current object is no longer so.
+    /// Drops the attributes of the current object: they may have changed.
     pub(crate) fn forget_fresh(&mut self) {
         self.fresh = None;
     }
 
-    /// Keeps what this operation saw of the current object for the next one.
+    /// Keeps attributes of the current object for the next operation.
     pub(crate) fn set_fresh(&mut self, attributes: Attributes) {
         self.fresh = Some(attributes);
     }
 
-    /// Attributes of the current object, where the operation just before saw them.
+    /// Attributes of the current object, if the previous operation fetched them.
     pub(crate) fn fresh(&self) -> Option<&Attributes> {
         self.fresh.as_ref()
     }
 
-    /// Attributes of the current object: as just seen, or asked for.
+    /// Returns attributes of the current object, fetched if the previous operation did not.
     pub(crate) async fn attributes(&mut self) -> Result<Attributes> {
         if let Some(fresh) = self.fresh {
             return Ok(fresh);
@@ -183,7 +183,7 @@ impl<'r> Compound<'r> {
         exports.pseudo().attributes(node, exports, peer, self.request.now.wall)
     }
 
-    /// Attributes of an object, asked for now.
+    /// Fetches the attributes of an object.
     pub(crate) async fn attributes_of(&self, object: &Object<'_>) -> Result<Attributes> {
         match object {
             Object::Pseudo(node) => Ok(self.pseudo_attributes(node)),
@@ -194,15 +194,15 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// What attributes of an object are written from.
+    /// Collects the values from which attributes of an object are encoded.
     pub(crate) fn subject<'s>(
         &'s self,
         object: Object<'s>,
         attributes: &'s Attributes,
     ) -> attributes::Subject<'s> {
         let mounted_on = match &object {
-            // RFC 8881 §5.8.2.23: at the root of a file system, the number of the directory it is mounted on.
-            // Nothing is below the root of the tree.
+            // RFC 8881 §5.8.2.23: at the root of a file system, the fileid of the directory it is mounted on. The root of the tree
+            // is mounted on nothing.
             Object::File(file) if file.is_root() => {
                 let mount = self.exports().pseudo().mount_of(file.export.id);
                 let inside =

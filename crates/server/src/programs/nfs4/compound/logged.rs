@@ -1,4 +1,4 @@
-//! Compounds in the log of calls that outlives the process ([`crate::replay::crash_replay`]).
+//! Compounds in the crash-replay log ([`crate::replay::crash_replay`]).
 
 use std::hash::Hasher;
 
@@ -14,9 +14,9 @@ use crate::state;
 use crate::state::{Replay, Running, Sequenced};
 
 impl<'r> Compound<'r> {
-    /// The answer to a request in a session that is not known. A client sends what was under way again before it learns that
-    /// the server was started anew: what is written down as finished gets its reply, as RFC 8881 §2.10.6.5 has it for a
-    /// persistent reply cache, and what is written down as begun it may ask for in its next session.
+    /// Answers a request in an unknown session. After a restart of the server, a client repeats its pending requests before it
+    /// learns of the restart. A request that was logged as finished gets its reply, as from a persistent reply cache (RFC 8881
+    /// §2.10.6.5). A request that was logged as begun may be repeated in the client's next session.
     pub(crate) fn recall_unknown(&self, arguments: &SequenceArgs) -> Result<Sequenced> {
         let call = self.call_id(arguments.slot_id, arguments.sequence_id);
         let status = match self.state().remembered(arguments, call.digest) {
@@ -25,12 +25,12 @@ impl<'r> Compound<'r> {
             Some(Err(status)) => status,
             None => Status::BADSESSION,
         };
-        // What was kept of a session is told though there is no log of calls this time.
+        // A persistent session's reply is answered even if this server runs without a crash-replay log.
         let Some(journal) = &self.request.server.journal else { return Err(status.into()) };
         match journal.recognise(call, self.request.logged.owner, self.request.now, true) {
             RecoveredCall::Replied(reply) => Err(Failure::Replay(reply)),
             RecoveredCall::Pending => {
-                // The client will not ask here again: what it may claim from now on is kept before it hears so.
+                // The client does not repeat the request in this session: the claim must be durable before the answer.
                 self.request.logged.set_must_sync();
                 Err(status.into())
             }
@@ -38,7 +38,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// The request for the log of calls, the same in every process; the session is among the bytes.
+    /// Identifies the request in the crash-replay log, the same way in every process; the session ID is among the bytes.
     // One round for each block, as for version 3's calls: see the reply cache.
     fn call_id(&self, slot: u32, sequence_id: u32) -> CallId {
         let mut hasher = SipHasher13::new_with_key(&self.request.server.call_secret);
@@ -51,7 +51,7 @@ impl<'r> Compound<'r> {
         CallId::in_slot(hasher.finish(), slot, sequence_id)
     }
 
-    /// The way in which the next operation changes names.
+    /// Returns the crash-replay guard for the next operation that changes names.
     pub(crate) fn logged_ops(&mut self) -> LoggedOps<'r> {
         if self.logged.is_none() && self.request.server.journal.is_some() {
             let in_session = self.session.as_ref().map(|running| {
@@ -63,12 +63,12 @@ impl<'r> Compound<'r> {
         LoggedOps::new(self.request.server.journal.as_ref(), &self.request.logged, self.logged)
     }
 
-    /// Writes the reply of a compound down, from its status on, where an operation in it was.
+    /// Logs the reply of a compound, from its status on, if one of its operations was logged.
     pub(crate) fn write_reply(&mut self, running: Option<&Running>, reply: Option<&[u8]>) {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             self.is_kept = true;
-            // On an async export nobody waits until it is on stable storage: the log of calls has it from now on.
+            // On an async export the reply does not wait for stable storage: the crash-replay log takes it as well.
             if self.request.logged.must_sync() {
                 return;
             }
@@ -78,8 +78,8 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Waits until what was written down is as safe as what was changed. A reply that is kept of its slot vouches for its
-    /// operations from then on, and not before.
+    /// Waits until the logged reply is as durable as the changes. From then on, a reply that the slot keeps answers for its
+    /// operations.
     pub(crate) async fn settle_written(&self) {
         self.request.sync_log().await;
         if self.is_kept
@@ -90,7 +90,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Whoever asks, as who changes names.
+    /// Returns the client and crash-replay guard for a change of names.
     pub(crate) fn changer(&mut self) -> Changer<'_> {
         let ops = self.logged_ops();
         Changer { request: self.request, who: self.who(), ops }

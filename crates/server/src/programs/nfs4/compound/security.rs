@@ -1,4 +1,4 @@
-//! Which security flavors lead to an object, and who says WRONGSEC where a call came by another (RFC 8881 §2.6.3.1).
+//! Which security flavors an object accepts, and which operation answers WRONGSEC (RFC 8881 §2.6.3.1).
 
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::commit::CommitArgs;
@@ -17,7 +17,7 @@ use crate::files::object::Object;
 use crate::programs::nfs4::status::Result;
 
 impl Compound<'_> {
-    /// The flavors by which `object` can be used, the most preferred first.
+    /// Returns the flavors that `object` accepts, the preferred one first.
     pub(crate) fn flavors(&self, object: &Object<'_>) -> Flavors {
         match object {
             Object::File(file) => file.export.options.flavors,
@@ -25,7 +25,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Whether this call came by one of them.
+    /// Returns whether `object` accepts the flavor of this call.
     pub(crate) fn allows(&self, object: &Object<'_>) -> bool {
         let flavor = self.request.identity.flavor();
         match object {
@@ -34,19 +34,19 @@ impl Compound<'_> {
         }
     }
 
-    /// For operations that lead to `object` by a name or upwards.
+    /// Checks the call for an operation that reaches `object` by name or as a parent.
     ///
     /// # Errors
-    /// PERM where it came from a port that the export does not take, WRONGSEC where it came by none of its flavors.
+    /// PERM if the export does not accept the source port, WRONGSEC if it does not accept the flavor.
     pub(crate) fn check_flavor(&self, object: &Object<'_>) -> Result {
         self.check_port(object)?;
         if self.allows(object) { Ok(()) } else { Err(Status::WRONGSEC.into()) }
     }
 
-    /// Whether the export of `object` takes this call from where it came.
+    /// Checks that the export of `object` accepts the source port.
     ///
     /// # Errors
-    /// PERM, as Linux's server answers.
+    /// PERM, as Linux's server.
     fn check_port(&self, object: &Object<'_>) -> Result {
         match object {
             Object::File(file) if self.request.is_port_refused(file.export) => Err(Status::PERM.into()),
@@ -54,8 +54,8 @@ impl Compound<'_> {
         }
     }
 
-    /// As [`Self::check_flavor`] for the current object, whose entries are of the same export: who may not come in does not
-    /// learn which names are there. A directory above the exports says nothing of those in it.
+    /// As [`Self::check_flavor`] for the current directory, so that a caller without access does not learn its names. Directories
+    /// above the exports are not checked: their entries are other exports.
     pub(crate) fn check_flavor_within(&self) -> Result {
         match self.current()? {
             Object::Pseudo(_) => Ok(()),
@@ -63,11 +63,10 @@ impl Compound<'_> {
         }
     }
 
-    /// Behind an operation that has put a file handle, with what comes next at the start of `arguments`.
+    /// Checks the flavor after an operation that put a file handle; `arguments` start with the next operation.
     ///
     /// # Errors
-    /// As [`Self::check_port`]. WRONGSEC where this call came by none of the object's flavors, and no operation behind this
-    /// one says so.
+    /// As [`Self::check_port`]. WRONGSEC if the object does not accept the flavor and no later operation answers that.
     pub(crate) fn check_put(&self, arguments: &Reader) -> Result {
         if let Some(FileHandle::Own(object)) = &self.current {
             self.check_port(object)?;
@@ -84,9 +83,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Whether all that uses the handle is what a client's machine may do by its own principal (RFC 8881 §2.10.8.3, `spo_must_allow`):
-    /// it has one service for that, whatever the exports take, as Linux's server has it too. Linux's client asks for attributes beside
-    /// CLOSE and DELEGRETURN. Nothing else slips in beside these: one operation that the machine may not do, and the handle is refused.
+    /// Returns whether all operations on the handle are in the client's `spo_must_allow` (RFC 8881 §2.10.8.3). The client's machine
+    /// principal may then use them whatever flavor the export takes, as on Linux's server. GETATTR is allowed beside them: Linux's
+    /// client sends it with CLOSE and DELEGRETURN. One other operation, and the handle is refused.
     fn is_for_machine(&self, mut arguments: Reader) -> bool {
         let Ok(client) = self.client() else { return false };
         let (by, mut is_needed) = (self.credential(), false);
@@ -96,7 +95,7 @@ impl Compound<'_> {
             };
             match row.wrong_sec {
                 WrongSec::Replaced => break,
-                // Whoever takes the handle up again is asked then; the others that use a saved one are not allowed here.
+                // RESTOREFH checks again; other operations on a saved handle are not allowed here.
                 WrongSec::Next => continue,
                 WrongSec::Put | WrongSec::Itself | WrongSec::ByName => {}
             }
@@ -110,13 +109,13 @@ impl Compound<'_> {
         is_needed
     }
 
-    /// Whether what comes next uses the current file handle and leaves it to the operation that put it to say WRONGSEC.
+    /// Returns whether the next operation uses the current file handle and leaves WRONGSEC to the operation that put it.
     fn is_used(&self, mut arguments: Reader) -> bool {
         for _ in self.index + 1..self.count {
-            // What cannot be read, or is no operation, uses nothing.
+            // An undecodable or unknown operation uses no handle.
             let row = arguments.u32().ok().and_then(|number| operation(number, self.minor));
             if self.minor == 0 && row.is_some_and(|row| row.opcode == Opcode::Secinfo) {
-                // RFC 7530 §16.31 leaves the handle current, which what comes behind could use.
+                // RFC 7530 §16.31 keeps the handle current, so a later operation may use it.
                 let longest = arguments.remaining();
                 if arguments.opaque_ref(longest).is_err() {
                     return false;
@@ -133,12 +132,12 @@ impl Compound<'_> {
                 Some(WrongSec::Itself | WrongSec::Replaced) | None => return false,
             }
         }
-        // §2.6.3.1.1.6: with nothing behind it, "MUST NOT return NFS4ERR_WRONGSEC".
+        // §2.6.3.1.1.6: a put operation at the end of the compound "MUST NOT return NFS4ERR_WRONGSEC".
         false
     }
 }
 
-/// Reads over the arguments of GETATTR and of what a machine may be allowed; none where they are another operation's, or damaged.
+/// Skips the arguments of GETATTR or of an operation that `spo_must_allow` can name; `None` for others, and for malformed ones.
 fn skip_arguments(operation: Opcode, arguments: &mut Reader) -> Option<()> {
     fn skip<T: Decode>(arguments: &mut Reader) -> Option<()> {
         T::decode(arguments).ok().map(drop)
