@@ -104,7 +104,7 @@ impl LocalFs {
     }
 
     /// Answers `operation` when the handles in its result are on stable storage.
-    fn when_findable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
+    fn when_index_durable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
         match &operation {
             Op::Ready(_) if !self.volume.must_sync_index() => operation,
             Op::Pending(_) if !self.uses_index() => operation,
@@ -155,7 +155,7 @@ impl Backend for LocalFs {
     }
 
     fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
-        self.when_findable(self.volume.lookup(context, directory, name))
+        self.when_index_durable(self.volume.lookup(context, directory, name))
     }
 
     fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
@@ -227,7 +227,7 @@ impl Backend for LocalFs {
         set: &SetAttributes,
     ) -> Op<'a, Created> {
         let created = self.volume.create(context, directory, name, what, set);
-        self.when_findable(created)
+        self.when_index_durable(created)
     }
 
     fn remove<'a>(
@@ -247,7 +247,7 @@ impl Backend for LocalFs {
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed> {
         let renamed = self.volume.rename(context, from, to);
-        self.when_findable(renamed)
+        self.when_index_durable(renamed)
     }
 
     fn link<'a>(
@@ -258,7 +258,7 @@ impl Backend for LocalFs {
         name: &'a [u8],
     ) -> Op<'a, Linked> {
         let linked = self.volume.link(context, file, directory, name);
-        self.when_findable(linked)
+        self.when_index_durable(linked)
     }
 
     fn readdir<'a>(
@@ -268,7 +268,7 @@ impl Backend for LocalFs {
         request: ReadDir,
         visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
     ) -> Op<'a, ReadDirEnd> {
-        self.when_findable(self.volume.readdir(context, directory, request, visit))
+        self.when_index_durable(self.volume.readdir(context, directory, request, visit))
     }
 
     fn open<'a>(

@@ -63,8 +63,11 @@ impl Volume {
         if object.kind != FileKind::Directory {
             return Ok(after);
         }
-        let after =
-            if self.shows(before, &after.attributes) { after } else { self.advance_ctime(object, after)? };
+        let after = if self.change_shows(before, &after.attributes) {
+            after
+        } else {
+            self.advance_ctime(object, after)?
+        };
         if self.changes.is_shared() {
             // Attributes that another thread read between the change and here are not the current ones.
             object.sync_state.note_change();
@@ -74,7 +77,7 @@ impl Volume {
 
     /// Whether a directory's change shows in the attributes after it. NFSv3 clients see the time of change alone.
     /// Where directories share ctimes with files, the change attribute also moves at the end of a tick.
-    fn shows(&self, before: &Attributes, after: &Attributes) -> bool {
+    fn change_shows(&self, before: &Attributes, after: &Attributes) -> bool {
         let has_moved = !self.changes.is_shared() || after.changed > before.changed;
         has_moved && after.change > before.change
     }
@@ -480,11 +483,14 @@ mod tests {
             let changed = timestamp(nanoseconds(before.changed) + changed_ns);
             Attributes { changed, change: before.change + change, ..before }
         };
-        assert!(case.volume.shows(&before, &later(1, 1)));
-        assert!(!case.volume.shows(&before, &later(0, 0)), "the kernel gave the same ctime again");
-        assert!(!case.volume.shows(&before, &later(0, 50)), "only the end of the tick shows");
+        assert!(case.volume.change_shows(&before, &later(1, 1)));
+        assert!(!case.volume.change_shows(&before, &later(0, 0)), "the kernel gave the same ctime again");
+        assert!(!case.volume.change_shows(&before, &later(0, 50)), "only the end of the tick shows");
         let settled = Attributes { change: before.change + 1, ..before };
-        assert!(Case::with(ChangeClock::ticks(1)).volume.shows(&before, &settled), "the number shows ticks");
+        assert!(
+            Case::with(ChangeClock::ticks(1)).volume.change_shows(&before, &settled),
+            "the number shows ticks"
+        );
     }
 
     #[test]

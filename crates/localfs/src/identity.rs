@@ -25,7 +25,7 @@ use crate::sys;
 pub(crate) const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
 
 /// The kernel takes this id as "leave it unchanged": never a caller.
-const NOBODY_AT_ALL: u32 = u32::MAX;
+const INVALID_ID: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Current {
@@ -46,7 +46,7 @@ impl Current {
         if self.uid == Some(uid) {
             return Ok(());
         }
-        let now = if uid == NOBODY_AT_ALL { None } else { Some(sys::set_thread_user(uid)) };
+        let now = if uid == INVALID_ID { None } else { Some(sys::set_thread_user(uid)) };
         self.uid = now;
         // Inside a user namespace an id may be unmapped; then the call changed nothing.
         if now == Some(uid) { Ok(()) } else { Err(Error::Access) }
@@ -56,7 +56,7 @@ impl Current {
         if self.gid == Some(gid) {
             return Ok(());
         }
-        let now = if gid == NOBODY_AT_ALL { None } else { Some(sys::set_thread_group(gid)) };
+        let now = if gid == INVALID_ID { None } else { Some(sys::set_thread_group(gid)) };
         self.gid = now;
         if now == Some(gid) { Ok(()) } else { Err(Error::Access) }
     }
@@ -130,16 +130,16 @@ pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
 /// Whether this process can act as its callers: it is root, may set users and groups, and loses its capabilities over
 /// files while it acts as another user. Tested on a separate thread.
 pub(crate) fn can_act_as_callers() -> bool {
-    rustix::process::geteuid().is_root() && std::thread::spawn(try_to_act).join().unwrap_or(false)
+    rustix::process::geteuid().is_root() && std::thread::spawn(test_identity_switch).join().unwrap_or(false)
 }
 
-fn try_to_act() -> bool {
-    const SOMEBODY: u32 = 65_534;
+fn test_identity_switch() -> bool {
+    const OTHER_USER: u32 = 65_534;
     let powers = sys::effective_capabilities().unwrap_or(0) & FILE_CAPABILITIES;
     // DAC_OVERRIDE: without it root has no more permissions than others. DAC_READ_SEARCH is not needed here, and
     // containers mostly lack it; `probe` tests separately whether handles can be opened.
     let enough = 1 << 1;
-    let somebody = Credentials { uid: SOMEBODY, gid: SOMEBODY, groups: Arc::from([SOMEBODY]) };
+    let somebody = Credentials { uid: OTHER_USER, gid: OTHER_USER, groups: Arc::from([OTHER_USER]) };
     powers & enough == enough
         && become_caller(&somebody).is_ok()
         && sys::effective_capabilities().is_ok_and(|left| left & FILE_CAPABILITIES == 0)

@@ -20,10 +20,10 @@ pub struct MountPoint {
 
 /// Mount points that are not logged (again).
 #[derive(Debug, Default)]
-pub(crate) struct LoggedMounts(Mutex<Quiet>);
+pub(crate) struct LoggedMounts(Mutex<MountSets>);
 
 #[derive(Debug, Default)]
-struct Quiet {
+struct MountSets {
     /// Mount points that another volume serves.
     served: HashSet<PathBuf>,
     /// Mount points that were refused and logged.
@@ -33,18 +33,18 @@ struct Quiet {
 impl LoggedMounts {
     /// Returns the path of a mount point if it has to be logged.
     pub(crate) fn first(&self, path: impl FnOnce() -> PathBuf) -> Option<PathBuf> {
-        let mut quiet = self.0.lock();
-        if quiet.logged.len() >= MAX_LOGGED {
+        let mut sets = self.0.lock();
+        if sets.logged.len() >= MAX_LOGGED {
             return None;
         }
         let path = path();
-        let is_first = !quiet.served.contains(&path) && quiet.logged.insert(path.clone());
+        let is_first = !sets.served.contains(&path) && sets.logged.insert(path.clone());
         is_first.then_some(path)
     }
 
     /// Replaces the mount points that other volumes serve. The others are logged again.
     pub(crate) fn set_served(&self, served: HashSet<PathBuf>) {
-        *self.0.lock() = Quiet { served, logged: HashSet::new() };
+        *self.0.lock() = MountSets { served, logged: HashSet::new() };
     }
 }
 

@@ -39,7 +39,7 @@ impl Volume {
         self.act_as_server();
         let known = index.find(id)?.ok_or(Error::Stale)?;
         for (parent, name) in &known.places {
-            let directory = match self.open_way(index, *parent) {
+            let directory = match self.open_parents(index, *parent) {
                 Ok(directory) => directory,
                 Err(Error::Stale | Error::BadHandle) => continue,
                 Err(error) => return Err(error),
@@ -52,8 +52,8 @@ impl Volume {
     }
 
     /// Opens the directory of a number and all directories above it.
-    fn open_way(&self, index: &Index, id: u64) -> Result<Arc<Object>> {
-        let (mut directory, mut steps) = self.way_up(index, id)?;
+    fn open_parents(&self, index: &Index, id: u64) -> Result<Arc<Object>> {
+        let (mut directory, mut steps) = self.unopened_parents(index, id)?;
         if steps.len() > STEPS_IN_PLACE {
             nonblocking::require_blocking()?;
             self.act_as_server();
@@ -70,7 +70,7 @@ impl Volume {
 
     /// Returns the first directory at or above `id` that is open, and the directories to open below it, the last
     /// first.
-    fn way_up(&self, index: &Index, id: u64) -> Result<(Arc<Object>, Vec<Step>)> {
+    fn unopened_parents(&self, index: &Index, id: u64) -> Result<(Arc<Object>, Vec<Step>)> {
         let (mut steps, mut seen, mut id) = (Vec::new(), HashSet::new(), id);
         loop {
             if id == ROOT {

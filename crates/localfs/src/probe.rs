@@ -63,6 +63,18 @@ pub(crate) fn open_with(
     config: &Config,
     clock: impl FnOnce(BorrowedFd<'_>, bool) -> (ChangeClock, u32),
 ) -> Result<Arc<Volume>, OpenError> {
+    let volume = Arc::new(volume(config, clock)?);
+    volume.objects.put(Arc::clone(&volume.root));
+    let _ = volume.member.set(volume.descriptors.join(Arc::downgrade(&volume) as _));
+    crate::cleanup::start(&volume).map_err(|error| OpenError::Directory(config.directory.clone(), error))?;
+    Ok(volume)
+}
+
+/// Creates a volume that is not registered and has no cleanup thread yet.
+fn volume(
+    config: &Config,
+    clock: impl FnOnce(BorrowedFd<'_>, bool) -> (ChangeClock, u32),
+) -> Result<Volume, OpenError> {
     let path = &config.directory;
     if rustix::process::geteuid().is_root() {
         // This thread may have acted for callers of another volume.
@@ -86,23 +98,19 @@ pub(crate) fn open_with(
     let descriptors = config.descriptors.unwrap_or_else(Descriptors::of_process);
     let max_objects =
         config.max_open_files.unwrap_or(DEFAULT_MAX_OBJECTS).min(descriptors.limit()).max(MIN_OBJECTS);
-    let key = (device_of(&status), status.stx_ino);
-    let top = OpenFile::new(
-        root_fd.try_clone().map_err(|error| OpenError::Directory(path.clone(), error))?,
-        Reach::Read,
-        descriptors.count(),
-    );
     let dirty_objects = Arc::default();
-    let sync_state = SyncState::new(&dirty_objects);
-    let volume = Arc::new(Volume {
-        root: Arc::new(Object::new(
-            root_handle,
-            FileKind::Directory,
-            identities.fsid,
-            (key, created(&status)),
-            top,
-            sync_state,
-        )),
+    let root_copy = root_fd.try_clone().map_err(|error| OpenError::Directory(path.clone(), error))?;
+    let root_file = OpenFile::new(root_copy, Reach::Read, descriptors.count());
+    let root = Object::new(
+        root_handle,
+        FileKind::Directory,
+        identities.fsid,
+        ((device_of(&status), status.stx_ino), created(&status)),
+        root_file,
+        SyncState::new(&dirty_objects),
+    );
+    Ok(Volume {
+        root: Arc::new(root),
         handles,
         actor: actor(),
         is_async: AtomicBool::new(config.durability == Durability::Async),
@@ -146,11 +154,7 @@ pub(crate) fn open_with(
         planned_sync_failure: Mutex::new(None),
         #[cfg(test)]
         syncs: Default::default(),
-    });
-    volume.objects.put(Arc::clone(&volume.root));
-    let _ = volume.member.set(descriptors.join(Arc::downgrade(&volume) as _));
-    crate::cleanup::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
-    Ok(volume)
+    })
 }
 
 /// Returns what a file system can do, by its type and tests in a directory.

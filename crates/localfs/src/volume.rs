@@ -35,7 +35,7 @@ use crate::watch_limits::LimitLog;
 pub(crate) enum Actor {
     /// As the caller: the server has root's capabilities.
     Callers,
-    /// As the server itself, whoever calls.
+    /// As the server itself, for any caller.
     Itself {
         /// The user whose requests the kernel checks correctly; `u32::MAX` where the server has capabilities that its
         /// user has not.

@@ -26,16 +26,17 @@ impl WatchLimit {
 
     /// Returns the effect and the cause, for the log.
     const fn text(self) -> (&'static str, &'static str) {
-        const UNDELEGATED: &str = "files are not delegated, because their local changes cannot be watched";
-        const UNTOLD: &str = "directories are read for each listing";
+        const NOT_DELEGATED: &str = "files are not delegated, because their local changes cannot be watched";
+        const NOT_REUSED: &str = "directories are read for each listing";
         const MARKS: &str = "the limit of fanotify marks is reached (user.max_fanotify_marks)";
         match self {
-            Self::FileMarks => (UNDELEGATED, MARKS),
-            Self::FilesKept => (UNDELEGATED, "the limit of open files is reached"),
-            Self::EntryMarks => (UNTOLD, MARKS),
-            Self::Groups => {
-                (UNTOLD, "the limit of fanotify groups (user.max_fanotify_groups) or open files is reached")
-            }
+            Self::FileMarks => (NOT_DELEGATED, MARKS),
+            Self::FilesKept => (NOT_DELEGATED, "the limit of open files is reached"),
+            Self::EntryMarks => (NOT_REUSED, MARKS),
+            Self::Groups => (
+                NOT_REUSED,
+                "the limit of fanotify groups (user.max_fanotify_groups) or open files is reached",
+            ),
         }
     }
 }

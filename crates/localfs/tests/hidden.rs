@@ -185,6 +185,6 @@ fn an_export_of_or_inside_the_hidden_directory_is_refused() {
     for directory in [state.clone(), state.join("export")] {
         let config = Config { hidden_directory: Some(state.clone()), ..Config::new(directory) };
         let refused = LocalFs::open(&config).expect_err("clients would reach it").to_string();
-        assert!(refused.contains("lies inside of it"), "{refused}");
+        assert!(refused.contains("the state directory of this server"), "{refused}");
     }
 }

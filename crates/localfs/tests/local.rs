@@ -534,7 +534,7 @@ fn an_exclusive_create_reports_a_verifier_in_times() {
 /// ramfs has no user attributes.
 #[test]
 fn an_exclusive_create_without_extended_attributes_reports_it() {
-    common::again_mounted(&["-t", "ramfs", "ramfs"], &["who_creates_exclusively"]);
+    common::again_mounted(&["-t", "ramfs", "ramfs"], &["an_exclusive_create_reports_a_verifier_in_times"]);
 }
 
 #[test]
@@ -563,104 +563,6 @@ fn the_error_of_a_missing_state_directory_names_the_export() {
     let config = localfs::Config { always_use_index: true, ..localfs::Config::new(directory.path()) };
     let error = localfs::LocalFs::open(&config).expect_err("nowhere to keep it").to_string();
     assert!(error.contains("state directory"), "{error}");
-}
-
-#[test]
-fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    let data = vec![5; 300_000];
-    place.write(&me(), &file, &data, Stability::Unstable).expect("write");
-    let read = |count| {
-        let mut into = bytes::BytesMut::new();
-        let request = vfs::ReadRequest { offset: 0, count, may_splice: true, authority: Authority::Caller };
-        place.wait(place.fs().read(&me(), &file, request, &mut into)).expect("read")
-    };
-    let large = read(256 * 1024);
-    let vfs::Payload::Range(range) = large.payload else {
-        assert!(!common::is_ordinary(&place.config.directory), "not a range");
-        println!("skipped: this file system does not tell what is cached");
-        return;
-    };
-    assert_eq!((range.offset, range.length, large.eof), (0, 256 * 1024, false));
-    let mut bytes = vec![0; 1000];
-    range.source.read_at(0, &mut bytes);
-    assert_eq!(bytes, vec![5; 1000]);
-    assert!(matches!(read(4096).payload, vfs::Payload::Appended));
-}
-
-/// Each page is freed, on any file system, and the same thread serves others.
-#[test]
-fn a_large_file_is_truncated_on_the_pool() {
-    const LARGE: usize = 65 << 20;
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    let cut = |length: usize| {
-        std::fs::write(place.path("a"), vec![1; length]).expect("write");
-        let (context, set) = (me(), SetAttributes { size: Some(0), ..SetAttributes::default() });
-        let op = place.fs().setattr(&context, &file, &set, None, Authority::Caller);
-        let was_pending = matches!(op, vfs::Op::Pending(_));
-        assert_eq!(place.wait(op).expect("cut").after.size, 0);
-        was_pending
-    };
-    assert!(cut(LARGE));
-    // Elsewhere it may have to wait for the disk as well.
-    assert!(!cut(4096) || !common::is_in_memory(&place.path("")));
-}
-
-#[test]
-fn a_large_file_in_memory_is_truncated_on_the_pool() {
-    common::again_mounted(&["-t", "tmpfs", "none"], &["a_large_file_is_truncated_on_the_pool"]);
-}
-
-/// The kernel visits each page there, while others wait for the same thread.
-#[test]
-fn holes_of_a_large_sparse_file_in_memory_are_searched_on_the_pool() {
-    common::again_mounted(&["-t", "tmpfs", "none"], &["the_end_of_what_is_dense"]);
-}
-
-#[test]
-fn the_end_of_a_dense_file_in_memory_is_known() {
-    const LARGE: u64 = 32 << 20;
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    let hole = || {
-        let context = me();
-        let op = place.fs().seek(&context, &file, 0, vfs::Seek::Hole, Authority::Caller);
-        let was_pending = matches!(op, vfs::Op::Pending(_));
-        (place.wait(op).expect("found"), was_pending)
-    };
-    std::fs::write(place.path("a"), vec![1; LARGE as usize]).expect("write");
-    let (end, was_pending) = hole();
-    assert_eq!(end, Some(LARGE));
-    assert!(!was_pending || !common::is_in_memory(&place.path("")));
-    let local = std::fs::OpenOptions::new().write(true).open(place.path("a")).expect("open");
-    local.set_len(2 * LARGE).expect("longer");
-    assert_eq!(hole(), (Some(LARGE), true), "what has a hole is looked at");
-}
-
-#[test]
-fn an_uncached_read_waits_on_the_pool() {
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    place.write(&me(), &file, &vec![9; 200_000], Stability::Unstable).expect("write");
-    let local = std::fs::File::open(place.path("a")).expect("open");
-    local.sync_all().expect("sync");
-    rustix::fs::fadvise(&local, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
-    let mut into = bytes::BytesMut::from(&b"header"[..]);
-    let request =
-        vfs::ReadRequest { offset: 0, count: 150_000, may_splice: true, authority: Authority::Caller };
-    let context = me();
-    let op = place.fs().read(&context, &file, request, &mut into);
-    let was_pending = matches!(op, vfs::Op::Pending(_));
-    let read = place.wait(op).expect("read");
-    match read.payload {
-        vfs::Payload::Bytes(bytes) => assert_eq!(bytes, vec![9; 150_000]),
-        // Where the temporary directory is in memory, nothing is ever cold.
-        _ => assert!(!was_pending),
-    }
-    assert_eq!(&into[..], b"header", "nothing is left of the attempt");
-    assert_eq!((read.count, read.eof), (150_000, false));
 }
 
 #[test]
@@ -783,29 +685,4 @@ fn on_an_overlay_a_handle_survives_the_first_change() {
     });
     assert!(run("umount", &[&path("top")]));
     assert!(outcome.is_ok());
-}
-
-#[test]
-fn the_space_of_a_large_file_is_freed_after_the_answer() {
-    let place = Place::new();
-    let root = place.fs().root();
-    let file = place.file(&me(), "large", 0o600);
-    let length = 100 << 20;
-    if place.wait(place.fs().allocate(&me(), &file, 0, length, Authority::Caller)).is_err() {
-        println!("skipped: no room for a large file here");
-        return;
-    }
-    let used = || {
-        let (space, _) = place.wait(place.fs().statfs(&me(), &root)).expect("statfs");
-        space.total_bytes - space.free_bytes
-    };
-    let before = used();
-    place.wait(place.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
-    assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
-    // The machine has other users: half of the space back is enough.
-    let is_freed = (0..1200).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        used() + length / 2 < before
-    });
-    assert!(is_freed, "{} bytes in use, {before} before", used());
 }

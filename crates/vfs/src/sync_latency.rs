@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn the_next_sync_counts_as_short_after_enough_short_ones() {
         let latency = SyncLatency::default();
-        assert!(!latency.is_short(), "nobody knows");
+        assert!(!latency.is_short(), "nothing is recorded");
         (1..SyncLatency::SHORT_SYNCS)
             .for_each(|_| latency.record(SyncLatency::SHORT - Duration::from_nanos(1)));
         assert!(!latency.is_short());
@@ -85,7 +85,7 @@ mod tests {
         assert!(latency.is_short());
         latency.record(SyncLatency::SHORT);
         (1..SyncLatency::SHORT_SYNCS).for_each(|_| latency.record(Duration::ZERO));
-        assert!(!latency.is_short(), "it begins anew");
+        assert!(!latency.is_short(), "the count starts again");
     }
 
     #[test]

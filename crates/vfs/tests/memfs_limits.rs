@@ -135,7 +135,7 @@ fn a_quota_limits_its_owner_only() {
     let space = user.statfs(&file).unwrap();
     assert_eq!(space.available_bytes, 0);
     assert!(space.free_bytes > 0 && t.user(2).statfs(&file).unwrap().available_bytes > 0);
-    // It is the owner's space, whoever writes.
+    // It is the owner's space, whichever user writes.
     assert_eq!(root.write(&file, 1 << 20, "x").unwrap_err(), Error::Quota);
     let other = root.file(&top, "other");
     root.write(&other, 0, vec![1; 20 * PAGE as usize]).unwrap();

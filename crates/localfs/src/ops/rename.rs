@@ -53,17 +53,7 @@ impl Volume {
         self.enter(context, &to, EXECUTE)?;
         self.enter(context, &from, EXECUTE)?;
         self.require_movable((&from, &old), (&to, &new))?;
-        // There may be no object to replace.
-        let replaced = match self.find(&to, &new) {
-            Ok(object) => Some(object),
-            Err(Error::NotFound | Error::Access) => None,
-            Err(error) => return Err(error),
-        };
-        // The kernel reports any other error.
-        match self.require_cached(&from, &old) {
-            Err(error) if nonblocking::would_block() => return Err(error),
-            _ => {}
-        }
+        let replaced = self.replaced_by_rename((&from, &old), (&to, &new))?;
         if let Some(replaced) = &replaced
             && self.find(&from, &old).is_ok_and(|moved| moved.handle == replaced.handle)
         {
@@ -91,6 +81,24 @@ impl Volume {
             self.name_removed(replaced);
         }
         Ok((numbers, renamed))
+    }
+
+    /// Returns the object that a rename replaces, if any. Gives up where looking the old name up may block.
+    fn replaced_by_rename(
+        &self,
+        (from, old): (&Object, &Name),
+        (to, new): (&Object, &Name),
+    ) -> Result<Option<Arc<Object>>> {
+        let replaced = match self.find(to, new) {
+            Ok(object) => Some(object),
+            Err(Error::NotFound | Error::Access) => None,
+            Err(error) => return Err(error),
+        };
+        // The kernel reports any other error.
+        match self.require_cached(from, old) {
+            Err(error) if nonblocking::would_block() => Err(error),
+            _ => Ok(replaced),
+        }
     }
 
     /// Checks a rename for a caller that the kernel does not check.

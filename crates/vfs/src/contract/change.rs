@@ -120,9 +120,9 @@ pub(super) fn a_thousand_writes_are_a_thousand_changes(t: &Subject) {
             .unwrap();
         assert!(written.change.after.change > last, "write {number}");
         last = written.change.after.change;
-        let told = me.getattr(&file).unwrap().change;
-        assert!(t.is_same_change(last, told), "what a WRITE tells is what GETATTR tells");
-        last = told;
+        let read = me.getattr(&file).unwrap().change;
+        assert!(t.is_same_change(last, read), "WRITE and GETATTR return the same");
+        last = read;
     }
 }
 
@@ -137,9 +137,9 @@ pub(super) fn two_hundred_removals_are_two_hundred_changes(t: &Subject) {
     for name in &names {
         let removed = me.remove(&top, name, Removal::File).unwrap();
         assert!(removed.after.change > last, "removal of {name}");
-        let told = me.getattr(&top).unwrap().change;
-        assert!(t.is_same_change(removed.after.change, told), "what a REMOVE tells is what GETATTR tells");
-        last = told;
+        let read = me.getattr(&top).unwrap().change;
+        assert!(t.is_same_change(removed.after.change, read), "REMOVE and GETATTR return the same");
+        last = read;
     }
 }
 

@@ -1,9 +1,9 @@
-//! A backend that goes wrong by script, for tests of servers and for the simulator.
+//! A backend that fails by a script, for tests of servers and for the simulator.
 //!
 //! [`Faulty`] wraps a backend. A [`Rule`] says which operations fail and how: refused with an error (media offline, a
-//! full disk, a broken one), cut short, answered wrongly though done, or held until a [`Gate`] opens. Rules are tried in
-//! the order they were added; the first that fits plays its fault. Every operation is counted by [`Method`], so that a
-//! test can tell how often something was really done.
+//! full disk, a broken one), cut short, done but answered with an error, or held until a [`Gate`] opens. Rules are
+//! tried in the order they were added; the first match applies its fault. Every operation is counted by [`Method`],
+//! so that a test can check how often it was requested.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -31,25 +31,25 @@ pub use crate::around::Method;
 use crate::around::{Around, Call, Wrapped};
 use crate::{Alarm, Backend, Error, Handle, Interest, Op, Verifier, Watch};
 
-/// Rules that may be in force at once: a script is written by hand.
+/// The most rules at once: scripts are written by hand.
 const RULES_MAX: usize = 1000;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Refused, nothing done. A COMMIT or a SYNC refused so may have lost data: the write verifier changes.
+    /// Refused, without effect. A refused COMMIT or SYNC may have lost data: the write verifier changes.
     Fail(Error),
-    /// Done, but answered with an error, as where a disk dies between the two.
+    /// Done, but answered with an error, as where a disk fails between the two.
     FailAfter(Error),
-    /// READ and WRITE take at most so many bytes; other operations are done as ever.
+    /// READ and WRITE transfer at most this many bytes; other operations are not affected.
     Short(u32),
-    /// Waits until the gate opens, and is done then.
+    /// Done when the gate opens.
     Hold(Gate),
     /// Done at once, and answered when the gate opens.
     HoldAfter(Gate),
 }
 
-/// Which operations go wrong, and how.
+/// Which operations fail, and how.
 #[derive(Debug, Clone)]
 pub struct Rule {
     method: Option<Method>,
@@ -59,48 +59,48 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Every operation of a kind.
+    /// Matches every operation of a kind.
     #[must_use]
     pub fn on(method: Method, fault: Fault) -> Self {
         Self { method: Some(method), skip: 0, times: u64::MAX, fault }
     }
 
-    /// Every operation of any kind.
+    /// Matches every operation.
     #[must_use]
     pub fn on_any(fault: Fault) -> Self {
         Self { method: None, skip: 0, times: u64::MAX, fault }
     }
 
-    /// But not the first `count` of them.
+    /// Skips the first `count` matches.
     #[must_use]
     pub fn after(self, count: u64) -> Self {
         Self { skip: count, ..self }
     }
 
-    /// And at most `count` of them; then the rule is gone.
+    /// Applies to at most `count` operations, and is removed then.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
         Self { times: count, ..self }
     }
 }
 
-/// A backend that does what its [`Rule`]s say; see the [module](self).
+/// A backend that follows its [`Rule`]s; see the [module](self).
 pub type Faulty<B> = Wrapped<B, Script>;
 
-/// The rules in force, and what was asked for.
+/// The current rules, and the number of calls.
 #[derive(Debug)]
 pub struct Script {
     rules: Mutex<Vec<Rule>>,
     calls: [AtomicU64; Method::COUNT],
-    /// Times that data may have been lost.
+    /// The number of times that data may have been lost.
     losses: AtomicU64,
-    /// Whether what it is around stands for a disk.
+    /// Whether the wrapped backend stands for a disk.
     is_stable: AtomicBool,
     outsiders: Outsiders,
 }
 
 impl<B: Backend> Faulty<B> {
-    /// A backend that works until it is told otherwise.
+    /// Wraps a backend, without rules.
     pub fn new(inner: B) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
         let (losses, outsiders) = (AtomicU64::new(0), Outsiders::default());
@@ -108,39 +108,39 @@ impl<B: Backend> Faulty<B> {
         Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses, is_stable, outsiders })
     }
 
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     ///
     /// # Panics
-    /// Where a script has more rules than 1000, which no script needs.
+    /// Above 1000 rules.
     pub fn add(&self, rule: Rule) {
         let mut rules = self.around.rules.lock();
         assert!(rules.len() < RULES_MAX, "a script with more than {RULES_MAX} rules");
         rules.push(rule);
     }
 
-    /// Forgets all rules. What a gate holds stays held.
+    /// Removes all rules. Operations at a gate stay held.
     pub fn heal(&self) {
         self.around.rules.lock().clear();
     }
 
-    /// Promises nothing of stable storage any more: see [`Backend::is_stable`].
+    /// Promises no stable storage from now on: see [`Backend::is_stable`].
     pub fn be_unstable(&self) {
         self.around.is_stable.store(false, Ordering::Relaxed);
     }
 
-    /// Others than the server, who change what is inside without it.
+    /// Returns the other users than the server, who change objects without it.
     pub fn outsiders(&self) -> &Outsiders {
         &self.around.outsiders
     }
 
-    /// Times that an operation was asked for, whatever came of it.
+    /// Returns how often an operation was requested, whatever its result.
     pub fn calls(&self, method: Method) -> u64 {
         self.around.calls[method as usize].load(Ordering::Relaxed)
     }
 }
 
 impl Script {
-    /// Counts the call; the fault that it meets, if any.
+    /// Counts the call. Returns its fault, if any.
     fn meet(&self, method: Method) -> Option<Fault> {
         self.calls[method as usize].fetch_add(1, Ordering::Relaxed);
         let mut rules = self.rules.lock();

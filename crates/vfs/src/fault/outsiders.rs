@@ -52,12 +52,12 @@ impl Outsiders {
 
     /// Changes an object, or opens it ([`Interest::Uses`]), as another user: notifies its watches.
     pub fn meet(&self, object: &Handle, what: Interest) {
-        let is_told = |watcher: &&Watcher| {
+        let is_notified = |watcher: &&Watcher| {
             watcher.object == *object && (what == Interest::Changes || watcher.interest == what)
         };
-        let told: Vec<_> =
-            self.0.lock().all.iter().filter(is_told).map(|one| Arc::clone(&one.alarm)).collect();
-        told.iter().for_each(|alarm| alarm.ring());
+        let notified: Vec<_> =
+            self.0.lock().all.iter().filter(is_notified).map(|one| Arc::clone(&one.alarm)).collect();
+        notified.iter().for_each(|alarm| alarm.ring());
     }
 
     /// Returns the number of watches.

@@ -20,7 +20,7 @@ impl State {
         range: &CopyRange,
     ) -> Result<Change> {
         let before = self.attributes(files.1);
-        let count = self.judge_copy(context, files, range)?;
+        let count = self.check_copy(context, files, range)?;
         let (from, to) = (range.source_offset, range.destination_offset);
         // Part of a page only where the destination has nothing after it.
         let ends = from + count == self.inode(files.0).pages()?.size()
@@ -56,7 +56,7 @@ impl State {
         range: &CopyRange,
     ) -> Result<Copied> {
         let before = self.attributes(files.1);
-        let whole = self.judge_copy(context, files, range)?;
+        let whole = self.check_copy(context, files, range)?;
         // RFC 7862 §15.2.3: "If SAVED_FH and CURRENT_FH refer to the same file, the operation MUST fail with NFS4ERR_INVAL."
         if files.0 == files.1 {
             return Err(Error::Invalid);
@@ -103,7 +103,7 @@ impl State {
     }
 
     /// Checks both files. Returns the bytes to copy.
-    fn judge_copy(&self, context: &Context, files: (u64, u64), range: &CopyRange) -> Result<u64> {
+    fn check_copy(&self, context: &Context, files: (u64, u64), range: &CopyRange) -> Result<u64> {
         let (source, destination) = (self.inode(files.0), self.inode(files.1));
         let size = source.pages()?.size();
         destination.pages()?;

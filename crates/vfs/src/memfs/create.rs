@@ -4,7 +4,7 @@ use super::directory::Directory;
 use super::inode::{Body, Inode, SETGID, change};
 use super::pages::Pages;
 use super::permission::{EXECUTE, WRITE, require};
-use super::setattr::{judge_new_times, set_times};
+use super::setattr::{check_new_times, set_times};
 use super::space::ENTRY_BYTES;
 use super::state::State;
 use super::{LINKS_MAX, SYMLINK_MAX};
@@ -89,7 +89,7 @@ impl State {
     ) -> Result<Inode> {
         let who = &*context.credentials;
         let parent = self.inode(directory);
-        judge_new_times(set)?;
+        check_new_times(set)?;
         let body = self.new_body(who, directory, what, set.size)?;
         let owner = new_owner(who, parent, set)?;
         let mut mode = match what {

@@ -140,7 +140,7 @@ impl State {
         authority: Authority,
     ) -> Result<Change> {
         let before = self.attributes(file);
-        self.judge_range(context, file, (offset, length), authority)?;
+        self.check_range(context, file, (offset, length), authority)?;
         if offset + length > self.max_file_size {
             return Err(Error::TooLarge);
         }
@@ -161,7 +161,7 @@ impl State {
         authority: Authority,
     ) -> Result<Change> {
         let before = self.attributes(file);
-        self.judge_range(context, file, (offset, length), authority)?;
+        self.check_range(context, file, (offset, length), authority)?;
         let length = length.min(before.size.saturating_sub(offset));
         if length > 0 {
             self.made_stable(file);
@@ -183,7 +183,7 @@ impl State {
     ) -> Result<Written> {
         let before = self.attributes(file);
         let end = offset.saturating_add(length.into());
-        self.judge_range(context, file, (offset, length.into()), authority)?;
+        self.check_range(context, file, (offset, length.into()), authority)?;
         if end > self.max_file_size {
             return Err(Error::TooLarge);
         }
@@ -202,7 +202,7 @@ impl State {
         Ok(Written { count: length, stability: Stability::Unstable, change })
     }
 
-    fn judge_range(
+    fn check_range(
         &self,
         context: &Context,
         file: u64,

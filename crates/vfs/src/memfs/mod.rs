@@ -205,11 +205,11 @@ impl MemFs {
         self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
     }
 
-    /// Calls `told` with [`MemOptions::max_bytes`] whenever an operation is refused because of space or objects. The
+    /// Calls `notify` with [`MemOptions::max_bytes`] whenever an operation is refused because of space or objects. The
     /// call comes after the change, without a lock, and must not block.
     #[must_use]
-    pub fn when_full(mut self, told: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        self.when_full = Some(WhenFull(Arc::new(told)));
+    pub fn when_full(mut self, notify: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.when_full = Some(WhenFull(Arc::new(notify)));
         self
     }
 
@@ -231,8 +231,8 @@ impl MemFs {
         });
         let limit = (state.refusals() != refusals).then(|| state.space.limit());
         drop(state);
-        if let (Some(limit), Some(told)) = (limit, &self.when_full) {
-            (told.0)(limit);
+        if let (Some(limit), Some(notify)) = (limit, &self.when_full) {
+            (notify.0)(limit);
         }
         Op::from(result)
     }

@@ -81,7 +81,7 @@ impl State {
         let before = (self.attributes(from), self.attributes(to));
         // POSIX.1-2024 rename(): where both are names of one file, it succeeds and does nothing.
         if target != Some(source) {
-            self.judge_rename(context, (from, source), (to, target))?;
+            self.check_rename(context, (from, source), (to, target))?;
             match target {
                 None => self.space.give(before.0.uid, before.1.uid, ENTRY_BYTES)?,
                 Some(_) => self.space.refund(before.0.uid, ENTRY_BYTES),
@@ -91,7 +91,7 @@ impl State {
         Ok(self.renamed(&before, from, to))
     }
 
-    fn judge_rename(
+    fn check_rename(
         &self,
         context: &Context,
         (from, source): (u64, u64),

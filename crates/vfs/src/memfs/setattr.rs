@@ -22,7 +22,7 @@ impl State {
         if guard.is_some_and(|guard| guard != before.changed) {
             return Err(Error::NotSync);
         }
-        self.judge(&context.credentials, self.inode(file), set, authority)?;
+        self.check(&context.credentials, self.inode(file), set, authority)?;
         let set = &set.for_kind(before.kind);
         if set.is_empty() {
             return Ok(change(&before, before));
@@ -54,7 +54,7 @@ impl State {
         Ok(change(&before, self.attributes(file)))
     }
 
-    fn judge(
+    fn check(
         &self,
         who: &Credentials,
         inode: &Inode,
@@ -64,7 +64,7 @@ impl State {
         if set.mode.is_some() {
             require_owner(who, inode)?;
         }
-        judge_owner(who, inode, set)?;
+        check_owner(who, inode, set)?;
         if let Some(size) = set.size {
             inode.pages()?;
             require_write(who, inode, authority)?;
@@ -73,7 +73,7 @@ impl State {
             }
         }
         for time in [set.accessed, set.modified].into_iter().flatten() {
-            judge_time(who, inode, time)?;
+            check_time(who, inode, time)?;
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ fn kept(set: &SetAttributes) -> Option<Option<Timestamp>> {
 
 // POSIX.1-2024 chown() with _POSIX_CHOWN_RESTRICTED: only a privileged process changes the owner; the owner may give
 // the file to a group that it is in.
-fn judge_owner(who: &Credentials, inode: &Inode, set: &SetAttributes) -> Result<()> {
+fn check_owner(who: &Credentials, inode: &Inode, set: &SetAttributes) -> Result<()> {
     let keeps_owner = set.uid.is_none_or(|uid| uid == inode.uid);
     let may_group = set.gid.is_none_or(|gid| gid == inode.gid || who.is_in_group(gid));
     let changes = set.uid.is_some() || set.gid.is_some();
@@ -105,7 +105,7 @@ fn judge_owner(who: &Credentials, inode: &Inode, set: &SetAttributes) -> Result<
 
 // POSIX.1-2024 futimens(): to the current time for the owner and for who may write (EACCES), to another for the owner
 // alone (EPERM).
-fn judge_time(who: &Credentials, inode: &Inode, time: SetTime) -> Result<()> {
+fn check_time(who: &Credentials, inode: &Inode, time: SetTime) -> Result<()> {
     match time {
         SetTime::To(time) | SetTime::Kept(time) if time.nanoseconds >= SECOND_NS => Err(Error::Invalid),
         SetTime::Now | SetTime::Kept(_) if owns(who, inode) || permits(who, inode, WRITE) => Ok(()),
@@ -148,7 +148,7 @@ pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) 
 }
 
 /// Checks times of a new object, whose owner is its creator.
-pub(super) fn judge_new_times(set: &SetAttributes) -> Result<()> {
+pub(super) fn check_new_times(set: &SetAttributes) -> Result<()> {
     let good = |time: Option<SetTime>| match time {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,
         _ => true,

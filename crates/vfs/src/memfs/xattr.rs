@@ -34,7 +34,7 @@ impl State {
             return Err(Error::TooBig);
         }
         let inode = self.table.get_mut(file).expect("the file was resolved");
-        judge_change(context, inode)?;
+        check_change(context, inode)?;
         let old = inode.xattrs.get(name).map_or(0, |old| xattr_bytes(name, old));
         match (how, old) {
             (SetXattr::Create, 1..) => return Err(Error::Exists),
@@ -53,7 +53,7 @@ impl State {
         let before = self.attributes(file);
         check(name)?;
         let inode = self.table.get_mut(file).expect("the file was resolved");
-        judge_change(context, inode)?;
+        check_change(context, inode)?;
         let value = inode.xattrs.remove(name).ok_or(Error::NoXattr)?;
         self.space.refund(inode.uid, xattr_bytes(name, &value));
         inode.attributes_changed(context.now);
@@ -73,7 +73,7 @@ fn check(name: &[u8]) -> Result<()> {
 
 // xattr(7): user attributes only on regular files and directories, since anyone may write to a symbolic link or a
 // special file; and in a sticky directory, which many may write to, only the owner sets them.
-fn judge_change(context: &Context, inode: &Inode) -> Result<()> {
+fn check_change(context: &Context, inode: &Inode) -> Result<()> {
     let who = &context.credentials;
     match inode.body {
         Body::Directory(_) if inode.mode & STICKY != 0 && !owns(who, inode) => Err(Error::NotPermitted),

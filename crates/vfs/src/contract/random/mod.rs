@@ -7,8 +7,8 @@
 
 mod action;
 mod apply;
+mod expected;
 mod generate;
-mod judge;
 mod model;
 mod run;
 
@@ -53,7 +53,7 @@ fn try_seeds(t: &Subject, callers: usize) {
             let (actions, why) = shrink(t, callers, actions[..=failed].to_vec(), &first);
             panic!(
                 "ENFYS_SEED={seed}: {why}\nafter these actions, the last of which failed:\n{}",
-                told(&actions)
+                format_actions(&actions)
             );
         }
     }
@@ -85,6 +85,6 @@ fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>, first: &str) ->
 }
 
 /// Formats one action per line.
-fn told(actions: &[Action]) -> String {
+fn format_actions(actions: &[Action]) -> String {
     actions.iter().map(|action| format!("  {action:?}\n")).collect()
 }

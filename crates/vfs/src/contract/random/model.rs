@@ -94,7 +94,7 @@ impl Model {
     }
 
     pub(super) fn node(&mut self, id: Id) -> &mut Node {
-        self.nodes[id as usize].as_mut().expect("the action was judged possible")
+        self.nodes[id as usize].as_mut().expect("the action was possible")
     }
 
     pub(super) fn add(&mut self, node: Node) -> Id {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use super::action::{Action, Content, Kind, Pick, Wanted};
-use super::judge::Verdict;
+use super::expected::Expected;
 use super::model::{Id, Model, Node, READ};
 use crate::contract::subject::{Caller, Subject};
 use crate::{
@@ -16,7 +16,7 @@ const TOP_MODE: u32 = 0o777;
 const WHOLE_EVERY: usize = 60;
 
 /// Or the difference between backend and model.
-type Told<T = ()> = std::result::Result<T, String>;
+type Outcome<T = ()> = std::result::Result<T, String>;
 
 /// One sequence of actions, in a directory of its own.
 pub(super) struct Run<'t> {
@@ -57,7 +57,7 @@ impl<'t> Run<'t> {
     }
 
     /// Runs one action. Returns the objects that it changed.
-    fn one(&mut self, action: &Action) -> Told<Vec<Id>> {
+    fn one(&mut self, action: &Action) -> Outcome<Vec<Id>> {
         let caller = self.callers[action.who].clone();
         match action.what {
             Wanted::Create { directory, name, kind, mode } => {
@@ -65,12 +65,12 @@ impl<'t> Run<'t> {
             }
             Wanted::Remove { directory, name, removal } => {
                 let directory = self.pick(directory);
-                let verdict = self.model.judge_remove(caller.credentials(), directory, name, removal);
+                let expected = self.model.expect_remove(caller.credentials(), directory, name, removal);
                 let removed = caller.remove(&self.handles[directory as usize], name, removal);
-                if agree(verdict, removed)?.is_none() {
+                if agree(expected, removed)?.is_none() {
                     return Ok(Vec::new());
                 }
-                let victim = self.model.node(directory).entries.remove(name).expect("judged to be there");
+                let victim = self.model.node(directory).entries.remove(name).expect("it was found");
                 Ok(vec![directory, victim])
             }
             Wanted::Rename { from, to } => {
@@ -79,10 +79,10 @@ impl<'t> Run<'t> {
             }
             Wanted::Link { file, directory, name } => {
                 let (file, directory) = (self.pick(file), self.pick(directory));
-                let verdict = self.model.judge_link(caller.credentials(), file, directory, name);
+                let expected = self.model.expect_link(caller.credentials(), file, directory, name);
                 let linked =
                     caller.link(&self.handles[file as usize], &self.handles[directory as usize], name);
-                if agree(verdict, linked)?.is_none() {
+                if agree(expected, linked)?.is_none() {
                     return Ok(Vec::new());
                 }
                 self.model.node(directory).entries.insert(name, file);
@@ -112,7 +112,7 @@ impl<'t> Run<'t> {
         name: &'static str,
         kind: Kind,
         mode: u32,
-    ) -> Told<Vec<Id>> {
+    ) -> Outcome<Vec<Id>> {
         let directory = self.pick(directory);
         let (what, size) = match kind {
             Kind::File(mode, size) => (Create::File(mode), size),
@@ -120,10 +120,10 @@ impl<'t> Run<'t> {
             Kind::Symlink(text) => (Create::Symlink(text.into()), None),
             Kind::Fifo => (Create::Fifo, None),
         };
-        let verdict = self.model.judge_create(caller.credentials(), directory, name, kind);
+        let expected = self.model.expect_create(caller.credentials(), directory, name, kind);
         let set = SetAttributes { mode: Some(mode), size, ..SetAttributes::default() };
         let created = caller.create(&self.handles[directory as usize], name, &what, &set);
-        let Some(created) = agree(verdict, created)? else { return Ok(Vec::new()) };
+        let Some(created) = agree(expected, created)? else { return Ok(Vec::new()) };
         let known = self.handles.len();
         let id = self.model.create(caller.credentials(), directory, name, kind, mode);
         let is_new = id as usize == known;
@@ -142,10 +142,10 @@ impl<'t> Run<'t> {
         caller: &Caller<'_>,
         from: (Id, &'static str),
         to: (Id, &'static str),
-    ) -> Told<Vec<Id>> {
-        let verdict = self.model.judge_rename(caller.credentials(), from, to);
+    ) -> Outcome<Vec<Id>> {
+        let expected = self.model.expect_rename(caller.credentials(), from, to);
         let (left, entered) = (&self.handles[from.0 as usize], &self.handles[to.0 as usize]);
-        if agree(verdict, caller.rename((left, from.1), (entered, to.1)))?.is_none() {
+        if agree(expected, caller.rename((left, from.1), (entered, to.1)))?.is_none() {
             return Ok(Vec::new());
         }
         let source = self.model.node(from.0).entries[from.1];
@@ -157,37 +157,37 @@ impl<'t> Run<'t> {
         Ok([Some(from.0), Some(to.0), Some(source), target].into_iter().flatten().collect())
     }
 
-    fn lookup(&mut self, caller: &Caller<'_>, directory: Pick, name: &str) -> Told<Vec<Id>> {
+    fn lookup(&mut self, caller: &Caller<'_>, directory: Pick, name: &str) -> Outcome<Vec<Id>> {
         let directory = self.pick(directory);
-        let verdict = self.model.judge_lookup(caller.credentials(), directory, name);
-        if let Some(found) = agree(verdict, caller.lookup(&self.handles[directory as usize], name))? {
+        let expected = self.model.expect_lookup(caller.credentials(), directory, name);
+        if let Some(found) = agree(expected, caller.lookup(&self.handles[directory as usize], name))? {
             let id = self.model.node(directory).entries[name];
             same("the handle found", found.handle, self.handles[id as usize])?;
         }
         Ok(Vec::new())
     }
 
-    fn parent(&mut self, caller: &Caller<'_>, directory: Pick) -> Told<Vec<Id>> {
+    fn parent(&mut self, caller: &Caller<'_>, directory: Pick) -> Outcome<Vec<Id>> {
         let directory = self.pick(directory);
         // `..` is checked as any name in a directory that can be searched.
-        let verdict = match self.model.search(caller.credentials(), directory, "") {
-            Ok(_) => Verdict::default(),
+        let expected = match self.model.search(caller.credentials(), directory, "") {
+            Ok(_) => Expected::default(),
             Err(error) => error.into(),
         };
-        if let Some(found) = agree(verdict, caller.parent(&self.handles[directory as usize]))? {
+        if let Some(found) = agree(expected, caller.parent(&self.handles[directory as usize]))? {
             let above = self.model.parent(directory).map_or(self.t.top(), |id| self.handles[id as usize]);
             same("the parent", found.handle, above)?;
         }
         Ok(Vec::new())
     }
 
-    fn list(&mut self, caller: &Caller<'_>, directory: Pick, limit: usize) -> Told<Vec<Id>> {
+    fn list(&mut self, caller: &Caller<'_>, directory: Pick, limit: usize) -> Outcome<Vec<Id>> {
         let directory = self.pick(directory);
         let handle = self.handles[directory as usize];
         let (mut names, mut place) = (Vec::new(), (0, [0; 8]));
         loop {
-            let verdict = self.model.judge_list(caller.credentials(), directory);
-            let Some(page) = agree(verdict, caller.page(&handle, place, limit))? else {
+            let expected = self.model.expect_list(caller.credentials(), directory);
+            let Some(page) = agree(expected, caller.page(&handle, place, limit))? else {
                 return Ok(Vec::new());
             };
             if let Some(last) = page.entries.last() {
@@ -205,28 +205,28 @@ impl<'t> Run<'t> {
         Ok(Vec::new())
     }
 
-    fn open(&mut self, caller: &Caller<'_>, file: Pick, access: OpenAccess) -> Told<Vec<Id>> {
+    fn open(&mut self, caller: &Caller<'_>, file: Pick, access: OpenAccess) -> Outcome<Vec<Id>> {
         let file = self.pick(file);
-        let verdict = self.model.judge_open(caller.credentials(), file, access.read, access.write);
+        let expected = self.model.expect_open(caller.credentials(), file, access.read, access.write);
         let opened = caller.open_with(&self.handles[file as usize], access, Authority::Caller);
-        if let Some(opened) = agree(verdict, opened)? {
+        if let Some(opened) = agree(expected, opened)? {
             self.model.node(file).opens += 1;
             self.opens.push((file, opened));
         }
         Ok(Vec::new())
     }
 
-    fn content(&mut self, caller: &Caller<'_>, file: Pick, content: Content) -> Told<Vec<Id>> {
+    fn content(&mut self, caller: &Caller<'_>, file: Pick, content: Content) -> Outcome<Vec<Id>> {
         let file = self.pick(file);
         let handle = &self.handles[file as usize];
-        let verdict = self.model.judge_content(caller.credentials(), file, content);
+        let expected = self.model.expect_content(caller.credentials(), file, content);
         let answer = match content {
-            Content::Read { offset, length } => agree(verdict, caller.read(handle, offset, length as u32))?,
-            Content::Size(size) => agree(verdict, caller.truncate(handle, size))?.map(|_| Vec::new()),
+            Content::Read { offset, length } => agree(expected, caller.read(handle, offset, length as u32))?,
+            Content::Size(size) => agree(expected, caller.truncate(handle, size))?.map(|_| Vec::new()),
             Content::Write { offset, length, byte } => {
                 let data = vec![byte; length as usize];
                 let written = caller.write_with(handle, offset, data, Stability::Unstable, Authority::Caller);
-                let written = agree(verdict, written)?;
+                let written = agree(expected, written)?;
                 written.map(|written| same("count", u64::from(written.count), length)).transpose()?;
                 written.map(|_| Vec::new())
             }
@@ -239,7 +239,7 @@ impl<'t> Run<'t> {
         })
     }
 
-    fn attribute(&mut self, caller: &Caller<'_>, what: Wanted) -> Told<Vec<Id>> {
+    fn attribute(&mut self, caller: &Caller<'_>, what: Wanted) -> Outcome<Vec<Id>> {
         let who = caller.credentials();
         let (Wanted::Chmod { file, .. }
         | Wanted::Chown { file, .. }
@@ -253,18 +253,18 @@ impl<'t> Run<'t> {
         let has_xattrs = self.t.backend().properties().xattrs;
         let done = match what {
             Wanted::Chmod { mode, .. } => {
-                agree(self.model.judge_chmod(who, file), caller.chmod(handle, mode))?
+                agree(self.model.expect_chmod(who, file), caller.chmod(handle, mode))?
             }
             Wanted::Chown { uid, gid, .. } => {
                 let set = SetAttributes { uid, gid, ..SetAttributes::default() };
-                agree(self.model.judge_chown(who, file, uid, gid), caller.setattr(handle, set))?
+                agree(self.model.expect_chown(who, file, uid, gid), caller.setattr(handle, set))?
             }
             Wanted::SetXattr { name, length, how, .. } if has_xattrs => {
-                let verdict = self.model.judge_xattr(who, file, name, Some(how));
-                agree(verdict, caller.set_xattr(handle, name, vec![7; length], how))?
+                let expected = self.model.expect_xattr(who, file, name, Some(how));
+                agree(expected, caller.set_xattr(handle, name, vec![7; length], how))?
             }
             Wanted::RemoveXattr { name, .. } if has_xattrs => {
-                agree(self.model.judge_xattr(who, file, name, None), caller.remove_xattr(handle, name))?
+                agree(self.model.expect_xattr(who, file, name, None), caller.remove_xattr(handle, name))?
             }
             _ => None,
         };
@@ -306,7 +306,7 @@ impl<'t> Run<'t> {
     }
 
     /// Compares all attributes, and requires the change attribute of `changed` to have moved.
-    fn compare_attributes(&mut self, changed: &[Id]) -> Told {
+    fn compare_attributes(&mut self, changed: &[Id]) -> Outcome {
         self.model.forget();
         let changed: BTreeSet<_> = changed.iter().collect();
         for id in 0..self.handles.len() as Id {
@@ -329,7 +329,7 @@ impl<'t> Run<'t> {
     }
 
     /// Compares names, contents, texts and extended attributes, as far as the first caller may read them.
-    fn compare_everything(&self) -> Told {
+    fn compare_everything(&self) -> Outcome {
         let caller = &self.callers[0];
         for (id, node) in self.model.living() {
             let handle = &self.handles[id as usize];
@@ -361,7 +361,7 @@ impl<'t> Run<'t> {
     }
 }
 
-fn compare(id: Id, attributes: &Attributes, node: &Node, links: u32) -> Told {
+fn compare(id: Id, attributes: &Attributes, node: &Node, links: u32) -> Outcome {
     let of = |what: &str| format!("{what} of {id}");
     same(&of("kind"), attributes.kind, node.kind)?;
     same(&of("mode"), format!("{:o}", attributes.mode), format!("{:o}", node.mode))?;
@@ -377,18 +377,23 @@ fn compare(id: Id, attributes: &Attributes, node: &Node, links: u32) -> Told {
 }
 
 /// Requires an answer to be allowed; `None` where it failed as required.
-fn agree<T: Debug>(verdict: Verdict, answer: Result<T>) -> Told<Option<T>> {
+fn agree<T: Debug>(expected: Expected, answer: Result<T>) -> Outcome<Option<T>> {
     match answer {
-        Ok(value) if verdict.forbids.is_empty() => Ok(Some(value)),
-        Ok(_) => Err(format!("succeeded, but had to fail with one of {:?}", verdict.forbids)),
-        Err(error) if verdict.forbids.contains(&error) || verdict.perhaps.contains(&error) => Ok(None),
-        Err(error) => {
-            Err(format!("failed: {error}; allowed were {:?} and {:?}", verdict.forbids, verdict.perhaps))
+        Ok(value) if expected.required_errors.is_empty() => Ok(Some(value)),
+        Ok(_) => Err(format!("succeeded, but had to fail with one of {:?}", expected.required_errors)),
+        Err(error)
+            if expected.required_errors.contains(&error) || expected.possible_errors.contains(&error) =>
+        {
+            Ok(None)
         }
+        Err(error) => Err(format!(
+            "failed: {error}; allowed were {:?} and {:?}",
+            expected.required_errors, expected.possible_errors
+        )),
     }
 }
 
-fn same<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Told {
+fn same<T: PartialEq + Debug>(what: &str, got: T, wanted: T) -> Outcome {
     if got == wanted {
         return Ok(());
     }

@@ -6,66 +6,66 @@ use super::model::{Id, Model, Node, READ, SEARCH, WRITE};
 use crate::{CreateMode, Credentials, Error, FileKind, Removal, SetXattr};
 
 /// The allowed results of an action. It must succeed if nothing forbids it, otherwise it must fail with one of these
-/// errors; `perhaps` are errors that a system's settings may add.
+/// errors; `possible_errors` are errors that a system's settings may add.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
-    pub(super) forbids: Vec<Error>,
-    pub(super) perhaps: Vec<Error>,
+pub(super) struct Expected {
+    pub(super) required_errors: Vec<Error>,
+    pub(super) possible_errors: Vec<Error>,
 }
 
-impl From<Vec<Error>> for Verdict {
-    fn from(forbids: Vec<Error>) -> Self {
-        Self { forbids, perhaps: Vec::new() }
+impl From<Vec<Error>> for Expected {
+    fn from(required_errors: Vec<Error>) -> Self {
+        Self { required_errors, possible_errors: Vec::new() }
     }
 }
 
-impl From<Error> for Verdict {
+impl From<Error> for Expected {
     fn from(error: Error) -> Self {
         vec![error].into()
     }
 }
 
 impl Model {
-    pub(super) fn judge_create(&self, who: &Credentials, directory: Id, name: &str, kind: Kind) -> Verdict {
+    pub(super) fn expect_create(&self, who: &Credentials, directory: Id, name: &str, kind: Kind) -> Expected {
         let (parent, existing) = match self.search(who, directory, name) {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
         let writable = parent.may(who, WRITE | SEARCH);
         let Some(existing) = existing.and_then(|id| self.get(id)) else {
-            return if writable { Verdict::default() } else { Error::Access.into() };
+            return if writable { Expected::default() } else { Error::Access.into() };
         };
-        let mut verdict = self.judge_again(who, existing, kind);
+        let mut expected = self.expect_existing(who, existing, kind);
         // Linux returns EEXIST first, others check the directory first.
-        if !writable && !verdict.forbids.is_empty() {
-            verdict.forbids.push(Error::Access);
+        if !writable && !expected.required_errors.is_empty() {
+            expected.required_errors.push(Error::Access);
         }
-        verdict
+        expected
     }
 
-    fn judge_again(&self, who: &Credentials, existing: &Node, kind: Kind) -> Verdict {
+    fn expect_existing(&self, who: &Credentials, existing: &Node, kind: Kind) -> Expected {
         match (kind, existing.kind) {
             (Kind::File(CreateMode::Unchecked, size), FileKind::Regular) => {
                 let refused = size.is_some() && !existing.owned_by(who) && !existing.may(who, WRITE);
-                if refused { Error::Access.into() } else { Verdict::default() }
+                if refused { Error::Access.into() } else { Expected::default() }
             }
             (Kind::File(CreateMode::Unchecked, _), FileKind::Directory) => Error::IsDirectory.into(),
             (Kind::File(CreateMode::Unchecked, _), FileKind::Symlink) => Error::IsSymlink.into(),
             (Kind::File(CreateMode::Unchecked, _), _) => Error::WrongKind.into(),
             (Kind::File(CreateMode::Exclusive(verifier), _), _) if existing.verifier == Some(verifier) => {
-                Verdict::default()
+                Expected::default()
             }
             _ => Error::Exists.into(),
         }
     }
 
-    pub(super) fn judge_remove(
+    pub(super) fn expect_remove(
         &self,
         who: &Credentials,
         directory: Id,
         name: &str,
         removal: Removal,
-    ) -> Verdict {
+    ) -> Expected {
         let (parent, victim) = match self.search(who, directory, name) {
             Ok((parent, Some(victim))) => (parent, victim),
             Ok((_, None)) => return Error::NotFound.into(),
@@ -83,7 +83,7 @@ impl Model {
         errors.into()
     }
 
-    pub(super) fn judge_rename(&self, who: &Credentials, from: (Id, &str), to: (Id, &str)) -> Verdict {
+    pub(super) fn expect_rename(&self, who: &Credentials, from: (Id, &str), to: (Id, &str)) -> Expected {
         let (left, entered) = (self.search(who, from.0, from.1), self.search(who, to.0, to.1));
         let ((parent, source), (new_parent, target)) = match (left, entered) {
             (Ok(left), Ok(entered)) => (left, entered),
@@ -93,7 +93,7 @@ impl Model {
         };
         let Some(source) = source else { return Error::NotFound.into() };
         if target == Some(source) {
-            return Verdict::default();
+            return Expected::default();
         }
         let object = self.get(source).expect("an entry leads to what exists");
         let mut errors = self.removal(who, parent, source);
@@ -119,7 +119,7 @@ impl Model {
         errors.into()
     }
 
-    pub(super) fn judge_link(&self, who: &Credentials, file: Id, directory: Id, name: &str) -> Verdict {
+    pub(super) fn expect_link(&self, who: &Credentials, file: Id, directory: Id, name: &str) -> Expected {
         let mut errors = Vec::new();
         let node = self.get(file);
         match node {
@@ -137,7 +137,10 @@ impl Model {
         }
         // Linux's fs.protected_hardlinks: no links to others' files that the caller may not read and write.
         let foreign = node.is_some_and(|node| !node.owned_by(who));
-        Verdict { forbids: errors, perhaps: if foreign { vec![Error::NotPermitted] } else { Vec::new() } }
+        Expected {
+            required_errors: errors,
+            possible_errors: if foreign { vec![Error::NotPermitted] } else { Vec::new() },
+        }
     }
 
     /// Returns the file as a regular one, or the error.
@@ -150,7 +153,7 @@ impl Model {
         }
     }
 
-    pub(super) fn judge_content(&self, who: &Credentials, file: Id, content: Content) -> Verdict {
+    pub(super) fn expect_content(&self, who: &Credentials, file: Id, content: Content) -> Expected {
         let node = match self.regular(file) {
             Ok(node) => node,
             Err(Error::WrongKind) if matches!(content, Content::Size(_)) => {
@@ -162,10 +165,10 @@ impl Model {
             Content::Read { .. } => node.may(who, READ) || node.may(who, SEARCH),
             Content::Write { .. } | Content::Size(_) => node.may(who, WRITE),
         };
-        if granted || node.owned_by(who) { Verdict::default() } else { Error::Access.into() }
+        if granted || node.owned_by(who) { Expected::default() } else { Error::Access.into() }
     }
 
-    pub(super) fn judge_open(&self, who: &Credentials, file: Id, read: bool, write: bool) -> Verdict {
+    pub(super) fn expect_open(&self, who: &Credentials, file: Id, read: bool, write: bool) -> Expected {
         let node = match self.regular(file) {
             Ok(node) => node,
             Err(Error::WrongKind) if self.get(file).is_some_and(|node| node.kind == FileKind::Symlink) => {
@@ -174,53 +177,53 @@ impl Model {
             Err(error) => return error.into(),
         };
         let readable = !read || node.may(who, READ) || node.may(who, SEARCH);
-        if readable && (!write || node.may(who, WRITE)) { Verdict::default() } else { Error::Access.into() }
+        if readable && (!write || node.may(who, WRITE)) { Expected::default() } else { Error::Access.into() }
     }
 
-    pub(super) fn judge_chmod(&self, who: &Credentials, file: Id) -> Verdict {
+    pub(super) fn expect_chmod(&self, who: &Credentials, file: Id) -> Expected {
         let Some(node) = self.get(file) else { return Error::Stale.into() };
-        if node.owned_by(who) { Verdict::default() } else { Error::NotPermitted.into() }
+        if node.owned_by(who) { Expected::default() } else { Error::NotPermitted.into() }
     }
 
-    pub(super) fn judge_chown(
+    pub(super) fn expect_chown(
         &self,
         who: &Credentials,
         file: Id,
         uid: Option<u32>,
         gid: Option<u32>,
-    ) -> Verdict {
+    ) -> Expected {
         let Some(node) = self.get(file) else { return Error::Stale.into() };
         let keeps = uid.is_none_or(|uid| uid == node.uid);
         let group = gid.is_none_or(|gid| gid == node.gid || who.is_in_group(gid));
         let changes = uid.is_some() || gid.is_some();
         let granted = who.is_root() || !changes || (node.owned_by(who) && keeps && group);
-        if granted { Verdict::default() } else { Error::NotPermitted.into() }
+        if granted { Expected::default() } else { Error::NotPermitted.into() }
     }
 
-    pub(super) fn judge_lookup(&self, who: &Credentials, directory: Id, name: &str) -> Verdict {
+    pub(super) fn expect_lookup(&self, who: &Credentials, directory: Id, name: &str) -> Expected {
         match self.search(who, directory, name) {
-            Ok((_, Some(_))) => Verdict::default(),
+            Ok((_, Some(_))) => Expected::default(),
             Ok((_, None)) => Error::NotFound.into(),
             Err(error) => error.into(),
         }
     }
 
-    pub(super) fn judge_list(&self, who: &Credentials, directory: Id) -> Verdict {
+    pub(super) fn expect_list(&self, who: &Credentials, directory: Id) -> Expected {
         match self.get(directory) {
             None => Error::Stale.into(),
             Some(node) if !node.is_directory() => Error::NotDirectory.into(),
             Some(node) if !node.may(who, READ) => Error::Access.into(),
-            Some(_) => Verdict::default(),
+            Some(_) => Expected::default(),
         }
     }
 
-    pub(super) fn judge_xattr(
+    pub(super) fn expect_xattr(
         &self,
         who: &Credentials,
         file: Id,
         name: &str,
         how: Option<SetXattr>,
-    ) -> Verdict {
+    ) -> Expected {
         let Some(node) = self.get(file) else { return Error::Stale.into() };
         if !matches!(node.kind, FileKind::Regular | FileKind::Directory) {
             return vec![Error::NotPermitted, Error::NotSupported, Error::Access, Error::NoXattr].into();
