@@ -1,4 +1,4 @@
-//! Addresses to listen on, as people write them.
+//! Addresses to listen on, as written in options.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// What an address may look like.
+/// The forms of an address.
 pub const FORMS: &str =
     "PORT, ADDRESS:PORT or HOST:PORT, as in 2049, 0.0.0.0:2049, [::]:2049 or localhost:2049";
 
@@ -24,12 +24,12 @@ enum Host {
 }
 
 impl Address {
-    /// The port on this machine alone.
+    /// Returns a port of 127.0.0.1.
     pub const fn local(port: u16) -> Self {
         Self { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port }
     }
 
-    /// Returns the socket addresses: several where a host name has several. May ask name services.
+    /// Returns the socket addresses; a host name may have several. May query name services.
     ///
     /// # Errors
     /// One line that names the host.
@@ -39,7 +39,7 @@ impl Address {
             Host::Name(name) => {
                 let found = (name.as_str(), self.port).to_socket_addrs();
                 let found = found.map_err(|error| format!("{self}: no address of `{name}`: {error}"))?;
-                // A name service may list an address for each kind of socket.
+                // A name service may list an address once for each socket type.
                 let mut addresses: Vec<SocketAddr> = Vec::new();
                 found.for_each(|address| {
                     if !addresses.contains(&address) {
@@ -74,7 +74,7 @@ impl FromStr for Address {
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        // What is all digits and points is an address with a mistake in it.
+        // Digits and dots alone are a mistyped address.
         let is_name = host.bytes().all(is_name_byte) && host.bytes().any(|byte| byte.is_ascii_alphabetic());
         match port.parse() {
             Ok(port) if is_name => Ok(Self { host: Host::Name(host.to_owned()), port }),
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_an_address_and_a_host_are_understood() {
+    fn ports_addresses_and_hosts_are_parsed() {
         let shown = |text: &str| text.parse::<Address>().map(|address| address.to_string());
         for (text, expected) in [
             ("2049", "127.0.0.1:2049"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_was_expected() {
+    fn errors_name_the_expected_forms() {
         for wrong in [
             "",
             "65536",

@@ -1,3 +1,5 @@
+//! The command line.
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -6,71 +8,71 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::address::Address;
 use crate::size::Size;
 
-/// Paragraphs are one line each, so that clap wraps them to the terminal; lines of commands fit 80 columns.
+/// Each paragraph is one line, which clap wraps to the terminal. Lines with commands fit 80 columns.
 const SERVE_HELP: &str = "\
 Examples:
   enfys serve /srv/data
-      Serve /srv/data as /export on 127.0.0.1:2049, to this machine alone. Root is squashed to nobody.
+      Serve /srv/data as /export on 127.0.0.1:2049, to this machine only. Root is squashed to nobody.
   enfys serve /srv/a:/a /srv/b:/b --listen 0.0.0.0:2049 --read-only
       Serve two directories, read-only, to every machine that reaches this one.
   enfys serve /srv/data:/
       Serve one directory as the root: clients mount HOST:/.
   enfys serve --memory=4GiB --listen 0
-      Serve an empty file system in memory, gone with the server, on a free port, which is printed.
+      Serve an empty file system in memory on a free port, which is printed. Its content is lost when the server ends.
   enfys serve --config /etc/enfys.toml
-      Serve what the file says; `enfys check-config` shows that first. Only a file can say which clients may come, or \
-squash one export and not another.
+      Serve the exports of a configuration file, which `enfys check-config` shows. Only a file can limit the clients, or \
+set options for one export.
 
-Mount with the kernel's client (as root); the server prints these lines with its own addresses and ports:
+Mount with the kernel's client (as root). The server prints these commands with its own addresses and ports:
   mount -t nfs -o vers=4.1,port=2049 127.0.0.1:/export /mnt
   mount -t nfs \\
     -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock \\
     127.0.0.1:/export /mnt
 
-Kerberos: with --sec krb5 (or krb5i, krb5p) users need tickets, and the server the key of nfs/HOSTNAME in \
-/etc/krb5.keytab; mount with sec=krb5. --sec krb5p,sys lets clients choose, and names the better one first.
+Kerberos: with --sec krb5 (or krb5i, krb5p), users need tickets, and the server needs the key of nfs/HOSTNAME in \
+/etc/krb5.keytab. Mount with sec=krb5. With --sec krb5p,sys, clients choose; list the preferred one first.
 
-Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all new \
-files belong to that user, and callers get what permission bits give them.
+Permissions: started as root, the server acts as each caller, and the kernel checks permissions. Started by another \
+user, new files belong to that user, and the server checks the permission bits for each caller.
 
-Authentication (AUTH_SYS): a process on this machine may act as the user that owns its socket, with that user's groups; \
-root's processes may act as any user. Without root, other users of this machine are refused, unless --local-users \
-is given. Calls of other machines are accepted from a port below 1024, or from any with --insecure.
+Authentication (AUTH_SYS): a process on this machine may act as the user that owns its socket, with that user's groups. \
+Processes of root may act as any user. A server without root refuses other users of this machine, unless --local-users \
+is given. Calls from other machines must come from a port below 1024, unless --insecure is given.
 
-Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged. SIGTERM or \
-SIGINT answers what was taken, flushes and ends; a second one ends at once.";
+Signals: SIGHUP reloads the exports without disconnecting clients; after an error nothing changes, and the error is \
+logged. SIGTERM or SIGINT finishes requests in progress, flushes and ends; a second signal ends at once.";
 
 const STATUS_HELP: &str = "\
 Examples:
   enfys status
       The server of this user (for root: of /var/lib/enfys).
   enfys status --state-dir /srv/state --watch 2
-      The one with this state directory, every two seconds.
+      The server with this state directory, every two seconds.
   enfys status --json | jq '.status.clients[] | select(.delegations > 0)'
 
-LEASE is the time until the lease expires. STATE is `courteous` where it has expired, and what the client holds is kept \
-until another client needs it. CALLBACK tells whether the server can call the client: delegations need it. SLOTS are \
-requests in progress, of those that the client may have at once. LOST is what was revoked and the client has not \
-acknowledged. The second line of a client is its address and name. A third line counts requests that used the last free \
-slot (further requests wait in the client), and replays (replies sent again), if there were any.";
+LEASE is the time until the lease expires. STATE is `courteous` if the lease has expired, and the client's state is kept \
+until another client needs it. CALLBACK shows whether the server can call the client back, which delegations need. SLOTS \
+are requests in progress, and the most that the client may send at once. LOST counts revoked state that the client has \
+not acknowledged. The second line of a client is its address and name. A third line, if needed, counts requests that \
+used the last slot (further requests wait in the client), and replies that were sent again.";
 
 const EVICT_HELP: &str = "\
 Examples:
   enfys evict 0x53ae10c500000002
-      The client with this id, as `enfys status` shows it.
+      The client with this ID, as `enfys status` shows it.
   enfys evict 10.0.0.7
-      The one at this address; where there are several, they are listed and nothing is done.
+      The client at this address. If there are several, they are listed, and none is evicted.
   enfys evict 'Linux NFSv4.1 workstation'
 
-What it held is free at once. The client is told so by its next request, and its programs may see errors on open files \
-and locks. It is not shut out: it makes itself known again when it needs something. Requests under way end. To keep it \
-out, take it from the export's `clients`, and reload.";
+Its state is free for other clients at once. Its next request gets an error, and its programs may see errors on open \
+files and locks. Requests in progress are finished. A client that a grace period waits for can no longer reclaim. The \
+client can connect again; to keep it out, remove it from the export's `clients`, and reload.";
 
 const RECALL_HELP: &str = "\
 Examples:
   enfys recall /export/projects/plan.txt
-      Ask all clients for their delegations of this file; one that does not return its own loses it after the lease \
-time.
+      Ask all clients to return their delegations of this file. A client that does not return its delegation loses it \
+after the lease time.
 
 The file is not delegated again for a while, as after any conflict.";
 
@@ -86,21 +88,21 @@ pub struct Cli {
 pub enum Command {
     /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
     Serve(Box<ServeArguments>),
-    /// Check a configuration file and print everything that would be in force, as TOML
+    /// Check a configuration file and print the effective configuration as TOML
     CheckConfig(CheckArguments),
-    /// Show the clients of a server that runs, and what they hold
+    /// Show the clients of a running server, and their state
     Status(StatusArguments),
-    /// Take away at once what a client holds: sessions, opens, locks, delegations
+    /// Remove a client with its sessions, opens, locks and delegations
     Evict(EvictArguments),
-    /// Ask for the delegations of a file back
+    /// Recall the delegations of a file
     Recall(RecallArguments),
-    /// End the grace period of a server that has restarted
+    /// End the grace period after a restart
     #[command(subcommand)]
     Grace(GraceCommand),
 }
 
 impl Command {
-    /// Whether its answer is for a program, and an error too.
+    /// Whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Serve(_) => false,
@@ -116,93 +118,92 @@ impl Command {
 #[derive(Debug, Default, Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct ServeArguments {
-    /// Directories to serve, each with the path that clients mount it by (default /export); in place of the
-    /// configuration's exports
+    /// Directories to serve, each with the path that clients mount [default: /export]; these replace the
+    /// exports of the configuration
     #[arg(value_name = "PATH[:/PSEUDO]")]
     pub paths: Vec<String>,
-    /// Address to listen on: PORT (of 127.0.0.1), ADDRESS:PORT, or HOST:PORT, looked up at the start; may be given
-    /// several times; port 0 takes a free one [default: 127.0.0.1:2049]
+    /// Address to listen on: PORT (of 127.0.0.1), ADDRESS:PORT, or HOST:PORT, resolved at the start. Can be given
+    /// several times; port 0 is any free port [default: 127.0.0.1:2049]
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub listen: Vec<Address>,
-    /// Refuse every change
+    /// Refuse all changes
     #[arg(long)]
     pub read_only: bool,
     /// Which users are mapped to `nobody` [default: root]
     #[arg(long, value_enum)]
     pub squash: Option<SquashArgument>,
-    /// How callers show who they are, the most preferred way first: sys (their machine says so), krb5 (Kerberos
-    /// proves it), krb5i (and nothing is changed on the way), krb5p (nor read), none (everybody is nobody). Others
-    /// are refused [default: sys]
+    /// Allowed security flavors, the preferred one first: sys (the client machine names the user), krb5 (Kerberos
+    /// authentication), krb5i (with integrity), krb5p (with encryption), none (every user is nobody)
+    /// [default: sys]
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',')]
     pub sec: Vec<String>,
-    /// Take AUTH_SYS from any port of other machines, as exportfs' `insecure` does: any of their users may then claim to
-    /// be anybody. Without it their calls must come from ports below 1024, which only their root can use
+    /// Accept AUTH_SYS from any port of other machines, as with `insecure` in exports(5): each of their users can then
+    /// act as any user. Otherwise calls must come from ports below 1024, which only root can use
     #[arg(long)]
     pub insecure: bool,
-    /// Without root: serve all users of this machine, not only the one who runs the server and root. What they do
-    /// happens by the rights of the user who runs the server
+    /// Without root: serve all users of this machine, not only root and the user who runs the server. All access uses
+    /// the rights of the user who runs the server
     #[arg(long)]
     pub local_users: bool,
-    /// Answer before data are on stable storage, as exportfs' `async` does. Fast, but a crash of this machine loses
-    /// what clients were told is safe
+    /// Reply before data are on stable storage, as with `async` in exports(5). Fast, but a crash of this machine loses
+    /// data that clients consider safe
     #[arg(long)]
     pub r#async: bool,
-    /// Serve a file system in memory instead of a directory, of at most this size: a number of bytes, or with KiB, MiB,
-    /// GiB or TiB behind it [default: 1GiB]; for several, give `:/PSEUDO` for each
+    /// Serve a file system in memory of at most this size: a number of bytes, or followed by KiB, MiB, GiB or TiB
+    /// [default: 1GiB]; for several, give `:/PSEUDO` for each
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
     pub memory: Option<Option<Size>>,
-    /// Answer port mapper calls on port 111 of the listening addresses; where a port mapper runs already, register
-    /// with it instead
+    /// Answer port mapper calls on port 111 of the listening addresses, or register with the port mapper that runs
+    /// there
     #[arg(long)]
     pub portmap: bool,
-    /// Where the key of file handles and other durable state live; one server uses it at a time [default:
+    /// Directory of the key of file handles and other durable state, for one server at a time [default:
     /// /var/lib/enfys for root, else $XDG_STATE_HOME/enfys or ~/.local/state/enfys; none for --memory]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Configuration in TOML; what the command line gives goes before it
+    /// Configuration file in TOML; the command line overrides it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Socket at which `enfys status`, `evict`, `recall` and `grace` find this server [default: control.sock in the
-    /// state directory]
+    /// Socket for `enfys status`, `evict`, `recall` and `grace` [default: control.sock in the state directory]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Address to serve Prometheus metrics on, at /metrics; none unless given
+    /// Address to serve Prometheus metrics on, at /metrics [default: none]
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<Address>,
-    /// Keep every capability and system call, for debugging; else the server gives up what serving does not need, and
-    /// logs what that is
+    /// Keep all capabilities and system calls, for debugging; otherwise the server drops those that serving does not
+    /// need
     #[arg(long)]
     pub no_sandbox: bool,
-    /// Threads that serve [default: one a core]
+    /// Serving threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub cores: Option<usize>,
-    /// What to log, to standard error: error, warn, info, debug, trace, or a filter as tracing's EnvFilter takes it.
-    /// `info` tells of mounts, `debug` of connections
+    /// Log level on standard error: error, warn, info, debug, trace, or a filter in the format of tracing's EnvFilter.
+    /// `info` includes mounts, `debug` connections
     #[arg(long, value_name = "FILTER", env = "ENFYS_LOG", default_value = "info")]
     pub log: String,
 }
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// The configuration
+    /// Configuration file
     #[arg(value_name = "FILE")]
     pub config: PathBuf,
-    /// Print one line of JSON, on standard output; an error too, as {"error": "…"}
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
     #[arg(long)]
     pub json: bool,
 }
 
-/// Which server is meant.
+/// Options that select a server.
 #[derive(Debug, Default, Args)]
 pub struct ControlArguments {
-    /// The server's control socket [default: control.sock in the state directory]
+    /// Control socket of the server [default: control.sock in the state directory]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// The server's state directory [default: as for `enfys serve`: /var/lib/enfys for root, else
-    /// $XDG_STATE_HOME/enfys or ~/.local/state/enfys]
+    /// State directory of the server [default: /var/lib/enfys for root, else $XDG_STATE_HOME/enfys or
+    /// ~/.local/state/enfys]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// The server's configuration, which says where these are
+    /// Configuration file of the server, which may have both
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -210,17 +211,17 @@ pub struct ControlArguments {
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub struct StatusArguments {
-    /// Print one line of JSON, with everything, on standard output; an error too, as {"error": "…"}
+    /// Print everything as one line of JSON to standard output, also errors: {"error": "…"}
     #[arg(long)]
     pub json: bool,
-    /// Again every so many seconds
+    /// Repeat with this interval, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub watch: Option<NonZeroU32>,
     #[command(flatten)]
     pub control: ControlArguments,
 }
 
-/// Reads the value of `--watch`.
+/// Parses the value of `--watch`.
 fn seconds(text: &str) -> Result<NonZeroU32, &'static str> {
     let seconds = text.parse().map_err(|_| "expected a whole number of seconds")?;
     NonZeroU32::new(seconds).ok_or("expected at least 1")
@@ -229,10 +230,10 @@ fn seconds(text: &str) -> Result<NonZeroU32, &'static str> {
 #[derive(Debug, Args)]
 #[command(after_help = EVICT_HELP)]
 pub struct EvictArguments {
-    /// Its id, address or name
+    /// ID, address or name of the client
     #[arg(value_name = "CLIENT")]
     pub client: String,
-    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -242,10 +243,10 @@ pub struct EvictArguments {
 #[derive(Debug, Args)]
 #[command(after_help = RECALL_HELP)]
 pub struct RecallArguments {
-    /// The file as clients see it; links are not followed
+    /// Path of the file as clients see it; symbolic links are not followed
     #[arg(value_name = "/EXPORT/DIRECTORY/FILE")]
     pub file: String,
-    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -254,13 +255,13 @@ pub struct RecallArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum GraceCommand {
-    /// End it now: new opens and locks need not wait any more, and what was not reclaimed is lost
+    /// End it now: new opens and locks no longer wait, and state that was not reclaimed is lost
     End(GraceEndArguments),
 }
 
 #[derive(Debug, Args)]
 pub struct GraceEndArguments {
-    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -270,11 +271,11 @@ pub struct GraceEndArguments {
 /// `--squash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SquashArgument {
-    /// root becomes nobody
+    /// Root is mapped to nobody
     Root,
-    /// everybody becomes nobody
+    /// All users are mapped to nobody
     All,
-    /// no user is mapped
+    /// No user is mapped
     None,
 }
 
@@ -284,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// The help of the program, or of a command of it, in a terminal of this width.
+    /// Returns the help of the program or a command, in a terminal of this width.
     fn help(path: &[&str], width: usize) -> String {
         let mut command = Cli::command().term_width(width);
         command.build();
@@ -325,7 +326,7 @@ mod tests {
                     && pair[1].trim_start().starts_with(|c: char| c.is_ascii_lowercase());
                 let next = pair[1].split_whitespace().next().unwrap_or_default();
                 let room = width.saturating_sub(pair[0].chars().count() + 1);
-                // A command below a command begins a line of its own.
+                // A command begins a new line.
                 let is_command = ["enfys", "mount"].contains(&next);
                 let is_entry = pair[1].trim_start().split("  ").count() > 1;
                 assert!(

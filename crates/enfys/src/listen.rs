@@ -1,4 +1,4 @@
-//! Sockets to listen on: passed by the service manager, or bound here.
+//! Listening sockets: passed by the service manager, or bound here.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,46 +13,46 @@ use store::error_text;
 use crate::address::Address;
 use crate::plan::Plan;
 
-/// Connections that may wait to be accepted.
+/// Connections that can wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// Ports below are the superuser's.
+/// Lower ports need root.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Who tells clients where the server is.
+/// Which port mapper tells clients the server's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortMapper {
-    /// Nobody: clients are told port numbers by people.
+    /// None: the port is a mount option.
     None,
-    /// The server itself.
+    /// The server's own one.
     Own,
-    /// One that runs on this machine already, with which the server registers.
+    /// One that already runs on this machine, with which the server registers.
     Other,
 }
 
-/// Sockets, and where clients find NFS.
+/// The sockets, and how clients find them.
 #[derive(Debug)]
 pub struct Bound {
     pub listeners: Listeners,
-    /// The addresses of NFS; the ports are real ones.
+    /// The addresses of NFS, with the real ports.
     pub addresses: Vec<SocketAddr>,
     pub port_mapper: PortMapper,
 }
 
 impl Bound {
-    /// The port that clients are told.
+    /// Returns the port of NFS.
     pub fn port(&self) -> u16 {
         self.addresses[0].port()
     }
 }
 
-/// Takes the sockets that the service manager opened, if it did; binds the planned ones otherwise.
+/// Takes the sockets that the service manager passed, or binds the planned addresses.
 ///
 /// # Errors
 /// One line that names the address.
 pub fn bind(plan: &Plan) -> Result<Bound, String> {
     let mut listeners = Listeners { tcp: passed()?, udp: Vec::new() };
     if listeners.tcp.is_empty() {
-        listeners.tcp = listen_on_all(&plan.listen).map_err(|why| plan.blame("listen", why))?;
+        listeners.tcp = listen_on_all(&plan.listen).map_err(|why| plan.error("listen", why))?;
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
@@ -68,7 +68,7 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     Ok(Bound { listeners, addresses, port_mapper })
 }
 
-/// Stream sockets passed as sd_listen_fds(3) has it.
+/// Returns the sockets that a service manager passed: sd_listen_fds(3).
 fn passed() -> Result<Vec<TcpListener>, String> {
     let mut passed = listenfd::ListenFd::from_env();
     let mut listeners = Vec::new();
@@ -76,7 +76,7 @@ fn passed() -> Result<Vec<TcpListener>, String> {
         let listener = passed.take_tcp_listener(index);
         let listener = listener.map_err(|error| {
             let why = error_text(&error);
-            format!("socket {index} passed by the service manager is no listening TCP socket: {why}")
+            format!("socket {index} of the service manager is not a listening TCP socket: {why}")
         })?;
         listeners.extend(listener);
     }
@@ -99,10 +99,10 @@ fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> {
     for addresses in &resolved {
         let bound = addresses.iter().map(|address| (address, bind_to(*address, &all)));
         let (bound, failed): (Vec<_>, Vec<_>) = bound.partition(|(_, result)| result.is_ok());
-        let is_there = !bound.is_empty();
+        let has_one = !bound.is_empty();
         listeners.extend(bound.into_iter().filter_map(|(_, result)| result.ok()));
-        // `localhost` also means `::1` on machines without IPv6: one address that is there is enough for a name.
-        let is_missing = |error: &io::Error| is_there && is_no_address_here(error);
+        // A name may have addresses that this machine lacks: `localhost` is also `::1`. One that exists is enough.
+        let is_missing = |error: &io::Error| has_one && is_missing_address(error);
         let failed = failed.into_iter().filter_map(|(address, result)| Some((address, result.err()?)));
         if let Some((address, error)) = failed.into_iter().find(|(_, error)| !is_missing(error)) {
             return Err(refused("", *address, &error));
@@ -111,25 +111,25 @@ fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> {
     Ok(listeners)
 }
 
-/// Whether this machine lacks the address or its whole family.
-fn is_no_address_here(error: &io::Error) -> bool {
+/// Whether this machine lacks the address or its family.
+fn is_missing_address(error: &io::Error) -> bool {
     let lacks = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT];
     lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// A socket that listens on `address`, beside those that listen on `all`.
+/// Listens on `address`, beside the other addresses in `all`.
 fn listen_on(address: SocketAddr, all: &[SocketAddr]) -> Result<TcpListener, String> {
     bind_to(address, all).map_err(|error| refused("", address, &error))
 }
 
 fn bind_to(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
-    // `[::]` takes IPv4 too, unless it is asked to leave that to `0.0.0.0`.
+    // `[::]` accepts IPv4 too, unless another socket has that port of IPv4.
     let is_ipv4_elsewhere = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
     let bind = || -> rustix::io::Result<OwnedFd> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket =
             rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-        // Connections of a server that just ended linger in TIME_WAIT and must not keep the next one from its port.
+        // Connections of the previous server in TIME_WAIT must not block the port.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, is_ipv4_elsewhere)?;
@@ -143,12 +143,12 @@ fn bind_to(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
 
 fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {
     let why = match error.kind() {
-        // Clients ask a port mapper at this port and at no other.
+        // The port of port mappers is fixed.
         io::ErrorKind::AddrInUse if address.port() == portmap::PORT => {
-            "the port is in use, by a port mapper that does not answer; end that, or serve without --portmap"
+            "the port is in use by a port mapper that does not answer: stop it, or serve without --portmap"
                 .into()
         }
-        io::ErrorKind::AddrInUse => "the port is in use; give another with --listen".into(),
+        io::ErrorKind::AddrInUse => "the port is in use: give another with --listen".into(),
         io::ErrorKind::PermissionDenied if address.port() < FIRST_UNPRIVILEGED_PORT => {
             format!("ports below {FIRST_UNPRIVILEGED_PORT} need root or CAP_NET_BIND_SERVICE")
         }
@@ -172,11 +172,11 @@ mod tests {
         let wildcard = SocketAddr::new("::".parse().unwrap(), ipv4.port());
         listen_on(wildcard, &[ipv4, wildcard]).unwrap();
         let error = listen_on(wildcard, &[wildcard]).unwrap_err();
-        assert!(error.ends_with("the port is in use; give another with --listen"), "{error}");
+        assert!(error.ends_with("the port is in use: give another with --listen"), "{error}");
     }
 
     #[test]
-    fn refusals_say_what_can_be_done() {
+    fn errors_name_a_remedy() {
         let said = |errno: rustix::io::Errno, address: &str| {
             refused("", address.parse().unwrap(), &io::Error::from(errno))
         };
@@ -186,7 +186,7 @@ mod tests {
         );
         assert_eq!(
             said(rustix::io::Errno::ADDRINUSE, "127.0.0.1:111"),
-            "cannot listen on 127.0.0.1:111: the port is in use, by a port mapper that does not answer; end that, or \
+            "cannot listen on 127.0.0.1:111: the port is in use by a port mapper that does not answer: stop it, or \
              serve without --portmap"
         );
         assert_eq!(

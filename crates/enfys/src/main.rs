@@ -1,67 +1,56 @@
-//! The `enfys` binary: flags and printing only.
+//! The `enfys` binary: command line, configuration, start and stop of the server, and the output of all commands.
 #![deny(unsafe_code)]
-// Nothing is reachable from outside a binary; `pub` says here what other modules use.
+// Nothing is visible outside a binary; here, `pub` means that other modules use it.
 #![allow(unreachable_pub)]
 
 mod address;
-mod announce;
-mod backends;
+mod check_config;
 mod cli;
+mod client_addresses;
 mod config;
 mod control;
-mod descriptors;
-mod directories;
-mod explain;
-mod export_plan;
-mod getent;
-mod hosts;
-mod id_names;
-mod in_force;
+mod descriptor_limits;
+mod effective_config;
+mod exports;
+mod figures;
+mod flavors;
 mod kerberos;
-mod latency;
 mod listen;
 mod metrics;
 mod name_services;
-mod places;
 mod plan;
-#[cfg(feature = "krb5")]
-mod principals;
-mod reach;
 mod sandbox;
-mod security;
 mod serve;
-mod service;
 mod signals;
 mod size;
+mod startup_message;
 mod state_dir;
-mod submounts;
-mod users;
-mod writable;
+mod systemd;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Freed memory goes back to small requests without a system call: replies are allocated and freed all the time.
+/// Replies are allocated and freed all the time; mimalloc reuses freed memory without system calls.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // A huge page for each thread's first small allocation is 2 MiB of memory a core, and no call is measurably faster
-    // for it. Where the kernel does not let a process choose, nothing is lost but that.
+    // Huge pages for the first small allocation of each thread take 2 MiB a core, and make no call measurably faster. A failure
+    // costs that memory only.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return not_understood(&error),
+        Err(error) => return print_usage(&error),
     };
     let wants_json = cli.command.wants_json();
     let done = match cli.command {
         cli::Command::Serve(arguments) => serve::run(&arguments),
-        cli::Command::CheckConfig(arguments) => plan::check(&arguments),
-        cli::Command::Status(arguments) => control::ask::status(&arguments),
-        cli::Command::Evict(arguments) => control::ask::evict(&arguments),
-        cli::Command::Recall(arguments) => control::ask::recall(&arguments),
-        cli::Command::Grace(command) => control::ask::grace(&command),
+        cli::Command::CheckConfig(arguments) => check_config::run(&arguments),
+        cli::Command::Status(arguments) => control::client::status(&arguments),
+        cli::Command::Evict(arguments) => control::client::evict(&arguments),
+        cli::Command::Recall(arguments) => control::client::recall(&arguments),
+        cli::Command::Grace(command) => control::client::grace(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,28 +65,28 @@ fn main() -> ExitCode {
     }
 }
 
-/// Exit status for a command line that is not understood, as clap has it.
+/// Exit status for an invalid command line, as clap uses it.
 const USAGE: u8 = 2;
 
-/// Prints help, or what is wrong with the command line: as JSON where that was asked for.
-fn not_understood(error: &clap::Error) -> ExitCode {
+/// Prints help, or an error about the command line; as JSON with `--json`.
+fn print_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
         print_error_as_json(&usage_error(&error.to_string()));
         return ExitCode::from(USAGE);
     }
-    // A closed standard output or error is no reason to say more.
+    // Standard output or error may be closed.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
 }
 
-/// Returns clap's message in one line: its first paragraph, without the tips and the usage behind it.
+/// Returns the first paragraph of clap's message in one line, without tips and usage.
 fn usage_error(text: &str) -> String {
     let paragraph: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = paragraph.join(" ");
     message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
-/// Standard output, since that is what a program reads whose answer this is.
+/// Prints an error to standard output, which the calling program reads.
 fn print_error_as_json(why: &str) {
     println!("{}", serde_json::json!({ "error": why }));
 }

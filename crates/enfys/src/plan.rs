@@ -1,4 +1,4 @@
-//! What to serve and how: the command line over the configuration file over the defaults.
+//! What to serve, and how. The command line overrides the configuration file, and that overrides the defaults.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,58 +8,54 @@ use server::{ExportTable, Flavor, Network, Settings, Versions};
 use store::error_text;
 
 use crate::address::Address;
-use crate::cli::{CheckArguments, ServeArguments};
-use crate::config::{Config, Limits};
-use crate::directories;
-use crate::export_plan::{ExportPlan, Source};
-use crate::id_names::check_domain;
-use crate::in_force::InForce;
-use crate::kerberos;
-use crate::places::Places;
+use crate::cli::ServeArguments;
+use crate::config::{Config, KeyLocations, Limits};
+use crate::exports::{ExportPlan, Source, check_directories, note_read_only_mounts};
+use crate::name_services::id_names::check_domain;
 use crate::size::Size;
 use crate::state_dir;
 
 /// Port of NFS (RFC 1813 §2.2, RFC 8881 §2.9.3).
 const NFS_PORT: u16 = 2049;
 
-/// Everything that `enfys serve` was told.
+/// The resolved settings of `enfys serve`.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub listen: Vec<Address>,
     pub metrics: Option<Address>,
-    /// Where `enfys status` finds the server; `None` for in the state directory, if there is one.
+    /// The control socket; `None` if it is in the state directory, or there is none.
     pub control: Option<PathBuf>,
-    /// Where durable state lives; `None` where nothing served outlives the server and no place was asked for.
+    /// The state directory; `None` if only memory is served and no directory was given.
     pub state_dir: Option<PathBuf>,
-    /// Whether a server without root serves all users of this machine.
+    /// Whether a server without root privileges serves all users of this machine.
     pub local_users: bool,
     pub wants_port_mapper: bool,
     pub versions: Versions,
-    /// Domain of owners' and groups' names in NFSv4.
+    /// Domain of the names of owners and groups in NFSv4.
     pub id_domain: Option<String>,
-    /// Whether sessions outlive the server and its machine, where clients ask for that.
+    /// Whether clients may have sessions that survive a restart of the server or its machine.
     pub persistent_sessions: bool,
-    /// Whether clients may have other servers read here.
+    /// Whether clients may let other servers read files here.
     pub copy_source: bool,
-    /// Servers that clients may have files copied from.
+    /// Servers from which clients may copy files.
     pub copy_from: Vec<Network>,
-    /// The server's keys for Kerberos; where the library looks for them unless given.
+    /// The server's Kerberos keys; `None` for the library's default.
     pub keytab: Option<PathBuf>,
-    /// Whether the server gives up what serving does not need.
+    /// Whether the server drops privileges that serving does not need.
     pub sandbox: bool,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
-    /// What works and is likely not meant.
+    /// Settings that are valid but probably not intended.
     pub warnings: Vec<String>,
-    /// Where the configuration file has the keys that count here.
-    pub places: Arc<Places>,
+    /// The lines of the configuration's keys that are in effect.
+    pub locations: Arc<KeyLocations>,
 }
 
 impl Plan {
-    /// Puts command line and configuration together, and checks what can be checked before anything is opened.
+    /// Reads and combines configuration and command line, and checks them as far as possible before anything is opened.
     ///
     /// # Errors
-    /// One line that says what is wrong with which of them.
+    /// One line that names the argument or the key, and what is wrong.
     pub fn new(arguments: &ServeArguments) -> Result<Self, String> {
         let config = match &arguments.config {
             Some(path) => Config::read(path)?,
@@ -78,33 +74,36 @@ impl Plan {
                 }
             });
         }
-        let places = places_that_count(&config, arguments);
+        let locations = locations_in_effect(&config, arguments);
         let mut limits = config.limits;
         limits.cores = arguments.cores.or(limits.cores);
-        check_limits(&limits, &places)?;
+        check_limits(&limits, &locations)?;
         let versions = parse_versions(config.versions.as_deref())
-            .map_err(|(index, why)| places.wrong(&format!("versions.{index}"), why))?;
+            .map_err(|(index, why)| locations.error(&format!("versions.{index}"), why))?;
         let id_domain = config.id_domain;
-        id_domain.as_deref().map_or(Ok(()), check_domain).map_err(|why| places.wrong("id-domain", why))?;
+        id_domain.as_deref().map_or(Ok(()), check_domain).map_err(|why| locations.error("id-domain", why))?;
         let copy_from = networks(&config.copy_from)
-            .map_err(|(index, why)| places.wrong(&format!("copy-from.{index}"), why))?;
+            .map_err(|(index, why)| locations.error(&format!("copy-from.{index}"), why))?;
         let mut listen = if arguments.listen.is_empty() { config.listen } else { arguments.listen.clone() };
         if listen.is_empty() {
             listen.push(Address::local(NFS_PORT));
         }
         let state_dir = state_dir(arguments.state_dir.as_ref().or(config.state_dir.as_ref()), &exports)
-            .map_err(|why| places.blame("state-dir", why))?;
-        directories::note_read_only_mounts(&mut exports);
-        let mut warnings = check_exports(&exports, state_dir.as_deref())?;
+            .map_err(|why| locations.error_if_set("state-dir", why))?;
+        note_read_only_mounts(&mut exports);
+        let mut warnings: Vec<_> = exports.iter_mut().flat_map(|export| export.warnings.drain(..)).collect();
+        warnings.extend(check_exports(&exports, state_dir.as_deref())?);
         if config.persistent_sessions && state_dir.is_none() {
-            warnings.push(places.wrong("persistent-sessions", "of no use without a state-dir"));
+            warnings.push(locations.error("persistent-sessions", "has no effect without a state-dir"));
         }
+        let local_users = arguments.local_users || config.local_users;
+        warnings.extend(local_users_warning(local_users));
         Ok(Self {
             listen,
             metrics: arguments.metrics.clone().or(config.metrics),
             control: arguments.control.clone().or(config.control.socket),
             state_dir,
-            local_users: arguments.local_users || config.local_users,
+            local_users,
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
             id_domain,
@@ -116,16 +115,16 @@ impl Plan {
             limits,
             exports,
             warnings,
-            places: Arc::new(places),
+            locations: Arc::new(locations),
         })
     }
 
-    /// Why something failed, with the place of the key in the configuration file that asked for it, if one did.
-    pub fn blame(&self, key: &str, why: String) -> String {
-        self.places.blame(key, why)
+    /// Returns an error with the line of the key in the configuration file, if the file has the key.
+    pub fn error(&self, key: &str, why: String) -> String {
+        self.locations.error_if_set(key, why)
     }
 
-    /// Whether callers may come by Kerberos.
+    /// Whether an export allows Kerberos.
     pub fn wants_kerberos(&self) -> bool {
         let takes = |export: &ExportPlan| {
             let mut flavors = export.all_options().flat_map(|options| options.flavors.iter());
@@ -134,7 +133,7 @@ impl Plan {
         self.exports.iter().any(takes)
     }
 
-    /// Names what differs from `other` and takes effect at a start only.
+    /// Returns the keys that differ from `other` and take effect at a start only.
     pub fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = [
             ("listen", self.listen != other.listen),
@@ -155,7 +154,7 @@ impl Plan {
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// The bounds that the configuration sets, over the server's own.
+    /// Applies versions, copy rules and limits to the server's settings.
     pub fn apply_limits(&self, settings: &mut Settings) {
         settings.versions = self.versions;
         settings.copy_source = self.copy_source;
@@ -177,7 +176,7 @@ impl Plan {
         }
     }
 
-    /// The bounds on connections and threads, the defaults where the configuration sets none.
+    /// Returns the limits on connections and threads.
     pub fn network_limits(&self) -> net::Limits {
         let (limits, defaults) = (&self.limits, net::Limits::default());
         let seconds = |seconds: u32| Duration::from_secs(u64::from(seconds));
@@ -196,41 +195,8 @@ impl Plan {
     }
 }
 
-/// `enfys check-config`: everything that a start would find wrong, short of listening.
-///
-/// # Errors
-/// One line that names what is wrong.
-pub fn check(arguments: &CheckArguments) -> Result<(), String> {
-    let config = Some(arguments.config.clone());
-    let plan = Plan::new(&ServeArguments { config, ..ServeArguments::default() })?;
-    if let Some(directory) = &plan.state_dir {
-        store::state_dir::check(directory).map_err(|why| plan.blame("state-dir", why))?;
-    }
-    for address in plan.listen.iter().chain(&plan.metrics) {
-        let key = if plan.listen.contains(address) { "listen" } else { "metrics" };
-        address.resolve().map_err(|why| plan.blame(key, why))?;
-    }
-    kerberos::mechanism(&plan).map_err(|why| plan.blame("keytab", why))?;
-    let in_force = InForce::new(&plan);
-    let text = match arguments.json {
-        true => format!("{}\n", serde_json::json!({ "config": in_force, "warnings": plan.warnings })),
-        false => as_toml(&in_force, &plan)?,
-    };
-    print!("{text}");
-    Ok(())
-}
-
-/// The configuration in force as TOML, with what it means for each export, and warnings, as comments.
-fn as_toml(in_force: &InForce, plan: &Plan) -> Result<String, String> {
-    let mut text = toml::to_string(in_force).map_err(|error| format!("cannot be shown as TOML: {error}"))?;
-    text.push('\n');
-    plan.exports.iter().for_each(|export| text.push_str(&format!("# serves {export}\n")));
-    plan.warnings.iter().for_each(|warning| text.push_str(&format!("# warning: {warning}\n")));
-    Ok(text)
-}
-
-/// Where the configuration file has keys, without those that the command line overrides.
-fn places_that_count(config: &Config, arguments: &ServeArguments) -> Places {
+/// Returns the lines of the configuration's keys, without those that the command line overrides.
+fn locations_in_effect(config: &Config, arguments: &ServeArguments) -> KeyLocations {
     let overridden = [
         ("listen", !arguments.listen.is_empty()),
         ("metrics", arguments.metrics.is_some()),
@@ -238,12 +204,12 @@ fn places_that_count(config: &Config, arguments: &ServeArguments) -> Places {
         ("control.socket", arguments.control.is_some()),
         ("limits.cores", arguments.cores.is_some()),
     ];
-    let mut places = (*config.places).clone();
-    overridden.iter().filter(|(_, is)| *is).for_each(|(key, _)| places.forget(key));
-    places
+    let mut locations = (*config.locations).clone();
+    overridden.iter().filter(|(_, is)| *is).for_each(|(key, _)| locations.remove(key));
+    locations
 }
 
-/// Refuses `--memory SIZE`, where the size is read as a directory to serve.
+/// Refuses `--memory SIZE`, in which the size would be a directory to serve.
 fn check_memory(arguments: &ServeArguments) -> Result<(), String> {
     let is_size = |path: &&String| path.parse::<Size>().is_ok();
     match arguments.paths.iter().find(is_size) {
@@ -254,7 +220,7 @@ fn check_memory(arguments: &ServeArguments) -> Result<(), String> {
     }
 }
 
-/// The place that was asked for, or the usual one where one is needed.
+/// Returns the given state directory, or the default one if one is needed.
 fn state_dir(asked: Option<&PathBuf>, exports: &[ExportPlan]) -> Result<Option<PathBuf>, String> {
     let is_transient = exports.iter().all(|export| matches!(export.source, Source::Memory(_)));
     match asked {
@@ -266,36 +232,51 @@ fn state_dir(asked: Option<&PathBuf>, exports: &[ExportPlan]) -> Result<Option<P
     }
 }
 
-/// Whether exports can stand beside each other; returns warnings.
+/// Checks that exports do not conflict. Returns warnings.
 fn check_exports(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<String>, String> {
     for (index, export) in exports.iter().enumerate() {
         for other in &exports[..index] {
             if other.pseudo == export.pseudo {
-                let why = "another export is mounted by this path already; give each its own, \
-                           as in `/srv/a:/a /srv/b:/b` or by `pseudo`";
-                return Err(export.blame_key("pseudo", why));
+                let why = "another export has this path: give each its own, \
+                           as in `/srv/a:/a /srv/b:/b`, or with `pseudo`";
+                return Err(export.key_error("pseudo", why));
             }
             let paths = [&*other.pseudo, &*export.pseudo];
-            ExportTable::check_paths(paths).map_err(|error| export.blame_key("pseudo", error))?;
+            ExportTable::check_paths(paths).map_err(|error| export.key_error("pseudo", error))?;
             if export.id.is_some() && export.id == other.id {
-                return Err(export.blame_key("id", format!("the same as that of {}", other.pseudo)));
+                return Err(export.key_error("id", format!("the same as that of {}", other.pseudo)));
             }
         }
-        ExportTable::check_paths([&*export.pseudo]).map_err(|error| export.blame_key("pseudo", error))?;
+        ExportTable::check_paths([&*export.pseudo]).map_err(|error| export.key_error("pseudo", error))?;
     }
-    directories::check(exports, state_dir)
+    check_directories(exports, state_dir)
 }
 
-/// Networks as people write them.
+/// Returns a warning if other users can create files but often not write them.
+fn local_users_warning(local_users: bool) -> Option<String> {
+    let own = rustix::process::geteuid();
+    (local_users && !own.is_root()).then(|| {
+        format!(
+            "--local-users without root: files that other users create belong to uid {}, so these users often cannot write \
+             to them",
+            own.as_raw()
+        )
+    })
+}
+
+/// Parses networks.
 ///
 /// # Errors
-/// The index of the first that is none, and what is wrong with it.
-pub fn networks(texts: &[String]) -> Result<Vec<Network>, (usize, String)> {
+/// The index of the first wrong one, and what is wrong with it.
+fn networks(texts: &[String]) -> Result<Vec<Network>, (usize, String)> {
     let networks = texts.iter().enumerate();
     networks.map(|(index, text)| text.parse().map_err(|why| (index, why))).collect()
 }
 
-/// The versions that are asked for by name; on an error the index of the name, and why.
+/// Parses the names of versions; `None` is all of them.
+///
+/// # Errors
+/// The index of the first wrong name, and what is wrong with it.
 fn parse_versions(names: Option<&[String]>) -> Result<Versions, (usize, String)> {
     let Some(names) = names else { return Ok(Versions::IMPLEMENTED) };
     let mut versions = Versions::empty();
@@ -308,19 +289,19 @@ fn parse_versions(names: Option<&[String]>) -> Result<Versions, (usize, String)>
             })?;
     }
     if versions.is_empty() {
-        return Err((0, "expected at least one version: leave the key out to serve all".into()));
+        return Err((0, "expected at least one version: remove the key to serve all".into()));
     }
     Ok(versions)
 }
 
-fn check_limits(limits: &Limits, places: &Places) -> Result<(), String> {
+fn check_limits(limits: &Limits, locations: &KeyLocations) -> Result<(), String> {
     let all = limits.all().into_iter();
     let mut wrong =
         all.filter_map(|(key, value, range)| Some((key, value.filter(|v| !range.contains(*v))?, range)));
     let Some((key, value, range)) = wrong.next() else { return Ok(()) };
     let path = format!("limits.{key}");
     let why = format!("expected {range}, found {value}");
-    if places.has(&path) { Err(places.wrong(&path, why)) } else { Err(format!("--{key}: {why}")) }
+    if locations.has(&path) { Err(locations.error(&path, why)) } else { Err(format!("--{key}: {why}")) }
 }
 
 #[cfg(test)]
@@ -337,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_named_with_their_line_and_what_was_expected() {
+    fn wrong_values_are_named_with_line_and_expected_value() {
         const MEMORY: &str = "\n[[export]]\nmemory = true\n";
         let wrong = |text: &str, expected: &str| {
             assert_eq!(of_config(&format!("{text}{MEMORY}")).unwrap_err(), expected, "{text}");
@@ -360,7 +341,7 @@ mod tests {
         wrong("versions = [\n'3',\n'5']", &format!("FILE:3: `versions`: {versions}"));
         wrong(
             "versions = []",
-            "FILE:1: `versions`: expected at least one version: leave the key out to serve all",
+            "FILE:1: `versions`: expected at least one version: remove the key to serve all",
         );
         wrong(
             "\nid-domain = 'a b'",
@@ -374,16 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn wrong_exports_are_named_with_the_line_of_the_key() {
+    fn conflicting_exports_are_named_with_the_line_of_the_key() {
         let memory =
             |pseudo: &str, more: &str| format!("[[export]]\nmemory = true\npseudo = '{pseudo}'\n{more}\n");
         let wrong = |first: &str, second: &str| {
             of_config(&format!("{}{}", memory(first, "id = 1"), memory(second, "id = 1"))).unwrap_err()
         };
-        assert!(
-            wrong("/a", "/a")
-                .starts_with("FILE:7: export /a: `pseudo`: another export is mounted by this path already")
-        );
+        assert!(wrong("/a", "/a").starts_with("FILE:7: export /a: `pseudo`: another export has this path"));
         assert_eq!(
             wrong("/a", "/a/b"),
             "FILE:7: export /a/b: `pseudo`: export paths `/a` and `/a/b` overlap"
@@ -402,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_named_as_mount_options_name_them() {
+    fn versions_have_the_names_of_mount_options() {
         let parse = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             parse_versions(Some(&names))
@@ -412,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_a_reload_does_not_change() {
+    fn settings_that_a_reload_does_not_change_are_listed() {
         let plan = |listen: &str, connections| {
             let limits = Limits { connections, ..Limits::default() };
             let listen = vec![listen.parse().unwrap()];
@@ -433,7 +411,7 @@ mod tests {
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),
-                places: Arc::default(),
+                locations: Arc::default(),
             }
         };
         let old = plan("127.0.0.1:2049", None);

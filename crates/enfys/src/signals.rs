@@ -1,33 +1,34 @@
-//! What the process is told by signals.
+//! Signals that reload or stop the server.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What somebody wishes.
+/// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// SIGHUP: read the exports again.
+pub enum SignalAction {
+    /// SIGHUP: reload the exports.
     Reload,
-    /// SIGTERM, SIGINT: end.
+    /// SIGTERM, SIGINT: stop.
     Stop,
 }
 
-/// The signals that are handled. From their registration on none of them ends the process by itself.
+/// The handled signals. Once registered, none of them ends the process by itself.
 #[derive(Debug)]
 pub struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
-    /// A file grew beyond RLIMIT_FSIZE: the client is told by an error, the server goes on.
+    /// SIGXFSZ: a file grew beyond RLIMIT_FSIZE. The client gets an error, and the server continues.
     _file_size: Signal,
 }
 
 impl Signals {
-    /// Registers them; within a runtime.
+    /// Registers the signals. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// One line: the system refuses.
     pub fn new() -> Result<Self, String> {
-        let register = |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
+        let register =
+            |kind| signal(kind).map_err(|error| format!("cannot register signal handlers: {error}"));
         Ok(Self {
             hangup: register(SignalKind::hangup())?,
             terminate: register(SignalKind::terminate())?,
@@ -36,17 +37,17 @@ impl Signals {
         })
     }
 
-    /// The next one.
-    pub async fn next(&mut self) -> Wish {
+    /// Waits for the next signal.
+    pub async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 
-    /// Waits until told to end.
+    /// Waits for a signal to stop.
     pub async fn stop(&mut self) {
-        while self.next().await != Wish::Stop {}
+        while self.next().await != SignalAction::Stop {}
     }
 }

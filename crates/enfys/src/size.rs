@@ -1,9 +1,9 @@
-//! Sizes as people write and read them.
+//! Sizes in bytes, as people write and read them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of each unit that has a suffix, the greatest first.
+/// Suffixes and their bytes, the largest first.
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// A number of bytes.
@@ -13,7 +13,7 @@ pub struct Size(pub u64);
 impl FromStr for Size {
     type Err = String;
 
-    /// A number of bytes, or of the unit that stands behind it.
+    /// Parses a number of bytes, or of the unit that follows it.
     fn from_str(text: &str) -> Result<Self, String> {
         let unit = UNITS.iter().find_map(|(suffix, bytes)| Some((text.strip_suffix(suffix)?, *bytes)));
         let (number, unit) = unit.unwrap_or((text, 1));
@@ -23,15 +23,14 @@ impl FromStr for Size {
         match bytes.filter(|bytes| is_number && *bytes > 0) {
             Some(bytes) => Ok(Self(bytes)),
             None => {
-                Err("expected a number of bytes, or one with KiB, MiB, GiB or TiB behind it, as in 4GiB"
-                    .into())
+                Err("expected a number of bytes, or one followed by KiB, MiB, GiB or TiB, as in 4GiB".into())
             }
         }
     }
 }
 
 impl fmt::Display for Size {
-    /// With the greatest unit of which there is at least one.
+    /// Uses the largest unit of which there is at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
             Some((suffix, unit)) if self.0.is_multiple_of(*unit) => write!(f, "{} {suffix}", self.0 / unit),

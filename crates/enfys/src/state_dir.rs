@@ -1,11 +1,11 @@
-//! The default place of the state directory.
+//! The default path of the state directory.
 
 use std::path::PathBuf;
 
-/// Where state lives unless told otherwise.
+/// Returns the default path: `/var/lib/enfys` for root, else a directory below `$XDG_STATE_HOME` or `$HOME`.
 ///
 /// # Errors
-/// Where neither root's place nor a home directory is to be had.
+/// One line: there is no home directory.
 pub fn default_path() -> Result<PathBuf, String> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/lib/enfys"));
@@ -14,5 +14,5 @@ pub fn default_path() -> Result<PathBuf, String> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = state_home.or(home);
     base.map(|base| base.join("enfys"))
-        .ok_or_else(|| "no place for durable state: give --state-dir, or set HOME".to_string())
+        .ok_or_else(|| "no directory for durable state: give --state-dir, or set HOME".to_string())
 }

@@ -184,6 +184,12 @@ impl Server {
         }
     }
 
+    /// Returns what has happened to delegations since the start.
+    #[must_use]
+    pub fn delegation_totals(&self) -> DelegationTotals {
+        DelegationTotals::of(self.shared.state.delegation_counts())
+    }
+
     /// How the log stands that clients reclaim by; none where it does not outlive the server.
     #[must_use]
     pub fn look_at_records(&self) -> Option<RecordsSnapshot> {

@@ -1,9 +1,9 @@
-//! Seeing and acting on a server that runs: `enfys status`, `evict`, `recall`, `grace end`, over a socket of this machine.
+//! Control of a running server over a local socket: `enfys status`, `evict`, `recall`, `grace end`.
 //!
-//! One line of JSON asks, one answers, and the connection ends. The socket is its owner's alone (mode 0600), and who asks
-//! must be the server's user or root. Length, time and number of connections are bounded.
+//! A request is one line of JSON, the response another one; then the connection ends. The socket has mode 0600, and the peer must
+//! be the server's user or root. Lengths, times and the number of connections are bounded.
 
-pub mod ask;
+pub mod client;
 mod print;
 mod protocol;
 mod server;

@@ -1,13 +1,13 @@
-//! Answers as people read them.
+//! Text output of the commands.
 
 use std::fmt::{self, Write as _};
 
-use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Records, Session, Status};
+use super::protocol::{Client, Evicted, Grace, Recalled, Records, Session, Status};
 use crate::size::Size;
 
-/// Characters of the name of a client that a grace period waits for; the whole of it is in `--json`.
+/// Most characters of the name of a client that a grace period waits for; `--json` has the whole name.
 const NAME_WIDTH: usize = 32;
-/// Clients that a grace period waits for, named in the text at most; all of them are in `--json`.
+/// Most clients that are named under a grace period; `--json` has all of them.
 const WAITED_FOR_NAMED: usize = 4;
 
 /// `enfys status`.
@@ -19,15 +19,14 @@ pub fn status(status: &Status) -> String {
     }
     if status.clients_omitted > 0 {
         let more = status.clients_omitted;
-        writeln!(text, "and {more} more: {MAX_CLIENTS} are listed at most")
-            .expect("a String takes everything");
+        writeln!(text, "and {more} more, which are not listed").expect("a String takes everything");
     }
     text
 }
 
 fn summary(status: &Status) -> String {
     let grace = match &status.grace {
-        Some(grace) => format!("grace period for {:.0} s more at most", grace.seconds_left.ceil()),
+        Some(grace) => format!("grace period for at most {:.0} s more", grace.seconds_left.ceil()),
         None => "no grace period".into(),
     };
     let first = format!("{}, lease {:.0} s, {grace}", status.software, status.lease_seconds);
@@ -37,30 +36,31 @@ fn summary(status: &Status) -> String {
     text
 }
 
-/// The lines of the summary: a label and its text.
+/// Returns the lines of the summary: a label and its text.
 fn lines(status: &Status) -> Vec<(&'static str, String)> {
     let (totals, recalls) = (&status.totals, &status.recalls);
+    let figures = &recalls.figures;
     let persistent = match &status.persistence {
         Some(persistence) => format!(
-            "{}, {} of a server before; {} of {} places taken{}",
+            "{}, {} of earlier servers; {} of {} places in use{}",
             counted(totals.persistent_sessions, "session"),
             totals.dead_sessions,
             persistence.places_taken,
             persistence.places,
-            if persistence.written { "" } else { "; none at present: the logs cannot be written" }
+            if persistence.written { "" } else { "; none now, because the logs cannot be written" }
         ),
-        None => "no session outlives the server".into(),
+        None => "no session survives a restart".into(),
     };
     let records = status.records.as_ref().and_then(records);
     let mut took = String::new();
     if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
-        took = format!(" in {} on average, {} at most", duration(mean), duration(slowest));
+        took = format!(" (mean {}, longest {})", duration(mean), duration(slowest));
     }
     let mut lines = vec![
         (
             "holding",
             format!(
-                "{}, {}, {}, {}, {}, {} in the background; {} lost and not acknowledged",
+                "{}, {}, {}, {}, {}, {} in the background; {} revoked and not acknowledged",
                 counted(totals.clients, "client"),
                 counted(totals.sessions, "session"),
                 counted(totals.opens, "open"),
@@ -73,7 +73,7 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         (
             "waiting",
             format!(
-                "{} for a lock that another client holds; {} sent that one is free",
+                "{} for a lock of another client; {} of free locks sent",
                 counted(totals.locks_waiting, "request"),
                 counted(totals.locks_notified, "notification")
             ),
@@ -81,7 +81,7 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         (
             "slots",
             format!(
-                "{} of {} in use; {} took a client's last one, {} put off for memory; {}",
+                "{} of {} in use; {} used a client's last one, {} delayed for memory; {}",
                 totals.slots_in_use,
                 totals.slots,
                 counted(totals.slots_full, "request"),
@@ -101,12 +101,12 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         (
             "recalls",
             format!(
-                "{} recalled; {} returned{took}, {} revoked; {} waited, {} put off",
-                recalls.recalled,
-                recalls.returned,
-                recalls.revoked,
-                counted(recalls.operations_waited, "operation"),
-                recalls.operations_put_off
+                "{} recalled; {} returned{took}, {} revoked; {} waited, {} delayed",
+                figures.recalled,
+                figures.returned,
+                figures.revoked,
+                counted(figures.operations_waited, "operation"),
+                figures.operations_put_off
             ),
         ),
     ];
@@ -114,23 +114,23 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What keeps clients from being recorded, if anything does.
+/// Returns why new clients cannot be recorded, if they cannot.
 fn records(records: &Records) -> Option<&'static str> {
     match records {
-        Records { written: false, .. } => Some("the log of clients cannot be written: see the server's log"),
+        Records { written: false, .. } => Some("client records cannot be written: see the server's log"),
         Records { room: false, .. } => {
-            Some("no space for new clients: their opens wait until there is some in the state directory")
+            Some("no disk space for new clients: their opens wait until the state directory has some")
         }
         _ => None,
     }
 }
 
-/// Columns of a terminal that everything fits into.
+/// Most columns of the output.
 const WIDTH: usize = 100;
 /// Columns of the labels.
 const LABEL_WIDTH: usize = 10;
 
-/// A label and its text, wrapped between words; further lines begin under the text.
+/// Returns a label and its text, wrapped between words. Further lines are indented to the text.
 fn wrapped(label: &str, text: &str) -> String {
     let mut wrapped = if label.is_empty() { String::new() } else { format!("{label:<LABEL_WIDTH$}") };
     let mut column = wrapped.len();
@@ -152,7 +152,7 @@ fn wrapped(label: &str, text: &str) -> String {
     wrapped
 }
 
-/// Lines that say which clients a grace period waits for, the first of them by name.
+/// Returns lines about the clients that a grace period waits for, with the first names.
 fn waited_for(grace: &Grace) -> String {
     let count = grace.clients_waited_for;
     let mut text = format!("grace     waiting for {} to reclaim\n", counted(count as u64, "client"));
@@ -168,7 +168,7 @@ fn waited_for(grace: &Grace) -> String {
     text
 }
 
-/// Columns, and whether what is in them stands at the right.
+/// The columns of the table, and whether they are aligned to the right.
 const COLUMNS: [(&str, bool); 10] = [
     ("CLIENT", false),
     ("VERS", false),
@@ -182,7 +182,7 @@ const COLUMNS: [(&str, bool); 10] = [
     ("SLOTS", true),
 ];
 
-/// A line of numbers for each client, and below it lines that say where and who it is.
+/// Returns a line of numbers for each client, followed by its address and name.
 fn table(clients: &[Client]) -> String {
     let rows: Vec<_> =
         std::iter::once(COLUMNS.map(|(name, _)| name.to_owned())).chain(clients.iter().map(row)).collect();
@@ -226,12 +226,12 @@ fn row(client: &Client) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Address and name of a client; on a line of its own what is worth saying of its sessions.
+/// Returns address and name of a client; on another line, notes about its sessions.
 fn identity(client: &Client) -> String {
     let sum = |value: fn(&Session) -> u64| client.sessions.iter().map(value).sum::<u64>();
     let (full, replayed) = (sum(|session| session.slots_full), sum(|session| session.replayed));
     let notes = [
-        (full, format!("{} took the last slot", counted(full, "request"))),
+        (full, format!("{} used the last slot", counted(full, "request"))),
         (replayed, counted(replayed, "replay")),
     ];
     let notes: Vec<_> = notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect();
@@ -241,7 +241,7 @@ fn identity(client: &Client) -> String {
     format!("  {address}  {}{notes}", shortened(&client.name, room))
 }
 
-/// The first characters of a client's name; a longer one ends in one character more, `…`.
+/// Returns the first `most` characters of a name; a longer one gets an additional `…`.
 fn shortened(name: &str, most: usize) -> String {
     match name.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -265,10 +265,10 @@ pub fn evicted(lost: &Evicted) -> String {
 /// `enfys recall`.
 pub fn recalled(done: &Recalled) -> String {
     match (done.recalled, done.revoked) {
-        (0, 0) => "nobody has a delegation of it\n".into(),
+        (0, 0) => "no client has a delegation of it\n".into(),
         (recalled, 0) => format!("recalled {}\n", counted(recalled as u64, "delegation")),
         (recalled, revoked) => format!(
-            "recalled {}, revoked {revoked} of clients whose lease had expired\n",
+            "recalled {}, revoked {revoked} of clients with an expired lease\n",
             counted(recalled as u64, "delegation")
         ),
     }
@@ -278,14 +278,14 @@ pub fn recalled(done: &Recalled) -> String {
 pub fn grace_ended(waiting: Option<usize>) -> String {
     match waiting {
         Some(waiting) => format!(
-            "the grace period is over; {} had not reclaimed everything\n",
+            "the grace period has ended; {} had not finished reclaiming\n",
             counted(waiting as u64, "client")
         ),
-        None => "no grace period runs\n".into(),
+        None => "there is no grace period\n".into(),
     }
 }
 
-/// A number and what it counts, in the plural unless it is 1.
+/// Returns a number and its noun, in the plural unless it is 1.
 fn counted(count: u64, what: &str) -> String {
     match what {
         _ if count == 1 => format!("1 {what}"),
@@ -294,7 +294,7 @@ fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// With the unit that leaves one to three digits before the point.
+/// Returns a duration with a unit that leaves one to three digits before the point.
 fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 1.0 => format!("{seconds:.1} s"),
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grace_period_names_the_first_clients_that_it_waits_for() {
+    fn the_first_clients_of_a_grace_period_are_named() {
         let shown = |count: usize, names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             waited_for(&Grace { seconds_left: 1.0, clients_waited_for: count, names })
@@ -319,18 +319,18 @@ mod tests {
         assert!(many.ends_with("\"c\"\n          \"d\"\n          and 5 more: see --json\n"), "{many}");
         let (long, cut) = ("x".repeat(NAME_WIDTH + 1), "x".repeat(NAME_WIDTH));
         assert!(shown(1, &[&long]).ends_with(&format!(" \"{cut}…\"\n")));
-        assert_eq!(shown(3, &[]).lines().count(), 1, "of a server that tells no names");
+        assert_eq!(shown(3, &[]).lines().count(), 1, "from a server without names");
     }
 
     #[test]
-    fn amounts_have_units_that_fit() {
+    fn durations_and_counts_have_fitting_units() {
         let durations = [0.0, 0.000_9, 0.001, 0.25, 12.34].map(duration);
         assert_eq!(durations, ["0 µs", "900 µs", "1.0 ms", "250.0 ms", "12.3 s"]);
         let counted = [counted(1, "open"), counted(2, "open"), counted(1, "copy"), counted(0, "copy")];
         assert_eq!(counted, ["1 open", "2 opens", "1 copy", "0 copies"]);
     }
 
-    /// A status with the greatest numbers and longest names that are likely.
+    /// Returns a status with the largest likely numbers and longest names.
     fn crowded() -> Status {
         let session = serde_json::json!({
             "connections": 16, "persistent": true, "slots": 1024, "slots_target": 1024,
@@ -370,12 +370,12 @@ mod tests {
         let text = status(&crowded());
         let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 100).collect();
         assert!(wide.is_empty(), "{wide:#?}");
-        assert!(text.contains("\n          "), "long lines go on under their text: {text}");
+        assert!(text.contains("\n          "), "long lines are indented: {text}");
         assert!(!text.lines().any(|line| line.ends_with(' ')), "{text}");
     }
 
     #[test]
-    fn names_are_shortened_to_what_fits() {
+    fn long_names_are_shortened() {
         assert_eq!(shortened("client", 6), "client");
         assert_eq!(shortened("client", 5), "clien…");
     }

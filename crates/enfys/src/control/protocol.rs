@@ -1,42 +1,44 @@
-//! What goes over the socket. Numbers are counts since the server's start or now, units stand in the names; what opens a
-//! door (session IDs, stateids, verifiers, keys) is not among it.
+//! The messages on the control socket. Numbers are current values or counts since the start, with units in their names. Secrets
+//! (session IDs, stateids, verifiers, keys) are not part of them.
 
 use serde::{Deserialize, Serialize};
 
-/// Of the form of questions and answers. Another one is refused by both sides, by name.
+use crate::figures::{DelegationFigures, Totals};
+
+/// The version of the protocol. Both sides refuse another one, and name it.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a question at most: a path, and some.
-pub const MAX_QUESTION: usize = 64 << 10;
-/// Bytes of an answer at most: 10,000 clients with the longest names and some sessions.
-pub const MAX_ANSWER: u64 = 256 << 20;
-/// Clients in an answer at most.
+/// Most bytes of a request: a path, and some more.
+pub const MAX_REQUEST: usize = 64 << 10;
+/// Most bytes of a response: 10,000 clients with the longest names and some sessions.
+pub const MAX_RESPONSE: u64 = 256 << 20;
+/// Most clients in a response.
 pub const MAX_CLIENTS: usize = 10_000;
 
-/// The part of questions and answers that stays the same over all versions.
+/// The part of requests and responses that is the same in all versions.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Greeting {
-    /// [`VERSION`] of who sent it.
+pub struct Header {
+    /// [`VERSION`] of the sender.
     pub version: u32,
 }
 
-/// A question.
+/// A request.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Question {
+pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What is asked.
+    /// The command.
     #[serde(flatten)]
     pub command: Command,
 }
 
-/// What can be asked.
+/// The command of a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
-    /// What there is.
+    /// Show clients and figures.
     Status,
-    /// Take away what a client holds.
+    /// Remove a client and all its state.
     Evict {
         /// Its id, address or name.
         client: String,
@@ -50,17 +52,17 @@ pub enum Command {
     EndGrace,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct Response {
     /// [`VERSION`].
     pub version: u32,
-    /// To what was asked.
+    /// The reply to the command.
     #[serde(flatten)]
     pub reply: Reply,
 }
 
-/// What can be answered.
+/// The reply to a command.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -70,104 +72,65 @@ pub enum Reply {
     Evicted(Evicted),
     /// To `recall`.
     Recalled(Recalled),
-    /// To `end-grace`: for how many clients it was waited; none where no grace period ran.
+    /// To `end-grace`: the number of clients that the grace period waited for; none without a grace period.
     GraceEnded(Option<usize>),
-    /// Why nothing was done.
+    /// The command failed.
     Error(String),
 }
 
-/// What a server does.
+/// The state of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Of the server.
+    /// Name and version of the server.
     pub software: String,
-    /// How long a client keeps what it holds without a word.
+    /// The lease time.
     pub lease_seconds: f64,
-    /// A grace period that runs.
+    /// The current grace period, if there is one.
     pub grace: Option<Grace>,
-    /// The log that clients reclaim by; none where it does not outlive the server.
+    /// The durable records of clients; none without a state directory.
     pub records: Option<Records>,
-    /// Persistent sessions; none where no session is made persistent.
+    /// Persistent sessions; none if they are turned off.
     pub persistence: Option<Persistence>,
     /// Sums over all clients.
     pub totals: Totals,
     /// Recalls of delegations since the start.
     pub recalls: Recalls,
-    /// In the order in which they came.
+    /// The clients, oldest first.
     pub clients: Vec<Client>,
-    /// Clients over [`MAX_CLIENTS`], which are not listed.
+    /// Number of clients beyond [`MAX_CLIENTS`], which are not listed.
     pub clients_omitted: u64,
 }
 
 /// A grace period.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Grace {
-    /// Until it ends by itself, at the latest.
+    /// Longest time until it ends by itself.
     pub seconds_left: f64,
-    /// Clients that may reclaim yet.
+    /// Number of clients that may still reclaim.
     pub clients_waited_for: usize,
-    /// What they call themselves, sorted; [`MAX_CLIENTS`] of them at most.
+    /// Their names, sorted; at most [`MAX_CLIENTS`].
     #[serde(default)]
     pub names: Vec<String>,
 }
 
-/// How the log stands that clients reclaim by.
+/// The state of the durable records of clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Records {
-    /// Whether changes of it reach the disk.
+    /// Whether changes reach the disk.
     pub written: bool,
-    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
+    /// Whether there is space for new clients. Without it, their opens are answered with DELAY.
     pub room: bool,
 }
 
-/// How persistent sessions stand.
+/// The state of persistent sessions.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Persistence {
-    /// Whether what they need can be written: where it cannot, no more are made, and those that are there end.
+    /// Whether their logs can be written. If not, existing ones end, and no new ones are made.
     pub written: bool,
-    /// Slots that may be kept, and one for each session.
+    /// Most slots, with one more for each session, that can be stored.
     pub places: usize,
-    /// How many of these are taken.
+    /// How many of these are in use.
     pub places_taken: usize,
-}
-
-/// Sums over all clients.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Totals {
-    /// Client records.
-    pub clients: u64,
-    /// Sessions.
-    pub sessions: u64,
-    /// Those of them that outlive the server.
-    pub persistent_sessions: u64,
-    /// Sessions of servers before, kept for what is sent again.
-    pub dead_sessions: u64,
-    /// Slots granted to them.
-    pub slots: u64,
-    /// Slots with a request in progress.
-    pub slots_in_use: u64,
-    /// Requests that took the last slot that their client may use: any more waited there.
-    pub slots_full: u64,
-    /// Requests put off for want of memory for slots.
-    pub slots_deferred: u64,
-    /// Memory of slots and the replies that they keep.
-    pub slot_memory_bytes: u64,
-    /// Opens.
-    pub opens: u64,
-    /// Byte ranges locked.
-    pub locks: u64,
-    /// LOCKs that were denied and whose clients wait for the lock.
-    pub locks_waiting: u64,
-    /// Waiters that were told that their lock may be had (CB_NOTIFY_LOCK).
-    pub locks_notified: u64,
-    /// Delegations.
-    pub delegations: u64,
-    /// Copies in the background, and those of them that are over and whose clients have not heard so.
-    pub copies: u64,
-    /// Revoked opens, locks and delegations whose loss is not acknowledged.
-    pub lost: u64,
-    /// Retransmissions of all versions answered from a reply cache.
-    pub replayed: u64,
 }
 
 /// Delegations and their recalls since the start.
@@ -179,20 +142,13 @@ pub struct Recalls {
     pub granted_write: u64,
     /// Delegations of directories granted.
     pub granted_directory: u64,
-    /// Recalled.
-    pub recalled: u64,
-    /// Came back after a recall.
-    pub returned: u64,
-    /// What these took on average; none where none came back.
+    /// Recalls and their results.
+    #[serde(flatten)]
+    pub figures: DelegationFigures,
+    /// Mean time from a conflict to the return; none without a return.
     pub mean_seconds: Option<f64>,
-    /// What the slowest of them took.
+    /// Longest of these times.
     pub slowest_seconds: Option<f64>,
-    /// Revoked because they did not come back.
-    pub revoked: u64,
-    /// Operations that waited for a delegation.
-    pub operations_waited: u64,
-    /// Those that were told to come again after all.
-    pub operations_put_off: u64,
 }
 
 /// A client.
@@ -200,21 +156,21 @@ pub struct Recalls {
 pub struct Client {
     /// `0x…`, as `enfys evict` takes it.
     pub id: String,
-    /// What it calls itself; bytes that are not printable ASCII as `\xNN`.
+    /// Its name; bytes that are not printable ASCII as `\xNN`.
     pub name: String,
-    /// Who made the record: `uid:N`, `gss:NAME` or `anonymous`.
+    /// The principal that created the record: `uid:N`, `gss:NAME` or `anonymous`.
     pub principal: String,
-    /// Where it was when it last said who it is.
+    /// Its last known address.
     pub address: Option<String>,
-    /// `4.0` and so on.
+    /// Its last used version: `4.0` and so on.
     pub protocol: Option<String>,
-    /// `unconfirmed`, `active`, or `courteous`: expired, and what it holds kept until somebody wants it.
+    /// `unconfirmed`, `active`, or `courteous`: the lease has expired, and its state is kept until another client needs it.
     pub state: String,
-    /// Until its lease expires; 0 where it has.
+    /// Time until its lease expires; 0 if it has.
     pub lease_left_seconds: f64,
-    /// Whether it may reclaim what it held before the restart.
+    /// Whether it may reclaim state of before the restart.
     pub reclaiming: bool,
-    /// Whether it can be called back: `up`, `untried`, `none`.
+    /// Whether the server can call it back: `up`, `untried`, `none`.
     pub callbacks: String,
     /// Requests in progress.
     pub active: u32,
@@ -224,7 +180,7 @@ pub struct Client {
     pub locks: u32,
     /// Delegations.
     pub delegations: u32,
-    /// What was revoked, its loss not acknowledged.
+    /// Revoked state whose loss it has not acknowledged.
     pub lost: u32,
     /// Its sessions.
     pub sessions: Vec<Session>,
@@ -233,25 +189,25 @@ pub struct Client {
 /// A session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// Connections that belong to it.
+    /// Bound connections.
     pub connections: usize,
-    /// Whether it outlives the server.
+    /// Whether it survives a restart of the server.
     pub persistent: bool,
     /// Slots granted.
     pub slots: u32,
-    /// Slots that the client is asked to keep to.
+    /// The target for the number of slots that the client should use.
     pub slots_target: u32,
-    /// Bytes of a reply that each slot may pin, at most.
+    /// Most bytes of a reply that a slot keeps.
     pub slot_reply_max_bytes: u32,
     /// Slots with a request in progress.
     pub slots_in_use: u32,
-    /// Requests that took the last slot that the client may use.
+    /// Requests that used the last slot that the client may use.
     pub slots_full: u64,
-    /// Requests put off for want of memory.
+    /// Requests answered with DELAY because memory for slots was short.
     pub slots_deferred: u64,
-    /// Bytes of replies kept.
+    /// Bytes of kept replies.
     pub reply_bytes: u64,
-    /// Retransmissions answered by a reply that was kept.
+    /// Retransmissions answered with a kept reply.
     pub replayed: u64,
 }
 
@@ -260,7 +216,7 @@ pub struct Session {
 pub struct Evicted {
     /// Its id.
     pub id: String,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Sessions.
     pub sessions: usize,
@@ -272,18 +228,17 @@ pub struct Evicted {
     pub delegations: u32,
 }
 
-/// What a recall met.
+/// The result of a recall.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Recalled {
-    /// Delegations whose clients were asked for them, now or before.
+    /// Delegations that are recalled, now or earlier.
     pub recalled: usize,
-    /// Delegations of clients whose lease had expired: revoked.
+    /// Revoked delegations of clients with an expired lease.
     pub revoked: usize,
 }
 
 impl From<&server::Snapshot> for Status {
     fn from(snapshot: &server::Snapshot) -> Self {
-        let counts = &snapshot.counts;
         Self {
             software: concat!("enfys ", env!("CARGO_PKG_VERSION")).into(),
             lease_seconds: snapshot.lease.as_secs_f64(),
@@ -300,25 +255,7 @@ impl From<&server::Snapshot> for Status {
                 places: persistence.places,
                 places_taken: persistence.places_taken,
             }),
-            totals: Totals {
-                clients: counts.clients,
-                sessions: counts.sessions,
-                persistent_sessions: counts.persistent_sessions,
-                dead_sessions: counts.dead_sessions,
-                slots: counts.slots,
-                slots_in_use: counts.slots_in_use,
-                slots_full: counts.slots_full,
-                slots_deferred: counts.slots_deferred,
-                slot_memory_bytes: counts.slot_cache_bytes,
-                opens: counts.opens,
-                locks: counts.locks,
-                locks_waiting: counts.locks_waiting,
-                locks_notified: counts.locks_notified,
-                delegations: counts.delegations,
-                copies: counts.copies,
-                lost: counts.revoked,
-                replayed: snapshot.replayed,
-            },
+            totals: Totals::from((&snapshot.counts, snapshot.replayed)),
             recalls: Recalls::from(&snapshot.delegations),
             clients: snapshot.clients.iter().map(Client::from).collect(),
             clients_omitted: snapshot.omitted,
@@ -333,13 +270,9 @@ impl From<&server::DelegationTotals> for Recalls {
             granted_read: totals.granted_read,
             granted_write: totals.granted_write,
             granted_directory: totals.granted_directory,
-            recalled: totals.recalls,
-            returned: totals.returned,
+            figures: totals.into(),
             mean_seconds: has_some.then(|| totals.return_time.as_secs_f64() / totals.returned as f64),
             slowest_seconds: has_some.then_some(totals.slowest.as_secs_f64()),
-            revoked: totals.revoked,
-            operations_waited: totals.waits,
-            operations_put_off: totals.overdue,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The server side.
 
 use std::io;
 use std::path::Path;
@@ -14,16 +14,16 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use super::protocol::{
-    Answer, Command, Evicted, Greeting, MAX_CLIENTS, MAX_QUESTION, Question, Recalled, Reply, Status, VERSION,
+    Command, Evicted, Header, MAX_CLIENTS, MAX_REQUEST, Recalled, Reply, Request, Response, Status, VERSION,
 };
 use super::socket::Socket;
 
-/// Questions at once; the next ones wait.
+/// Most requests at once; further ones wait.
 const MAX_CONNECTIONS: usize = 8;
-/// How long one may take, from the connection to the answer's last byte.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time of a connection.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers `enfys status` and its like.
+/// A bound control socket.
 #[derive(Debug)]
 pub struct ControlServer(Socket);
 
@@ -37,10 +37,10 @@ impl ControlServer {
         Socket::bind(path).map(Self).map_err(failed)
     }
 
-    /// Answers from now on, as long as what is returned lives; within a runtime.
+    /// Starts to answer requests, until the returned value is dropped. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the runtime cannot take the socket.
+    /// One line: the runtime cannot use the socket.
     pub fn start(self, server: Arc<Server>, clock: Clock) -> Result<Answering, String> {
         let listener = self.0.listener().and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -55,8 +55,8 @@ impl ControlServer {
                 let accepted = net::accept(|| listener.accept(), |error| log.failed(error));
                 let ((stream, _), server) = (accepted.await, Arc::clone(&server));
                 tokio::spawn(async move {
-                    // Whoever went away, or does not listen, has nothing to be told.
-                    let _ = tokio::time::timeout(PATIENCE, serve(stream, &server, clock)).await;
+                    // An error means that the peer is gone.
+                    let _ = tokio::time::timeout(TIMEOUT, serve(stream, &server, clock)).await;
                     drop(permit);
                 });
             }
@@ -65,32 +65,32 @@ impl ControlServer {
     }
 }
 
-/// Keeps the socket's name until it is dropped.
+/// Removes the socket's name when dropped.
 #[derive(Debug)]
 pub struct Answering(#[allow(dead_code, reason = "dropped for its effect")] Socket);
 
 async fn serve(mut stream: UnixStream, server: &Server, clock: Clock) -> io::Result<()> {
-    let who = stream.peer_cred()?.uid();
+    let uid = stream.peer_cred()?.uid();
     let own = rustix::process::geteuid().as_raw();
     let (reader, mut writer) = stream.split();
     let mut line = Vec::new();
-    BufReader::new(reader).take(MAX_QUESTION as u64).read_until(b'\n', &mut line).await?;
-    let reply = if who == own || who == 0 {
+    BufReader::new(reader).take(MAX_REQUEST as u64).read_until(b'\n', &mut line).await?;
+    let reply = if uid == own || uid == 0 {
         answer(&line, server, clock).await
     } else {
-        warn!(who, "control socket: refused, not the server's user");
-        Reply::Error("permission denied: only root and the server's user may ask".into())
+        warn!(uid, "control socket: refused a user other than root and the server's own");
+        Reply::Error("permission denied: only root and the server's user may send commands".into())
     };
-    let mut text = serde_json::to_vec(&Answer { version: VERSION, reply }).map_err(io::Error::other)?;
+    let mut text = serde_json::to_vec(&Response { version: VERSION, reply }).map_err(io::Error::other)?;
     text.push(b'\n');
     writer.write_all(&text).await?;
     writer.shutdown().await
 }
 
 async fn answer(line: &[u8], server: &Server, clock: Clock) -> Reply {
-    match serde_json::from_slice::<Greeting>(line) {
-        Ok(Greeting { version: VERSION }) => {}
-        Ok(Greeting { version }) => {
+    match serde_json::from_slice::<Header>(line) {
+        Ok(Header { version: VERSION }) => {}
+        Ok(Header { version }) => {
             let software = concat!("enfys ", env!("CARGO_PKG_VERSION"));
             return Reply::Error(format!(
                 "this server ({software}) speaks version {VERSION} of the control protocol, not {version}: use its own `enfys`"
@@ -98,13 +98,13 @@ async fn answer(line: &[u8], server: &Server, clock: Clock) -> Reply {
         }
         Err(error) => return Reply::Error(format!("not understood: {error}")),
     }
-    match serde_json::from_slice::<Question>(line) {
-        Ok(question) => act(question.command, server, clock).await,
+    match serde_json::from_slice::<Request>(line) {
+        Ok(request) => execute(request.command, server, clock).await,
         Err(error) => Reply::Error(format!("not understood: {error}")),
     }
 }
 
-async fn act(command: Command, server: &Server, clock: Clock) -> Reply {
+async fn execute(command: Command, server: &Server, clock: Clock) -> Reply {
     let now = clock.now();
     match command {
         Command::Status => Reply::Status(Box::new(Status::from(&server.look(now, MAX_CLIENTS)))),
@@ -120,7 +120,12 @@ async fn act(command: Command, server: &Server, clock: Clock) -> Reply {
         },
         Command::Recall { file } => match server.recall(now, &file).await {
             Ok(done) => {
-                info!(file, recalled = done.recalled, revoked = done.revoked, "delegations recalled as told");
+                info!(
+                    file,
+                    recalled = done.recalled,
+                    revoked = done.revoked,
+                    "delegations recalled by the administrator"
+                );
                 Reply::Recalled(Recalled { recalled: done.recalled, revoked: done.revoked })
             }
             Err(error) => Reply::Error(format!("{file}: {error}")),

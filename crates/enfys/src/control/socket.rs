@@ -1,4 +1,4 @@
-//! The socket: where it is, and how it is made so that nobody else reaches it.
+//! The control socket, which only its owner and root can use.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// Its name in the state directory.
+/// The socket's name in the state directory.
 pub const IN_STATE_DIR: &str = "control.sock";
 
-/// Who may connect: its owner, and root, for whom modes do not count.
+/// Only the owner may connect, and root.
 const MODE: u32 = 0o600;
-/// Connections that may wait.
+/// Connections that can wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// A socket that is listened on; its name goes when it is dropped.
+/// A listening socket. Its name is removed when it is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -28,29 +28,29 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens on `path`, in the place of a socket that a server has left there.
+    /// Listens on `path`, and replaces a socket that a dead server has left there.
     ///
     /// # Errors
-    /// Where a server answers there, something else than a socket is there, or the directory does not let it be made.
+    /// A server answers there, the path is not a socket, or those of bind(2).
     pub fn bind(path: &Path) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
-                return Err(io::Error::other("something else than a socket is there"));
+                return Err(io::Error::other("the path exists and is not a socket"));
             }
             if self::connect_to(path).is_ok() {
-                return Err(io::Error::other("another server answers there"));
+                return Err(io::Error::other("another server uses it"));
             }
             fs::remove_file(path)?;
         }
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Linux makes the name with the mode of the socket: there is no moment at which others could connect.
+        // Linux creates the name with the socket's mode, so other users can never connect.
         fchmod(&socket, Mode::from_raw_mode(MODE))?;
         with_address(path, |address| bind(&socket, address).map_err(io::Error::from))?;
         listen(&socket, BACKLOG)?;
         Ok(Self { listener: UnixListener::from(socket), path: path.to_path_buf() })
     }
 
-    /// The socket itself, and what removes its name when dropped.
+    /// Returns a duplicate of the listener.
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -58,7 +58,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Whoever comes next would find it dead, and take its place.
+        // If this fails, the next server replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -73,7 +73,7 @@ pub fn connect_to(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Tells `path` as an address. One that is longer than an address may be (107 bytes, unix(7)) is told by way of its directory.
+/// Calls `then` with the address of `path`. For a path longer than 107 bytes (unix(7)), the address goes through an open directory.
 fn with_address<T>(path: &Path, then: impl Fn(&SocketAddrUnix) -> io::Result<T>) -> io::Result<T> {
     if let Ok(address) = SocketAddrUnix::new(path) {
         return then(&address);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_its_owners_alone_and_takes_the_place_of_a_dead_one() {
+    fn the_socket_is_private_and_replaces_a_dead_one() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("long".repeat(40));
         fs::create_dir(&deep).unwrap();
@@ -101,18 +101,18 @@ mod tests {
             let socket = Socket::bind(&path).unwrap();
             assert_eq!(fs::symlink_metadata(&path).unwrap().mode() & 0o777, MODE);
             connect_to(&path).unwrap();
-            assert!(Socket::bind(&path).unwrap_err().to_string().contains("another server answers"));
+            assert!(Socket::bind(&path).unwrap_err().to_string().contains("another server uses it"));
             drop(socket);
             assert!(!path.exists());
         }
-        // Who was killed has left a name.
+        // A killed server leaves the name.
         let dead = directory.path().join("dead");
         drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
         assert!(connect_to(&dead).is_err());
         drop(Socket::bind(&dead).unwrap());
         let file = directory.path().join("file");
         fs::write(&file, b"precious").unwrap();
-        assert!(Socket::bind(&file).unwrap_err().to_string().contains("something else"));
+        assert!(Socket::bind(&file).unwrap_err().to_string().contains("not a socket"));
         assert_eq!(fs::read(&file).unwrap(), b"precious");
     }
 }

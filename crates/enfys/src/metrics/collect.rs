@@ -1,6 +1,6 @@
-//! Reads everything that there is to tell, at the moment of a scrape.
+//! Collects all metrics at each scrape.
 //!
-//! Names follow Prometheus' conventions: `enfys_` in front, base units (seconds, bytes) and `_total` for counters behind. The page
+//! Names follow the conventions of Prometheus: `enfys_` first, base units (seconds, bytes), and `_total` for counters. The page
 //! `docs/manual/metrics.md` lists them with the same texts; a test compares both.
 
 use std::fmt::Error;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use localfs::Descriptors;
 use net::Clock;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use server::{ExportCounts, OperationMetrics, Server};
 
+use super::encode::{begin, counter, counter_seconds, gauge, gauge_seconds, histogram, metric};
 use super::grace;
+use super::latency::{Calls, Latencies};
 use super::process::Process;
-use crate::latency::{Calls, Histogram, Latencies};
+use crate::figures::{DelegationFigures, Totals};
 
-/// What metrics are read from.
+/// The sources of the metrics.
 #[derive(Debug)]
 pub struct Sources {
     pub server: Arc<Server>,
@@ -30,7 +30,7 @@ pub struct Sources {
     /// Open connections.
     pub connections: Arc<AtomicUsize>,
     pub max_connections: usize,
-    /// The budget of open files, where there is one.
+    /// The budget of open files, if there is one.
     pub files: Option<&'static Descriptors>,
     pub clock: Clock,
 }
@@ -69,6 +69,7 @@ impl Collector for Sources {
         ConstGauge::new(1_i64).encode(family.encode_family(&build)?)?;
         self.encode_operations(encoder)?;
         self.encode_exports(encoder)?;
+        self.encode_figures(encoder)?;
         self.encode_delegations(encoder)?;
         self.encode_counters(encoder)?;
         self.encode_gauges(encoder)?;
@@ -77,50 +78,6 @@ impl Collector for Sources {
         self.encode_durations(encoder)?;
         encode_process(encoder)
     }
-}
-
-/// Begins a family of metrics; a counter is named as its samples are.
-pub(super) fn begin<'e>(
-    encoder: &'e mut DescriptorEncoder<'_>,
-    name: &'e str,
-    help: &'e str,
-    kind: MetricType,
-) -> Result<MetricEncoder<'e>, Error> {
-    // The library adds `_total` to the samples.
-    let name = name.strip_suffix("_total").unwrap_or(name);
-    encoder.encode_descriptor(name, help, None, kind)
-}
-
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
-    ConstCounter::new(value).encode(begin(encoder, name, help, MetricType::Counter)?)
-}
-
-pub(super) fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> Result<(), Error> {
-    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-    gauge.encode(begin(encoder, name, help, MetricType::Gauge)?)
-}
-
-pub(super) fn gauge_seconds(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: f64,
-) -> Result<(), Error> {
-    ConstGauge::new(value).encode(begin(encoder, name, help, MetricType::Gauge)?)
-}
-
-fn counter_seconds(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: f64,
-) -> Result<(), Error> {
-    ConstCounter::new(value).encode(begin(encoder, name, help, MetricType::Counter)?)
 }
 
 impl Sources {
@@ -179,7 +136,7 @@ impl Sources {
         for (row, counts) in protocol::rpcbind::TABLE_4.procedures.iter().zip(&metrics.portmap) {
             one("portmap", row.name, counts)?;
         }
-        // COMPOUNDs are counted with their durations already; a second count would cost every call.
+        // COMPOUNDs are counted with their durations; a second count would cost every call.
         for (program, operation, calls) in self.latencies.calls().filter(|(program, ..)| *program == "nfs4") {
             let errors = AtomicU64::new(calls.errors.load(Relaxed));
             let counts = OperationMetrics { calls: AtomicU64::new(calls.took.snapshot().count), errors };
@@ -238,6 +195,14 @@ impl Sources {
         Ok(())
     }
 
+    /// Encodes the figures that `enfys status` also shows.
+    fn encode_figures(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let replayed = self.server.metrics().replayed.load(Relaxed);
+        let totals = Totals::from((&self.server.counts(), replayed));
+        let delegations = DelegationFigures::from(&self.server.delegation_totals());
+        totals.metrics().chain(delegations.metrics()).try_for_each(|figure| metric(encoder, figure))
+    }
+
     fn encode_delegations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let delegations = self.server.delegation_counts();
         let mut family = begin(
@@ -256,39 +221,14 @@ impl Sources {
         }
         let counters = [
             (
-                "enfys_delegation_recalls_total",
-                "Delegations that the server asked back because of a conflicting access.",
-                &delegations.recalls,
-            ),
-            (
                 "enfys_delegation_recalls_for_local_changes_total",
                 "Delegations that the server asked back because a local process used the file.",
                 &delegations.local_changes,
             ),
             (
-                "enfys_delegation_recalls_answered_total",
-                "Delegations that clients returned after the server had asked them back.",
-                &delegations.returned,
-            ),
-            (
-                "enfys_delegations_revoked_total",
-                "Delegations revoked because the client did not return them in time.",
-                &delegations.revoked,
-            ),
-            (
                 "enfys_delegation_getattr_callbacks_total",
                 "CB_GETATTR callbacks sent to holders of write delegations.",
                 &delegations.inquiries,
-            ),
-            (
-                "enfys_delegation_waits_total",
-                "Operations that waited for a delegation to be returned or for a CB_GETATTR answer.",
-                &delegations.waits,
-            ),
-            (
-                "enfys_delegation_waits_overdue_total",
-                "Operations that waited for a delegation in vain and were answered with DELAY or JUKEBOX.",
-                &delegations.overdue,
             ),
             (
                 "enfys_directory_notifications_total",
@@ -309,7 +249,6 @@ impl Sources {
 
     fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let (metrics, copies) = (self.server.metrics(), self.server.offload_counts());
-        let state = self.server.counts();
         let counters = [
             (
                 "enfys_malformed_records_total",
@@ -330,11 +269,6 @@ impl Sources {
                 "enfys_bad_handles_total",
                 "File handles received that this server never gave out.",
                 metrics.bad_handles.load(Relaxed),
-            ),
-            (
-                "enfys_replayed_calls_total",
-                "Retransmitted calls answered from a reply cache.",
-                metrics.replayed.load(Relaxed),
             ),
             (
                 "enfys_stalled_connections_total",
@@ -382,21 +316,6 @@ impl Sources {
                 "READDIR and READDIRPLUS replies put into the listing cache.",
                 metrics.kept_listings_made.load(Relaxed),
             ),
-            (
-                "enfys_slots_full_total",
-                "NFSv4.1 requests that used the last slot that their client may use.",
-                state.slots_full,
-            ),
-            (
-                "enfys_slots_deferred_total",
-                "NFSv4.1 requests answered with DELAY because memory for slots was short.",
-                state.slots_deferred,
-            ),
-            (
-                "enfys_lock_notifications_total",
-                "CB_NOTIFY_LOCK callbacks, which tell a client that a lock it waits for may be free.",
-                state.locks_notified,
-            ),
         ];
         for (name, help, value) in counters {
             counter(encoder, name, help, value)?;
@@ -405,7 +324,6 @@ impl Sources {
     }
 
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let counts = self.server.counts();
         let (listing_bytes, listed_directories) = self.server.kept_listings();
         let records = self.server.look_at_records();
         let gauges = [
@@ -430,43 +348,6 @@ impl Sources {
                 "enfys_client_records_unwritten",
                 "1 while records of NFSv4 clients cannot be written to the disk.",
                 u64::from(records.is_some_and(|records| !records.is_written)),
-            ),
-            ("enfys_clients", "NFSv4 clients that the server has a record of.", counts.clients),
-            ("enfys_sessions", "NFSv4.1 sessions that clients have.", counts.sessions),
-            (
-                "enfys_persistent_sessions",
-                "NFSv4.1 sessions whose replies outlive a restart of the server.",
-                counts.persistent_sessions,
-            ),
-            (
-                "enfys_dead_sessions",
-                "Persistent sessions of earlier server instances, kept to answer retransmissions.",
-                counts.dead_sessions,
-            ),
-            ("enfys_slots", "NFSv4.1 slots granted to all sessions.", counts.slots),
-            ("enfys_slots_in_use", "NFSv4.1 slots with a request in progress.", counts.slots_in_use),
-            (
-                "enfys_slot_cache_bytes",
-                "Memory charged for replies kept in NFSv4.1 slots.",
-                counts.slot_cache_bytes,
-            ),
-            ("enfys_opens", "NFSv4 opens held by clients.", counts.opens),
-            ("enfys_locks", "Byte-range locks held by clients.", counts.locks),
-            (
-                "enfys_locks_waiting",
-                "Denied lock requests whose clients wait for the lock.",
-                counts.locks_waiting,
-            ),
-            ("enfys_delegations", "Delegations held by clients.", counts.delegations),
-            (
-                "enfys_copies",
-                "Background copies that run, or that ended and whose client has not taken the result.",
-                counts.copies,
-            ),
-            (
-                "enfys_revoked_states",
-                "Opens and locks that were revoked and whose client has not acknowledged it.",
-                counts.revoked,
             ),
             ("enfys_gss_contexts", "RPCSEC_GSS security contexts.", self.server.gss_contexts() as u64),
             ("enfys_listing_cache_bytes", "Memory charged for the listing cache.", listing_bytes as u64),
@@ -494,24 +375,14 @@ impl Sources {
             MetricType::Histogram,
         )?;
         for (program, operation, took) in calls.chain(operations) {
-            encode_histogram(&mut family, &OperationLabels { program, operation }, took)?;
+            histogram(&mut family, &OperationLabels { program, operation }, took)?;
         }
         Ok(())
     }
 }
 
-fn encode_histogram(
-    family: &mut MetricEncoder<'_>,
-    labels: &OperationLabels,
-    histogram: &Histogram,
-) -> Result<(), Error> {
-    let snapshot = histogram.snapshot();
-    let mut encoder = family.encode_family(labels)?;
-    encoder.encode_histogram::<NoLabelSet>(snapshot.total_s, snapshot.count, &snapshot.buckets, None)
-}
-
 fn encode_process(encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-    let Some(process) = Process::look() else { return Ok(()) };
+    let Some(process) = Process::read() else { return Ok(()) };
     counter_seconds(
         encoder,
         "process_cpu_seconds_total",

@@ -7,9 +7,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use server::GraceSnapshot;
 
-use super::collect::{begin, gauge, gauge_seconds};
+use super::encode::{begin, gauge, gauge_seconds};
 
-/// Clients named at most, so that a scrape stays short whatever the number of clients.
+/// Most clients that are named, so that a scrape stays short.
 pub(super) const NAMES_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -17,7 +17,7 @@ struct Labels {
     client: String,
 }
 
-/// Encodes whether a grace period runs, for how long at most, and which clients it waits for.
+/// Encodes whether there is a grace period, its longest remaining time, and the clients that it waits for.
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
     grace: Option<&GraceSnapshot>,
@@ -49,7 +49,7 @@ pub(super) fn encode(
     )?;
     let Some(grace) = grace else { return Ok(()) };
     for name in &grace.waiting_for.names {
-        // As `enfys status` writes it; the encoder escapes what would end the label.
+        // As in `enfys status`; the encoder escapes quotes.
         let labels = Labels { client: name.escape_ascii().to_string() };
         ConstGauge::new(1i64).encode(family.encode_family(&labels)?)?;
     }

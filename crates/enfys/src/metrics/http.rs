@@ -1,9 +1,9 @@
-//! As much of HTTP as a scrape needs: GET and HEAD of `/metrics`, and the choice of the format by `Accept`.
+//! HTTP for scrapes: GET and HEAD of `/metrics`, and the choice of the format by `Accept`.
 
-/// The formats that metrics are served in.
+/// The formats of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// OpenMetrics 1.0, where the client asks for it.
+    /// OpenMetrics 1.0, if the client asks for it.
     OpenMetrics,
     /// Prometheus' text format 0.0.4, for all others.
     Text,
@@ -18,21 +18,21 @@ impl Format {
     }
 }
 
-/// How a request is answered.
+/// A parsed request: what the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// With the metrics; with their head alone, where `is_head` is set.
+    /// The metrics; without a body if `is_head`.
     Metrics { format: Format, is_head: bool },
-    /// With `404 Not Found`.
+    /// `404 Not Found`.
     NotFound,
-    /// With `405 Method Not Allowed`.
+    /// `405 Method Not Allowed`.
     NotAllowed,
-    /// With `400 Bad Request`.
+    /// `400 Bad Request`.
     Malformed,
 }
 
 impl Request {
-    /// Reads the head of a request, up to the empty line.
+    /// Parses the head of a request.
     pub(super) fn parse(head: &[u8]) -> Self {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.split("\r\n");
@@ -58,7 +58,7 @@ impl Request {
     }
 }
 
-/// The format for these `Accept` fields: OpenMetrics where it is named and not liked less than text (RFC 9110 §12.5.1).
+/// Returns the format for these `Accept` fields: OpenMetrics if it has at least the weight of text (RFC 9110 §12.5.1).
 fn choose<'a>(accepted: impl Iterator<Item = &'a str>) -> Format {
     let (mut open_metrics, mut text) = (0.0_f32, 0.0_f32);
     for range in accepted.flat_map(|field| field.split(',')) {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn open_metrics_is_for_those_who_ask_for_it() {
+    fn open_metrics_needs_an_accept_field() {
         assert_eq!(parse("GET / HTTP/1.0", &[]), Request::Metrics { format: Format::Text, is_head: false });
         for text in ["*/*", "text/plain", "text/html, */*;q=0.1", "application/openmetrics-text;q=0", ""] {
             assert_eq!(format(text), Format::Text, "{text}");
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn head_and_query_strings_are_understood() {
+    fn head_and_query_strings_are_accepted() {
         let head = parse("HEAD /metrics?collect[]=all HTTP/1.1", &[]);
         assert_eq!(head, Request::Metrics { format: Format::Text, is_head: true });
         assert!(matches!(parse("GET /?x HTTP/1.1", &[]), Request::Metrics { is_head: false, .. }));
     }
 
     #[test]
-    fn all_else_is_refused() {
+    fn other_requests_are_refused() {
         assert_eq!(parse("GET /metricsx HTTP/1.1", &[]), Request::NotFound);
         assert_eq!(parse("GET /secret?/metrics HTTP/1.1", &[]), Request::NotFound);
         assert_eq!(parse("POST /metrics HTTP/1.1", &[]), Request::NotAllowed);

@@ -1,9 +1,9 @@
-//! What the kernel says of this process, under the names that all Prometheus clients use.
+//! Figures of this process from the kernel, for the metrics that all Prometheus clients have.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Numbers of `/proc/self/stat`, counted from the state, which follows the name in parentheses: proc_pid_stat(5).
+/// Indexes of fields of `/proc/self/stat` behind the name in parentheses: proc_pid_stat(5).
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;
@@ -11,7 +11,7 @@ const START_TICKS: usize = 19;
 const VIRTUAL_BYTES: usize = 20;
 const RESIDENT_PAGES: usize = 21;
 
-/// What there is to say of a process.
+/// The figures of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Process {
     pub(super) cpu_s: f64,
@@ -24,23 +24,23 @@ pub(super) struct Process {
     pub(super) max_fds: u64,
 }
 
-/// What the numbers of `/proc/self/stat` are counted in.
+/// The units of `/proc/self/stat`.
 #[derive(Debug, Clone, Copy)]
 struct Units {
     ticks_per_second: f64,
     page_bytes: u64,
-    /// When the machine was started, in seconds since 1970.
+    /// The time of the boot, in seconds since 1970.
     boot_s: f64,
 }
 
 impl Process {
-    /// This process now; `None` without `/proc`.
-    pub(super) fn look() -> Option<Self> {
+    /// Returns the figures of this process; `None` without `/proc`.
+    pub(super) fn read() -> Option<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         let open_fds = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
         // The directory's own descriptor is no longer open.
         let open_fds = open_fds.saturating_sub(1);
-        let max_fds = crate::descriptors::limit() as u64;
+        let max_fds = crate::descriptor_limits::limit() as u64;
         Some(Self { open_fds, max_fds, ..Self::of(&stat, Units::here())? })
     }
 
@@ -67,8 +67,7 @@ impl Units {
     }
 }
 
-/// When the machine was started: process start times are counted from there. Taken once, so that the start time stays the same
-/// when the clock is adjusted.
+/// The time of the boot, from which process start times count. Read once, so that the start time does not change with the clock.
 static BOOT_S: LazyLock<f64> = LazyLock::new(boot_s);
 
 fn boot_s() -> f64 {
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_found_behind_any_name() {
+    fn a_name_with_parentheses_is_skipped() {
         let stat =
             "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 9 0 400 1048576 3 18446744073709551615 1";
         let units = Units { ticks_per_second: 100.0, page_bytes: 4096, boot_s: 1000.0 };
@@ -100,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_started_and_has_files_open() {
-        let process = Process::look().expect("proc");
+    fn the_figures_of_this_process_are_plausible() {
+        let process = Process::read().expect("proc");
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
         // Clock ticks are ten milliseconds.
         assert!(process.start_s > now_s - 86_400.0 && process.start_s < now_s + 1.0, "{process:?}");

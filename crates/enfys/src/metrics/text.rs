@@ -1,7 +1,7 @@
-//! Prometheus' text format 0.0.4, made of OpenMetrics 1.0.
+//! Conversion of OpenMetrics 1.0 to Prometheus' text format 0.0.4.
 //!
-//! Samples are the same in both. The text format names a counter by its sample (with `_total`) in `# TYPE` and `# HELP`, has no
-//! `# UNIT` and no `# EOF`, and does not escape quotes in `# HELP`.
+//! Both have the same samples. In the text format, `# TYPE` and `# HELP` name a counter with `_total`, there is no `# UNIT` and
+//! no `# EOF`, and `# HELP` does not escape quotes.
 
 /// Converts an exposition without exemplars and timestamps.
 pub(super) fn from_open_metrics(exposition: &str) -> String {
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_named_by_their_samples() {
+    fn counters_have_the_names_of_their_samples() {
         let open_metrics = "# HELP calls Calls of \\\"NFS\\\", a \\\\ too.\n# TYPE calls counter\ncalls_total{a=\"# TYPE\"} 1\n\
                             # HELP took_seconds Time.\n# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
                             took_seconds_bucket{le=\"+Inf\"} 1\n# HELP calls_open Open.\n# TYPE calls_open gauge\n\

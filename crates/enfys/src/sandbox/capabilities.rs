@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)): those that serving needs stay, all others go from every set.
+//! Capabilities (capabilities(7)): those that serving needs are kept, all others are removed from every set.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -6,10 +6,10 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What a server that acts as its callers needs.
+/// The capabilities of a server that acts as its callers.
 ///
-/// Not kept, though used where it is there: SYS_ADMIN, which lifts the limits of fanotify(7). SYS_RESOURCE must not be kept:
-/// setfsuid(2) leaves it to a thread that acts as a caller, who could then exceed quotas and use blocks reserved for root.
+/// SYS_ADMIN would lift the limits of fanotify(7), and is not kept. SYS_RESOURCE must not be kept: setfsuid(2) leaves it to a thread
+/// that acts as a caller, who could then exceed quotas and use blocks reserved for root.
 pub const KEPT: CapabilitySet = CapabilitySet::SETUID // setfsuid(2): to become each caller
     .union(CapabilitySet::SETGID) // setfsgid(2), setgroups(2): with the caller's groups
     .union(CapabilitySet::DAC_OVERRIDE) // files are opened once for all callers, whatever their modes
@@ -20,29 +20,29 @@ pub const KEPT: CapabilitySet = CapabilitySet::SETUID // setfsuid(2): to become 
     .union(CapabilitySet::MKNOD) // root callers: device files
     .union(CapabilitySet::NET_BIND_SERVICE); // port 111, and source ports that other servers trust
 
-/// Without one of these, the server acts as its own user for all callers.
+/// Without all of these, the server acts as its own user for all callers.
 const TO_ACT_AS_CALLERS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::DAC_OVERRIDE);
 
-/// Of no use to a server that acts as its own user. FSETID would do harm: a write to a set-user-ID file, which the server
-/// makes with its own capabilities then, would leave the bit.
+/// Useless to a server that acts as its own user. FSETID would even do harm: a write to a set-user-ID file, which the server makes
+/// with its own capabilities, would leave the bit.
 const ONLY_TO_ACT_AS_CALLERS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::FSETID);
 
-/// The highest number of a capability that the kernel's sets have room for.
+/// The highest capability number that the kernel's sets can hold.
 const LAST: u32 = 63;
 
-/// Takes every capability that serving does not need from this thread; says which are left.
+/// Removes all capabilities that serving does not need from this thread. Returns the names of the remaining ones.
 ///
 /// # Errors
-/// Why they could not be taken.
+/// Why they could not be removed.
 pub fn reduce() -> Result<String, String> {
     let failed = |error: Errno| error.to_string();
     let before = capabilities(None).map_err(failed)?;
     let is_root = rustix::process::geteuid().is_root();
     let kept = kept(before.permitted, is_root);
     let bounding = limit_bounding_set(kept);
-    // Before Linux 4.3 there is no such set.
+    // Fails before Linux 4.3, which has no ambient set.
     let _ = clear_ambient_capability_set();
     let sets = CapabilitySets {
         effective: before.effective & kept,
@@ -53,7 +53,7 @@ pub fn reduce() -> Result<String, String> {
     let names = names(kept);
     Ok(match bounding {
         Ok(()) => names,
-        // no_new_privs keeps a program from getting more than this process has, all the same.
+        // no_new_privs still prevents a program from gaining capabilities.
         Err(Errno::PERM) if !is_root => format!("{names}; bounding set unchanged (needs root)"),
         Err(error) => format!("{names}; bounding set unchanged: {error}"),
     })
@@ -64,12 +64,12 @@ fn kept(permitted: CapabilitySet, is_root: bool) -> CapabilitySet {
     permitted & if acts_as_callers { KEPT } else { KEPT - ONLY_TO_ACT_AS_CALLERS }
 }
 
-/// Leaves `kept` in the bounding set. Only with CAP_SETPCAP, unless there is nothing to take away.
+/// Reduces the bounding set to `kept`. Needs CAP_SETPCAP unless there is nothing to remove.
 fn limit_bounding_set(kept: CapabilitySet) -> Result<(), Errno> {
     for number in 0..=LAST {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(one) {
-            // This kernel has no capability of that number, nor higher ones.
+            // This kernel has no capability with this number or a higher one.
             Err(Errno::INVAL) => break,
             Ok(true) if !kept.contains(one) => remove_capability_from_bounding_set(one)?,
             other => drop(other?),
@@ -90,7 +90,7 @@ mod tests {
     const UNIT: &str = include_str!("../../../../contrib/enfys.service");
 
     #[test]
-    fn a_server_that_acts_as_callers_keeps_what_that_takes_and_nothing_else() {
+    fn a_server_that_acts_as_callers_keeps_only_what_that_needs() {
         assert_eq!(kept(CapabilitySet::all(), true), KEPT);
         for dangerous in [
             CapabilitySet::SYS_ADMIN,
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_was_not_there() {
+    fn only_existing_capabilities_are_kept() {
         let of_container = KEPT - CapabilitySet::DAC_READ_SEARCH - CapabilitySet::MKNOD;
         assert_eq!(kept(of_container | CapabilitySet::SYS_CHROOT, true), of_container);
         assert_eq!(kept(CapabilitySet::empty(), false), CapabilitySet::empty());
     }
 
     #[test]
-    fn a_server_that_cannot_act_as_callers_keeps_nothing_that_is_for_them_alone() {
+    fn a_server_that_cannot_act_as_callers_does_not_keep_capabilities_for_it() {
         let left = |permitted, is_root| kept(permitted, is_root) & ONLY_TO_ACT_AS_CALLERS;
         for missing in [CapabilitySet::SETUID, CapabilitySet::SETGID, CapabilitySet::DAC_OVERRIDE] {
             assert_eq!(left(CapabilitySet::all() - missing, true), CapabilitySet::empty(), "{missing:?}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_bounds_what_the_server_keeps() {
+    fn the_unit_has_the_same_bounding_set() {
         let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
         let mut of_unit: Vec<_> = line.expect("a bounding set").split(' ').map(str::to_lowercase).collect();
         let mut kept: Vec<_> = names(KEPT).split(',').map(|name| format!("cap_{name}")).collect();
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_afterwards_what_is_kept() {
+    fn a_thread_has_only_the_kept_capabilities_afterwards() {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: needs capabilities to give up");
+            println!("skipped: needs root's capabilities");
             return;
         }
         let left = || {
-            reduce().expect("a thread may give up what it has");
+            reduce().expect("a thread can drop its capabilities");
             let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
             ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| {
                 let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a set");

@@ -1,4 +1,4 @@
-//! Landlock (landlock(7)): a server whose exports stay the same has no rights to other files.
+//! Landlock (landlock(7)): a server whose exports cannot change has no access to other files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use landlock::{
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::cli::ServeArguments;
-use crate::export_plan::Source;
+use crate::exports::Source;
 use crate::plan::Plan;
 
-/// What getent(1) and the C library's name services read and run, and what the server reads of the kernel.
+/// Paths that getent(1) and the C library's name services read or run, and kernel files that the server reads.
 const READABLE: &[&str] = &[
     "/usr",
     "/bin",
@@ -31,16 +31,16 @@ const READABLE: &[&str] = &[
     "/nix/store",
     "/gnu/store",
 ];
-/// The rights that this program knows of; the kernel may know fewer.
+/// The access rights that this program knows; the kernel may know fewer.
 const KNOWN: ABI = ABI::V6;
 
-/// Why Landlock is off for a server that may open files by handle.
+/// Why Landlock is off for a server that can open files by handle.
 const OPENS_BY_HANDLE: &str = "incompatible with open_by_handle_at";
 
-/// Takes the right to all files from this thread that are neither in the exports nor needed to serve them.
+/// Removes this thread's access to all files that are neither in the exports nor needed to serve them.
 ///
 /// # Errors
-/// Why it was not done.
+/// Why Landlock is off.
 pub fn restrict(plan: &Plan, arguments: &ServeArguments) -> Result<(), String> {
     if let Some(why) = why_not(plan, arguments) {
         return Err(why.into());
@@ -49,32 +49,32 @@ pub fn restrict(plan: &Plan, arguments: &ServeArguments) -> Result<(), String> {
     rules.restrict_self().map(drop).map_err(|error| error.to_string())
 }
 
-/// Why this server needs files that cannot be told now.
+/// Returns why the files that this server needs are not known now, if they are not.
 fn why_not(plan: &Plan, arguments: &ServeArguments) -> Option<&'static str> {
     if arguments.config.is_some() {
         return Some("exports may be reloaded");
     }
     if plan.wants_kerberos() {
-        return Some("Kerberos has files of its own");
+        return Some("the files of Kerberos are not known");
     }
-    // Landlock goes up from a file to the directory that it may be used below. A file that is opened by a handle has no
-    // directory until somebody has looked it up by name: it would be refused.
+    // Landlock walks from a file up to an allowed directory. A file that is opened by handle has no directory until it is looked up
+    // by name, so it would be refused.
     let opens_by_handle =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::DAC_READ_SEARCH));
     opens_by_handle.then_some(OPENS_BY_HANDLE)
 }
 
-/// Who may use what.
+/// Returns the rules: paths and access rights.
 fn rules(plan: &Plan) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(KNOWN);
     let ruleset = Ruleset::default()
-        // Before Linux 5.19, nothing could be renamed or linked into another directory.
+        // Before Linux 5.19, Landlock refuses all renames and links into another directory.
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?;
-    // Nothing that clients can write is run.
+    // Files that clients can write must not be executable.
     let served = all & !BitFlags::from(AccessFs::Execute);
     let ruleset = directories(plan).iter().try_fold(ruleset, |ruleset, path| allow(ruleset, path, served))?;
     let ruleset = allow(ruleset, Path::new("/dev/null"), AccessFs::ReadFile | AccessFs::WriteFile)?;
@@ -82,7 +82,7 @@ fn rules(plan: &Plan) -> Result<RulesetCreated, RulesetError> {
     READABLE.iter().try_fold(ruleset, |ruleset, path| allow(ruleset, Path::new(path), read))
 }
 
-/// The directories in which the server makes and changes files.
+/// Returns the directories in which the server creates and changes files.
 fn directories(plan: &Plan) -> Vec<PathBuf> {
     let exports = plan.exports.iter().filter_map(|export| match &export.source {
         Source::Directory(path) => Some(path.clone()),
@@ -92,7 +92,7 @@ fn directories(plan: &Plan) -> Vec<PathBuf> {
     exports.chain(plan.state_dir.clone()).chain(of_control).collect()
 }
 
-/// A path that cannot be opened is left out: where it is missed, that is told as the error of what needs it.
+/// Allows access below a path. A path that cannot be opened is skipped: the code that needs it reports the error.
 fn allow(
     ruleset: RulesetCreated,
     path: &Path,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn files_outside_of_the_exports_are_out_of_reach() {
+    fn files_outside_the_exports_cannot_be_accessed() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let (plan, _) = plan_of(directory.path(), &[]);
@@ -153,7 +153,7 @@ mod tests {
             fs::remove_file(path("export/b/file")).unwrap();
             fs::write(path("state/log"), "").unwrap();
             fs::write("/dev/null", "").unwrap();
-            let root = crate::getent::print("passwd", Some("root"), 4096).expect("an answer");
+            let root = crate::name_services::getent::query("passwd", Some("root"), 4096).expect("an answer");
             assert!(root.is_some_and(|line| line.starts_with("root:")));
             // What clients have written is not run.
             fs::copy("/bin/true", path("export/true")).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_may_need_other_files_are_left_alone() {
+    fn landlock_is_off_if_other_files_may_be_needed() {
         let directory = tempfile::tempdir().unwrap();
         let (plan, arguments) = plan_of(directory.path(), &[]);
         let opens_by_handle = capabilities(None).unwrap().effective.contains(CapabilitySet::DAC_READ_SEARCH);
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(why_not(&plan, &of_file), Some("exports may be reloaded"));
         if cfg!(feature = "krb5") {
             let (plan, arguments) = plan_of(directory.path(), &["krb5"]);
-            assert_eq!(why_not(&plan, &arguments), Some("Kerberos has files of its own"));
+            assert_eq!(why_not(&plan, &arguments), Some("the files of Kerberos are not known"));
         }
     }
 }

@@ -1,11 +1,10 @@
-//! A filter of system calls (seccomp(2)): what serving and getent(1) use is allowed, all else fails.
+//! A filter of system calls (seccomp(2)): those that serving and getent(1) use are allowed, all others fail.
 //!
-//! The list names what is allowed, so that a system call of a later kernel is not. All others fail with `ENOSYS`, as on a
-//! kernel without them: libraries have a fallback for that and often none for `EPERM`, as the C library for clone3(2).
-//! Nothing is killed, since libraries try out what there is.
+//! System calls of later kernels are not on the list, and so not allowed. A refused call fails with `ENOSYS`, as on a kernel without
+//! it: libraries have a fallback for that error, and often none for `EPERM` (the C library for clone3(2)). The process is not
+//! killed, since libraries probe for system calls.
 //!
-//! Only rare calls are judged by their arguments. The kernel remembers of all others that they are allowed (Linux 5.11),
-//! and does not run the filter for them.
+//! Only rare calls have rules about their arguments. For all others, the kernel (5.11) caches the decision and does not run the filter.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -17,11 +16,11 @@ use seccompiler::{
 };
 use store::error_text;
 
-/// What of a file is cached (Linux 6.5); the `libc` crate does not name it.
+/// cachestat(2), of Linux 6.5; the `libc` crate does not name it.
 const SYS_CACHESTAT: c_long = 451;
-/// `CLONE_NEWTIME`, which the `libc` crate has not on every platform.
+/// `CLONE_NEWTIME`, which the `libc` crate does not have on every platform.
 const CLONE_NEWTIME: i32 = 0x80;
-/// Makes a namespace: in one of its own a process has capabilities, and with them more of the kernel to attack.
+/// Flags that create namespaces. In its own namespace, a process has capabilities, which expose more of the kernel.
 const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -30,10 +29,10 @@ const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
     | CLONE_NEWTIME;
-/// Families of sockets: clients, the service manager and name services, and the kernel about both.
+/// Socket families: for clients, the service manager and name services, and netlink for the owners of connections.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Allowed whatever their arguments are.
+/// System calls that are allowed with any arguments.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
     // Threads, memory, time, signals.
@@ -84,7 +83,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_shutdown, libc::SYS_socketpair,
 ];
 
-/// Older forms of these, which this architecture has besides.
+/// Older variants of these on this architecture.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_HERE: &[c_long] = &[
@@ -101,7 +100,7 @@ const ALLOWED_HERE: &[c_long] = &[libc::SYS_getrlimit, libc::SYS_renameat, libc:
 #[cfg(target_arch = "riscv64")]
 const ALLOWED_HERE: &[c_long] = &[libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_riscv_flush_icache];
 
-/// Key rings, in which Kerberos may keep tickets.
+/// Key rings, in which Kerberos may store tickets.
 #[cfg(feature = "krb5")]
 const ALLOWED_TO_KERBEROS: &[c_long] = &[libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key];
 #[cfg(not(feature = "krb5"))]
@@ -110,7 +109,7 @@ const ALLOWED_TO_KERBEROS: &[c_long] = &[];
 /// Filters the system calls of all threads of this process.
 ///
 /// # Errors
-/// Why that cannot be had: this kernel is built without it, or a container forbids it.
+/// One line: the kernel has no seccomp, or a container forbids it.
 pub fn restrict() -> Result<(), String> {
     let program = program()?;
     install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| error_text(&error))
@@ -125,7 +124,7 @@ fn program() -> Result<BpfProgram, String> {
     filter.and_then(TryInto::try_into).map_err(|error| error.to_string())
 }
 
-/// By number; one without rules is allowed whatever its arguments are, others where one of their rules fits.
+/// Returns the allowed system calls, by number. One without rules is allowed with any arguments, others if one of the rules matches.
 fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
     let first = |comparison, value: i32| {
         let value = u64::from(value.cast_unsigned());
@@ -134,19 +133,19 @@ fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendErr
     let always = [ALLOWED, ALLOWED_HERE, ALLOWED_TO_KERBEROS].into_iter().flatten();
     let mut rules: BTreeMap<_, _> = always.map(|number| (*number, Vec::new())).collect();
     let namespaces = u64::from(NEW_NAMESPACES.cast_unsigned());
-    // clone3(2) has its flags in memory, where no filter sees them.
+    // clone3(2) is not allowed: its flags are in memory, where no filter can see them.
     rules.insert(libc::SYS_clone, vec![first(SeccompCmpOp::MaskedEq(namespaces), 0)?]);
-    // A umask of a thread's own.
+    // A separate umask for a thread.
     rules.insert(libc::SYS_unshare, vec![first(SeccompCmpOp::Eq, libc::CLONE_FS)?]);
     let families = FAMILIES.into_iter().map(|family| first(SeccompCmpOp::Eq, family));
     rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
     Ok(rules)
 }
 
-/// Adds a filter, which later ones and no_new_privs(2) cannot take away again.
+/// Installs a filter, which cannot be removed again.
 ///
-/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`: without it, kernels before 5.16 turn off speculative store bypass for all threads, which
-/// costs every access to memory. That is for sandboxes of foreign code that measures times; here none is run.
+/// Without `SECCOMP_FILTER_FLAG_SPEC_ALLOW`, kernels before 5.16 turn off speculative store bypass for all threads, which slows down
+/// memory accesses. That protects from foreign code that measures times; this process runs none.
 fn install(program: &BpfProgram, flags: libc::c_ulong) -> io::Result<()> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let program = libc::sock_fprog {
@@ -160,7 +159,7 @@ fn install(program: &BpfProgram, flags: libc::c_ulong) -> io::Result<()> {
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
     match result {
         0 => Ok(()),
-        // The number of a thread that has a filter which is not this thread's.
+        // A positive result is a thread whose filters differ from this thread's.
         1.. => Err(io::Error::other("another thread has a filter of its own")),
         _ => Err(io::Error::last_os_error()),
     }
@@ -174,10 +173,10 @@ mod tests {
     use rustix::net::{AddressFamily, SocketType, socket};
 
     use super::*;
-    use crate::getent;
+    use crate::name_services::getent;
 
     #[test]
-    fn nothing_that_takes_a_machine_over_is_allowed() {
+    fn dangerous_system_calls_are_not_allowed() {
         let rules = rules().unwrap();
         for number in [
             libc::SYS_acct,
@@ -224,12 +223,15 @@ mod tests {
         let listed = all.len();
         all.dedup();
         assert_eq!(all.len(), listed);
-        let judged = [libc::SYS_clone, libc::SYS_unshare, libc::SYS_socket];
-        assert!(judged.iter().all(|number| all.binary_search(number).is_err()), "or it is not judged");
+        let with_rules = [libc::SYS_clone, libc::SYS_unshare, libc::SYS_socket];
+        assert!(
+            with_rules.iter().all(|number| all.binary_search(number).is_err()),
+            "their rules would have no effect"
+        );
     }
 
     #[test]
-    fn what_this_program_calls_by_number_is_listed() {
+    fn system_calls_made_by_number_are_listed() {
         fn scan(directory: &std::path::Path, listed: &str) {
             for entry in std::fs::read_dir(directory).expect("sources") {
                 let path = entry.expect("an entry").path();
@@ -252,37 +254,39 @@ mod tests {
         }
     }
 
-    /// Set in a child of this test.
+    /// Environment variable of the child process of this test.
     const IS_CHILD: &str = "ENFYS_TEST_FILTERED";
 
     #[test]
-    fn what_is_not_allowed_fails_and_getent_works() {
+    fn other_system_calls_fail_and_getent_works() {
         if std::env::var_os(IS_CHILD).is_none() {
-            let name = "what_is_not_allowed_fails_and_getent_works";
+            let name = "other_system_calls_fail_and_getent_works";
             let child = Command::new(std::env::current_exe().unwrap()).arg(name).env(IS_CHILD, "1").output();
             let child = child.unwrap();
             assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
             assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"));
             return;
         }
-        let may_have_any_family = || socket(AddressFamily::KEY, SocketType::RAW, None).err();
-        assert_ne!(may_have_any_family(), Some(Errno::NOSYS));
+        let socket_of_another_family = || socket(AddressFamily::KEY, SocketType::RAW, None).err();
+        assert_ne!(socket_of_another_family(), Some(Errno::NOSYS));
         rustix::thread::set_no_new_privs(true).unwrap();
         restrict().expect("a filter");
         assert_eq!(rustix::process::chroot("/"), Err(Errno::NOSYS));
         assert_eq!(rustix::system::sethostname(b"taken over"), Err(Errno::NOSYS));
-        assert_eq!(may_have_any_family(), Some(Errno::NOSYS));
+        assert_eq!(socket_of_another_family(), Some(Errno::NOSYS));
         assert_eq!(socket(AddressFamily::PACKET, SocketType::RAW, None).err(), Some(Errno::NOSYS));
         for allowed in [AddressFamily::INET, AddressFamily::INET6, AddressFamily::UNIX] {
             assert_ne!(socket(allowed, SocketType::STREAM, None).err(), Some(Errno::NOSYS));
         }
         socket(AddressFamily::NETLINK, SocketType::RAW, None).expect("to ask who owns a connection");
-        // Inherited by threads and programs, which can be made as before.
+        // Threads and programs inherit the filter, and can still be started.
         let of_thread = std::thread::spawn(|| rustix::process::chroot("/"));
         assert_eq!(of_thread.join().unwrap(), Err(Errno::NOSYS));
-        let root = getent::print("passwd", Some("root"), 4096).expect("an answer");
+        let root = getent::query("passwd", Some("root"), 4096).expect("an answer");
         assert!(root.is_some_and(|line| line.starts_with("root:")));
-        let said = Command::new("unshare").args(["--user", "true"]).output().expect("it runs");
-        assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains("not implemented"));
+        let output = Command::new("unshare").args(["--user", "true"]).output().expect("it runs");
+        assert!(
+            !output.status.success() && String::from_utf8_lossy(&output.stderr).contains("not implemented")
+        );
     }
 }

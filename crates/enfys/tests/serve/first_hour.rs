@@ -142,8 +142,8 @@ fn clients_are_shown_an_address_that_they_can_use() {
         "  mount -t nfs -o vers=4.1,port=2049 192.0.2.7:/export /mnt\n",
         "  'nfs://192.0.2.7/export?version=3&nfsport=2049&mountport=2049'\n",
         "metrics: http://192.0.2.7:9100/metrics\n",
-        "every machine that reaches 0.0.0.0:2049 may mount it: the command line cannot limit the clients, only `clients` \
-         in a configuration file (--config) can\n",
+        "every machine that reaches 0.0.0.0:2049 may mount it: to limit the clients, use `clients` \
+         in a configuration file (--config)\n",
     ] {
         assert!(said.contains(expected), "`{expected}` is missing in: {said}");
     }

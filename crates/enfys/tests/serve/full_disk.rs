@@ -102,7 +102,7 @@ fn on_a_full_disk_clients_are_known_over_kills_and_new_ones_are_put_off_when_the
     let (known, told) = put_off.expect("the reserve has an end");
     assert_eq!(told, Status::DELAY);
     assert!(known > 10, "{known} clients found room");
-    server.await_log(0, "the reserved space is used up");
+    server.await_log(0, "the reserve is used up");
     assert_eq!(status(&place)["records"]["room"], false);
     assert_eq!(status(&place)["records"]["written"], true);
     // Those that have a record go on, and version 3 knows nothing of it.

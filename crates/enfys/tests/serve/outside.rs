@@ -228,7 +228,7 @@ fn the_log_says_why_an_export_is_not_watched() {
     let Some(mut command) = limited("max_fanotify_groups", 0) else { return };
     command.arg(ENFYS).args(crate::server::with(&place, &[&export]));
     let server = Server::spawn(&place, command);
-    server.await_log(0, "export /export: local processes' changes recall no delegation: there are as many users of fanotify(7)");
+    server.await_log(0, "export /export: changes by local processes do not recall delegations: the limit of fanotify groups is reached");
     assert_eq!(groups(&server), 0);
     server.stop();
 }
@@ -248,7 +248,7 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
     held(&mut holder, "file", ShareAccess::READ);
     let (_, delegation) = opened(&mut holder, "other", ShareAccess::READ);
     assert!(matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_)), "{delegation:?}");
-    let undelegated = "files are not delegated, because their local changes cannot be watched: this user watches as many files as it may \
+    let undelegated = "files are not delegated, because their local changes cannot be watched: the limit of fanotify marks is reached \
                        (user.max_fanotify_marks)";
     server.await_log(0, undelegated);
     opened(&mut holder, "other", ShareAccess::READ);
@@ -264,7 +264,7 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
     for _ in 0..3 {
         holder.run(vec![Op::PutRootFh, lookup.clone(), readdir.clone()]).expect("a listing");
     }
-    let untold = "directories are read for each listing: this user watches as many files";
+    let untold = "directories are read for each listing: the limit of fanotify marks is reached";
     server.await_log(0, untold);
     let log = server.log();
     assert_eq!((log.matches(undelegated).count(), log.matches(untold).count()), (1, 1), "{log}");

@@ -137,11 +137,9 @@ fn people_see_what_is_persistent() {
     };
     assert_eq!(counts(&shown), [1, 0]);
     let table = String::from_utf8(ask(&place, &["status"]).stdout).unwrap();
-    assert!(
-        table.contains(&format!(
-            "\npersist   1 session, 0 of a server before; {places} of 16384 places taken\n"
-        ))
-    );
+    assert!(table.contains(&format!(
+        "\npersist   1 session, 0 of earlier servers; {places} of 16384 places in use\n"
+    )));
     server.kill();
     let server = Server::start(&place, &arguments);
     assert_eq!(counts(&status(&place)), [0, 1]);
@@ -160,11 +158,11 @@ fn damage_costs_the_sessions_one_line_and_nothing_else() {
     let other_version = |bytes: &[u8], _: usize| Some([&bytes[..7], b"\x7f", &bytes[8..]].concat());
     type Damage<'a> = &'a dyn Fn(&[u8], usize) -> Option<Vec<u8>>;
     let cases: [(Damage<'_>, &str); 5] = [
-        (&flipped, "damaged in 1 places; "),
-        (&|_, _| Some(Vec::new()), "empty; "),
-        (&other_version, "of another version; "),
-        (&torn, "torn: its last "),
-        (&|_, _| None, "missing; "),
+        (&flipped, "damaged in 1 places: "),
+        (&|_, _| Some(Vec::new()), "empty: "),
+        (&other_version, "of another version: "),
+        (&torn, "torn: ignored its last "),
+        (&|_, _| None, "missing: "),
     ];
     for (number, (damage, said)) in cases.into_iter().enumerate() {
         let place = Place::new();

@@ -35,7 +35,7 @@ fn the_size_of_memory_is_not_taken_for_a_directory() {
     let expected = "--memory takes its size after `=`: write `--memory=64MiB`";
     assert_eq!(refusal(&run(&["serve", "--memory", "64MiB"])), expected);
     let of_directory = refusal(&run(&["serve", "--memory", "/srv"]));
-    assert!(of_directory.starts_with("--memory serves no directory: leave out `/srv`"), "{of_directory}");
+    assert!(of_directory.starts_with("--memory serves no directory: remove `/srv`"), "{of_directory}");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_port_in_use_is_named() {
     let address = taken.local_addr().unwrap().to_string();
     assert_eq!(
         refusal(&run(&["serve", "--memory", "--listen", &address])),
-        format!("cannot listen on {address}: the port is in use; give another with --listen")
+        format!("cannot listen on {address}: the port is in use: give another with --listen")
     );
     let arguments = with(&place, &["--memory".as_ref(), "--metrics".as_ref(), address.as_ref()]);
     assert_eq!(refusal(&run(&arguments)), format!("metrics on {address}: Address already in use"));
@@ -64,7 +64,7 @@ fn what_a_configuration_asks_for_in_vain_is_named_with_its_line() {
     assert_eq!(
         said(&format!("\nlisten = [{port}]")),
         format!(
-            "FILE:2: `listen`: cannot listen on 127.0.0.1:{port}: the port is in use; give another with --listen"
+            "FILE:2: `listen`: cannot listen on 127.0.0.1:{port}: the port is in use: give another with --listen"
         )
     );
     assert_eq!(
@@ -118,11 +118,11 @@ fn exports_that_get_into_each_others_way_are_named() {
     let (a, b) = (place.directory("a"), place.directory("b"));
     let said = |more: &[&Path]| refusal(&run(&with(&place, more)));
     let as_path = |path: &Path, pseudo: &str| format!("{}:{pseudo}", path.display());
-    assert!(said(&[&a, &b]).starts_with("export /export: another export is mounted by this path already"));
+    assert!(said(&[&a, &b]).starts_with("export /export: another export has this path"));
     let overlapping = said(&[as_path(&a, "/x").as_ref(), as_path(&b, "/x/y").as_ref()]);
     assert!(overlapping.starts_with("export /x/y: "), "{overlapping}");
     let twice = said(&[as_path(&a, "/x").as_ref(), as_path(&place.path("b/../a"), "/y").as_ref()]);
-    assert_eq!(twice, format!("export /y: {}/../a is exported as /x already", b.display()));
+    assert_eq!(twice, format!("export /y: {}/../a is already exported as /x", b.display()));
     let wrong = said(&[as_path(&a, "/x/../y").as_ref()]);
     assert!(wrong.starts_with("export /x/../y: ") && wrong.contains("`..`"), "{wrong}");
 }
@@ -141,8 +141,7 @@ fn an_export_inside_of_another_is_warned_of() {
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
-    let warning =
-        "# warning: /inner lies inside of /outer: locks taken through one do not hold through the other";
+    let warning = "# warning: /inner is inside /outer: a lock taken through one does not exclude locks through the other";
     assert_eq!(said.lines().last(), Some(warning));
 }
 
@@ -154,7 +153,7 @@ fn a_state_directory_that_clients_could_read_is_refused() {
     let inside = place.directory("state/export");
     for export in [&state, &inside] {
         let said = refusal(&run(&with(&place, &[export])));
-        let expected = format!("export /export: the state directory {} is or contains it", state.display());
+        let expected = format!("export /export: it is in the state directory {}", state.display());
         assert!(said.starts_with(&expected), "{said}");
     }
 }

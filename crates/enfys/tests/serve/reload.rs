@@ -159,11 +159,11 @@ fn a_broken_configuration_changes_nothing_and_says_why() {
     for (text, why) in [
         (format!("{MEMORY}reed-only = true\n"), format!("{file}:6: unknown key `reed-only`")),
         ("[[export]]\npath = 'DIR/missing'\n".into(), format!("{file}:4: export /export: ")),
-        (format!("{MEMORY}{MEMORY}"), "another export is mounted by this path already".into()),
+        (format!("{MEMORY}{MEMORY}"), "another export has this path".into()),
         (String::new(), "nothing to serve".into()),
     ] {
         let said = lab.reload(&text);
-        assert!(said.contains("not reloaded, everything stays as it was: "), "{said}");
+        assert!(said.contains("reload failed, nothing was changed: "), "{said}");
         assert!(said.contains(&why), "{why}: {said}");
         client.getattr(root).unwrap();
         client.mount("/memory").unwrap();
@@ -176,7 +176,7 @@ fn a_broken_configuration_changes_nothing_and_says_why() {
 
 const DATA: &str = "[[export]]\npath = 'DIR/data'\n";
 const REPLACED: &str =
-    "is another directory or file system now: serving it; handles of the one before are stale";
+    "is another directory or file system now: serving it; handles of the previous one are stale";
 
 /// What a client that was there before finds when `replace` has put something else where the export was, with a file `new` in it.
 fn another_is_served(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
@@ -230,7 +230,7 @@ fn a_path_that_is_gone_is_reported_and_the_export_stays() {
     std::fs::rename(&data, lab.place.path("before")).unwrap();
     let said = lab.server.reload();
     let why = format!("{}: No such file or directory", data.display());
-    assert!(said.contains("not reloaded, everything stays as it was: ") && said.contains(&why), "{said}");
+    assert!(said.contains("reload failed, nothing was changed: ") && said.contains(&why), "{said}");
     client.create(root, "file").unwrap();
     lab.server.stop();
 }
@@ -280,7 +280,7 @@ fn what_is_mounted_and_unmounted_where_the_export_is_is_served_after_a_reload() 
 fn what_takes_effect_at_a_start_only_is_named() {
     let lab = Lab::start(Place::new(), MEMORY);
     let said = lab.reload(&format!("portmap = true\n[limits]\nconnections = 5\n{MEMORY}"));
-    assert!(said.contains("other values of portmap, limits take effect at the next start"), "{said}");
+    assert!(said.contains("changes of portmap, limits take effect at the next start"), "{said}");
     // Compared with what is in effect, so it is said again.
     assert!(lab.server.reload().contains("portmap, limits"));
     assert!(!lab.reload(MEMORY).contains("next start"));

@@ -143,7 +143,7 @@ fn without_a_sandbox_all_is_kept_and_said_to_be() {
         assert_eq!(set(&status, "CapPrm"), own());
         assert_eq!((field(&status, "NoNewPrivs"), field(&status, "Seccomp")), ("0".into(), "0".into()));
     }
-    assert!(server.log().contains("no sandbox, as asked"), "{}", server.log());
+    assert!(server.log().contains("no sandbox (--no-sandbox or `sandbox = false`)"), "{}", server.log());
 }
 
 // getent(1) is run in the sandbox.
@@ -190,7 +190,7 @@ fn a_server_that_opens_no_file_by_handle_has_no_rights_to_others() {
     place.directory("export");
     let from = server.log().len();
     server.signal(rustix::process::Signal::HUP);
-    server.await_log(from, "not reloaded");
+    server.await_log(from, "reload failed");
     assert!(server.log()[from..].contains("Permission denied"), "{}", server.log());
     server.stop();
 }

@@ -43,7 +43,7 @@ fn a_passed_socket_that_is_no_stream_is_named() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let output = activated(socket, &[]).output().unwrap();
     let said = refusal(&output);
-    assert!(said.starts_with("socket 0 passed by the service manager is no listening TCP socket"), "{said}");
+    assert!(said.starts_with("socket 0 of the service manager is not a listening TCP socket"), "{said}");
 }
 
 /// The next message, in lines.

@@ -98,12 +98,12 @@ fn clients_are_shown_and_evicted() {
 fn files_are_recalled_by_their_path_and_grace_is_ended() {
     let place = Place::new();
     let server = started(&place);
-    assert_eq!(said(&ask(&place, &["recall", "/export/file"])), "nobody has a delegation of it\n");
+    assert_eq!(said(&ask(&place, &["recall", "/export/file"])), "no client has a delegation of it\n");
     let missing = refusal(&ask(&place, &["recall", "/export/missing"]));
     assert!(missing.starts_with("/export/missing: missing: "), "{missing}");
     let elsewhere = refusal(&ask(&place, &["recall", "/exports/file"]));
     assert!(elsewhere.contains("no export holds it"), "{elsewhere}");
-    assert_eq!(said(&ask(&place, &["grace", "end"])), "no grace period runs\n");
+    assert_eq!(said(&ask(&place, &["grace", "end"])), "there is no grace period\n");
     server.stop();
 }
 
@@ -153,7 +153,7 @@ fn the_socket_is_the_owners_alone_and_goes_with_the_server() {
     server.kill();
     let why = refusal(&ask(&place, &["status"]));
     let socket_text = socket.display().to_string();
-    assert!(why.contains(&socket_text) && why.contains("left from one that has ended"), "{why}");
+    assert!(why.contains(&socket_text) && why.contains("left from a server that has ended"), "{why}");
     let server = Server::start(&place, &with(&place, &[&place.path("export")]));
     status(&place);
     server.stop();
@@ -175,7 +175,7 @@ fn another_place_is_asked_for_by_path_and_by_configuration() {
     said(&run(&["status".as_ref(), "--config".as_ref(), config.as_path()]));
     // Two servers do not share one.
     let why = refusal(&run(&arguments));
-    assert!(why.contains(&socket_text) && why.contains("another server answers there"), "{why}");
+    assert!(why.contains(&socket_text) && why.contains("another server uses it"), "{why}");
     said(&run(&["status", "--control", &socket_text]));
     server.stop();
 }

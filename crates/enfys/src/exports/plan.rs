@@ -1,4 +1,4 @@
-//! One export as the command line or the configuration asks for it.
+//! One export, as the command line or the configuration describes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use store::error_text;
 use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
-use crate::config::{ClientConfig, Config, ExportConfig, LocalChangesConfig, SquashConfig, SubmountsConfig};
-use crate::hosts::{FORMS, patterns};
-use crate::places::Places;
-use crate::security;
+use crate::config::{
+    ClientConfig, Config, ExportConfig, KeyLocations, LocalChangesConfig, SquashConfig, SubmountsConfig,
+};
+use crate::flavors;
+use crate::name_services::hosts::{FORMS, patterns};
 use crate::size::Size;
 
-/// The path an export is mounted by unless told otherwise.
+/// The default path of an export.
 const DEFAULT_PSEUDO: &str = "/export";
 
 /// One export.
@@ -26,58 +27,67 @@ pub struct ExportPlan {
     pub memory: MemoryLimits,
     pub pseudo: String,
     pub id: Option<u32>,
-    /// For the export's own `clients`.
+    /// Options for the export's own `clients`.
     pub options: ExportOptions,
-    /// For those of each `[[export.client]]`.
+    /// Options of each `[[export.client]]`.
     pub entries: Vec<ExportOptions>,
-    /// Whether file systems that are mounted inside are served too.
+    /// Whether file systems that are mounted inside are also served.
     pub serves_submounts: bool,
-    /// Whether the directory is on a file system that is mounted read-only on this machine.
+    /// Whether the directory's file system is mounted read-only on this machine.
     pub is_mounted_read_only: bool,
-    /// None where the command line asks for it.
-    place: Option<Place>,
+    /// Hosts and netgroups in `clients` that were not found.
+    pub warnings: Vec<String>,
+    /// Where the configuration defines it; none if the command line does.
+    location: Option<Location>,
 }
 
-/// Where a configuration has an export.
+/// The table of an export in a configuration.
 #[derive(Debug, Clone)]
-struct Place {
-    places: Arc<Places>,
-    /// Which of the exports it is.
+struct Location {
+    keys: Arc<KeyLocations>,
+    /// The index of the `[[export]]`.
     index: usize,
 }
 
-impl Place {
+impl Location {
     /// Whether the export has this key.
     fn has(&self, key: &str) -> bool {
-        self.places.has(&format!("export.{}.{key}", self.index))
+        self.keys.has(&format!("export.{}.{key}", self.index))
     }
 
-    /// `FILE:LINE` of a key of the export, or of its header where it has no such key.
+    /// Returns `FILE:LINE` of a key of the export, or of its header if it has no such key.
     fn of(&self, key: &str) -> String {
-        self.places.of(&format!("export.{}.{key}", self.index))
+        self.keys.location(&format!("export.{}.{key}", self.index))
     }
 }
 
-/// What is behind an export; equal sources are one and the same file system when exports are read again.
+/// What an export serves. Equal sources are the same file system after a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A directory.
     Directory(PathBuf),
-    /// Memory, told apart by the path it is mounted by.
+    /// A file system in memory, identified by its export path.
     Memory(String),
 }
 
-/// Bounds of a file system in memory; the default where there is none.
+/// Bounds of a file system in memory; `None` is the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// Bytes in all.
+    /// Size in bytes.
     pub bytes: Option<u64>,
     /// Bytes of one user.
     pub quota: Option<u64>,
 }
 
+impl MemoryLimits {
+    /// Returns the size in bytes, and the bytes of one user.
+    pub fn bytes_and_quota(self) -> (u64, Option<u64>) {
+        (self.bytes.unwrap_or(MemOptions::default().max_bytes), self.quota)
+    }
+}
+
 impl ExportPlan {
-    /// What the command line asks to serve.
+    /// Returns the exports of the command line.
     ///
     /// # Errors
     /// One line that names the argument.
@@ -90,22 +100,22 @@ impl ExportPlan {
         Ok(plans)
     }
 
-    /// What a configuration asks to serve; the command line's options go before it.
+    /// Returns the exports of a configuration; options of the command line override it.
     ///
     /// # Errors
     /// One line that names the file and the line.
     pub fn of_config(config: &Config, arguments: Option<&ServeArguments>) -> Result<Vec<Self>, String> {
         let plans = config.exports.iter().enumerate().map(|(index, export)| {
-            let mut plan = Self::of_table(export, Place { places: Arc::clone(&config.places), index })?;
+            let mut plan = Self::of_table(export, Location { keys: Arc::clone(&config.locations), index })?;
             arguments.map_or(Ok(()), |arguments| plan.override_by(arguments))?;
             Ok(plan)
         });
         plans.collect()
     }
 
-    fn of_table(config: &ExportConfig, place: Place) -> Result<Self, String> {
+    fn of_table(config: &ExportConfig, location: Location) -> Result<Self, String> {
         let pseudo = config.pseudo.clone().unwrap_or_else(|| DEFAULT_PSEUDO.into());
-        let wrong = |key: &str, why: &str| Err(format!("{}: export {pseudo}: {why}", place.of(key)));
+        let wrong = |key: &str, why: &str| Err(format!("{}: export {pseudo}: {why}", location.of(key)));
         if let Some((key, why)) = contradiction(config) {
             return wrong(key, &why);
         }
@@ -113,16 +123,17 @@ impl ExportPlan {
             Some(path) => Source::Directory(path.clone()),
             None => Source::Memory(pseudo.clone()),
         };
-        if config.clients.is_empty() && place.has("clients") {
+        if config.clients.is_empty() && location.has("clients") {
             let why =
-                "`clients` is empty, which lets nobody in: write [\"*\"] for everybody, or leave the key out";
+                "`clients` is empty, so no client may mount it: write [\"*\"] for all, or remove the key";
             return wrong("clients", why);
         }
-        let clients = match patterns(&config.clients) {
+        let (mut warnings, mut unknown) = (Vec::new(), Vec::new());
+        let clients = match patterns(&config.clients, &mut unknown) {
             Ok(patterns) => patterns,
             Err((index, why)) => return wrong(&format!("clients.{index}"), &format!("`clients`: {why}")),
         };
-        let flavors = match config.sec.as_deref().map_or(Ok(Flavors::SYS), security::flavors) {
+        let flavors = match config.sec.as_deref().map_or(Ok(Flavors::SYS), flavors::parse) {
             Ok(flavors) => flavors,
             Err(why) => return wrong("sec", &format!("`sec`: {why}")),
         };
@@ -140,18 +151,25 @@ impl ExportPlan {
             insecure: config.insecure,
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
+        let mut warn = |key: &str, unknown: &mut Vec<(usize, String)>| {
+            warnings.extend(unknown.drain(..).map(|(index, why)| {
+                format!("{}: export {pseudo}: `clients`: {why}", location.of(&format!("{key}.{index}")))
+            }));
+        };
+        warn("clients", &mut unknown);
         let mut entries = Vec::new();
         for (index, client) in config.client.iter().enumerate() {
-            match entry(client, &options) {
+            match entry(client, &options, &mut unknown) {
                 Ok(entry) => entries.push(entry),
                 Err((key, why)) => return wrong(&format!("client.{index}.{key}"), &why),
             }
+            warn(&format!("client.{index}.clients"), &mut unknown);
         }
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
-        let (is_async, id, place) = (config.r#async, config.id, Some(place));
+        let (is_async, id, location) = (config.r#async, config.id, Some(location));
         let serves_submounts = config.submounts == Some(SubmountsConfig::Serve);
         let plan = Self::new(source, pseudo);
-        Ok(Self { is_async, memory, id, options, entries, serves_submounts, place, ..plan })
+        Ok(Self { is_async, memory, id, options, entries, serves_submounts, warnings, location, ..plan })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -163,21 +181,21 @@ impl ExportPlan {
                 options.squash = squash.into();
             }
             if !arguments.sec.is_empty() {
-                options.flavors = security::flavors(&arguments.sec).map_err(|why| format!("--sec: {why}"))?;
+                options.flavors = flavors::parse(&arguments.sec).map_err(|why| format!("--sec: {why}"))?;
             }
         }
         Ok(())
     }
 
-    /// The options for all clients that are let in: of each entry, and the export's own. Where there are entries, an export
-    /// without `clients` of its own lets nobody else in.
+    /// Returns the options of each entry, and the export's own. An export that has entries and no `clients` of its own is for no
+    /// other client.
     pub fn all_options(&self) -> impl Iterator<Item = &ExportOptions> {
         let own = (self.entries.is_empty() || !self.options.clients.is_empty()).then_some(&self.options);
         self.entries.iter().chain(own)
     }
 
-    /// Whether every client may come.
-    pub fn is_for_everybody(&self) -> bool {
+    /// Whether every client may mount it.
+    pub fn is_for_all_clients(&self) -> bool {
         let means_all = |options: &ExportOptions| {
             options.clients.is_empty() || options.clients.contains(&ClientPattern::Everyone)
         };
@@ -198,11 +216,12 @@ impl ExportPlan {
             entries,
             serves_submounts,
             is_mounted_read_only,
-            place: None,
+            warnings: Vec::new(),
+            location: None,
         }
     }
 
-    /// The directory that is served, if one is.
+    /// Returns the directory, if it serves one.
     pub fn directory(&self) -> Option<&Path> {
         match &self.source {
             Source::Directory(path) => Some(path),
@@ -210,51 +229,57 @@ impl ExportPlan {
         }
     }
 
-    /// Whether it serves the directory at `path`, which has no links in it.
+    /// Whether it serves the directory at `path`, which has no symbolic links.
     pub fn is_at(&self, path: &Path) -> bool {
         self.directory().is_some_and(|own| own == path || own.canonicalize().is_ok_and(|own| own == path))
     }
 
-    /// What is mounted at `path`, which is `below` the directory of this export, as an export inside of it.
+    /// Returns the export of a file system that is mounted at `path`, which is `below` this export's directory.
     pub fn submount(&self, path: PathBuf, below: &str) -> Self {
         let pseudo = format!("{}/{below}", self.pseudo.trim_end_matches('/'));
         Self { source: Source::Directory(path), pseudo, id: None, serves_submounts: false, ..self.clone() }
     }
 
-    /// Whether the command line asks for it, and not a configuration file.
+    /// Whether the command line defines it.
     pub fn is_of_command_line(&self) -> bool {
-        self.place.is_none()
+        self.location.is_none()
     }
 
-    /// `why` it cannot be served, with what a person needs to find it.
-    pub fn blame(&self, why: impl fmt::Display) -> String {
-        self.blame_key("", why)
+    /// Returns an error about this export.
+    pub fn error(&self, why: impl fmt::Display) -> String {
+        self.key_error("", why)
     }
 
-    /// The same, with the line of the key that is wrong.
-    pub fn blame_key(&self, key: &str, why: impl fmt::Display) -> String {
-        match &self.place {
-            Some(place) if key.is_empty() => format!("{}: export {}: {why}", place.of(key), self.pseudo),
-            Some(place) => format!("{}: export {}: `{key}`: {why}", place.of(key), self.pseudo),
+    /// Returns an error about a key of this export.
+    pub fn key_error(&self, key: &str, why: impl fmt::Display) -> String {
+        match &self.location {
+            Some(location) if key.is_empty() => {
+                format!("{}: export {}: {why}", location.of(key), self.pseudo)
+            }
+            Some(location) => format!("{}: export {}: `{key}`: {why}", location.of(key), self.pseudo),
             None => format!("export {}: {why}", self.pseudo),
         }
     }
 }
 
-/// The options of an `[[export.client]]` in an export of these.
+/// Returns the options of an `[[export.client]]`, with the export's options as defaults.
 ///
 /// # Errors
-/// The key to blame, and why.
-fn entry(config: &ClientConfig, export: &ExportOptions) -> Result<ExportOptions, (String, String)> {
+/// The wrong key, and why.
+fn entry(
+    config: &ClientConfig,
+    export: &ExportOptions,
+    unknown: &mut Vec<(usize, String)>,
+) -> Result<ExportOptions, (String, String)> {
     if config.clients.is_empty() {
         return Err((
             "clients".into(),
             format!("[[export.client]] needs `clients`: expected a list of {FORMS}"),
         ));
     }
-    let clients = patterns(&config.clients)
+    let clients = patterns(&config.clients, unknown)
         .map_err(|(index, why)| (format!("clients.{index}"), format!("`clients`: {why}")))?;
-    let flavors = config.sec.as_deref().map_or(Ok(export.flavors), security::flavors);
+    let flavors = config.sec.as_deref().map_or(Ok(export.flavors), flavors::parse);
     let anonymous = Credentials {
         uid: config.anonymous_uid.unwrap_or(export.anonymous.uid),
         gid: config.anonymous_gid.unwrap_or(export.anonymous.gid),
@@ -271,21 +296,20 @@ fn entry(config: &ClientConfig, export: &ExportOptions) -> Result<ExportOptions,
     })
 }
 
-/// What is wrong with the keys of an export beside each other: the key to blame, and why.
+/// Returns a key of an export that contradicts another, and why.
 fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
     let wrong = |key, why: &str| Some((key, why.to_owned()));
     match (&config.path, config.memory) {
         (Some(path), false) if !path.is_absolute() => {
             return Some(("path", format!("`path` must be absolute, found `{}`", path.display())));
         }
-        (Some(_), true) => return wrong("memory", "`path` and `memory` exclude each other"),
+        (Some(_), true) => return wrong("memory", "`path` and `memory` cannot both be set"),
         (None, false) => return wrong("", "needs a `path`, or `memory = true`"),
         _ => {}
     }
     let limit = [("memory-bytes", config.memory_bytes), ("quota-bytes", config.quota_bytes)];
-    let is_zero_or_out_of_place =
-        |value: &Option<u64>| value.is_some_and(|bytes| bytes == 0 || !config.memory);
-    let limit = limit.into_iter().find(|(_, value)| is_zero_or_out_of_place(value));
+    let is_zero_or_misplaced = |value: &Option<u64>| value.is_some_and(|bytes| bytes == 0 || !config.memory);
+    let limit = limit.into_iter().find(|(_, value)| is_zero_or_misplaced(value));
     match limit {
         Some((key, _)) if !config.memory => {
             wrong(key, "`memory-bytes` and `quota-bytes` are for `memory = true`")
@@ -294,10 +318,10 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
             Some((key, format!("`{key}`: expected a number of bytes, at least 1, found 0")))
         }
         _ if config.r#async && config.memory => {
-            wrong("async", "`async` is for directories: memory is never on stable storage")
+            wrong("async", "`async` is for directories: memory has no stable storage")
         }
         _ if config.local_changes.is_some() && config.memory => {
-            wrong("local-changes", "`local-changes` is for directories: no local process reaches memory")
+            wrong("local-changes", "`local-changes` is for directories: local processes cannot change memory")
         }
         _ if config.submounts.is_some() && config.memory => {
             wrong("submounts", "`submounts` is for directories: nothing is mounted inside memory")
@@ -307,7 +331,7 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
     }
 }
 
-/// What an export is to some clients, for people.
+/// Writes the options for some clients, for people.
 fn write_options(
     f: &mut fmt::Formatter<'_>,
     options: &ExportOptions,
@@ -319,9 +343,9 @@ fn write_options(
         (false, false) => "read-write",
     };
     let squash = match options.squash {
-        Squash::None => "nobody squashed",
+        Squash::None => "no user squashed",
         Squash::Root => "root squashed",
-        Squash::All => "all squashed",
+        Squash::All => "all users squashed",
     };
     write!(f, "{access}, {squash}, for ")?;
     match options.clients.as_slice() {
@@ -334,7 +358,7 @@ fn write_options(
     if options.insecure {
         f.write_str(", from any port")?;
     }
-    // The default need not be said.
+    // The default is omitted.
     if options.flavors == Flavors::SYS { Ok(()) } else { write!(f, ", by sec={}", options.flavors) }
 }
 
@@ -345,7 +369,7 @@ impl fmt::Display for ExportPlan {
             Source::Directory(path) => {
                 write!(f, "{} ({})", path.display(), if self.is_async { "async" } else { "sync" })?;
             }
-            Source::Memory(_) => match limits(self.memory) {
+            Source::Memory(_) => match self.memory.bytes_and_quota() {
                 (bytes, None) => write!(f, "memory ({})", Size(bytes))?,
                 (bytes, Some(quota)) => write!(f, "memory ({}, {} a user)", Size(bytes), Size(quota))?,
             },
@@ -382,13 +406,13 @@ impl From<SquashConfig> for Squash {
     }
 }
 
-/// `--memory[=SIZE]`, alone or with `:/PSEUDO` for each of several.
+/// Returns the exports of `--memory[=SIZE]`, alone or with one or more `:/PSEUDO`.
 fn memory(arguments: &ServeArguments, size: Option<Size>) -> Result<Vec<ExportPlan>, String> {
     let pseudos = arguments.paths.iter().map(|argument| match argument.strip_prefix(':') {
         Some(pseudo) => Ok(pseudo.to_owned()),
-        None => {
-            Err(format!("--memory serves no directory: leave out `{argument}`, or give a path as `:/PSEUDO`"))
-        }
+        None => Err(format!(
+            "--memory serves no directory: remove `{argument}`, or give an export path as `:/PSEUDO`"
+        )),
     });
     let mut pseudos: Vec<String> = pseudos.collect::<Result<_, _>>()?;
     if pseudos.is_empty() {
@@ -400,11 +424,7 @@ fn memory(arguments: &ServeArguments, size: Option<Size>) -> Result<Vec<ExportPl
     Ok(pseudos.into_iter().map(plan).collect())
 }
 
-/// Bytes of a file system in memory in all, and of one user.
-pub fn limits(memory: MemoryLimits) -> (u64, Option<u64>) {
-    (memory.bytes.unwrap_or(MemOptions::default().max_bytes), memory.quota)
-}
-
+/// Returns the exports of the directories on the command line.
 fn directories(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
     let plans = arguments.paths.iter().map(|argument| {
         let (path, pseudo) = match argument.rsplit_once(":/") {
@@ -412,7 +432,9 @@ fn directories(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
             None => (argument.as_str(), DEFAULT_PSEUDO.to_string()),
         };
         if path.is_empty() {
-            return Err(format!("`{argument}` names no directory; a file system in memory needs --memory"));
+            return Err(format!(
+                "`{argument}` names no directory: give one, or --memory for a file system in memory"
+            ));
         }
         let path =
             std::path::absolute(path).map_err(|error| format!("`{argument}`: {}", error_text(&error)))?;
@@ -445,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn exports_of_a_file_say_where_and_what_is_wrong_with_them() {
+    fn errors_of_exports_name_file_line_and_key() {
         let wrong = |text, expected: &str| assert_eq!(of_config(text).unwrap_err(), expected);
         wrong("[[export]]\npseudo = '/a'", "FILE:1: export /a: needs a `path`, or `memory = true`");
         wrong(
@@ -454,7 +476,7 @@ mod tests {
         );
         wrong(
             "[[export]]\npath = '/a'\nmemory = true",
-            "FILE:3: export /export: `path` and `memory` exclude each other",
+            "FILE:3: export /export: `path` and `memory` cannot both be set",
         );
         wrong(
             "[[export]]\npath = '/a'\n[[export]]\npseudo = '/b'\npath = '/b'\nclients = ['10.0.0.0/40']",
@@ -488,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_without_options_squashes_root_and_writes() {
+    fn by_default_root_is_squashed_and_clients_can_write() {
         let exports = of_config("[[export]]\npath = '/srv'").unwrap();
         assert_eq!(exports[0].pseudo, "/export");
         assert_eq!(exports[0].options, ExportOptions::default());
@@ -502,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_command_line_go_before_the_file() {
+    fn options_of_the_command_line_override_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[[export]]\npath = '/srv'\n").unwrap();
         let config = Config::read(file.path()).unwrap();
@@ -510,46 +532,46 @@ mod tests {
         let exports = ExportPlan::of_config(&config, Some(&given)).unwrap();
         assert_eq!(
             exports[0].to_string(),
-            "/srv (async) as /export: read-only, all squashed, for any client that reaches it"
+            "/srv (async) as /export: read-only, all users squashed, for any client that reaches it"
         );
     }
 
     #[test]
-    fn flavors_keep_their_order_and_are_told() {
-        let told = |words| ExportPlan::of_arguments(&arguments(words)).map(|plans| plans[0].to_string());
+    fn flavors_keep_their_order_and_are_shown() {
+        let shown = |words| ExportPlan::of_arguments(&arguments(words)).map(|plans| plans[0].to_string());
         let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
-        assert_eq!(told("/srv --sec sys"), Ok(plain.into()));
-        assert_eq!(told("/srv --sec none,sys"), Ok(format!("{plain}, by sec=none:sys")));
-        assert!(told("/srv --sec krb4").unwrap_err().starts_with("--sec: `krb4`"));
+        assert_eq!(shown("/srv --sec sys"), Ok(plain.into()));
+        assert_eq!(shown("/srv --sec none,sys"), Ok(format!("{plain}, by sec=none:sys")));
+        assert!(shown("/srv --sec krb4").unwrap_err().starts_with("--sec: `krb4`"));
         let file = of_config("[[export]]\npath = '/srv'\nsec = ['sys', 'none']").unwrap();
         assert_eq!(file[0].to_string(), format!("{plain}, by sec=sys:none"));
     }
 
     #[test]
     fn local_changes_recall_unless_they_are_ignored() {
-        let told = |word| {
+        let shown = |word| {
             let plans = of_config(&format!("[[export]]\npath = '/srv'\nlocal-changes = '{word}'"))?;
             Ok::<_, String>((plans[0].options.recall_local_changes, plans[0].to_string()))
         };
         let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
-        assert_eq!(told("recall"), Ok((true, plain.into())));
-        assert_eq!(told("ignore"), Ok((false, format!("{plain}, local changes ignored"))));
+        assert_eq!(shown("recall"), Ok((true, plain.into())));
+        assert_eq!(shown("ignore"), Ok((false, format!("{plain}, local changes ignored"))));
         let memory = of_config("[[export]]\nmemory = true\nlocal-changes = 'recall'").unwrap_err();
         assert!(
-            memory.ends_with("`local-changes` is for directories: no local process reaches memory"),
+            memory.ends_with("`local-changes` is for directories: local processes cannot change memory"),
             "{memory}"
         );
     }
 
     #[test]
-    fn what_is_mounted_inside_is_hidden_unless_it_is_served() {
-        let told = |word| {
+    fn submounts_are_hidden_by_default() {
+        let shown = |word| {
             let plans = of_config(&format!("[[export]]\npath = '/srv'\nsubmounts = '{word}'"))?;
             Ok::<_, String>((plans[0].serves_submounts, plans[0].to_string()))
         };
         let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
-        assert_eq!(told("hide"), Ok((false, plain.into())));
-        assert_eq!(told("serve"), Ok((true, format!("{plain}, with what is mounted inside"))));
+        assert_eq!(shown("hide"), Ok((false, plain.into())));
+        assert_eq!(shown("serve"), Ok((true, format!("{plain}, with what is mounted inside"))));
         let memory = of_config("[[export]]\nmemory = true\nsubmounts = 'hide'").unwrap_err();
         assert!(
             memory.ends_with("`submounts` is for directories: nothing is mounted inside memory"),
@@ -571,15 +593,15 @@ mod tests {
         assert_eq!(sources("/a:/"), [(directory("/a"), "/".into())]);
         assert_eq!(sources("--memory"), [(Source::Memory("/export".into()), "/export".into())]);
         assert_eq!(sources("--memory :/a :/b").len(), 2);
-        let told = |words| {
+        let shown = |words| {
             let plans = ExportPlan::of_arguments(&arguments(words)).unwrap();
             plans
                 .iter()
                 .map(|plan| plan.to_string().split(':').next().unwrap().to_owned())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told("--memory"), ["memory (1 GiB) as /export"]);
-        assert_eq!(told("--memory=64MiB :/a :/b"), ["memory (64 MiB) as /a", "memory (64 MiB) as /b"]);
+        assert_eq!(shown("--memory"), ["memory (1 GiB) as /export"]);
+        assert_eq!(shown("--memory=64MiB :/a :/b"), ["memory (64 MiB) as /a", "memory (64 MiB) as /b"]);
         for wrong in ["--memory /srv", ":/a"] {
             assert!(ExportPlan::of_arguments(&arguments(wrong)).is_err(), "{wrong}");
         }

@@ -1,8 +1,10 @@
-//! Prometheus metrics: what the server counts, what there is, and how long calls take.
+//! Prometheus metrics: counters, current state, and durations of calls.
 
 mod collect;
+mod encode;
 mod grace;
 mod http;
+mod latency;
 mod process;
 mod text;
 
@@ -21,18 +23,19 @@ use tokio::task::AbortHandle;
 
 pub use collect::Sources;
 use http::{Format, Request};
+pub use latency::Latencies;
 
-/// Bytes of an HTTP request that are read at most.
+/// Most bytes of an HTTP request.
 const MAX_REQUEST: usize = 8 << 10;
 
-/// Scrapes at once. For a further one the connection that is open longest is closed.
+/// Most connections. For another one, the oldest is closed.
 const MAX_CONNECTIONS: usize = 8;
 
-/// How long a scraper may take to send its request, and to take the answer.
+/// Longest time to receive a request, and to send an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers scrapes.
+/// The HTTP server for metrics.
 #[derive(Debug)]
 pub struct MetricsServer {
     listener: TcpListener,
@@ -51,12 +54,12 @@ impl MetricsServer {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens; the port is a real one.
+    /// Returns the address that it listens on, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves `/metrics` from now on; within a runtime.
+    /// Starts to serve `/metrics`. Needs a tokio runtime.
     pub fn start(self, sources: Sources) {
         let log = AcceptLog::new("metrics", sources.clock);
         let mut registry = Registry::default();
@@ -69,7 +72,7 @@ impl MetricsServer {
                 let ((stream, _), registry) = (accepted.await, Arc::clone(&registry));
                 connections.make_room();
                 let answering = tokio::spawn(async move {
-                    // There is nobody to tell of a scraper that went away.
+                    // An error means that the scraper is gone.
                     let _ = serve(stream, &registry).await;
                 });
                 connections.0.push_back(answering.abort_handle());
@@ -78,12 +81,12 @@ impl MetricsServer {
     }
 }
 
-/// Connections that are being served, the one that is open longest first.
+/// Open connections, the oldest first.
 #[derive(Debug, Default)]
 struct Connections(VecDeque<AbortHandle>);
 
 impl Connections {
-    /// Makes room for one more.
+    /// Closes the oldest connections if there is no room for another one.
     fn make_room(&mut self) {
         self.0.retain(|connection| !connection.is_finished());
         while self.0.len() >= MAX_CONNECTIONS
@@ -100,7 +103,7 @@ async fn serve(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
     tokio::time::timeout(ANSWER_TIMEOUT, answer(&mut stream, request, registry)).await?
 }
 
-/// The head of a request; `None` where the peer closes first, or the head is too long.
+/// Reads the head of a request; `None` if the peer closes first, or the head is too long.
 async fn receive(stream: &mut TcpStream) -> io::Result<Option<Request>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! From plans to file systems. One that is served already stays open when exports are read again.
+//! The file systems behind exports. A reload keeps those open that are still served.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
@@ -15,52 +15,52 @@ use store::{error_text, random};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
-use crate::export_plan::{ExportPlan, Source, limits};
+use super::mounts;
+use super::plan::{ExportPlan, Source};
 use crate::size::Size;
-use crate::submounts;
 
-/// File systems in use, by what they were opened for.
+/// The open file systems, by source.
 #[derive(Debug)]
 pub struct Backends {
     open: HashMap<Source, Opened>,
     /// Different at every start.
     instance: u64,
-    /// First write verifier of every directory that is served from the start on.
+    /// The first write verifier of the directories that are served from the start.
     verifier: Verifier,
     has_started: bool,
-    /// Where indexes of handles live; none for what is transient.
+    /// The state directory, which has the indexes of handles; none without durable state.
     state_dir: Option<PathBuf>,
-    /// Where it is asked for status; none for the state directory.
+    /// The control socket, if it is not in the state directory.
     control: Option<PathBuf>,
-    /// Whether data of a file system that is no longer served may have been lost.
+    /// Whether data of a removed export may have been lost.
     has_lost: bool,
-    /// The descriptors that directories share.
+    /// The budget of file descriptors of all directories.
     descriptors: Option<&'static Descriptors>,
-    /// Counters of every export so far, by path: they go on where one is served again.
+    /// Counters of every export so far, by path. They continue if an export returns.
     counts: HashMap<String, Arc<ExportCounts>>,
 }
 
 #[derive(Debug, Clone)]
 enum Opened {
-    /// With its first write verifier.
+    /// A directory, and its first write verifier.
     Directory(LocalFs, Verifier),
     Memory(Arc<MemFs>),
 }
 
-/// Exports that stand ready, with their file systems.
+/// Exports that are ready to be served, with their file systems.
 #[derive(Debug)]
 pub struct Prepared {
     table: ExportTable,
     open: HashMap<Source, Opened>,
-    /// Of those, the directories whose paths led to others before.
+    /// The directories among them whose paths led to other directories before.
     replaced: HashSet<Source>,
-    /// Plans of what is mounted inside of exports.
+    /// Exports of file systems that are mounted inside others.
     nested: Vec<ExportPlan>,
 }
 
-/// An export within which others may be mounted.
+/// An export that may contain mount points.
 struct Outer {
-    /// The directory, without links.
+    /// The directory, without symbolic links.
     path: PathBuf,
     directory: LocalFs,
     id: ExportId,
@@ -71,7 +71,7 @@ struct Outer {
 pub struct Removed(Vec<Opened>);
 
 impl Backends {
-    /// None yet.
+    /// Returns a set without open file systems.
     pub fn new(
         instance: u64,
         verifier: Verifier,
@@ -83,17 +83,17 @@ impl Backends {
         Self { open, instance, verifier, has_started, state_dir, control, has_lost, descriptors, counts }
     }
 
-    /// All directories together have no more files open than this.
+    /// Bounds the open files of all directories together.
     pub fn with_files(self, files: usize) -> Self {
         Self { descriptors: Some(Descriptors::new(files)), ..self }
     }
 
-    /// The descriptors that directories share, where they are bounded.
+    /// Returns the budget of file descriptors of all directories, if there is one.
     pub fn descriptors(&self) -> Option<&'static Descriptors> {
         self.descriptors
     }
 
-    /// Opens what `plans` name and is not open yet, or has become another directory or file system since; changes nothing.
+    /// Opens the file systems of `plans` that are not open yet, or whose path leads to another directory now. Changes nothing else.
     ///
     /// # Errors
     /// One line that names the export.
@@ -117,7 +117,7 @@ impl Backends {
         Ok(Prepared { table: table.map_err(|error| error.to_string())?, ..prepared })
     }
 
-    /// The entries of the export of `plan`, which go on with what was counted of the path before.
+    /// Returns the entries of an export, with the counters of its path.
     fn entries(&self, plan: &ExportPlan, opened: &Opened) -> Vec<Export> {
         let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
         let backend = opened.backend();
@@ -125,12 +125,12 @@ impl Backends {
         plan.all_options().map(entry).collect()
     }
 
-    /// Opens what one plan names, or finds it open.
+    /// Opens the file system of one plan, unless it is open.
     fn prepare_one(&self, plan: &ExportPlan, prepared: &mut Prepared) -> Result<Opened, String> {
         let before = self.open.get(&plan.source);
         let opened = match before {
             Some(opened) if opened.is_current(plan)? => opened.clone(),
-            _ => self.open(plan).map_err(|why| plan.blame(why))?,
+            _ => self.open(plan).map_err(|why| plan.error(why))?,
         };
         if before.is_some_and(|before| !before.is(&opened)) {
             prepared.replaced.insert(plan.source.clone());
@@ -139,8 +139,8 @@ impl Backends {
         Ok(opened)
     }
 
-    /// Opens what is mounted inside the directory of `plan`. What cannot be served is logged, and clients
-    /// are refused there; so they are where an export of its own is mounted, since locks hold within one export.
+    /// Opens the file systems that are mounted inside the directory of `plan`. One that cannot be served is logged, and clients cannot
+    /// enter it. They cannot enter one that has an export of its own either, since locks belong to one export.
     fn prepare_submounts(
         &self,
         plan: &ExportPlan,
@@ -154,13 +154,13 @@ impl Backends {
         };
         let opened = Opened::Directory(directory.clone(), first);
         let Some(id) = self.entries(plan, &opened).first().map(|entry| entry.id) else { return Vec::new() };
-        let found = path.canonicalize().and_then(|path| Ok((submounts::inside(&path)?, path)));
+        let found = path.canonicalize().and_then(|path| Ok((mounts::inside(&path)?, path)));
         let (mounts, path) = match found {
             Ok(found) => found,
             Err(error) => {
                 warn!(
                     "{}",
-                    plan.blame(format!("what is mounted inside is not served: {}", error_text(&error)))
+                    plan.error(format!("what is mounted inside is not served: {}", error_text(&error)))
                 );
                 return Vec::new();
             }
@@ -174,13 +174,13 @@ impl Backends {
                     outers.push(outer);
                     junctions.push(junction);
                 }
-                Err(why) => warn!("{}", plan.blame(format!("{} is not served: {why}", mount.display()))),
+                Err(why) => warn!("{}", plan.error(format!("{} is not served: {why}", mount.display()))),
             }
         }
         junctions
     }
 
-    /// Opens what is mounted at `mount`, below `top`, the directory of `plan`.
+    /// Opens the file system that is mounted at `mount`, below the directory `top` of `plan`.
     fn prepare_submount(
         &self,
         plan: &ExportPlan,
@@ -192,49 +192,55 @@ impl Backends {
         let below = mount.strip_prefix(top).map_err(|error| error.to_string())?;
         let below = below.to_str().ok_or("its path is not UTF-8")?;
         let plan = plan.submount(mount.into(), below);
-        // Those that are further inside come last.
-        let outer =
-            outers.iter().rev().find(|outer| mount.starts_with(&outer.path)).ok_or("nothing is above it")?;
+        // Inner ones come last.
+        let outer = outers
+            .iter()
+            .rev()
+            .find(|outer| mount.starts_with(&outer.path))
+            .ok_or("no export contains it")?;
         let within = mount.strip_prefix(&outer.path).map_err(|error| error.to_string())?;
         let name = within.file_name().ok_or("it has no name")?.as_bytes().to_vec();
         let place = outer.directory.mount_point(within).map_err(|error| error.to_string())?;
         let opened = self.prepare_one(&plan, prepared)?;
-        let Opened::Directory(directory, _) = &opened else { return Err("it is no directory".into()) };
+        let Opened::Directory(directory, _) = &opened else { return Err("it is not a directory".into()) };
         let inner: Vec<_> = self.entries(&plan, &opened).into_iter().map(Arc::new).collect();
-        let id = inner.first().ok_or("it is for no client")?.id;
+        let id = inner.first().ok_or("no client may mount it")?.id;
         let next = Outer { path: mount.into(), directory: directory.clone(), id };
         prepared.nested.push(plan);
         let (directory, covered_fileid) = (place.directory, place.covered_fileid);
         Ok((Junction { outer: outer.id, directory, name, covered_fileid, inner }, next))
     }
 
-    /// Takes what was prepared from `plans` into use, with their limits and promises. Returns the exports, and the file
-    /// systems that are no longer among them.
-    pub fn take(&mut self, plans: &[ExportPlan], prepared: Prepared) -> (ExportTable, Removed) {
+    /// Starts to use prepared exports, with their limits and durability. Returns the table of exports, and the file systems that are
+    /// no longer served.
+    pub fn activate(&mut self, plans: &[ExportPlan], prepared: Prepared) -> (ExportTable, Removed) {
         let Prepared { table, open, replaced, nested } = prepared;
         let served: HashSet<_> = nested.iter().filter_map(ExportPlan::directory).map(PathBuf::from).collect();
         for plan in plans.iter().chain(&nested) {
             if let (true, Source::Directory(path)) = (replaced.contains(&plan.source), &plan.source) {
                 let path = path.display();
-                warn!("{}", plan.blame(format!("{path} is another directory or file system now: serving it; handles of the one before are stale")));
+                warn!("{}", plan.error(format!("{path} is another directory or file system now: serving it; handles of the previous one are stale")));
             }
             match open.get(&plan.source) {
                 Some(Opened::Directory(directory, _)) => {
                     directory.set_served_mounts(served.clone());
-                    say_unless_watched(plan, directory);
+                    warn_unless_watched(plan, directory);
                     if let Err(error) = directory.set_durability(durability(plan)) {
-                        error!("{}", plan.blame(format!("what was answered before is not stable: {error}")));
+                        error!(
+                            "{}",
+                            plan.error(format!("earlier changes may not be on stable storage: {error}"))
+                        );
                     }
                 }
                 Some(Opened::Memory(memory)) => {
-                    let (bytes, quota) = limits(plan.memory);
+                    let (bytes, quota) = plan.memory.bytes_and_quota();
                     memory.set_limits(bytes, quota);
                 }
                 None => {}
             }
         }
         for plan in &nested {
-            info!("serving {plan}: it is mounted inside of another export");
+            info!("serving {plan}: mounted inside another export");
         }
         for export in table.iter().chain(table.nested()) {
             self.counts.insert(export.path.clone(), Arc::clone(&export.counts));
@@ -245,36 +251,35 @@ impl Backends {
         (table, Removed(before.into_values().collect()))
     }
 
-    /// Calls may still change what is no longer served behind [`Self::close`].
-    pub fn doubt(&mut self) {
+    /// Notes that calls in progress may still change removed file systems after [`Self::close`].
+    pub fn note_possible_loss(&mut self) {
         self.has_lost = true;
     }
 
-    /// The first write verifier of a directory that is opened now. RFC 8881 §18.3.3 has it vary "at each server event or instantiation that
-    /// may lead to a loss of uncommitted data". A directory that was served before in this process, perhaps by another name, may have lost
-    /// some, and what is opened now knows nothing of that.
+    /// Returns the first write verifier of a directory that is opened now. RFC 8881 §18.3.3: the verifier changes "at each server event or
+    /// instantiation that may lead to a loss of uncommitted data". A directory that was served before in this process, perhaps under another
+    /// name, may have lost some.
     fn first_verifier(&self) -> Result<Verifier, String> {
         if self.has_started { random() } else { Ok(self.verifier) }
     }
 
-    /// Flushes and closes what is no longer served.
+    /// Flushes and closes file systems that are no longer served.
     pub async fn close(&mut self, removed: Removed) {
         for opened in &removed.0 {
             match self.flush_one(opened).await {
                 Ok(is_unchanged) => self.has_lost |= !is_unchanged,
                 Err(why) => {
                     self.has_lost = true;
-                    error!("an export that was removed: {why}");
+                    error!("removed export: {why}");
                 }
             }
         }
     }
 
-    /// Brings everything to stable storage. Returns the write verifier if it stays good: nothing was lost since it was
-    /// given out.
+    /// Flushes all file systems. Returns the write verifier if it stays valid: no data were lost since the start.
     ///
     /// # Errors
-    /// One line with the first failure; all file systems are flushed all the same.
+    /// One line about the first failure. All file systems are flushed anyway.
     pub async fn flush(&self) -> Result<Option<Verifier>, String> {
         let (mut is_good, mut result) = (!self.has_lost, Ok(()));
         for opened in self.open.values() {
@@ -286,13 +291,13 @@ impl Backends {
         result.map(|()| is_good.then_some(self.verifier))
     }
 
-    /// Whether the verifier stayed as it was.
+    /// Flushes one file system. Returns whether its write verifier is unchanged.
     async fn flush_one(&self, opened: &Opened) -> Result<bool, String> {
         let backend = opened.backend();
         backend.sync().await.map_err(|error| format!("flushing: {error}"))?;
         Ok(match opened {
             Opened::Directory(directory, first) => directory.write_verifier() == *first,
-            // What memory loses has its own verifier.
+            // A file system in memory has a verifier of its own.
             Opened::Memory(_) => true,
         })
     }
@@ -311,20 +316,20 @@ impl Backends {
                     ..Config::new(path)
                 };
                 let directory = LocalFs::open(&config).map_err(|error| error.to_string())?;
-                let acts = if directory.acts_as_callers() { "each caller" } else { "this process's user" };
-                let handles = if directory.uses_index() { "an index" } else { "the kernel" };
-                info!("{}: acts as {acts}, finds files by handles of {handles}", path.display());
+                let acts_as = if directory.acts_as_callers() { "each caller" } else { "the server's user" };
+                let handles = if directory.uses_index() { "index" } else { "kernel" };
+                info!(path = %path.display(), acts_as, handles, "directory opened");
                 Ok(Opened::Directory(directory, first))
             }
             Source::Memory(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let (max_bytes, quota_bytes) = limits(plan.memory);
+                let (max_bytes, quota_bytes) = plan.memory.bytes_and_quota();
                 let memory = MemFs::new(&MemOptions {
                     identity: random()?,
                     instance: self.instance,
                     max_bytes,
                     quota_bytes,
-                    // Everyone may create files at the top, each its own, as in /tmp.
+                    // Every user can create files at the top, as in /tmp.
                     root_mode: 0o1777,
                     now: Timestamp { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() },
                     ..MemOptions::default()
@@ -336,12 +341,12 @@ impl Backends {
 }
 
 impl Opened {
-    /// Whether the path of `plan` leads to it still.
+    /// Whether the path of `plan` still leads to it.
     fn is_current(&self, plan: &ExportPlan) -> Result<bool, String> {
         match (self, &plan.source) {
             (Self::Directory(directory, _), Source::Directory(path)) => directory
                 .is_at(path)
-                .map_err(|error| plan.blame(format!("{}: {}", path.display(), error_text(&error)))),
+                .map_err(|error| plan.error(format!("{}: {}", path.display(), error_text(&error)))),
             _ => Ok(true),
         }
     }
@@ -363,32 +368,32 @@ impl Opened {
     }
 }
 
-/// Says why local processes' changes do not recall delegations, where they should.
-fn say_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
+/// Logs why changes by local processes do not recall delegations, if they should.
+fn warn_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
     if !plan.options.recall_local_changes {
         return;
     }
     if let Some(why) = directory.why_unwatched() {
-        warn!("{}", plan.blame(format!("local processes' changes recall no delegation: {why}")));
+        warn!("{}", plan.error(format!("changes by local processes do not recall delegations: {why}")));
     }
 }
 
-/// How long it is not said again that a file system in memory is full.
-const FULL_AGAIN: Duration = Duration::from_secs(3600);
+/// Least time between two log lines about a full file system in memory.
+const FULL_LOG_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Says that a file system in memory is full: the first time, and then once an hour at most.
+/// Returns a function that logs that a file system in memory is full, at most once an hour.
 fn warn_when_full(pseudo: String) -> impl Fn(u64) + Send + Sync + 'static {
-    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    let logged: Mutex<Option<Instant>> = Mutex::new(None);
     move |bytes| {
-        let mut told = told.lock();
-        if told.is_some_and(|told| told.elapsed() < FULL_AGAIN) {
+        let mut logged = logged.lock();
+        if logged.is_some_and(|logged| logged.elapsed() < FULL_LOG_INTERVAL) {
             return;
         }
-        *told = Some(Instant::now());
+        *logged = Some(Instant::now());
         warn!(
             export = pseudo,
             size = %Size(bytes),
-            "file system in memory is full, clients get ENOSPC: remove files, or give it more \
+            "file system in memory is full, clients get ENOSPC: remove files, or enlarge it \
              (--memory=SIZE, or `memory-bytes` and a reload)"
         );
     }
@@ -398,8 +403,8 @@ fn durability(plan: &ExportPlan) -> Durability {
     if plan.is_async { Durability::Async } else { Durability::Sync }
 }
 
-/// Numbers an export. They are made of its path and its file system's identity by a hash that must never change:
-/// clients' handles and caches hang on them.
+/// Returns one entry of an export. Its ID is a hash of its path and its file system's identity. The hash must never change: handles and
+/// caches of clients depend on it.
 fn export(
     plan: &ExportPlan,
     options: &ExportOptions,
@@ -410,7 +415,7 @@ fn export(
     hasher.write(&backend.identity());
     hasher.write(plan.pseudo.as_bytes());
     let hash = hasher.finish128();
-    // 0 is the pseudo file system's.
+    // The pseudo file system has ID 0.
     let id = plan.id.unwrap_or((hash.h1 as u32).max(1));
     Export {
         id: ExportId(id),

@@ -1,4 +1,4 @@
-//! Who can write at the top of an exported directory, as far as its owner, mode and the squashing tell.
+//! Whether clients can create files at the top of an export, by owner, mode and squashing.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,22 +7,22 @@ use std::path::Path;
 use rustix::fs::Access;
 use server::{ExportOptions, Squash};
 
-use crate::export_plan::ExportPlan;
+use super::plan::ExportPlan;
 
-/// Write and search permission of one class of users: what creating a file in a directory takes.
+/// Write and search permission of one class of users, which creating a file in a directory needs.
 const CREATE: u32 = 0o3;
 
-/// Returns a warning where probably no client can create a file at the top of the export.
-pub fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) -> Option<String> {
+/// Returns a warning if probably no client can create a file at the top of the export.
+pub(super) fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) -> Option<String> {
     let entries: Vec<_> = export.all_options().filter(|options| !options.read_only).collect();
     let first = *entries.first().filter(|_| !export.is_mounted_read_only)?;
     let shown = path.display();
     let (uid, gid, mode) = (directory.uid(), directory.gid(), directory.mode() & 0o7777);
     if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         let own = rustix::process::geteuid().as_raw();
-        return Some(export.blame(format!(
-            "no client can write here: this server runs as uid {own}, which may not write in {shown} \
-             (owner {uid}:{gid}, mode {mode:o}). Give it that permission, or serve with --read-only"
+        return Some(export.error(format!(
+            "no client can write here: this server runs as uid {own}, which has no write permission for {shown} \
+             (owner {uid}:{gid}, mode {mode:o}). Grant it, or serve with --read-only"
         )));
     }
     if entries.iter().any(|options| is_writable(options, uid, gid, mode)) || has_acl(path) {
@@ -33,7 +33,7 @@ pub fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) -> Option
         Squash::All => "every user of every client acts",
         _ => "root on a client acts",
     };
-    Some(export.blame(format!(
+    Some(export.error(format!(
         "probably no client can create files here: {shown} belongs to {uid}:{gid} with mode {mode:o}, and {who} as \
          {}:{}. Change the owner (chown USER {shown}) or the mode, or serve with --squash none, which lets root on \
          every client act as root",
@@ -60,7 +60,7 @@ fn is_writable(options: &ExportOptions, uid: u32, gid: u32, mode: u32) -> bool {
     }
 }
 
-/// Whether an access control list says more than the mode does.
+/// Whether the directory has an access control list, which may allow more than the mode.
 fn has_acl(path: &Path) -> bool {
     rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_must_be_able_to_create_files() {
+    fn an_export_is_writable_if_some_user_can_create_files() {
         let writable = |squash, anonymous, (uid, gid, mode)| {
             let anonymous = Arc::new(Credentials { uid: anonymous, gid: anonymous, groups: Arc::from([]) });
             is_writable(&ExportOptions { squash, anonymous, ..ExportOptions::default() }, uid, gid, mode)

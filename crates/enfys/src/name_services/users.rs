@@ -1,55 +1,55 @@
-//! The system's users, as its name services have them; asked by [`getent`].
+//! The system's users and their groups.
 
 #[cfg(feature = "krb5")]
 use vfs::Credentials;
 
 use tracing::warn;
 
-use crate::getent;
+use super::getent;
 
-/// Bytes of an answer that are read at most: 65,536 groups (`NGROUPS_MAX`) of up to ten digits, and more.
+/// Most bytes of an answer: more than 65,536 groups (`NGROUPS_MAX`) of up to ten digits.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// The user with this name.
+/// Returns the user with this name.
 ///
 /// # Errors
-/// Why there is no answer.
+/// One line: the name services did not answer.
 #[cfg(feature = "krb5")]
 pub fn by_name(name: &str) -> Result<Option<Credentials>, String> {
-    let Some(line) = ask("passwd", name)? else { return Ok(None) };
-    // getent(1) takes digits for a uid, and then the entry is another's.
+    let Some(line) = query("passwd", name)? else { return Ok(None) };
+    // getent(1) takes digits as a uid, so the entry may have another name.
     let Some(account) = Account::parse(&line).filter(|account| account.name == name) else { return Ok(None) };
     let groups = supplementary(name)?;
     Ok(Some(Credentials { uid: account.uid, gid: account.gid, groups: groups.into() }))
 }
 
-/// The groups of the user with this uid, primary and supplementary; none where there is no such account.
+/// Returns the primary and supplementary groups of the user with this uid; none without such an account.
 ///
 /// # Errors
-/// Why there is no answer.
+/// One line: the name services did not answer.
 pub fn groups_of(uid: u32) -> Result<Vec<u32>, String> {
-    let Some(line) = ask("passwd", &uid.to_string())? else { return Ok(Vec::new()) };
+    let Some(line) = query("passwd", &uid.to_string())? else { return Ok(Vec::new()) };
     let Some(account) = Account::parse(&line).filter(|account| account.uid == uid) else {
         return Ok(Vec::new());
     };
-    // The primary group is the user's, whatever is known of others.
+    // The primary group is known even if the others are not.
     let mut groups = supplementary(account.name).unwrap_or_else(|why| {
-        warn!(uid, "the supplementary groups of a local user cannot be found out: {why}");
+        warn!(uid, error = why, "cannot look up the supplementary groups of a local user");
         Vec::new()
     });
     groups.push(account.gid);
     Ok(groups)
 }
 
-fn ask(database: &str, key: &str) -> Result<Option<String>, String> {
-    getent::print(database, Some(key), ANSWER_BYTES_MAX)
+fn query(database: &str, key: &str) -> Result<Option<String>, String> {
+    getent::query(database, Some(key), ANSWER_BYTES_MAX)
 }
 
 fn supplementary(name: &str) -> Result<Vec<u32>, String> {
-    Ok(ask("initgroups", name)?.map(|line| parse_groups(name, &line)).unwrap_or_default())
+    Ok(query("initgroups", name)?.map(|line| parse_groups(name, &line)).unwrap_or_default())
 }
 
-/// What is read of a line of passwd(5).
+/// The fields of a passwd(5) line that are needed.
 #[derive(Debug, PartialEq, Eq)]
 struct Account<'l> {
     name: &'l str,
@@ -66,7 +66,7 @@ impl<'l> Account<'l> {
     }
 }
 
-/// The groups in `getent initgroups`' line: the name, and numbers.
+/// Parses the output of `getent initgroups`: a name, and numbers.
 fn parse_groups(name: &str, line: &str) -> Vec<u32> {
     let numbers = line.strip_prefix(name).unwrap_or_default().split_whitespace();
     numbers.filter_map(|number| number.parse().ok()).collect()
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_lines_of_passwd_and_initgroups() {
+    fn lines_of_passwd_and_initgroups_are_parsed() {
         let alice = Account::parse("alice:x:1234:100:Alice:/home/alice:/bin/sh\n");
         assert_eq!(alice, Some(Account { name: "alice", uid: 1234, gid: 100 }));
         assert_eq!(Account::parse("alice:x:many:100"), None);
@@ -87,23 +87,23 @@ mod tests {
     }
 
     #[test]
-    fn the_superuser_has_an_account_and_nobody_else_is_root() {
+    fn root_has_an_account_and_an_unknown_user_has_no_groups() {
         match groups_of(0) {
             Ok(groups) => assert!(groups.contains(&0)),
             Err(why) => println!("skipped: {why}"),
         }
-        // No account has it: it is (uid_t) -1.
+        // No account has the uid (uid_t) -1.
         assert!(groups_of(u32::MAX).map_or(true, |groups| groups.is_empty()));
     }
 
     #[cfg(feature = "krb5")]
     #[test]
-    fn a_number_is_no_name() {
+    fn a_number_is_not_a_name() {
         match by_name("root") {
             Ok(found) => assert_eq!(found.map(|user| (user.uid, user.gid)), Some((0, 0))),
             Err(why) => println!("skipped: {why}"),
         }
-        // As `getent passwd 0` answers.
+        // `getent passwd 0` answers with root's entry.
         assert!(matches!(by_name("0"), Ok(None) | Err(_)));
         assert!(matches!(by_name("no-such-user-of-enfys"), Ok(None) | Err(_)));
     }

@@ -1,21 +1,21 @@
-//! Errors of a configuration file in words that say what was expected.
+//! Errors of a configuration file: line, key, and what was expected.
 
 use std::path::Path;
 
+use super::locations::{KeyLocations, line_of};
+use super::schema::Limits;
 use crate::address::FORMS;
-use crate::config::Limits;
-use crate::places::{Places, line};
 
-/// What the keys beside the limits take.
+/// Expected values of all keys but the limits.
 const EXPECTED: &[(&str, &str)] = &[
     ("metrics", FORMS),
     ("state-dir", "a path, as in \"/var/lib/enfys\""),
-    ("local-users", TRUTH),
-    ("portmap", TRUTH),
+    ("local-users", BOOLEAN),
+    ("portmap", BOOLEAN),
     ("versions", "a list of versions, as in [\"3\", \"4.1\"]"),
     ("id-domain", "a DNS domain, as in \"example.org\""),
-    ("persistent-sessions", TRUTH),
-    ("copy-source", TRUTH),
+    ("persistent-sessions", BOOLEAN),
+    ("copy-source", BOOLEAN),
     ("copy-from", "a list of networks, as in [\"10.0.0.0/8\"]"),
     ("keytab", "a path, as in \"/etc/krb5.keytab\""),
     ("control", "a table: [control]"),
@@ -23,64 +23,64 @@ const EXPECTED: &[(&str, &str)] = &[
     ("limits", "a table: [limits]"),
     ("export", "a list of tables, each with the header [[export]]"),
     ("export.path", "an absolute path, as in \"/srv/data\""),
-    ("export.memory", TRUTH),
+    ("export.memory", BOOLEAN),
     ("export.memory-bytes", BYTES),
     ("export.quota-bytes", BYTES),
     ("export.pseudo", "a path, as in \"/data\""),
     ("export.id", "an integer from 1 to 4294967295"),
-    ("export.read-only", TRUTH),
+    ("export.read-only", BOOLEAN),
     ("export.squash", "\"root\", \"all\" or \"none\""),
     ("export.anonymous-uid", ID),
     ("export.anonymous-gid", ID),
     ("export.clients", CLIENTS),
     ("export.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
-    ("export.insecure", TRUTH),
+    ("export.insecure", BOOLEAN),
     ("export.client", "a list of tables, each with the header [[export.client]]"),
     ("export.client.clients", CLIENTS),
-    ("export.client.read-only", TRUTH),
+    ("export.client.read-only", BOOLEAN),
     ("export.client.squash", "\"root\", \"all\" or \"none\""),
     ("export.client.anonymous-uid", ID),
     ("export.client.anonymous-gid", ID),
     ("export.client.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
-    ("export.client.insecure", TRUTH),
-    ("export.async", TRUTH),
+    ("export.client.insecure", BOOLEAN),
+    ("export.async", BOOLEAN),
     ("export.local-changes", "\"recall\" or \"ignore\""),
     ("export.submounts", "\"hide\" or \"serve\""),
 ];
 
 const CLIENTS: &str =
     "a list of networks, host names, wildcards and netgroups, as in [\"10.0.0.0/8\", \"*.example.org\"]";
-const TRUTH: &str = "true or false";
+const BOOLEAN: &str = "true or false";
 const BYTES: &str = "a number of bytes, as in 4294967296";
 const ID: &str = "an integer from 0 to 4294967295";
-/// How alike a key must be to one that there is to be suggested; `read_only` and `read-only` are.
-const ALIKE: f64 = 0.8;
+/// A known key with at least this similarity is suggested; `read_only` and `read-only` have it.
+const SIMILARITY_MIN: f64 = 0.8;
 
-/// What is wrong with a file that cannot be read as a configuration, in one line with file, line and key.
-pub fn explain(file: &Path, text: &str, error: &toml::de::Error) -> String {
+/// Returns one line with file, line and key about a file that is not a configuration.
+pub(super) fn describe_error(file: &Path, text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let message = error.message().replace('\n', ", ");
-    let place = format!("{}:{}", file.display(), line(text, at));
+    let location = format!("{}:{}", file.display(), line_of(text, at));
     if let Some(unknown) = unknown_key(&message) {
-        return format!("{place}: {unknown}");
+        return format!("{location}: {unknown}");
     }
-    let places = Places::new(file, text);
-    match places.key_at(at) {
-        Some(key) => places.wrong(key, reworded(key, &message)),
+    let locations = KeyLocations::new(file, text);
+    match locations.key_at(at) {
+        Some(key) => locations.error(key, reworded(key, &message)),
         None => {
-            let wrong = text.lines().nth(line(text, at) - 1).unwrap_or_default().trim();
-            format!("{place}: not valid TOML: {message}, in `{wrong}`")
+            let wrong = text.lines().nth(line_of(text, at) - 1).unwrap_or_default().trim();
+            format!("{location}: not valid TOML: {message}, in `{wrong}`")
         }
     }
 }
 
-/// What is said of a key that there is not, with the one that is likely meant.
+/// Returns the error about an unknown key, with the likely one.
 fn unknown_key(message: &str) -> Option<String> {
     let (key, expected) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let known = expected.trim_start_matches("one of ").split(", ").map(|name| name.trim_matches('`'));
-    let likeness = |known: &str| strsim::jaro_winkler(key, known);
-    let likely = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let meant = match (table_of(key), likely.filter(|known| likeness(known) >= ALIKE)) {
+    let similarity = |known: &str| strsim::jaro_winkler(key, known);
+    let likely = known.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let meant = match (table_of(key), likely.filter(|known| similarity(known) >= SIMILARITY_MIN)) {
         (Some(table), _) => format!(" (it belongs in {table})"),
         (None, Some(likely)) => format!(" (did you mean `{likely}`?)"),
         (None, None) => String::new(),
@@ -88,7 +88,7 @@ fn unknown_key(message: &str) -> Option<String> {
     Some(format!("unknown key `{key}`{meant}, expected {expected}"))
 }
 
-/// The table that a key belongs in.
+/// Returns the table that a key belongs in.
 fn table_of(key: &str) -> Option<&'static str> {
     if Limits::default().all().iter().any(|(name, ..)| *name == key) {
         return Some("[limits]");
@@ -102,13 +102,13 @@ fn table_of(key: &str) -> Option<&'static str> {
     })
 }
 
-/// A message of serde's about the value of a key, with what this key takes in place of the name of a type.
+/// Replaces the type name in a message of serde by the expected value of this key.
 fn reworded(key: &str, message: &str) -> String {
     let found = ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
     let found = found.and_then(|rest| rest.rsplit_once(", expected "));
     match (found, expected(key)) {
         (Some((found, _)), Some(expected)) => {
-            // Words of TOML in place of serde's.
+            // TOML's words instead of serde's.
             let found = match found {
                 "map" => "a table",
                 "sequence" => "a list",
@@ -120,7 +120,7 @@ fn reworded(key: &str, message: &str) -> String {
     }
 }
 
-/// What a key takes.
+/// Returns the expected value of a key.
 fn expected(key: &str) -> Option<String> {
     let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     let path = key.split('.').filter(|part| !is_index(part)).collect::<Vec<_>>().join(".");

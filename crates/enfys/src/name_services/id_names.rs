@@ -1,23 +1,24 @@
-//! Names of users and groups, from the system's name services.
-//!
-//! They are asked once, at the start, by [`getent`], and not for each request.
+//! The names of users and groups for NFSv4, read once from the system's name services at the start.
 
 use server::{IdNames, MAX_ID_NAMES};
 
-use crate::getent;
+use super::getent;
 
-/// Bytes of a list that are read at most: its entries with long lists of members.
+/// Most bytes of a list: groups may have many members.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
-/// All names that the name services list.
+/// Reads all names that the name services list.
 ///
 /// # Errors
-/// One line, where they cannot be asked.
+/// One line: they did not answer.
 pub fn read(domain: &str) -> Result<IdNames, String> {
     Ok(IdNames::new(domain, list("passwd")?, list("group")?))
 }
 
-/// Whether a domain can stand behind names: RFC 8881 §5.9 wants "a DNS domain name".
+/// Checks a domain for names. RFC 8881 §5.9: "a DNS domain name".
+///
+/// # Errors
+/// What was expected.
 pub fn check_domain(domain: &str) -> Result<(), String> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -31,12 +32,12 @@ pub fn check_domain(domain: &str) -> Result<(), String> {
 }
 
 fn list(database: &str) -> Result<Vec<(String, u32)>, String> {
-    let text = getent::print(database, None, MAX_LIST_BYTES)
-        .map_err(|why| format!("id-domain: cannot ask for names: {why}"))?;
+    let text = getent::query(database, None, MAX_LIST_BYTES)
+        .map_err(|why| format!("id-domain: cannot read names: {why}"))?;
     Ok(entries(&text.unwrap_or_default()))
 }
 
-/// Name and id of each line, as passwd(5) and group(5) have them.
+/// Parses names and IDs in the format of passwd(5) and group(5).
 fn entries(text: &str) -> Vec<(String, u32)> {
     let entry = |line: &str| {
         let mut fields = line.split(':');
@@ -51,13 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_both_lists_are_understood() {
+    fn users_and_groups_are_parsed() {
         let text = "root:x:0:0:root:/root:/bin/bash\nstaff:x:50:alice,bob\nbroken\nno:id:x\n";
         assert_eq!(entries(text), [("root".to_owned(), 0), ("staff".to_owned(), 50)]);
     }
 
     #[test]
-    fn a_domain_is_one_of_dns() {
+    fn a_domain_is_a_dns_name() {
         for good in ["example.org", "localdomain", "a-b.example"] {
             assert_eq!(check_domain(good), Ok(()), "{good}");
         }
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_superuser_has_a_name_where_getent_is() {
+    fn names_are_read_where_getent_is_installed() {
         match read("example.org") {
             Ok(names) => assert!(!names.is_empty()),
             Err(why) => println!("skipped: {why}"),

@@ -1,4 +1,4 @@
-//! Everything that a start with a configuration would have in force, defaults included, for `enfys check-config`.
+//! The effective configuration, with all defaults, for `enfys check-config`.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 use server::{ExportOptions, HandleKey, Settings, Squash, Versions};
 
 use crate::control;
-use crate::export_plan::{ExportPlan, Source, limits};
+use crate::exports::{ExportPlan, Source};
 use crate::plan::Plan;
 
-/// A configuration with every key that has a value; printed as TOML, it says the same as the file that it was made of.
+/// Every key that has a value. Printed as TOML, it is equivalent to the file that it was made of.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct InForce {
+pub struct EffectiveConfig {
     listen: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<String>,
@@ -29,20 +29,20 @@ pub struct InForce {
     #[serde(skip_serializing_if = "Option::is_none")]
     keytab: Option<PathBuf>,
     sandbox: bool,
-    control: ControlInForce,
-    limits: LimitsInForce,
-    export: Vec<ExportInForce>,
+    control: EffectiveControl,
+    limits: EffectiveLimits,
+    export: Vec<EffectiveExport>,
 }
 
 #[derive(Debug, Serialize)]
-struct ControlInForce {
+struct EffectiveControl {
     #[serde(skip_serializing_if = "Option::is_none")]
     socket: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct LimitsInForce {
+struct EffectiveLimits {
     connections: usize,
     connections_per_address: usize,
     memory_bytes: usize,
@@ -61,7 +61,7 @@ struct LimitsInForce {
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct ExportInForce {
+struct EffectiveExport {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
     memory: bool,
@@ -87,12 +87,12 @@ struct ExportInForce {
     #[serde(skip_serializing_if = "Option::is_none")]
     submounts: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    client: Vec<ClientInForce>,
+    client: Vec<EffectiveClient>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct ClientInForce {
+struct EffectiveClient {
     clients: Vec<String>,
     read_only: bool,
     squash: &'static str,
@@ -102,7 +102,7 @@ struct ClientInForce {
     insecure: bool,
 }
 
-impl ClientInForce {
+impl EffectiveClient {
     fn new(options: &ExportOptions) -> Self {
         Self {
             clients: options.clients.iter().map(ToString::to_string).collect(),
@@ -124,8 +124,8 @@ fn squash_name(squash: Squash) -> &'static str {
     }
 }
 
-impl InForce {
-    /// What `plan` means.
+impl EffectiveConfig {
+    /// Returns the effective configuration of a plan.
     pub fn new(plan: &Plan) -> Self {
         let in_state_dir = plan.state_dir.as_ref().map(|directory| directory.join(control::IN_STATE_DIR));
         Self {
@@ -141,16 +141,16 @@ impl InForce {
             copy_from: plan.copy_from.iter().map(ToString::to_string).collect(),
             keytab: plan.keytab.clone(),
             sandbox: plan.sandbox,
-            control: ControlInForce { socket: plan.control.clone().or(in_state_dir) },
-            limits: LimitsInForce::new(plan),
-            export: plan.exports.iter().map(ExportInForce::new).collect(),
+            control: EffectiveControl { socket: plan.control.clone().or(in_state_dir) },
+            limits: EffectiveLimits::new(plan),
+            export: plan.exports.iter().map(EffectiveExport::new).collect(),
         }
     }
 }
 
-impl LimitsInForce {
+impl EffectiveLimits {
     fn new(plan: &Plan) -> Self {
-        // Neither key nor secrets change a limit.
+        // Key and secrets have no effect on limits.
         let mut settings = Settings::new(HandleKey([0; 16]), 0, [0; 16], Vec::new());
         plan.apply_limits(&mut settings);
         let network = plan.network_limits();
@@ -173,7 +173,7 @@ impl LimitsInForce {
     }
 }
 
-impl ExportInForce {
+impl EffectiveExport {
     fn new(plan: &ExportPlan) -> Self {
         let options = &plan.options;
         let common = Self {
@@ -183,14 +183,14 @@ impl ExportInForce {
             squash: squash_name(options.squash),
             anonymous_uid: options.anonymous.uid,
             anonymous_gid: options.anonymous.gid,
-            clients: if plan.is_for_everybody() && options.clients.is_empty() {
+            clients: if plan.is_for_all_clients() && options.clients.is_empty() {
                 vec!["*".into()]
             } else {
                 options.clients.iter().map(ToString::to_string).collect()
             },
             sec: options.flavors.iter().map(server::Flavor::name).collect(),
             insecure: options.insecure,
-            client: plan.entries.iter().map(ClientInForce::new).collect(),
+            client: plan.entries.iter().map(EffectiveClient::new).collect(),
             ..Self::default()
         };
         match &plan.source {
@@ -202,7 +202,7 @@ impl ExportInForce {
                 ..common
             },
             Source::Memory(_) => {
-                let (bytes, quota) = limits(plan.memory);
+                let (bytes, quota) = plan.memory.bytes_and_quota();
                 Self { memory: true, memory_bytes: Some(bytes), quota_bytes: quota, ..common }
             }
         }

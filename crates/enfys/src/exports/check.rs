@@ -1,4 +1,4 @@
-//! What can be told of exported directories before they are opened.
+//! Checks of exported directories before they are opened.
 
 use std::fs::Metadata;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use store::error_text;
 
-use crate::export_plan::{ExportPlan, Source};
-use crate::writable;
+use super::plan::{ExportPlan, Source};
+use super::writable;
 
-/// A directory as the file system knows it.
+/// A directory that exists.
 struct Directory<'a> {
     export: &'a ExportPlan,
     /// Without symbolic links.
@@ -21,57 +21,57 @@ struct Directory<'a> {
     metadata: Metadata,
 }
 
-/// Notes which directories are on file systems that are mounted read-only.
+/// Sets `is_mounted_read_only` of each export.
 pub fn note_read_only_mounts(exports: &mut [ExportPlan]) {
     for export in exports {
         let Source::Directory(path) = &export.source else { continue };
-        // A directory that is not there is an error of `check`.
+        // `check_directories` reports a missing directory.
         let flags = rustix::fs::statvfs(path).map(|found| found.f_flag);
         export.is_mounted_read_only = flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY));
     }
 }
 
-/// Checks that the directories are there, may be read, and do not get into each other's way; returns warnings.
+/// Checks that the directories exist, can be read, and do not conflict. Returns warnings.
 ///
 /// # Errors
 /// One line that names the export and the directory.
-pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<String>, String> {
+pub fn check_directories(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<String>, String> {
     let mut seen: Vec<Directory<'_>> = Vec::new();
     let mut warnings = Vec::new();
     for export in exports {
         let Source::Directory(path) = &export.source else { continue };
-        let directory = look(export, path).map_err(|error| {
-            export.blame_key("path", format!("{}: {}", path.display(), error_text(&error)))
+        let directory = inspect(export, path).map_err(|error| {
+            export.key_error("path", format!("{}: {}", path.display(), error_text(&error)))
         })?;
         for other in &seen {
-            // State of NFSv4 (locks, share reservations) is kept for each export: two that hold the same files would let
-            // one client's lock pass another's by.
+            // Locks and share reservations of NFSv4 belong to an export. Through two exports of the same files, conflicting locks
+            // would be granted.
             if other.id == directory.id {
-                let why = format!("{} is exported as {} already", path.display(), other.export.pseudo);
-                return Err(export.blame_key("path", why));
+                let why = format!("{} is already exported as {}", path.display(), other.export.pseudo);
+                return Err(export.key_error("path", why));
             }
             let nested = [(other, &directory), (&directory, other)];
             let nested = nested.into_iter().find(|(outer, inner)| {
-                // Another file system that is mounted inside is not reached through the outer directory.
+                // A file system that is mounted inside is not part of the outer export.
                 outer.id.0 == inner.id.0 && inner.path.starts_with(&outer.path)
             });
             warnings.extend(nested.map(|(outer, inner)| {
                 let (inner, outer) = (&inner.export.pseudo, &outer.export.pseudo);
                 format!(
-                    "{inner} lies inside of {outer}: locks taken through one do not hold through the other"
+                    "{inner} is inside {outer}: a lock taken through one does not exclude locks through the other"
                 )
             }));
         }
-        // One that lies inside is hidden from clients (`localfs::Config::hidden_directory`).
+        // A state directory inside an export is hidden from clients (`localfs::Config::hidden_directory`).
         if let Some(state_dir) = state_dir
             && directory.path.starts_with(resolved(state_dir))
         {
             let why = format!(
-                "the state directory {} is or contains it, and clients could take the key of file handles; \
-                 give another with --state-dir",
+                "it is in the state directory {}, so clients could read the key of file handles: \
+                 give another state directory with --state-dir",
                 state_dir.display()
             );
-            return Err(export.blame_key("path", why));
+            return Err(export.key_error("path", why));
         }
         warnings.extend(writable::warning(export, path, &directory.metadata));
         seen.push(directory);
@@ -79,8 +79,8 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
     Ok(warnings)
 }
 
-/// Looks at a directory in the way that serving it needs.
-fn look<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
+/// Opens a directory as serving it does, and returns what it is.
+fn inspect<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -92,11 +92,11 @@ fn look<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
     }
 }
 
-/// `path` without symbolic links as far as it is there.
+/// Returns `path` with symbolic links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let there = absolute.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
-    match there {
+    let existing = absolute.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    match existing {
         Some((ancestor, canonical)) => {
             canonical.join(absolute.strip_prefix(ancestor).unwrap_or(Path::new("")))
         }

@@ -1,21 +1,21 @@
-//! Which address a client uses where the server listens on all of them.
+//! The addresses that clients use if the server listens on all addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Returns the addresses as clients would use them: `0.0.0.0` and `[::]` become an address of an interface of this machine.
+/// Returns the addresses for clients: `0.0.0.0` and `[::]` become an address of one of this machine's interfaces.
 pub fn addresses_for_clients(listening: &[SocketAddr]) -> Vec<SocketAddr> {
-    // Without a list of interfaces, clients on this machine are told how to reach it.
+    // Without a list of interfaces, the address is for clients on this machine.
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let own: Vec<_> = interfaces.iter().filter(|own| own.is_oper_up()).map(if_addrs::Interface::ip).collect();
-    address_each(listening, &own)
+    replace_wildcards(listening, &own)
 }
 
-fn address_each(listening: &[SocketAddr], own: &[IpAddr]) -> Vec<SocketAddr> {
+fn replace_wildcards(listening: &[SocketAddr], own: &[IpAddr]) -> Vec<SocketAddr> {
     let is_ipv4_elsewhere =
         |port| listening.iter().any(|address| address.is_ipv4() && address.port() == port);
     let usable = |address: &SocketAddr| match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(first_ipv4(own).unwrap_or(Ipv4Addr::LOCALHOST)),
-        // `[::]` takes IPv4 too, unless another listener has it.
+        // `[::]` accepts IPv4 too, unless another listener does.
         IpAddr::V6(ip) if ip.is_unspecified() => {
             let ipv4 = first_ipv4(own).filter(|_| !is_ipv4_elsewhere(address.port()));
             let found = first_ipv6(own).map(IpAddr::V6).or(ipv4.map(IpAddr::V4));
@@ -31,7 +31,7 @@ fn first_ipv4(own: &[IpAddr]) -> Option<Ipv4Addr> {
     addresses.into_iter().find(|ip| !ip.is_loopback() && !ip.is_link_local())
 }
 
-/// A link-local address is of no use without the name of the client's own interface.
+/// Returns the first usable address. A link-local one would need the client's interface name.
 fn first_ipv6(own: &[IpAddr]) -> Option<Ipv6Addr> {
     let addresses = own.iter().filter_map(|ip| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None });
     addresses.into_iter().find(|ip| !ip.is_loopback() && !ip.is_unicast_link_local())
@@ -44,7 +44,7 @@ mod tests {
     fn shown(listening: &[&str], own: &[&str]) -> Vec<String> {
         let listening: Vec<_> = listening.iter().map(|text| text.parse().unwrap()).collect();
         let own: Vec<_> = own.iter().map(|text| text.parse().unwrap()).collect();
-        address_each(&listening, &own).iter().map(ToString::to_string).collect()
+        replace_wildcards(&listening, &own).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_such_an_address_is_reached_by_another() {
+    fn without_an_address_of_the_family_another_one_is_used() {
         let own = ["127.0.0.1", "::1", "fe80::1", "192.0.2.7"];
         assert_eq!(shown(&["[::]:2049"], &own), ["192.0.2.7:2049"]);
         assert_eq!(shown(&["0.0.0.0:2049", "[::]:2049"], &own), ["192.0.2.7:2049", "[::1]:2049"]);

@@ -1,4 +1,4 @@
-//! Where the keys of a configuration stand in its file, for messages.
+//! The lines of the keys in a configuration file, for messages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The lines of all keys in a file. A key is named by its path: `listen`, `limits.clients`, `export.0.path`, `copy-from.2`.
+/// The lines of all keys in a file. A key has a path: `listen`, `limits.clients`, `export.0.path`, `copy-from.2`.
 #[derive(Debug, Default, Clone)]
-pub struct Places {
+pub struct KeyLocations {
     file: PathBuf,
     keys: HashMap<String, Key>,
 }
@@ -18,18 +18,18 @@ pub struct Places {
 #[derive(Debug, Clone)]
 struct Key {
     line: usize,
-    /// Bytes of the file that are the value.
+    /// The value's bytes in the file.
     value: Range<usize>,
 }
 
-impl Places {
-    /// Finds the keys of a file's text. One that is no TOML has none.
+impl KeyLocations {
+    /// Finds the keys in a file's text; none if it is not TOML.
     pub fn new(file: &Path, text: &str) -> Self {
-        let mut places = Self { file: file.to_path_buf(), keys: HashMap::new() };
+        let mut locations = Self { file: file.to_path_buf(), keys: HashMap::new() };
         if let Ok(table) = DeTable::parse(text) {
-            places.add_table(text, "", table.get_ref());
+            locations.add_table(text, "", table.get_ref());
         }
-        places
+        locations
     }
 
     fn add_table(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
@@ -49,11 +49,11 @@ impl Places {
             }
             _ => {}
         }
-        self.keys.insert(path, Key { line: line(text, at), value: value.span() });
+        self.keys.insert(path, Key { line: line_of(text, at), value: value.span() });
     }
 
-    /// `FILE:LINE` of a key, or of the nearest table or array around it that is there; `FILE` for none.
-    pub fn of(&self, path: &str) -> String {
+    /// Returns `FILE:LINE` of a key, or of the nearest existing table or array around it; `FILE` without one.
+    pub fn location(&self, path: &str) -> String {
         let around = std::iter::successors(Some(path), |path| Some(path.rsplit_once('.')?.0));
         let line = around.filter_map(|path| self.keys.get(path)).map(|key| key.line).next();
         match line {
@@ -62,14 +62,14 @@ impl Places {
         }
     }
 
-    /// What is wrong with a key, with its place.
-    pub fn wrong(&self, path: &str, why: impl fmt::Display) -> String {
-        format!("{}: {}: {why}", self.of(path), shown(path))
+    /// Returns an error about a key, with its line.
+    pub fn error(&self, path: &str, why: impl fmt::Display) -> String {
+        format!("{}: {}: {why}", self.location(path), display_key(path))
     }
 
-    /// The same, where the file has the key; just `why` where it has not.
-    pub fn blame(&self, path: &str, why: String) -> String {
-        if self.has(path) { self.wrong(path, why) } else { why }
+    /// As [`Self::error`] if the file has the key, else `why` alone.
+    pub fn error_if_set(&self, path: &str, why: String) -> String {
+        if self.has(path) { self.error(path, why) } else { why }
     }
 
     /// Whether the file has the key.
@@ -77,12 +77,12 @@ impl Places {
         self.keys.contains_key(path)
     }
 
-    /// Forgets a key: something else decides.
-    pub fn forget(&mut self, path: &str) {
+    /// Removes a key, which the command line overrides.
+    pub fn remove(&mut self, path: &str) {
         self.keys.remove(path);
     }
 
-    /// The path of the innermost key whose value has this byte of the file; none for what is not in a value.
+    /// Returns the path of the innermost key whose value has this byte of the file.
     pub fn key_at(&self, at: usize) -> Option<&str> {
         let around = self.keys.iter().filter(|(_, key)| key.value.contains(&at));
         let innermost = around.min_by_key(|(path, key)| (key.value.len(), std::cmp::Reverse(path.len())));
@@ -94,13 +94,13 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// The number of the line of a byte.
-pub fn line(text: &str, at: usize) -> usize {
+/// Returns the line number of a byte.
+pub(super) fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A key as people find it: `` `clients` in [limits] ``.
-fn shown(path: &str) -> String {
+/// Returns a key as messages show it: `` `clients` in [limits] ``.
+fn display_key(path: &str) -> String {
     let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     let names: Vec<_> = path.split('.').filter(|part| !is_index(part)).collect();
     match names.as_slice() {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn keys_have_lines() {
-        let places = Places::new(Path::new("FILE"), TEXT);
+        let locations = KeyLocations::new(Path::new("FILE"), TEXT);
         for (path, expected) in [
             ("portmap", "FILE:1"),
             ("limits.clients", "FILE:4"),
@@ -129,18 +129,18 @@ mod tests {
             ("export.1.clients.1", "FILE:11"),
             ("listen", "FILE"),
         ] {
-            assert_eq!(places.of(path), expected, "{path}");
+            assert_eq!(locations.location(path), expected, "{path}");
         }
-        assert_eq!(places.wrong("export.1.clients.1", "why"), "FILE:11: `clients` in [[export]]: why");
-        assert_eq!(places.wrong("limits.clients", "why"), "FILE:4: `clients` in [limits]: why");
-        assert_eq!(places.blame("listen", "why".into()), "why");
-        assert_eq!(places.blame("portmap", "why".into()), "FILE:1: `portmap`: why");
+        assert_eq!(locations.error("export.1.clients.1", "why"), "FILE:11: `clients` in [[export]]: why");
+        assert_eq!(locations.error("limits.clients", "why"), "FILE:4: `clients` in [limits]: why");
+        assert_eq!(locations.error_if_set("listen", "why".into()), "why");
+        assert_eq!(locations.error_if_set("portmap", "why".into()), "FILE:1: `portmap`: why");
     }
 
     #[test]
     fn the_key_around_a_byte_is_found() {
-        let places = Places::new(Path::new("FILE"), TEXT);
-        let key_of = |value: &str| places.key_at(TEXT.find(value).unwrap());
+        let locations = KeyLocations::new(Path::new("FILE"), TEXT);
+        let key_of = |value: &str| locations.key_at(TEXT.find(value).unwrap());
         assert_eq!(key_of("5"), Some("limits.clients"));
         assert_eq!(key_of("'y'"), Some("export.1.clients.1"));
         assert_eq!(key_of("'/a'"), Some("export.0.path"));

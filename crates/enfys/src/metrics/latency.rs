@@ -1,4 +1,4 @@
-//! How long calls and operations take, and how many bytes they move: counted without locks, on every core.
+//! Durations and bytes of calls and operations, counted without locks on every core.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use protocol::nfs4::types::OpNum;
 use protocol::procedure::ProgramVersion;
 use server::{Effort, Observer, Operation};
 
-/// Upper bound of the first bucket in nanoseconds; each further one's is twice that of the one before.
+/// Upper bound of the first bucket in nanoseconds. Each next bound is twice as large.
 const FIRST_BOUND_NS: u64 = 250;
-/// Buckets: up to 16.8 s, and one for all above.
+/// Number of buckets: up to 16.8 s, and one without a bound.
 const BUCKETS: usize = 28;
 
-/// Procedures that are told apart: NFSv3's, NFSv4's two, MOUNT's, NFS_ACL's, the port mapper's, and one for all else.
+/// Number of procedures of each program; all others share one class.
 const NFS3: usize = 22;
 const NFS4: usize = 2;
 const MOUNT: usize = 6;
 const NFSACL: usize = 3;
 const PORTMAP: usize = 13;
-/// Where those of a program begin.
+/// First class of each program.
 const NFS4_AT: usize = NFS3;
 const MOUNT_AT: usize = NFS4_AT + NFS4;
 const NFSACL_AT: usize = MOUNT_AT + MOUNT;
@@ -27,10 +27,10 @@ const PORTMAP_AT: usize = NFSACL_AT + NFSACL;
 const OTHER: usize = PORTMAP_AT + PORTMAP;
 const CLASSES: usize = OTHER + 1;
 
-/// NFSv4 operations by number; the last stands for unknown ones.
+/// Number of NFSv4 operations; the last class is for unknown ones.
 const NFS4_OPERATIONS: usize = 80;
 
-/// What was measured of all calls.
+/// Measurements of all calls.
 #[derive(Debug)]
 pub struct Latencies {
     start: Instant,
@@ -38,30 +38,30 @@ pub struct Latencies {
     nfs4_operations: [Calls; NFS4_OPERATIONS],
 }
 
-/// What was measured of one procedure, or of one operation of NFSv4.
+/// Measurements of one procedure or NFSv4 operation.
 #[derive(Debug, Default)]
 pub struct Calls {
     pub took: Histogram,
-    /// Those answered with an error; of NFSv4's operations the server counts them.
+    /// Calls answered with an error. The server itself counts those of NFSv4 operations.
     pub errors: AtomicU64,
     /// Bytes of records or arguments, and of replies or results.
     pub received: AtomicU64,
     pub sent: AtomicU64,
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     total_ns: AtomicU64,
 }
 
-/// A histogram at a moment.
+/// The contents of a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     pub count: u64,
     pub total_s: f64,
-    /// Upper bounds in seconds, and how many fell below each but not below the one before.
+    /// Upper bound of each bucket in seconds, and its count.
     pub buckets: Vec<(f64, u64)>,
 }
 
@@ -97,7 +97,7 @@ impl Observer for Latencies {
 }
 
 impl Latencies {
-    /// Program and procedure, and what was measured of it; only those that were called.
+    /// Returns program, procedure and measurements of each procedure that was called.
     pub fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, &Calls)> {
         let named = self.calls.iter().enumerate().map(|(index, calls)| {
             let (program, procedure) = name(index);
@@ -106,7 +106,7 @@ impl Latencies {
         named.filter(|(_, _, calls)| !calls.took.is_empty())
     }
 
-    /// NFSv4 operations, and what was measured of each; only those that were called.
+    /// Returns name and measurements of each NFSv4 operation that was called.
     pub fn nfs4_operations(&self) -> impl Iterator<Item = (&'static str, &Calls)> {
         let named = self.nfs4_operations.iter().zip(0..);
         named
@@ -134,7 +134,7 @@ impl Histogram {
         self.buckets.iter().all(|bucket| bucket.load(Relaxed) == 0)
     }
 
-    /// What was counted so far.
+    /// Returns the current contents.
     pub fn snapshot(&self) -> Snapshot {
         let bounds = (0..BUCKETS as u32).map(|index| match index as usize {
             last if last == BUCKETS - 1 => f64::INFINITY,
@@ -150,10 +150,10 @@ impl Histogram {
     }
 }
 
-/// The first bucket whose bound is not below `ns`.
+/// Returns the first bucket whose bound is at least `ns`.
 fn bucket(ns: u64) -> usize {
     let multiple = ns.div_ceil(FIRST_BOUND_NS).max(1);
-    // Twice the bound a bucket: the logarithm, rounded up.
+    // Bounds double, so the index is the logarithm, rounded up.
     let index = (u64::BITS - (multiple - 1).leading_zeros()) as usize;
     index.min(BUCKETS - 1)
 }
@@ -169,7 +169,7 @@ fn class(operation: Operation) -> usize {
     }
 }
 
-/// Program and procedure of a class.
+/// Returns program and procedure of a class.
 fn name(class: usize) -> (&'static str, &'static str) {
     let procedure = |table: &'static ProgramVersion, number: usize| {
         table.procedure(number as u32).map_or("OTHER", |row| row.name)
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_fall_into_the_bucket_below_whose_bound_they_are() {
+    fn a_duration_counts_in_the_first_bucket_with_a_large_enough_bound() {
         for (ns, expected) in [
             (0, 0),
             (250, 0),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_operations_are_told_apart() {
+    fn calls_and_operations_are_counted_by_name() {
         let latencies = Latencies::default();
         let took = Duration::from_micros(3);
         for operation in [

@@ -1,4 +1,4 @@
-//! The side that asks: `enfys status`, `evict`, `recall`, `grace end`.
+//! The client side: `enfys status`, `evict`, `recall`, `grace end`.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use store::error_text;
 
 use super::print;
-use super::protocol::{Answer, Command, Greeting, MAX_ANSWER, Question, Reply, VERSION};
+use super::protocol::{Command, Header, MAX_RESPONSE, Reply, Request, Response, VERSION};
 use super::socket::{IN_STATE_DIR, connect_to};
 use crate::cli::{ControlArguments, EvictArguments, GraceCommand, RecallArguments, StatusArguments};
 use crate::config::Config;
 use crate::state_dir;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest time for a response.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// `enfys status`.
 ///
@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub fn status(arguments: &StatusArguments) -> Result<(), String> {
     let path = socket_path(&arguments.control)?;
     loop {
-        let (answer, line) = ask(&path, Command::Status)?;
-        let Reply::Status(status) = answer else { return Err(unexpected(&path)) };
+        let (reply, line) = send(&path, Command::Status)?;
+        let Reply::Status(status) = reply else { return Err(unexpected(&path)) };
         let text = if arguments.json { line } else { print::status(&status) };
         let clear = arguments.watch.is_some() && !arguments.json && io::stdout().is_terminal();
-        say(&format!("{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" }))?;
+        print_text(&format!("{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" }))?;
         match arguments.watch {
             Some(seconds) => std::thread::sleep(Duration::from_secs(u64::from(seconds.get()))),
             None => return Ok(()),
@@ -41,9 +41,9 @@ pub fn status(arguments: &StatusArguments) -> Result<(), String> {
 /// One line that names what is wrong.
 pub fn evict(arguments: &EvictArguments) -> Result<(), String> {
     let path = socket_path(&arguments.control)?;
-    let (answer, line) = ask(&path, Command::Evict { client: arguments.client.clone() })?;
-    let Reply::Evicted(lost) = answer else { return Err(unexpected(&path)) };
-    say(&if arguments.json { line } else { print::evicted(&lost) })
+    let (reply, line) = send(&path, Command::Evict { client: arguments.client.clone() })?;
+    let Reply::Evicted(lost) = reply else { return Err(unexpected(&path)) };
+    print_text(&if arguments.json { line } else { print::evicted(&lost) })
 }
 
 /// `enfys recall`.
@@ -52,9 +52,9 @@ pub fn evict(arguments: &EvictArguments) -> Result<(), String> {
 /// One line that names what is wrong.
 pub fn recall(arguments: &RecallArguments) -> Result<(), String> {
     let path = socket_path(&arguments.control)?;
-    let (answer, line) = ask(&path, Command::Recall { file: arguments.file.clone() })?;
-    let Reply::Recalled(done) = answer else { return Err(unexpected(&path)) };
-    say(&if arguments.json { line } else { print::recalled(&done) })
+    let (reply, line) = send(&path, Command::Recall { file: arguments.file.clone() })?;
+    let Reply::Recalled(done) = reply else { return Err(unexpected(&path)) };
+    print_text(&if arguments.json { line } else { print::recalled(&done) })
 }
 
 /// `enfys grace end`.
@@ -64,12 +64,12 @@ pub fn recall(arguments: &RecallArguments) -> Result<(), String> {
 pub fn grace(command: &GraceCommand) -> Result<(), String> {
     let GraceCommand::End(arguments) = command;
     let path = socket_path(&arguments.control)?;
-    let (answer, line) = ask(&path, Command::EndGrace)?;
-    let Reply::GraceEnded(waiting) = answer else { return Err(unexpected(&path)) };
-    say(&if arguments.json { line } else { print::grace_ended(waiting) })
+    let (reply, line) = send(&path, Command::EndGrace)?;
+    let Reply::GraceEnded(waiting) = reply else { return Err(unexpected(&path)) };
+    print_text(&if arguments.json { line } else { print::grace_ended(waiting) })
 }
 
-/// The socket that was asked for, that of the state directory that was asked for, or what `enfys serve` uses by default.
+/// Returns the given socket, that of the given state directory, or the default of `enfys serve`.
 fn socket_path(arguments: &ControlArguments) -> Result<PathBuf, String> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let configured = config.control.socket.filter(|_| arguments.state_dir.is_none());
@@ -81,66 +81,66 @@ fn socket_path(arguments: &ControlArguments) -> Result<PathBuf, String> {
     Ok(directory.join(IN_STATE_DIR))
 }
 
-/// Asks, and returns the answer and its text.
-fn ask(path: &Path, command: Command) -> Result<(Reply, String), String> {
+/// Sends a command. Returns the reply, and the response's text.
+fn send(path: &Path, command: Command) -> Result<(Reply, String), String> {
     let failed = |error: io::Error| format!("{}: {}", path.display(), error_text(&error));
-    let mut stream = connect_to(path).map_err(|error| unreachable_because(path, &error))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut question = serde_json::to_vec(&Question { version: VERSION, command })
-        .map_err(|error| format!("cannot ask: {error}"))?;
-    question.push(b'\n');
+    let mut stream = connect_to(path).map_err(|error| connect_error(path, &error))?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
+    let mut request = serde_json::to_vec(&Request { version: VERSION, command })
+        .map_err(|error| format!("cannot encode the request: {error}"))?;
+    request.push(b'\n');
     let mut text = String::new();
     let exchange = stream
-        .write_all(&question)
-        .and_then(|()| (&stream).take(MAX_ANSWER).read_to_string(&mut text))
+        .write_all(&request)
+        .and_then(|()| (&stream).take(MAX_RESPONSE).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("{}: no answer within {} s", path.display(), PATIENCE.as_secs())
+                format!("{}: no answer within {} s", path.display(), TIMEOUT.as_secs())
             }
             _ => failed(error),
         });
     exchange?;
-    let garbled = |error| format!("{}: the answer is not understood: {error}", path.display());
-    let greeting: Greeting = serde_json::from_str(&text).map_err(garbled)?;
-    if greeting.version != VERSION {
+    let invalid = |error| format!("{}: invalid response: {error}", path.display());
+    let header: Header = serde_json::from_str(&text).map_err(invalid)?;
+    if header.version != VERSION {
         return Err(format!(
             "{}: the server speaks version {} of the control protocol, this program {VERSION}: use the server's own `enfys`",
             path.display(),
-            greeting.version
+            header.version
         ));
     }
-    let answer: Answer = serde_json::from_str(&text).map_err(garbled)?;
-    match answer.reply {
+    let response: Response = serde_json::from_str(&text).map_err(invalid)?;
+    match response.reply {
         Reply::Error(why) => Err(why),
         reply => Ok((reply, text)),
     }
 }
 
-/// Why a server cannot be asked, and what to do about it.
-fn unreachable_because(path: &Path, error: &io::Error) -> String {
-    let place = path.display();
+/// Returns why the server cannot be reached, and a remedy.
+fn connect_error(path: &Path, error: &io::Error) -> String {
+    let socket = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => format!(
-            "no server answers at {place}: there is no such socket. Give the server's --state-dir or --control, or its --config; \
-             one that serves memory alone has a socket only where it is given a --state-dir or --control"
+            "no server answers at {socket}: there is no such socket. Give the server's --state-dir, --control or --config. \
+             A server of memory alone has a socket only with --state-dir or --control"
         ),
         io::ErrorKind::ConnectionRefused => {
-            format!("no server answers at {place}: the socket is left from one that has ended")
+            format!("no server answers at {socket}: the socket is left from a server that has ended")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("{place}: permission denied: ask as the user who started the server, or as root")
+            format!("{socket}: permission denied: run this as the server's user or as root")
         }
-        _ => format!("{place}: {}", error_text(error)),
+        _ => format!("{socket}: {}", error_text(error)),
     }
 }
 
 fn unexpected(path: &Path) -> String {
-    format!("{}: the server answered something else than was asked", path.display())
+    format!("{}: the response is for another command", path.display())
 }
 
-/// Writes to standard output; a reader that has had enough is no error.
-fn say(text: &str) -> Result<(), String> {
+/// Writes to standard output. A closed pipe is not an error.
+fn print_text(text: &str) -> Result<(), String> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         other => other.map_err(|error| format!("standard output: {}", error_text(&error))),

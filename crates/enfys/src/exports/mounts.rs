@@ -1,4 +1,4 @@
-//! File systems that are mounted inside of exported directories, as /proc/self/mountinfo has them.
+//! File systems that are mounted inside exported directories, from /proc/self/mountinfo.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-/// What this process sees mounted (proc_pid_mountinfo(5)).
+/// The mounts that this process sees (proc_pid_mountinfo(5)).
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Types of file systems that are not served below an export: the kernel's own objects, and what another machine serves, where a server
-/// that is gone would hold up the start.
+/// Types of file systems that are not served inside an export: the kernel's own objects, and network file systems, since a dead server would
+/// block the start.
 const NEVER_SERVED: &[&str] = &[
     "9p",
     "afs",
@@ -44,7 +44,7 @@ const NEVER_SERVED: &[&str] = &[
     "tracefs",
 ];
 
-/// A mount.
+/// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mount {
     id: u64,
@@ -52,36 +52,35 @@ struct Mount {
     kind: String,
 }
 
-/// Returns the paths inside of `directory`, which has no links in it, where file systems are mounted that can be served; the outer before
-/// the inner.
+/// Returns the mount points inside `directory` whose file systems can be served, outer ones first. `directory` has no symbolic links.
 ///
 /// # Errors
-/// Why the mounts cannot be read.
-pub fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Those of reading the mounts.
+pub(super) fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mounts = parse(&std::fs::read(MOUNTS)?);
     let is_inside = |mount: &Mount| mount.path != directory && mount.path.starts_with(directory);
-    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind) && !is_of_a_process(&mount.kind);
-    let mounts = mounts.into_iter().filter(|mount| is_inside(mount) && is_served(mount) && is_reached(mount));
+    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind) && !is_fuse(&mount.kind);
+    let mounts = mounts.into_iter().filter(|mount| is_inside(mount) && is_served(mount) && is_visible(mount));
     let mut paths: Vec<_> = mounts.map(|mount| mount.path).collect();
     paths.sort_by_key(|path| path.components().count());
     Ok(paths)
 }
 
-/// Whether a process answers for the file system (FUSE): one of any user's, who can show set-user-ID files there, and one that may
-/// not answer at all. `fuseblk` is a disk that root mounted.
-fn is_of_a_process(kind: &str) -> bool {
+/// Whether a process of any user implements the file system (FUSE). It could show set-user-ID files, or never answer. `fuseblk` is a disk
+/// that root mounted.
+fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind.starts_with("fuse.")
 }
 
-/// Whether the path of a mount leads to it, and not to one that was mounted over it.
-fn is_reached(mount: &Mount) -> bool {
+/// Whether the mount is the one at its path: another one may be mounted over it.
+fn is_visible(mount: &Mount) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let Ok(status) = rustix::fs::statx(CWD, &mount.path, flags, StatxFlags::MNT_ID) else { return false };
-    // Before Linux 5.8 nothing tells.
+    // Before Linux 5.8, the kernel has no mount IDs here.
     status.stx_mask & StatxFlags::MNT_ID.bits() == 0 || status.stx_mnt_id == mount.id
 }
 
-/// Lines are `ID PARENT DEVICE ROOT PATH OPTIONS [TAG…] - TYPE SOURCE OPTIONS`.
+/// Parses lines `ID PARENT DEVICE ROOT PATH OPTIONS [TAG…] - TYPE SOURCE OPTIONS`.
 fn parse(text: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -93,7 +92,7 @@ fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
-/// A path in which space, tab, newline and backslash stand as three octal digits behind a backslash.
+/// Returns a path in which space, tab, newline and backslash are escaped as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let [first, more @ ..] = rest {
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_read_with_their_paths_and_types() {
+    fn mounts_are_parsed_with_paths_and_types() {
         let text = b"36 35 98:0 /mnt1 /mnt/a\\040b\\134c rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n\
                      37 35 0:5 / /proc rw - proc proc rw\nnot a line\n";
         let mount = |id, path: &str, kind: &str| Mount { id, path: path.into(), kind: kind.into() };
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_the_kernel_is_not_served() {
+    fn kernel_file_systems_are_not_served() {
         assert!(inside(Path::new("/")).is_ok_and(|paths| !paths.contains(&"/proc".into())));
     }
 }

@@ -1,4 +1,4 @@
-//! What is said at the start: how to mount what is served.
+//! The message at the start: exports, and commands that mount them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 
-use crate::export_plan::ExportPlan;
-use crate::reach::addresses_for_clients;
-use crate::security::mount_option;
+use crate::client_addresses::addresses_for_clients;
+use crate::exports::ExportPlan;
+use crate::flavors::mount_option;
 
-/// Says on standard output how to mount what is served, and warns of what is open to everyone.
-pub fn announce(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
+/// Prints exports and mount commands to standard output. Logs the addresses, and warns of exports that are open to all clients.
+pub fn print(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
     let metrics = metrics.map(|address| addresses_for_clients(&[address])[0]);
     let text = text(exports, &addresses_for_clients(addresses), metrics);
     // Standard output may be closed: a server needs no reader.
@@ -20,7 +20,7 @@ pub fn announce(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Optio
     for address in addresses {
         info!("listening on {address}");
     }
-    open_exports(exports, addresses).iter().for_each(|warning| warn!("{warning}"));
+    warnings_of_open_exports(exports, addresses).iter().for_each(|warning| warn!("{warning}"));
 }
 
 fn text(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> String {
@@ -28,7 +28,7 @@ fn text(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<Socket
     for export in exports {
         writeln!(text, "serving {export}").expect("a String takes everything");
         let sec = mount_option(export.options.flavors);
-        addresses.iter().for_each(|address| text.push_str(&how_to_mount(&export.pseudo, *address, &sec)));
+        addresses.iter().for_each(|address| text.push_str(&mount_commands(&export.pseudo, *address, &sec)));
     }
     if let Some(address) = metrics {
         writeln!(text, "metrics: http://{address}/metrics").expect("a String takes everything");
@@ -36,8 +36,8 @@ fn text(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<Socket
     text
 }
 
-/// Commands and a URL, as a shell takes them.
-fn how_to_mount(path: &str, address: SocketAddr, sec: &str) -> String {
+/// Returns mount commands and a URL, quoted for a shell.
+fn mount_commands(path: &str, address: SocketAddr, sec: &str) -> String {
     let (host, port) = (host(address), address.port());
     let source = format!("{host}:{path}");
     let source = quoted(&source);
@@ -47,6 +47,8 @@ fn how_to_mount(path: &str, address: SocketAddr, sec: &str) -> String {
          \x20 mount -t nfs -o {v3} {source} /mnt\n"
     );
     if sec.is_empty() {
+        // libnfs takes the last part of the path as a file: below `/`, files are `nfs://HOST//FILE`.
+        let path = if path == "/" { "//" } else { path };
         let url = format!("nfs://{host}{path}?version=3&nfsport={port}&mountport={port}");
         writeln!(text, "  {}", quoted(&url)).expect("a String takes everything");
     }
@@ -62,7 +64,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// The address as a client would write it.
+/// Returns the host part of an address, as in a URL.
 fn host(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(address) => address.ip().to_string(),
@@ -70,22 +72,20 @@ fn host(address: SocketAddr) -> String {
     }
 }
 
-/// Warnings of exports that every machine may mount which reaches a listening address.
-fn open_exports(exports: &[ExportPlan], addresses: &[SocketAddr]) -> Vec<String> {
+/// Returns warnings of exports that all clients may mount, if the server listens on other addresses than loopback.
+fn warnings_of_open_exports(exports: &[ExportPlan], addresses: &[SocketAddr]) -> Vec<String> {
     let open: Vec<_> = addresses.iter().filter(|address| !address.ip().is_loopback()).collect();
     if open.is_empty() {
         return Vec::new();
     }
     let open = open.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-    let exports = exports.iter().filter(|export| export.is_for_everybody());
+    let exports = exports.iter().filter(|export| export.is_for_all_clients());
     let warning = |export: &ExportPlan| {
-        let what_to_do = match export.is_of_command_line() {
-            true => {
-                "the command line cannot limit the clients, only `clients` in a configuration file (--config) can"
-            }
-            false => "`clients = [\"10.0.0.0/8\"]`, for example, lets only that network in",
+        let remedy = match export.is_of_command_line() {
+            true => "to limit the clients, use `clients` in a configuration file (--config)",
+            false => "to allow one network only, write `clients = [\"10.0.0.0/8\"]`, for example",
         };
-        export.blame(format!("every machine that reaches {open} may mount it: {what_to_do}"))
+        export.error(format!("every machine that reaches {open} may mount it: {remedy}"))
     };
     exports.map(warning).collect()
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_would_take_apart_is_quoted() {
+    fn special_characters_are_quoted_for_a_shell() {
         for plain in ["127.0.0.1:/export", "host:/a-b_c.d/e"] {
             assert_eq!(quoted(plain), plain);
         }

@@ -1,6 +1,6 @@
-//! Which users principals of Kerberos are: those of the same name, with all their groups, as the system's name services have them.
+//! The users of Kerberos principals: those of the same name, with all their groups.
 //!
-//! They are asked by [`users`]. A context is made once an hour or once a day, and asks at most twice.
+//! A GSS context is made once an hour or once a day, and makes at most two queries.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use parking_lot::Mutex;
 use tracing::warn;
 use vfs::Credentials;
 
-use crate::users;
+use super::users;
 
-/// Answers remembered at most.
+/// Most answers in the cache.
 const ANSWERS_MAX: usize = 4096;
-/// How long a user and its groups are remembered.
-const KNOWN_FOR: Duration = Duration::from_secs(300);
-/// How long it is remembered that there is no such user.
-const UNKNOWN_FOR: Duration = Duration::from_secs(30);
-/// Bytes of a user's name at most (`LOGIN_NAME_MAX`).
+/// Lifetime of a user and its groups in the cache.
+const KNOWN_LIFETIME: Duration = Duration::from_secs(300);
+/// Lifetime of the answer that there is no such user.
+const UNKNOWN_LIFETIME: Duration = Duration::from_secs(30);
+/// Most bytes of a user's name (`LOGIN_NAME_MAX`).
 const NAME_MAX: usize = 256;
 
-/// The system's users, as answers to principals.
+/// A cache of the users of principals.
 #[derive(Debug, Default)]
 pub struct Principals {
     answers: Mutex<HashMap<String, Answer>>,
@@ -44,7 +44,7 @@ impl Principals {
         &self,
         name: &str,
         now: Instant,
-        ask: impl FnOnce(&str) -> Result<Option<Credentials>, String>,
+        query: impl FnOnce(&str) -> Result<Option<Credentials>, String>,
     ) -> Result<Option<Credentials>, Unavailable> {
         if !is_name(name) {
             return Ok(None);
@@ -52,11 +52,11 @@ impl Principals {
         if let Some(answer) = self.answers.lock().get(name).filter(|answer| answer.until > now) {
             return Ok(answer.user.clone());
         }
-        let user = ask(name).map_err(|why| {
-            warn!(principal = name, reason = why, "the user of a Kerberos principal cannot be looked up");
+        let user = query(name).map_err(|why| {
+            warn!(principal = name, error = why, "cannot look up the user of a Kerberos principal");
             Unavailable
         })?;
-        let until = now + if user.is_some() { KNOWN_FOR } else { UNKNOWN_FOR };
+        let until = now + if user.is_some() { KNOWN_LIFETIME } else { UNKNOWN_LIFETIME };
         let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, answer| answer.until > now);
@@ -69,7 +69,7 @@ impl Principals {
     }
 }
 
-/// Whether it can be a user's name; one of a service (`nfs/host`) is none.
+/// Whether it can be a user's name. A service (`nfs/host`) is not a user.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":/,".contains(&byte) || byte >= 0x80;
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)
@@ -84,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_remembered_for_a_while_and_failures_are_not() {
+    fn answers_are_cached_for_a_while_and_failures_are_not() {
         let (principals, start) = (Principals::default(), Instant::now());
-        let never = |_: &str| -> Result<_, String> { panic!("it was asked before") };
+        let never = |_: &str| -> Result<_, String> { panic!("the answer is cached") };
         assert_eq!(principals.find_by("alice", start, |_| Err("away".into())), Err(Unavailable));
         assert_eq!(principals.find_by("alice", start, |_| Ok(user(7))), Ok(user(7)));
         assert_eq!(principals.find_by("bob", start, |_| Ok(None)), Ok(None));
-        let soon = start + UNKNOWN_FOR - Duration::from_secs(1);
+        let soon = start + UNKNOWN_LIFETIME - Duration::from_secs(1);
         assert_eq!(principals.find_by("alice", soon, never), Ok(user(7)));
         assert_eq!(principals.find_by("bob", soon, never), Ok(None));
-        assert_eq!(principals.find_by("bob", start + UNKNOWN_FOR, |_| Ok(user(8))), Ok(user(8)));
-        assert_eq!(principals.find_by("alice", start + KNOWN_FOR, |_| Ok(user(9))), Ok(user(9)));
+        assert_eq!(principals.find_by("bob", start + UNKNOWN_LIFETIME, |_| Ok(user(8))), Ok(user(8)));
+        assert_eq!(principals.find_by("alice", start + KNOWN_LIFETIME, |_| Ok(user(9))), Ok(user(9)));
     }
 
     #[test]
-    fn a_bounded_number_is_remembered() {
+    fn the_cache_is_bounded() {
         let (principals, now) = (Principals::default(), Instant::now());
         for number in 0..=ANSWERS_MAX {
             assert!(principals.find_by(&format!("user{number}"), now, |_| Ok(None)).is_ok());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_no_user() {
+    fn a_service_is_not_a_user() {
         for wrong in ["", "nfs/host.example.org", "a b", "a:b", "a\n", &"x".repeat(NAME_MAX + 1)] {
             assert!(!is_name(wrong), "{wrong:?}");
         }
