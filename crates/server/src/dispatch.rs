@@ -150,7 +150,7 @@ impl Server {
             Operation::None => unreachable!("select names an operation"),
         };
         // Something was taken from a client, and this call may be the first to see that.
-        crate::files::settle::settle_taken(&request).await;
+        crate::files::durable::wait_durable(&request).await;
         let sealing = sealing.as_deref();
         self.conclude(Call { xid, operation, sealing, start }, served, reply)
     }

@@ -13,8 +13,8 @@ use protocol::nfs4::types::{Stateid, Status};
 use vfs::{Authority, Context};
 
 use super::inter_server::{Piece, of_source};
-use crate::files::settle::settle_in_background;
-use crate::programs::nfs4::status::of_backend;
+use crate::files::recall::recall_in_background;
+use crate::nfs4_status::of_backend;
 use crate::remote_read::Reading;
 use crate::shared::Shared;
 use crate::state::{Against, Client, Copied, FileKey, IoKind, Offload, Origin};
@@ -86,13 +86,13 @@ impl Shared {
         let client = offload.client();
         let _changing = self.state.changing(&task.span.destination);
         let at = (self, now.monotonic);
-        settle_in_background(at, client, task.destination, Against::All).await?;
+        recall_in_background(at, client, task.destination, Against::All).await?;
         // Behind the wait: see `Compound::admit_io`.
         let (export, written) = self.may_write(offload, now)?;
         let context = Context { peer: task.peer, ..Context::new(Arc::clone(&task.credentials), now.wall) };
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
-                settle_in_background(at, client, *file, Against::Writers).await?;
+                recall_in_background(at, client, *file, Against::Writers).await?;
                 let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;
                 let step = task.span.within(*handle, [read, written]).behind(before.count);
                 export.backend.copy_range(&context, &step).await

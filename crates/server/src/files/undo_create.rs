@@ -1,32 +1,33 @@
-//! What a failed operation made, removed again.
+//! Removal of an object that a failed operation created.
 
 use vfs::{Attributes, Removal};
 
 use super::object::File;
-use crate::programs::nfs4::compound::Compound;
-use crate::state::Entries;
+use super::recall::announce_change;
+use crate::request::Request;
+use crate::state::{Client, Entries};
 
-/// Removes an object that this compound made. Best effort, and only while the name is still that object's, and the object as
-/// it was `created`: others may have found it meanwhile, opened it and written to it.
-pub(crate) async fn take_back(
-    compound: &Compound<'_>,
+/// Removes an object that a failed operation of `client` created. Best effort, and only while the name still leads to that object and
+/// the object is as it was `created`: others may have found it meanwhile, opened it and written to it.
+pub(crate) async fn undo_create(
+    request: &Request<'_>,
+    client: Option<&Client>,
     (directory, name): (&File<'_>, &[u8]),
     made: &File<'_>,
     created: &Attributes,
 ) {
-    let context = compound.context(directory.export);
+    let (context, server) = (request.context(directory.export), request.server);
     let backend = &directory.export.backend;
-    // Nothing is delegated from here on; and what a holder has changed may not have come here yet.
-    let _changing = (compound.changing(made), compound.changing(directory));
+    // Nothing is delegated from here on. A holder's changes may not have arrived yet.
+    let _changing = (announce_change(request, &made.handle), announce_change(request, &directory.handle));
     let Ok(found) = backend.lookup(&context, &directory.handle, name).await else { return };
     let state = |attributes: &Attributes| (attributes.change, attributes.size);
     let is_untouched = found.handle == made.handle && state(&found.attributes) == state(created);
-    if is_untouched && !compound.state().is_file_held(made.key(compound.server())) {
+    if is_untouched && !server.state.is_file_held(made.key(server)) {
         let removed = backend.remove(&context, &directory.handle, name, Removal::Any).await;
         if let Ok(change) = removed {
-            let key = directory.key(compound.server());
-            let (state, now, who) = (compound.state(), compound.now(), compound.who());
-            state.entries_changed(now, who, key, &change, &Entries::Removed { name });
+            let (key, now) = (directory.key(server), request.now.monotonic);
+            server.state.entries_changed(now, client, key, &change, &Entries::Removed { name });
         }
     }
 }

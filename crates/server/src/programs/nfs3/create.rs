@@ -3,7 +3,7 @@ use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
 use super::reply::{
-    answer, changer, fattr, resolve_writable, set_attributes, settle_truncation, status, wcc_data,
+    admit_truncation, answer, changer, fattr, resolve_writable, set_attributes, status, wcc_data,
 };
 use crate::request::{Request, Target};
 
@@ -50,7 +50,7 @@ async fn create_in(
     let set = set_attributes(attributes)?;
     // An unchecked CREATE truncates what is there.
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
-    let _changing = if cuts { Box::pin(settle_truncation(request, target, name)).await? } else { None };
+    let _changing = if cuts { Box::pin(admit_truncation(request, target, name)).await? } else { None };
     let created = changer(request).create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {

@@ -2,7 +2,7 @@ use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
 use xdr::Writer;
 
 use super::reply::{answer, fattr, resolve_at_mount, status};
-use crate::files::settle::ask_holder;
+use crate::files::held_attributes::ask_holder;
 use crate::request::Request;
 
 /// GETATTR (RFC 1813 §3.3.1).

@@ -8,10 +8,11 @@ use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Ti
 use xdr::{Encode, Writer};
 
 use crate::Export;
-use crate::files::entries::Changer;
+use crate::files::name_changes::Changer;
 use crate::files::object::File;
+use crate::files::recall;
+use crate::files::recall::announce_change;
 use crate::files::rights::Right;
-use crate::files::settle::changing;
 use crate::request::{Request, Target, TargetError};
 use crate::state::{Against, Changing, IoKind};
 
@@ -103,18 +104,18 @@ fn check_denials_of(
 
 /// Waits until delegations that NFSv4 clients hold against an operation on a file are back, for which the caller needs `right`;
 /// in version 3, JUKEBOX stands for DELAY.
-pub(crate) async fn settle(
+pub(crate) async fn recall_conflicts(
     request: &Request<'_>,
     target: &Target<'_>,
     against: Against,
     right: Right<'_>,
 ) -> Result<(), NfsStat> {
     let object = (target.export, &target.handle);
-    let settled = crate::files::settle::settle(request, None, object, against, (&target.context, right));
-    settled.await.map_err(status)
+    let recalled = recall::recall_conflicts(request, None, object, against, (&target.context, right));
+    recalled.await.map_err(status)
 }
 
-/// As [`settle`], for I/O, which opens may deny ([`check_denials`]): those that are there, and those that come with a delegation
+/// As [`recall_conflicts`], for I/O, which opens may deny ([`check_denials`]): those that are there, and those that come with a delegation
 /// that is given back.
 pub(crate) async fn admit_io(
     request: &Request<'_>,
@@ -122,17 +123,17 @@ pub(crate) async fn admit_io(
     kind: IoKind,
 ) -> Result<(), NfsStat> {
     check_denials(request, target, kind)?;
-    settle(request, target, Against::io(kind), Right::Content(kind)).await?;
+    recall_conflicts(request, target, Against::io(kind), Right::Content(kind)).await?;
     check_denials(request, target, kind)
 }
 
 /// How a call changes names: no client of version 4 makes it.
 pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
-    Changer { request, who: None, ops: request.logged_ops() }
+    Changer { request, client: None, ops: request.logged_ops() }
 }
 
-/// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
-pub(crate) async fn settle_truncation<'s>(
+/// As [`check_denials`] and [`recall_conflicts`], against cutting what has this name in a directory, if a file has.
+pub(crate) async fn admit_truncation<'s>(
     request: &Request<'s>,
     directory: &Target<'_>,
     name: &[u8],
@@ -145,7 +146,7 @@ pub(crate) async fn settle_truncation<'s>(
     let backend = &directory.export.backend;
     match backend.lookup(&directory.context, &directory.handle, name).await {
         Ok(found) if found.attributes.kind == FileKind::Regular => {
-            let changing = changing(request, &found.handle);
+            let changing = announce_change(request, &found.handle);
             let context = directory.context.clone();
             let file = Target { export: directory.export, handle: found.handle, context };
             admit_io(request, &file, IoKind::Write).await?;

@@ -3,10 +3,10 @@ use vfs::Authority;
 use xdr::Writer;
 
 use super::reply::{
-    answer, check_denials, resolve_writable, set_attributes, settle, status, timestamp, wcc_data,
+    answer, check_denials, recall_conflicts, resolve_writable, set_attributes, status, timestamp, wcc_data,
 };
+use crate::files::recall::announce_change;
 use crate::files::rights::Right;
-use crate::files::settle::changing;
 use crate::request::{Request, Target};
 use crate::state::{Against, IoKind};
 
@@ -27,11 +27,11 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     if set.size.is_some() {
         check_denials(request, target, IoKind::Write)?;
     }
-    let _changing = changing(request, &target.handle);
+    let _changing = announce_change(request, &target.handle);
     // Who sets nothing needs no right, and must not get others' delegations recalled by that.
     if !set.is_empty() {
         let right = Right::Attributes(&set, Authority::Caller);
-        settle(request, target, Against::All, right).await?;
+        recall_conflicts(request, target, Against::All, right).await?;
     }
     if set.size.is_some() {
         // Behind the wait anew, as in `admit_io`.

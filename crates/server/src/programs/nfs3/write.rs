@@ -6,7 +6,7 @@ use xdr::{Decode, Encode, Reader, Writer};
 
 use super::reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
 use crate::Export;
-use crate::files::settle::changing;
+use crate::files::recall::announce_change;
 use crate::replay::reply_cache::short::SHORT;
 use crate::request::{Request, Target};
 use crate::state::{Against, Changing, IoKind};
@@ -43,7 +43,7 @@ pub(super) fn begin<'r>(
     if let Err(status) = check(&args).and_then(|()| check_denials(request, &target, IoKind::Write)) {
         return Err(Box::new(Waiting::Failed(target, status)));
     }
-    let changing = changing(request, &target.handle);
+    let changing = announce_change(request, &target.handle);
     let state = &request.server.state;
     if state.has_delegations(Against::All) || state.unsettled(None).is_some() {
         return Err(Box::new(Waiting::Before(target, args)));
@@ -61,7 +61,7 @@ impl Waiting<'_> {
     pub(super) async fn serve(self, request: &Request<'_>, reply: &mut Writer) -> NfsStat {
         let (target, writing) = match self {
             Self::Before(target, args) => {
-                let changing = changing(request, &target.handle);
+                let changing = announce_change(request, &target.handle);
                 if let Err(status) = admit_io(request, &target, IoKind::Write).await {
                     return fail(&target, status, reply).await;
                 }

@@ -77,7 +77,7 @@ async fn grant(
     let handle = Handle::new(&wire).map_err(|_| NotDelegated::Resource)?;
     let judged = asked.access.access().bits() as u8;
     // All that may wait comes before the grant: nothing must come between that and the reply. And the looks come behind the watch.
-    let lookout = watch(compound, client, file, (kind, asked.reclaim)).await?;
+    let lookout = watch(compound.request, client, file, (kind, asked.reclaim)).await?;
     let is_write = kind.is_write();
     let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
     let mut look = look_at(compound, file, is_write, known).await?;
@@ -137,7 +137,7 @@ async fn look_at(
     let (limit, mut seen) =
         if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
     if known.is_watched {
-        seen = look_again(compound, file, attributes, known.reclaim).await?;
+        seen = look_again(compound.request, file, attributes, known.reclaim).await?;
     }
     Ok(Look { looked, limit, seen })
 }

@@ -7,6 +7,7 @@ pub(crate) mod acl;
 pub(crate) mod attributes;
 pub(crate) mod client_log;
 pub(crate) mod compound;
+mod conflicts;
 pub(crate) mod delegation;
 mod entry_attributes;
 pub(crate) mod execute;

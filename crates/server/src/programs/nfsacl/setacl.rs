@@ -4,9 +4,9 @@ use vfs::{AclKind, Attributes};
 use xdr::Writer;
 
 use super::from_wire;
+use crate::files::recall::announce_change;
 use crate::files::rights::Right;
-use crate::files::settle::changing;
-use crate::programs::nfs3::reply::{answer, fattr, resolve_writable, settle, status};
+use crate::programs::nfs3::reply::{answer, fattr, recall_conflicts, resolve_writable, status};
 use crate::request::{Request, Target};
 use crate::state::Against;
 
@@ -39,8 +39,8 @@ async fn set(
     }
     let access = from_wire(&args.acl.acl.entries).map_err(status)?;
     let default = from_wire(&args.acl.dfacl.entries).map_err(status)?;
-    let _changing = changing(request, &target.handle);
-    settle(request, target, Against::All, Right::Own).await?;
+    let _changing = announce_change(request, &target.handle);
+    recall_conflicts(request, target, Against::All, Right::Own).await?;
     let (backend, context, handle) = (&target.export.backend, &target.context, &target.handle);
     let mut after = None;
     // An access list that is empty would leave nothing to judge by.

@@ -10,7 +10,7 @@ use vfs::{Attributes, Created, FileKind, SetAttributes};
 use super::Lists;
 use crate::files::object::File;
 use crate::files::rights::Right;
-use crate::files::undo_create::take_back;
+use crate::files::undo_create::undo_create;
 use crate::programs::nfs4::attributes::NO_ATTRIBUTES;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::set_attributes::Wanted;
@@ -59,7 +59,7 @@ pub(crate) async fn finish(
         // A directory may have one of its lists by now; nobody else can have come in.
         let context = compound.context(file.export);
         let now = file.export.backend.getattr(&context, &file.handle).await.unwrap_or(created.attributes);
-        take_back(compound, (directory, name), &file, &now).await;
+        undo_create(compound.request, compound.who(), (directory, name), &file, &now).await;
     }
     created.attributes = given?;
     Ok(())
@@ -71,8 +71,8 @@ async fn give(
     acl: &WireAcl,
     attributes: &Attributes,
 ) -> Result<Attributes> {
-    let _changing = compound.changing(file);
-    compound.settle(file, Against::All, Right::Own).await?;
+    let _changing = compound.announce_change(file);
+    compound.recall_conflicts(file, Against::All, Right::Own).await?;
     Lists::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
 }
 

@@ -7,7 +7,7 @@ use protocol::nfs4::types::Status;
 use siphasher::sip::SipHasher13;
 
 use super::Compound;
-use crate::files::entries::Changer;
+use crate::files::name_changes::Changer;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::replay::crash_replay::{CallId, LoggedOps, RecoveredCall};
 use crate::state;
@@ -93,6 +93,6 @@ impl<'r> Compound<'r> {
     /// Returns the client and crash-replay guard for a change of names.
     pub(crate) fn changer(&mut self) -> Changer<'_> {
         let ops = self.logged_ops();
-        Changer { request: self.request, who: self.who(), ops }
+        Changer { request: self.request, client: self.who(), ops }
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn change(
     work: impl for<'a> FnOnce(&'a dyn Backend, &'a Context, &'a Handle, Authority) -> vfs::Op<'a, Change>,
 ) -> Result {
     let file = compound.writable(Status::WRONG_TYPE)?;
-    let _changing = compound.changing(&file);
+    let _changing = compound.announce_change(&file);
     // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3), and alike in §15.4.3.
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     let context = compound.context(file.export);

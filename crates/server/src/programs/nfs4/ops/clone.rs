@@ -39,7 +39,7 @@ pub(super) async fn judge<'r>(
 ) -> Result<(CopyRange, File<'r>, Changing<'r>)> {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     let destination = compound.writable(Status::WRONG_TYPE)?;
-    let changing = compound.changing(&destination);
+    let changing = compound.announce_change(&destination);
     // "The ca_dst_stateid MUST refer to a stateid that is valid for a WRITE operation … The ca_src_stateid MUST refer to a
     // stateid that is valid for a READ operation" (§15.13.3).
     compound.check_io(&destination, destination_stateid, IoKind::Write)?;

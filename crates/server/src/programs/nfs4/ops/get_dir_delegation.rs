@@ -59,9 +59,11 @@ async fn grant(
     let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
     let kind = DelegationKind::Directory(notification_types);
     let looked = compound.state().looking(&directory.handle);
-    let Ok(lookout) = watch(compound, &client, directory, (kind, false)).await else { return Ok(None) };
+    let Ok(lookout) = watch(compound.request, &client, directory, (kind, false)).await else {
+        return Ok(None);
+    };
     let change = match &lookout {
-        Some(_) => match look_again(compound, directory, attributes, false).await {
+        Some(_) => match look_again(compound.request, directory, attributes, false).await {
             Ok(seen) => seen.change,
             Err(_) => return Ok(None),
         },

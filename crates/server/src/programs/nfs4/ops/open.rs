@@ -118,7 +118,7 @@ async fn open_in_turn<'r>(
                 && target.is_new
                 && failure == Status::DELAY.into()
             {
-                Box::pin(creation::take_back(compound, arguments, &target, created)).await;
+                Box::pin(creation::undo_create(compound, arguments, &target, created)).await;
             }
             return Err(failure);
         }

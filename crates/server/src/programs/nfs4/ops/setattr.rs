@@ -40,13 +40,13 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         held.judge(compound, &file)?;
     }
     // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
-    let _changing = compound.changing(&file);
+    let _changing = compound.announce_change(&file);
     // A mode in parts and a list are the owner's to set, like a mode.
     let is_owners = wanted.masked.is_some() || wanted.acl.is_some();
     let right = if is_owners { Right::Own } else { Right::Attributes(&wanted.set, authority) };
     // Who sets nothing needs no right, and must not get others' delegations recalled by that.
     if is_owners || held.is_some() || !wanted.set.is_empty() {
-        compound.settle(&file, Against::All, right).await?;
+        compound.recall_conflicts(&file, Against::All, right).await?;
         // Behind the wait anew: see `Compound::admit_io`.
         authority = judge(compound)?;
     }

@@ -22,8 +22,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     check_name(&key)?;
     let file = compound.writable(Status::NOTSUPP)?;
     // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
-    let _changing = compound.changing(&file);
-    compound.settle(&file, Against::All, Right::Xattrs).await?;
+    let _changing = compound.announce_change(&file);
+    compound.recall_conflicts(&file, Against::All, Right::Xattrs).await?;
     let context = compound.context(file.export);
     let (handle, value) = (&file.handle, value.bytes());
     let change = match how {

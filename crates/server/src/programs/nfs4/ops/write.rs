@@ -19,7 +19,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let data = arguments.opaque(arguments.remaining())?;
     let file = compound.writable(Status::ISDIR)?;
     // Nothing is delegated from the look at what stands against it until the data are written.
-    let _changing = compound.changing(&file);
+    let _changing = compound.announce_change(&file);
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
         return Err(Status::FBIG.into());

@@ -34,7 +34,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let WriteSameArgs { stateid, stable, block } = WriteSameArgs::decode(arguments)?;
     let file = compound.writable(Status::ISDIR)?;
     // As for WRITE: nothing is delegated from the look at what stands against it until the data are written.
-    let _changing = compound.changing(&file);
+    let _changing = compound.announce_change(&file);
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     let blocks = Blocks::new(&block)?;
     // As for WRITE, the verifier before the data.

@@ -26,7 +26,7 @@
 //! - that something was taken from a client, or that it may not reclaim any more: all answers, of every version, because
 //!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
 //!   administrator, the end of a grace period. Changes of files wait as well, before they are made: they would be there after
-//!   a crash, answered or not ([`settle_taken`](crate::files::settle::settle_taken)).
+//!   a crash, answered or not ([`wait_durable`](crate::files::durable::wait_durable)).
 //!
 //! **No room.** Where the log has no room for more records, a client without one gets nothing that it could reclaim: OPEN is answered
 //! DELAY, and nothing is delegated. RECLAIM_COMPLETE is answered without a record, as for a client that has held nothing for long.

@@ -55,7 +55,7 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     let destination = compound.writable(Status::WRONG_TYPE)?;
     let handle = source_handle(compound, &destination)?;
     let stateid = arguments.destination_stateid;
-    let changing = compound.changing(&destination);
+    let changing = compound.announce_change(&destination);
     let permit = compound.admit_io(&destination, stateid, IoKind::Write).await?;
     let credentials = compound.context(destination.export).credentials;
     let source = SourceFile {

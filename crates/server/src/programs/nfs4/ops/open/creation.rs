@@ -184,7 +184,7 @@ async fn existing_on_read_only<'r>(
 
 /// Removes a file whose OPEN is told to come again: found by its repetition, it would be EXIST for a guarded one, and
 /// closed to its creator where its mode is.
-pub(super) async fn take_back(
+pub(super) async fn undo_create(
     compound: &Compound<'_>,
     arguments: &OpenArgs,
     target: &Target<'_>,
@@ -194,7 +194,8 @@ pub(super) async fn take_back(
         return;
     };
     let place = (&directory, &name[..]);
-    crate::files::undo_create::take_back(compound, place, &target.file, created).await;
+    crate::files::undo_create::undo_create(compound.request, compound.who(), place, &target.file, created)
+        .await;
 }
 
 #[cfg(test)]

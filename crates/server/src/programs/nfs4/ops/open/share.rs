@@ -9,8 +9,8 @@ use vfs::{Authority, Context, Later, Op, OpenAccess, Opened, Pin, SetAttributes}
 
 use super::claim::Target;
 use super::{AtOnce, Opener};
+use crate::files::durable::wait_durable;
 use crate::files::rights::Right;
-use crate::files::settle::settle_taken;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{Against, OpenGrant, OpenRequest};
@@ -59,7 +59,7 @@ pub(super) async fn open(
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     // The truncation comes before anybody may have the file delegated.
-    let _changing = target.size.map(|_| compound.changing(file));
+    let _changing = target.size.map(|_| compound.announce_change(file));
     // To truncate is to write, whatever the share access says.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
@@ -68,7 +68,7 @@ pub(super) async fn open(
     // reserved.
     let seen = match compound.state().has_delegations(against) {
         true => {
-            compound.settle(file, against, right).await?;
+            compound.recall_conflicts(file, against, right).await?;
             None
         }
         false => target.seen.as_ref(),
@@ -92,7 +92,7 @@ pub(super) async fn open(
         return Ok(grant);
     }
     // The reservation may be somebody's who has lost it just now.
-    settle_taken(compound.request).await;
+    wait_durable(compound.request).await;
     let set = SetAttributes { size: target.size, ..SetAttributes::default() };
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
         Ok(change) => {
@@ -159,7 +159,7 @@ async fn reserve(
         let request = request(compound, opener, arguments, target, Arc::clone(&opened.pin));
         match compound.state().open(compound.now(), &opener.client, request) {
             Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
-                compound.settle(&target.file, against, Right::Given).await?;
+                compound.recall_conflicts(&target.file, against, Right::Given).await?;
                 looks += 1;
             }
             opened => return Ok(opened?),

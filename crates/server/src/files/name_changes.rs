@@ -7,8 +7,10 @@
 
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
+use super::durable::wait_durable;
+use super::named_object::{NamedObject, announce_name, is_absent};
 use super::object::File;
-use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind, settle_taken};
+use super::recall::{announce_change, recall_after_change, recall_conflicts};
 use crate::Export;
 use crate::files::rights::Right;
 use crate::replay::crash_replay::{Directory, LoggedOps};
@@ -20,7 +22,7 @@ use crate::state::{Against, Changing, Client, Entries, EntryChange};
 pub(crate) struct Changer<'c> {
     pub(crate) request: &'c Request<'c>,
     /// `None`: no client of version 4.
-    pub(crate) who: Option<&'c Client>,
+    pub(crate) client: Option<&'c Client>,
     pub(crate) ops: LoggedOps<'c>,
 }
 
@@ -54,9 +56,9 @@ impl<'c> Changer<'c> {
         let is_there = announced.is_watched
             && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
-            announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
+            announced.recall_conflicts(EntryChange::Add, Right::Entries(place.directory)).await?;
         }
-        settle_taken(self.request).await;
+        wait_durable(self.request).await;
         announced.begin();
         let created = self.ops.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
@@ -64,7 +66,7 @@ impl<'c> Changer<'c> {
         announced.end(created.as_ref().err(), done);
         if is_there && made.is_some() {
             // It went just then.
-            announced.settle_behind(EntryChange::Add).await;
+            announced.recall_after_change(EntryChange::Add).await;
         }
         created
     }
@@ -73,19 +75,19 @@ impl<'c> Changer<'c> {
     pub(crate) async fn remove(self, place: Directory<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
         let file = announce_name(self.request, place, name).await?;
-        file.settle(self.request, self.who, place).await?;
+        file.recall_conflicts(self.request, self.client, place).await?;
         let mut announced = self.announce(place);
         if file.may_be_there() {
-            announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
+            announced.recall_conflicts(EntryChange::Remove, file.right(place.directory)).await?;
         }
-        settle_taken(self.request).await;
+        wait_durable(self.request).await;
         announced.begin();
         let removed = self.ops.remove(place, name, removal).await;
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
         if removed.is_ok() && !file.may_be_there() {
             // It came just then.
-            announced.settle_behind(EntryChange::Remove).await;
+            announced.recall_after_change(EntryChange::Remove).await;
         }
         removed
     }
@@ -111,7 +113,7 @@ impl<'c> Changer<'c> {
         let first = source.as_ref().unwrap_or(&target);
         let old_file = announce_name(self.request, place(from), old).await?;
         let mut new_file = announce_name(self.request, place(to), new).await?;
-        let is_held = |file: &Named<'_>| file.is_held(self.request, self.who, export);
+        let is_held = |file: &NamedObject<'_>| file.is_held(self.request, self.client, export);
         let is_old_held = is_held(&old_file);
         let is_in_the_way =
             is_old_held || is_held(&new_file) || first.is_held(kinds.0) || target.is_held(kinds.1);
@@ -120,18 +122,18 @@ impl<'c> Changer<'c> {
             let rights = [old_file.right(from), new_file.right(to)];
             Box::pin(check_both(export, context, rights, from)).await?;
         }
-        old_file.settle(self.request, self.who, place(from)).await?;
+        old_file.recall_conflicts(self.request, self.client, place(from)).await?;
         if is_old_held {
             // The wait may have been long.
             new_file = announce_name(self.request, place(to), new).await?;
         }
-        new_file.settle(self.request, self.who, place(to)).await?;
+        new_file.recall_conflicts(self.request, self.client, place(to)).await?;
         if old_file.may_be_there() {
             // Within one directory both rights are for that.
-            first.settle(kinds.0, old_file.right(from)).await?;
-            target.settle(kinds.1, new_file.right(to)).await?;
+            first.recall_conflicts(kinds.0, old_file.right(from)).await?;
+            target.recall_conflicts(kinds.1, new_file.right(to)).await?;
         }
-        settle_taken(self.request).await;
+        wait_durable(self.request).await;
         let occupant = target.occupant(new).await;
         if let Some(source) = &mut source {
             source.begin();
@@ -158,9 +160,9 @@ impl<'c> Changer<'c> {
         if !old_file.may_be_there() {
             // It came just then.
             if let Some(source) = &source {
-                source.settle_behind(kinds.0).await;
+                source.recall_after_change(kinds.0).await;
             }
-            target.settle_behind(kinds.1).await;
+            target.recall_after_change(kinds.1).await;
         }
         renamed
     }
@@ -168,13 +170,13 @@ impl<'c> Changer<'c> {
     /// Gives a file one more name, as [`LoggedOps::link`].
     pub(crate) async fn link(self, place: Directory<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
         // Another name changes the file's attributes.
-        let _file = changing(self.request, file);
+        let _file = announce_change(self.request, file);
         let right = Right::Entries(place.directory);
         let object = (place.export, file);
-        settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
+        recall_conflicts(self.request, self.client, object, Against::All, (place.context, right)).await?;
         let mut announced = self.announce(place);
-        announced.settle(EntryChange::Add, right).await?;
-        settle_taken(self.request).await;
+        announced.recall_conflicts(EntryChange::Add, right).await?;
+        wait_durable(self.request).await;
         announced.begin();
         let linked = self.ops.link(place, file, name).await;
         let made = linked.as_ref().ok();
@@ -185,7 +187,7 @@ impl<'c> Changer<'c> {
 
     /// Announces a change: from here on nobody has the directory delegated anew.
     fn announce(self, place: Directory<'c>) -> Announced<'c> {
-        let _changing = changing(self.request, place.directory);
+        let _changing = announce_change(self.request, place.directory);
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
         let key = || File::new(place.export, *place.directory).key(server);
@@ -215,28 +217,30 @@ impl Occupant {
 impl Announced<'_> {
     /// Whether others have the directory who are not told of such a change.
     fn is_held(&self, change: EntryChange) -> bool {
-        let Changer { request, who, .. } = self.changer;
+        let Changer { request, client, .. } = self.changer;
         let against = Against::Entries(change);
-        self.is_watched && request.server.state.is_held_against(who, self.file().key(request.server), against)
+        self.is_watched
+            && request.server.state.is_held_against(client, self.file().key(request.server), against)
     }
 
     /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
-    async fn settle(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
+    async fn recall_conflicts(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
         if !self.is_watched {
             return Ok(());
         }
         let Directory { export, context, directory } = self.place;
-        let Changer { request, who, .. } = self.changer;
-        settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
+        let Changer { request, client, .. } = self.changer;
+        recall_conflicts(request, client, (export, directory), Against::Entries(change), (context, right))
+            .await
     }
 
-    /// As [`settle`](Self::settle), where the change is made already; behind [`end`](Self::end), so that those who are told hear
+    /// As [`recall_conflicts`](Self::recall_conflicts), where the change is made already; behind [`end`](Self::end), so that those who are told hear
     /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
-    async fn settle_behind(&self, change: EntryChange) {
+    async fn recall_after_change(&self, change: EntryChange) {
         if self.is_watched {
-            let (Changer { request, who, .. }, Directory { export, directory, .. }) =
+            let (Changer { request, client, .. }, Directory { export, directory, .. }) =
                 (self.changer, self.place);
-            let _ = settle_behind(request, who, (export, directory), Against::Entries(change)).await;
+            let _ = recall_after_change(request, client, (export, directory), Against::Entries(change)).await;
         }
     }
 
@@ -267,10 +271,10 @@ impl Announced<'_> {
         if !self.is_watched {
             return;
         }
-        let Changer { request, who, .. } = self.changer;
+        let Changer { request, client, .. } = self.changer;
         if let Some((change, entries)) = done {
             let directory = self.file().key(request.server);
-            request.server.state.entries_changed(request.now.monotonic, who, directory, change, &entries);
+            request.server.state.entries_changed(request.now.monotonic, client, directory, change, &entries);
         }
     }
 

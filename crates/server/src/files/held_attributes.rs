@@ -1,0 +1,78 @@
+//! Attributes that the holder of a write delegation keeps.
+
+use std::sync::Arc;
+
+use vfs::{Authority, Context, Credentials, Error, Handle, SetAttributes, SetTime};
+
+use super::object::File;
+use super::recall::{announce_change, recall_held, wait_for};
+use super::rights::Right;
+use crate::Export;
+use crate::request::Request;
+use crate::state::{Against, Client, Held, Inquiry};
+
+/// Asks the holder of a write delegation for the attributes that it keeps, before the file's attributes are sent to `client`. Returns
+/// what differs from the backend. Take the other attributes from [`Backend::getattr`](vfs::Backend::getattr) after this, and combine
+/// both by [`State::put_over`](crate::state::State::put_over).
+///
+/// # Errors
+/// As [`recall_conflicts`](super::recall::recall_conflicts): a holder that does not answer loses its delegation first.
+pub(crate) async fn ask_holder(
+    request: &Request<'_>,
+    client: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+) -> Result<Option<Held>, Error> {
+    if !request.server.state.has_delegations(Against::Writers) {
+        return Ok(None);
+    }
+    Box::pin(ask(request, client, (export, handle))).await
+}
+
+async fn ask(
+    request: &Request<'_>,
+    client: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+) -> Result<Option<Held>, Error> {
+    let (state, now) = (&request.server.state, request.now);
+    let file = File::new(export, *handle).key(request.server);
+    let deadline = state.answer_until(now.monotonic);
+    let mut number = None;
+    loop {
+        let waiter = match state.inquire(now, deadline, client, file, number) {
+            Inquiry::Nobody => return Ok(None),
+            Inquiry::Told(held) => {
+                if held.is_news {
+                    // No delegation is granted of the old attributes. A holder that just returned it has set the times.
+                    let _changing = announce_change(request, handle);
+                    // If that fails, the size still shows that something has changed.
+                    if state.still_holds(&held) && touch(request, (export, handle)).await.is_ok() {
+                        state.touched(&held);
+                    }
+                }
+                return Ok(Some(held));
+            }
+            Inquiry::Refused => break,
+            Inquiry::Asked(asked, waiter) => {
+                number = Some(asked);
+                waiter
+            }
+        };
+        if !wait_for(request, file, waiter).await {
+            break;
+        }
+    }
+    let context = request.context(export);
+    // Everybody may read attributes.
+    recall_held(request, client, (export, handle), Against::Writers, (&context, Right::Given))
+        .await
+        .map(|()| None)
+}
+
+/// Moves the file's times and change attribute on, as the holder's changes do. RFC 8881 §10.4.3 has the server make up a change
+/// attribute that no later state of the file may have. Like Linux's server, this one gives the file itself the next value.
+async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
+    let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
+    let root = Context::new(Arc::new(Credentials::root()), request.now.wall);
+    let context = Context { peer: request.peer(), ..root };
+    export.backend.setattr(&context, handle, &set, None, Authority::Opened).await.map(|_| ())
+}

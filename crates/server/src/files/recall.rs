@@ -1,0 +1,152 @@
+//! Recall of delegations that conflict with an operation. The operation waits here until they are back.
+//!
+//! RFC 8881 §10.4.4 lets a server answer DELAY at once. A client then sleeps, however soon the delegation is back: the paper of 2015
+//! (§5.3) lost a hundred seconds to a thousand files. So the operation waits in the server, its future pending like one that waits
+//! for the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
+//!
+//! An operation that changes a file announces that first ([`announce_change`]), so that nothing is delegated until it is done. While
+//! nothing is delegated at all, this costs two additions and a look at a counter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::nfs4::types::Status;
+use vfs::{Context, Error, Handle, Thread};
+
+use super::durable::wait_durable;
+use super::object::File;
+use super::rights::Right;
+use crate::request::Request;
+use crate::shared::Shared;
+use crate::state::{Against, Changing, Client, FileKey, State, Waiter};
+use crate::{Export, Transport};
+
+/// How many operations of one connection may wait for delegations. Fewer than the calls that may wait there, so that the server
+/// always reads what brings the delegations back: DELEGRETURN, or the reply to a recall, perhaps over this very connection.
+const WAITING_MAX: u32 = 48;
+
+/// An operation's waiter. Dropping it removes the waiter, also when the call is dropped.
+struct Waiting<'s> {
+    state: &'s State,
+    file: FileKey,
+    waiter: Arc<Waiter>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.state.forget_waiter(self.file, &self.waiter);
+    }
+}
+
+/// Announces a change of a file; see [`State::changing`].
+pub(crate) fn announce_change<'s>(request: &Request<'s>, handle: &Handle) -> Changing<'s> {
+    request.server.state.changing(handle)
+}
+
+/// Recalls the delegations of others than `client` that conflict with an operation on an object, and waits until they are back.
+/// Recalls nothing if the caller, whom `context` names, lacks the right that the operation needs.
+///
+/// # Errors
+/// [`Error::Later`] if that takes too long, or too many of the connection's operations wait. The operation's own error if the caller
+/// may not do it; that is checked only if a delegation conflicts.
+pub(crate) async fn recall_conflicts(
+    request: &Request<'_>,
+    client: Option<&Client>,
+    object: (&Export, &Handle),
+    against: Against,
+    need: (&Context, Right<'_>),
+) -> Result<(), Error> {
+    if request.server.state.has_delegations(against) {
+        // Boxed: the futures of READ and WRITE stay small.
+        Box::pin(recall_held(request, client, object, against, need)).await?;
+    }
+    if against.is_by_change() {
+        wait_durable(request).await;
+    }
+    Ok(())
+}
+
+/// Recalls like [`recall_conflicts`], after a change that was made already and cannot be refused any more. A delegation that does not
+/// come back is revoked. That may take longer than the lease of a client of version 4.0, which no operation that waits renews: the
+/// client sends RENEW meanwhile, and keeps what it holds until somebody else wants it.
+///
+/// # Errors
+/// [`Error::Later`] if too many of the connection's operations wait.
+pub(crate) async fn recall_after_change(
+    request: &Request<'_>,
+    client: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+    against: Against,
+) -> Result<(), Error> {
+    let file = File::new(export, *handle).key(request.server);
+    let deadline = request.server.state.revoked_by(request.now.monotonic);
+    Box::pin(recall_until(deadline, request, client, file, against)).await
+}
+
+/// The slow part of [`recall_conflicts`].
+pub(super) async fn recall_held(
+    request: &Request<'_>,
+    client: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+    against: Against,
+    (context, right): (&Context, Right<'_>),
+) -> Result<(), Error> {
+    let (state, now) = (&request.server.state, request.now.monotonic);
+    let file = File::new(export, *handle).key(request.server);
+    if !state.is_held_against(client, file, against) {
+        return Ok(());
+    }
+    right.check(export, context, handle).await?;
+    recall_until(state.wait_until(now), request, client, file, against).await
+}
+
+async fn recall_until(
+    deadline: Duration,
+    request: &Request<'_>,
+    client: Option<&Client>,
+    file: FileKey,
+    against: Against,
+) -> Result<(), Error> {
+    let (state, now) = (&request.server.state, request.now.monotonic);
+    loop {
+        let Some(waiter) = state.clash(now, deadline, client, file, against) else { return Ok(()) };
+        if !wait_for(request, file, waiter).await {
+            return Err(Error::Later);
+        }
+    }
+}
+
+/// Recalls like [`recall_conflicts`], for work without a call. Such work counts in no connection's limit of waiting operations.
+///
+/// # Errors
+/// DELAY if that takes too long.
+pub(crate) async fn recall_in_background(
+    (server, now): (&Shared, Duration),
+    client: &Client,
+    file: FileKey,
+    against: Against,
+) -> Result<(), Status> {
+    let state = &server.state;
+    let deadline = state.wait_until(now);
+    while state.has_delegations(against)
+        && let Some(waiter) = state.clash(now, deadline, Some(client), file, against)
+    {
+        let waiting = Waiting { state, file, waiter };
+        if !(&*waiting.waiter).await {
+            return Err(Status::DELAY);
+        }
+    }
+    if against.is_by_change() {
+        server.wait_durable(Thread::Shared).await;
+    }
+    Ok(())
+}
+
+/// Waits. Returns false if that took too long, or too many operations of the connection wait.
+pub(super) async fn wait_for(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool {
+    let waiting = Waiting { state: &request.server.state, file, waiter };
+    // The sender of a datagram repeats it by itself, and would then wait twice.
+    let is_stream = request.connection.transport == Transport::Tcp;
+    let permit = is_stream.then(|| request.connection.recall_waits.enter(WAITING_MAX)).flatten();
+    permit.is_some() && (&*waiting.waiter).await
+}
