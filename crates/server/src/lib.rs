@@ -26,6 +26,7 @@ mod identity;
 mod listing_cache;
 mod metrics;
 mod network;
+mod nfs3_reply;
 mod nfs4_status;
 mod now;
 mod outbox;

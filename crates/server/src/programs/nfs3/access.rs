@@ -1,7 +1,7 @@
 use protocol::nfs3::{Access, AccessArgs, AccessOk, NfsStat, Outcome, PostOpAttr};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, status};
+use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::request::Request;
 
 /// ACCESS (RFC 1813 §3.3.4). "The results … are advisory": a later call is judged anew.

@@ -1,7 +1,7 @@
 use protocol::nfs3::{CommitArgs, CommitOk, NfsStat, Outcome, WccData};
 use xdr::Writer;
 
-use super::reply::{answer, resolve, status, wcc_data};
+use crate::nfs3_reply::{answer, resolve, status, wcc_data};
 use crate::request::Request;
 
 /// COMMIT (RFC 1813 §3.3.21): succeeds only where the data are on stable storage.

@@ -2,7 +2,7 @@ use protocol::nfs3::{CreateArgs, CreateHow, CreateOk, DirOpArgs, NfsStat, Outcom
 use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
-use super::reply::{
+use crate::nfs3_reply::{
     admit_truncation, answer, changer, fattr, resolve_writable, set_attributes, status, wcc_data,
 };
 use crate::request::{Request, Target};

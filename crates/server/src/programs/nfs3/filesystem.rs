@@ -4,7 +4,7 @@ use protocol::nfs3::{
 };
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, resolve_at_mount, status};
+use crate::nfs3_reply::{answer, fattr, resolve, resolve_at_mount, status};
 use crate::request::Request;
 
 /// READ and WRITE sizes that are a multiple of this meet whole pages.

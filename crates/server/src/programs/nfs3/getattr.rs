@@ -1,8 +1,8 @@
 use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve_at_mount, status};
 use crate::files::held_attributes::ask_holder;
+use crate::nfs3_reply::{answer, fattr, resolve_at_mount, status};
 use crate::request::Request;
 
 /// GETATTR (RFC 1813 §3.3.1).

@@ -1,7 +1,7 @@
 use protocol::nfs3::{LinkArgs, LinkWcc, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, changer, fattr, resolve_writable, status, wcc_data};
+use crate::nfs3_reply::{answer, changer, fattr, resolve_writable, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// LINK (RFC 1813 §3.3.15).

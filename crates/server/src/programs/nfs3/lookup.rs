@@ -2,10 +2,10 @@ use protocol::nfs3::{LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr};
 use vfs::{Error, FileKind, Found, Handle, Result};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, seal, status};
 use crate::Export;
 use crate::exports::junction::Junction;
 use crate::files::mount_points::cross;
+use crate::nfs3_reply::{answer, fattr, resolve, seal, status};
 use crate::request::{Request, Target};
 
 /// LOOKUP (RFC 1813 §3.3.3).

@@ -3,7 +3,7 @@ use vfs::{Create, Device};
 use xdr::Writer;
 
 use super::create::create;
-use super::reply::{answer, resolve_writable};
+use crate::nfs3_reply::{answer, resolve_writable};
 use crate::request::Request;
 
 /// MKNOD (RFC 1813 §3.3.11).

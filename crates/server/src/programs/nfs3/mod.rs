@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813): one procedure, one file.
 //!
-//! Each procedure finds its file ([`reply::resolve`]), asks the backend, and writes its results; errors become a status
-//! in [`reply::status`] alone.
+//! Each procedure finds its file ([`nfs3_reply::resolve`](crate::nfs3_reply::resolve)), asks the backend, and writes its results; errors become a status
+//! in [`nfs3_reply::status`](crate::nfs3_reply::status) alone.
 
 mod access;
 mod commit;
@@ -17,20 +17,18 @@ mod readdir;
 mod readlink;
 mod remove;
 mod rename;
-pub(crate) mod reply;
 mod setattr;
 mod symlink;
 #[cfg(test)]
 mod tests;
 pub(crate) mod write;
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use protocol::nfs3::{NfsStat, Proc, TABLE};
 use protocol::procedure::Effect;
 use vfs::boxed;
-use xdr::{Decode, Reader, Writer};
+use xdr::{Reader, Writer};
 
+use crate::nfs3_reply::{done, whole};
 use crate::request::{Request, Served};
 
 /// Whether a late repetition of a call could change more than the call itself did; see the reply cache's criteria. COMMIT
@@ -100,18 +98,4 @@ pub(crate) async fn procedure(
     };
     request.server.metrics.nfs3[procedure as usize].count(status != NfsStat::OK);
     done(request, status)
-}
-
-/// What became of a call whose results have this status.
-pub(crate) fn done(request: &Request<'_>, status: NfsStat) -> Served {
-    match status {
-        _ if request.is_too_weak.load(Relaxed) => Served::TooWeak,
-        NfsStat::JUKEBOX => Served::Later,
-        status => Served::Done { is_error: status != NfsStat::OK },
-    }
-}
-
-/// The arguments, if they are all there is. Bytes behind them are let pass, as Linux's server does: some clients pad.
-pub(crate) fn whole<T: Decode>(mut arguments: Reader) -> Option<T> {
-    T::decode(&mut arguments).ok()
 }

@@ -4,7 +4,7 @@ use protocol::nfs3::{FATTR_LENGTH, Fattr, NfsStat, Outcome, PostOpAttr, ReadArgs
 use vfs::{Authority, ReadRequest};
 use xdr::Writer;
 
-use super::reply::{admit_io, answer, fattr, resolve, status};
+use crate::nfs3_reply::{admit_io, answer, fattr, resolve, status};
 use crate::payload;
 use crate::request::Request;
 use crate::state::IoKind;

@@ -8,10 +8,10 @@ use protocol::nfs4::types::Bitmap;
 use vfs::{Attributes, Entry, FileKind, Handle, ReadDir};
 use xdr::{Encode, Writer, padding};
 
-use super::reply::{answer, fattr, resolve, status};
 use crate::files::listings;
 use crate::files::listings::Way;
 use crate::listing_cache::{Form, Kind};
+use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::payload;
 use crate::request::{Request, Target};
 

@@ -1,7 +1,7 @@
 use protocol::nfs3::{NfsPath, NfsStat, Outcome, PostOpAttr, ReadlinkArgs, ReadlinkOk};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, status};
+use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::request::Request;
 
 /// READLINK (RFC 1813 §3.3.5).

@@ -2,11 +2,11 @@ use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
 use vfs::Authority;
 use xdr::Writer;
 
-use super::reply::{
-    answer, check_denials, recall_conflicts, resolve_writable, set_attributes, status, timestamp, wcc_data,
-};
 use crate::files::recall::announce_change;
 use crate::files::rights::Right;
+use crate::nfs3_reply::{
+    answer, check_denials, recall_conflicts, resolve_writable, set_attributes, status, timestamp, wcc_data,
+};
 use crate::request::{Request, Target};
 use crate::state::{Against, IoKind};
 

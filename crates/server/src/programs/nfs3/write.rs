@@ -4,9 +4,9 @@ use protocol::nfs3::{FileHandle, NfsStat, Outcome, StableHow, WccData, WriteArgs
 use vfs::{Authority, Op, Stability, Verifier, Written};
 use xdr::{Decode, Encode, Reader, Writer};
 
-use super::reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
 use crate::Export;
 use crate::files::recall::announce_change;
+use crate::nfs3_reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
 use crate::replay::reply_cache::short::SHORT;
 use crate::request::{Request, Target};
 use crate::state::{Against, Changing, IoKind};

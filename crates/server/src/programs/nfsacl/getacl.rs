@@ -4,7 +4,7 @@ use vfs::{Acl, AclKind, Attributes, Error};
 use xdr::{List, Writer};
 
 use super::to_wire;
-use crate::programs::nfs3::reply::{answer, fattr, resolve, status};
+use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::request::{Request, Target};
 
 /// GETACL: the lists that are asked for, or their lengths alone.

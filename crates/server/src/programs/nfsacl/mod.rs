@@ -9,7 +9,7 @@ use protocol::nfsacl::{AclEntry as WireEntry, AclTag as WireTag, Proc};
 use vfs::{Acl, AclEntry, AclTag, Attributes, Error};
 use xdr::{Reader, Writer};
 
-use crate::programs::nfs3::{done, whole};
+use crate::nfs3_reply::{done, whole};
 use crate::request::{Request, Served};
 
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.

@@ -6,7 +6,7 @@ use xdr::Writer;
 use super::from_wire;
 use crate::files::recall::announce_change;
 use crate::files::rights::Right;
-use crate::programs::nfs3::reply::{answer, fattr, recall_conflicts, resolve_writable, status};
+use crate::nfs3_reply::{answer, fattr, recall_conflicts, resolve_writable, status};
 use crate::request::{Request, Target};
 use crate::state::Against;
 

@@ -1,11 +1,13 @@
-//! What the procedures share: from handles to files, from attributes and errors to the wire.
+//! What NFS 3 and NFS_ACL share: from handles to files, from attributes and errors to the wire.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs3::{
     Fattr, FileHandle, FileType, NfsStat, NfsTime, Outcome, PostOpAttr, Sattr, SetTime, SpecData, WccAttr,
     WccData,
 };
 use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Timestamp};
-use xdr::{Encode, Writer};
+use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::Export;
 use crate::files::name_changes::Changer;
@@ -13,7 +15,7 @@ use crate::files::object::File;
 use crate::files::recall;
 use crate::files::recall::announce_change;
 use crate::files::rights::Right;
-use crate::request::{Request, Target, TargetError};
+use crate::request::{Request, Served, Target, TargetError};
 use crate::state::{Against, Changing, IoKind};
 
 /// Nanoseconds of a second.
@@ -269,4 +271,18 @@ pub(crate) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
         accessed: set_time(sattr.atime)?,
         modified: set_time(sattr.mtime)?,
     })
+}
+
+/// What became of a call whose results have this status.
+pub(crate) fn done(request: &Request<'_>, status: NfsStat) -> Served {
+    match status {
+        _ if request.is_too_weak.load(Relaxed) => Served::TooWeak,
+        NfsStat::JUKEBOX => Served::Later,
+        status => Served::Done { is_error: status != NfsStat::OK },
+    }
+}
+
+/// The arguments, if they are all there is. Bytes behind them are let pass, as Linux's server does: some clients pad.
+pub(crate) fn whole<T: Decode>(mut arguments: Reader) -> Option<T> {
+    T::decode(&mut arguments).ok()
 }
