@@ -1,4 +1,4 @@
-//! ACCESS (RFC 8881 §18.1): which kinds of access the caller has.
+//! ACCESS (RFC 8881 §18.1): the access rights of the caller.
 
 use protocol::nfs4::types::Status;
 use vfs::{Access, FileKind};
@@ -8,7 +8,7 @@ use crate::files::object::Object;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 
-/// Bits that mean something in versions 4.0 and 4.1.
+/// Bits that are defined in versions 4.0 and 4.1.
 const KNOWN: Access = Access::READ
     .union(Access::LOOKUP)
     .union(Access::MODIFY)
@@ -46,7 +46,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Bits that a kind of object has an answer to.
+/// Returns the access bits that apply to a kind of object.
 ///
 /// RFC 8881 §18.1.3: "ACCESS4_LOOKUP … no meaning for non-directory objects", "ACCESS4_EXECUTE … no meaning for a
 /// directory".
@@ -68,7 +68,7 @@ mod tests {
 
     const ALL: AccessMask = AccessMask::from_bits_retain(0x3f);
 
-    fn ask(lab: &mut Lab, path: &[&'static str], access: AccessMask) -> AccessOk {
+    fn access(lab: &mut Lab, path: &[&'static str], access: AccessMask) -> AccessOk {
         match lab.last(at(path, vec![Op::Access(AccessArgs { access })])) {
             OpResult::Access(result) => result.into_result().unwrap(),
             other => panic!("{other:?}"),
@@ -76,25 +76,25 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_the_mode_grants() {
+    fn reports_the_rights_of_the_mode() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"x");
-        let root = ask(&mut lab, &["export", "file"], ALL);
+        let root = access(&mut lab, &["export", "file"], ALL);
         let of_files = AccessMask::READ | AccessMask::MODIFY | AccessMask::EXTEND | AccessMask::EXECUTE;
         assert_eq!(root.supported, of_files);
-        // Mode 0644: not even the superuser executes it.
+        // Mode 0644: even the superuser may not execute it.
         assert_eq!(root.access, of_files & !AccessMask::EXECUTE);
         lab.uid = 1000;
-        assert_eq!(ask(&mut lab, &["export", "file"], ALL).access, AccessMask::READ);
-        let directory = ask(&mut lab, &["export"], ALL);
+        assert_eq!(access(&mut lab, &["export", "file"], ALL).access, AccessMask::READ);
+        let directory = access(&mut lab, &["export"], ALL);
         assert_eq!(directory.supported, ALL & !AccessMask::EXECUTE);
         assert_eq!(directory.access, AccessMask::READ | AccessMask::LOOKUP);
     }
 
     #[test]
-    fn the_pseudo_file_system_can_be_read_by_all_and_changed_by_none() {
+    fn the_pseudo_file_system_is_readable_and_never_writable() {
         let mut lab = lab();
-        assert_eq!(ask(&mut lab, &[], ALL).access, AccessMask::READ | AccessMask::LOOKUP);
+        assert_eq!(access(&mut lab, &[], ALL).access, AccessMask::READ | AccessMask::LOOKUP);
     }
 
     #[test]
@@ -102,13 +102,13 @@ mod tests {
         let mut exported = export(1, "/export");
         exported.options.read_only = true;
         let mut lab = lab_of(vec![exported]);
-        let granted = ask(&mut lab, &["export"], ALL);
+        let granted = access(&mut lab, &["export"], ALL);
         assert!(granted.supported.contains(AccessMask::DELETE));
         assert_eq!(granted.access, AccessMask::READ | AccessMask::LOOKUP);
     }
 
     #[test]
-    fn refuses_bits_that_the_minor_version_does_not_have() {
+    fn refuses_bits_of_later_minor_versions() {
         let mut lab = lab();
         for bits in [0x40, 0x80, 0x200, 0x8000_0001] {
             let access = AccessMask::from_bits_retain(bits);

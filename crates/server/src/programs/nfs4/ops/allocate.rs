@@ -17,7 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     .await
 }
 
-/// Has the backend change the space of the current file.
+/// Changes the allocated space of the current file.
 pub(super) async fn change(
     compound: &mut Compound<'_>,
     stateid: Stateid,
@@ -37,7 +37,7 @@ pub(super) async fn change(
     }
 }
 
-/// The failure of an operation that is for regular files alone.
+/// Converts the error of an operation that only regular files support.
 ///
 /// RFC 7862 §15.1.3, and alike in §15.2.3, §15.4.3, §15.13.3: "If CURRENT_FH is not a regular file, the operation MUST fail
 /// and return NFS4ERR_WRONG_TYPE."
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn space_that_is_not_there_is_not_promised() {
+    fn fails_without_free_space() {
         let options = vfs::MemOptions { max_bytes: 1 << 20, ..vfs::MemOptions::default() };
         let backend = std::sync::Arc::new(vfs::MemFs::new(&options));
         let mut lab = lab_of(vec![crate::Export { backend, ..export(1, "/export") }]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_export_reserves_nothing() {
+    fn refuses_on_a_read_only_export() {
         let (mut lab, file) = read_only();
         assert_eq!(lab.status(vec![putfh(file), allocate(Stateid::ANONYMOUS, 0, 1)]), Status::ROFS);
     }

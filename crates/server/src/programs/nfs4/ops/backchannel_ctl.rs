@@ -1,4 +1,4 @@
-//! BACKCHANNEL_CTL (RFC 8881 §18.33): another program number or security for callbacks.
+//! BACKCHANNEL_CTL (RFC 8881 §18.33): changes the program number or security of callbacks.
 
 use protocol::nfs4::ops::backchannel::{BackchannelCtlArgs, CallbackSecParms, SecParmsList};
 use protocol::nfs4::types::{OpNum, Status};
@@ -20,7 +20,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     Ok(())
 }
 
-/// Whether every context that is offered for callbacks exists. (None is used: see the back channel's `credential`.)
+/// Returns whether every GSS context that is offered for callbacks exists. None is used: see the back channel's `credential`.
 pub(super) fn has_contexts(compound: &Compound<'_>, offered: &SecParmsList) -> bool {
     let gss = compound.server().gss.as_ref();
     let exists = |handle: &[u8]| gss.is_some_and(|gss| gss.contexts.has(handle, compound.now()));
@@ -41,7 +41,7 @@ mod tests {
     use crate::testing::lab;
 
     #[test]
-    fn replaces_the_program_and_knows_no_context_where_there_is_no_gss() {
+    fn replaces_the_program_and_finds_no_context_without_gss() {
         let mut lab = lab();
         let with = |parms| {
             let sec_parms = List::new(vec![parms]).unwrap();

@@ -1,4 +1,4 @@
-//! BIND_CONN_TO_SESSION (RFC 8881 §18.34): another connection for a session.
+//! BIND_CONN_TO_SESSION (RFC 8881 §18.34): binds a connection to a session.
 
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, BindConnToSessionOk};
 use protocol::nfs4::types::OpNum;
@@ -14,7 +14,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let outbox = Some(&connection.outbox);
     let direction = compound.state().bind_connection(connection.id, outbox, &session_id, direction)?;
     compound.state().session_seen_at(&session_id, connection.peer, compound.minor);
-    // No RDMA: the connection stays as it is.
+    // RDMA is not supported: the connection stays as it is.
     BindConnToSessionOk { session_id, direction, use_rdma: false }.encode(reply);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! CLONE (RFC 7862 §15.13): has a range of a file share what a range of another holds.
+//! CLONE (RFC 7862 §15.13): makes a range of a file share the blocks of another range.
 
 use protocol::nfs4::ops::space::CloneArgs;
 use protocol::nfs4::types::{Stateid, Status};
@@ -31,8 +31,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     }
 }
 
-/// The two files of CLONE or COPY with the right to read one and to write the other; what is to be copied is left open. The
-/// destination is not delegated until the guard is dropped: the wait for the source may be a long one.
+/// Checks that CLONE or COPY may read the one file and write the other. The destination is not delegated until the guard is
+/// dropped: the wait for the source may be long.
 pub(super) async fn judge<'r>(
     compound: &Compound<'r>,
     (source_stateid, destination_stateid): (Stateid, Stateid),
@@ -90,7 +90,7 @@ pub(super) mod tests {
     };
 
     #[test]
-    fn the_destination_holds_the_same_and_keeps_it() {
+    fn the_destination_keeps_the_cloned_data() {
         let mut lab = lab_42();
         lab.file(&["export", "source"], b"content of the source");
         lab.file(&["export", "destination"], b"");
@@ -106,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_cloned() {
+    fn refuses_invalid_sources_and_ranges() {
         let (mut lab, [from, to, elsewhere, directory]) = between_two();
         let root = lab.handle(&[]);
         let mut status =

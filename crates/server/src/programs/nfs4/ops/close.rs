@@ -25,12 +25,12 @@ fn close(
     open_stateid: Stateid,
     reply: &mut Writer,
 ) -> Result<Effect> {
-    // RFC 7530 §13.2 has no ACCESS for CLOSE.
+    // RFC 7530 §13.2 does not list ACCESS for CLOSE.
     turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.exact_stateid(open_stateid)?;
     let last = compound.state().close(compound.actor(turn)?, file.key(compound.server()), &stateid)?;
-    // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid". RFC 7530 §16.2 has no such one.
+    // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid". RFC 7530 §16.2 has no such stateid.
     let closed = if turn.is_some() { last } else { Stateid::INVALID };
     closed.encode(reply);
     compound.set_stateid(closed);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn in_version_4_0_a_retransmission_gets_the_first_answer() {
+    fn in_version_4_0_a_retransmission_gets_the_first_reply() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let close = lab.close_op(open, b"owner");

@@ -1,4 +1,4 @@
-//! COMMIT (RFC 8881 §18.3): brings data to stable storage. An error of fsync reaches the client.
+//! COMMIT (RFC 8881 §18.3): writes data to stable storage. An fsync error reaches the client.
 
 use protocol::nfs4::types::Status;
 use xdr::{Reader, Writer};
@@ -9,12 +9,12 @@ use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
-    // On an export that has become read-only as well: what was written before is to be kept, and RFC 8881 §15.2 has no ROFS here.
+    // Also on an export that has become read-only: earlier writes must be kept, and RFC 8881 §15.2 does not list ROFS for COMMIT.
     let file = compound.file(Status::ISDIR)?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
-    // RFC 8881 §18.3.3: "If the count is zero, a flush from the offset to the end of the file is done": the backend's
-    // rule too.
+    // RFC 8881 §18.3.3: "If the count is zero, a flush from the offset to the end of the file is done": the backend has the same
+    // rule.
     match backend.commit(&context, &file.handle, offset, u64::from(count)).await {
         Ok(_) => {
             reply.opaque_fixed(&backend.write_verifier());
@@ -38,7 +38,7 @@ mod tests {
     const WHOLE: Op = Op::Commit(CommitArgs { offset: 0, count: 0 });
 
     #[test]
-    fn tells_the_verifier_that_writes_told() {
+    fn returns_the_verifier_of_writes() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"");
         let write = Op::Write(WriteArgs {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_an_export_became_read_only_is_kept() {
+    fn commits_earlier_writes_on_an_export_that_became_read_only() {
         let (mut lab, file) = read_only();
         assert_eq!(lab.status(vec![putfh(file), WHOLE]), Status::OK);
     }

@@ -1,9 +1,9 @@
 //! COPY (RFC 7862 §15.2) between files of this server, and [from another one](from_elsewhere).
 //!
-//! A copy is made in steps, between which other requests go on. A short one is answered when it is done; a longer one goes on
-//! in the background ([`offload`](crate::copy::offload)), where the client allows that and can be called. Otherwise one COPY makes
-//! no more steps than take about as long as a large WRITE's sync, and answers how far it came. (Linux's copy_file_range(2) and
-//! its client go on from there.)
+//! A copy is made in steps, between which other requests run. A short copy is answered when it is done. A longer one continues in
+//! the background ([`offload`](crate::copy::offload)) if the client permits that and has a back channel. Otherwise one COPY makes
+//! only as many steps as take about as long as the sync of a large WRITE, and answers how far it came; Linux's copy_file_range(2)
+//! and its client continue from there.
 
 use protocol::nfs4::ops::copy::CopyArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status, Verifier};
@@ -21,11 +21,11 @@ use crate::wait_limit::WaitPermit;
 
 pub(crate) mod from_elsewhere;
 
-/// Bytes that one COPY copies at most before its answer, unless a step shares more: half a second's work for a disk.
+/// Bytes that one COPY copies at most before its reply, unless a step shares more: half a second of work for a disk.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Bytes up to which a copy is answered when it is done, unless a step shares more: to copy as many within the page cache
-/// takes some milliseconds, about as long as the callback would.
+/// A copy up to this many bytes is answered when it is done, unless a step shares more: within the page cache that takes some
+/// milliseconds, about as long as a callback.
 pub(crate) const INLINE_BYTES: u64 = 16 << 20;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -36,7 +36,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     } else {
         from_elsewhere::plan(compound, &arguments).await?
     };
-    // As for WRITE, the verifier before the data.
+    // The verifier is read before the data are written, as for WRITE.
     let verifier = plan.destination.export.backend.write_verifier();
     let most = if arguments.synchronous { MAX_BYTES } else { plan.inline_bytes };
     let mut done = Done::default();
@@ -55,28 +55,28 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     reply.u64(done.copied.count);
     reply.u32(stable_how(done.copied.stability) as u32);
     reply.opaque_fixed(&verifier);
-    // Bytes are copied in order, whether that was asked for or not.
+    // Bytes are always copied in order.
     reply.bool(true);
     reply.bool(offload.is_none());
     Ok(())
 }
 
-/// A copy that was judged.
+/// A copy that was checked.
 struct Plan<'r> {
     source: Origin,
     span: Span,
     destination: File<'r>,
     destination_stateid: Stateid,
-    /// On whose word the source is read, and the destination written; both only where the source is here.
+    /// The authority to read the source and to write the destination; both only if the source is on this server.
     authorities: [Authority; 2],
-    /// Bytes that are copied before the answer.
+    /// Bytes that are copied before the reply.
     inline_bytes: u64,
-    /// The place of what waits for another server before the answer.
+    /// The permit of a copy that waits for another server before the reply.
     _permit: Option<WaitPermit<'r>>,
     _changing: Changing<'r>,
 }
 
-/// A copy from a file beside the destination.
+/// Plans a copy within this server.
 async fn within<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
     check_source(compound, arguments.source_stateid)?;
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
@@ -107,13 +107,13 @@ fn span(arguments: &CopyArgs, destination: &File<'_>) -> Span {
     }
 }
 
-/// The stateid whatever becomes of it meanwhile: RFC 8881 §8.2.2 has zero mean "the most recent".
+/// Returns a stateid with seqid zero, which means "the most recent" (RFC 8881 §8.2.2).
 fn latest(compound: &Compound<'_>, given: Stateid) -> Result<Stateid> {
     let stateid = compound.stateid(given)?;
     Ok(if stateid.is_special() { stateid } else { Stateid { seqid: 0, ..stateid } })
 }
 
-/// Lets the rest go on in the background; its stateid, or none where it cannot.
+/// Continues the rest in the background; `None` if it cannot.
 fn go_on(
     compound: &Compound<'_>,
     plan: &Plan<'_>,
@@ -139,13 +139,13 @@ fn go_on(
     Ok(compound.state().begin_offload(compound.client()?, task, copied, compound.session()))
 }
 
-/// Confirms that the source's stateid is this client's: RFC 7862 §15.2.3 has it "valid for a READ operation", and what is wrong
-/// with it is said as by READ, but for one case.
+/// Checks that the source's stateid is this client's: RFC 7862 §15.2.3 requires it to be "valid for a READ operation". Errors are
+/// those of READ, but for one case.
 ///
-/// Linux's client takes two mounts of a server for one, though they were made under two client IDs (in two network
-/// namespaces), and sends the stateid of the one to the session of the other. BAD_STATEID then makes it test its stateids,
-/// find them good, and try again for ever. XDEV makes it read and write, though it is not among COPY's errors (§11.2).
-/// (OFFLOAD_DENIED, §11.1.2.1, is and would say so too, but Linux 6.1 makes an I/O error of it.)
+/// Linux's client takes two mounts of a server for one even if they have two client IDs (in two network namespaces), and sends a
+/// stateid of one to the session of the other. BAD_STATEID makes it test its stateids, find them valid, and retry for ever. XDEV
+/// makes it read and write instead, although COPY's errors do not include it (§11.2). OFFLOAD_DENIED (§11.1.2.1) would fit, but
+/// Linux 6.1 turns it into an I/O error.
 fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     match compound.check_io(&source, stateid, IoKind::Read) {
@@ -158,11 +158,11 @@ fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
     }
 }
 
-/// What was copied before the answer.
+/// The part that was copied before the reply.
 #[derive(Debug)]
 struct Done {
     copied: Copied,
-    /// Nothing is left, or an error stands before the rest.
+    /// Nothing is left, or an error stops the rest.
     is_over: bool,
 }
 
@@ -172,7 +172,7 @@ impl Default for Done {
     }
 }
 
-/// Copies until all is done, or `most` bytes are; of another server's, what comes [in time](from_elsewhere::INLINE_PATIENCE).
+/// Copies until all or `most` bytes are done; from another server, what arrives [in time](from_elsewhere::INLINE_PATIENCE).
 async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mut Done) -> Result {
     let context = compound.context(plan.destination.export);
     let mut is_late = false;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn one_copy_is_bounded_and_the_next_goes_on() {
+    fn one_copy_is_bounded_and_the_next_continues() {
         let mut lab = lab_42();
         let size = super::MAX_BYTES + (3 << 20);
         let from = sparse(&mut lab, "source", size - 4096, 4096, size);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_behind_some_bytes_tells_the_bytes() {
+    fn an_error_after_some_bytes_reports_the_bytes() {
         let (exported, backend) = faulty();
         let mut lab = lab_of(vec![exported]);
         lab.minor = 2;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_copied() {
+    fn refuses_invalid_sources_and_ranges() {
         let (mut lab, [from, to, elsewhere, directory]) = between_two();
         let mut status =
             |from, to, args| lab.status(vec![putfh(from), Op::SaveFh, putfh(to), Op::Copy(args)]);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn another_clients_stateid_is_for_the_client_to_read_by() {
+    fn another_clients_stateid_gets_xdev() {
         let mut lab = lab_42();
         lab.file(&["export", "source"], b"content");
         let to = lab.file(&["export", "destination"], b"");

@@ -1,7 +1,6 @@
-//! COPY_NOTIFY (RFC 7862 §15.3): another server will read a file for the client.
+//! COPY_NOTIFY (RFC 7862 §15.3): permits another server to read a file for the client.
 //!
-//! Whoever may read a file can so have it read from elsewhere: only where the server is configured for it, by the address that
-//! the client names, and where the export is for that address too.
+//! The server must be configured for it, only the address that the client names may read, and the export must admit that address.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -27,14 +26,14 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     if stateid.is_special() {
         return Err(Status::BAD_STATEID.into());
     }
-    // Not `compound.check_io`, which would let a reader that was promised something promise it to others.
+    // Not `compound.check_io`: it accepts COPY_NOTIFY stateids, which must not permit further servers.
     let (state, client, key) = (compound.state(), compound.client()?, file.key(compound.server()));
     let permit = state.check_io(compound.now(), client, key, &stateid, IoKind::Read)?;
-    // Another user's open, or one for writing alone that a delegation has widened: the other server reads on this judgement.
+    // Another user's open, or a write-only open that a delegation widened, needs a check: the other server reads by this permission.
     if permit.for_caller(compound.caller()).authority != Authority::Opened {
         may_read(compound, &file).await?;
     }
-    // Names would have to be asked for; nobody else than who is named is let in.
+    // Only addresses are accepted: host names would need a lookup.
     let reader = address(&destination_server).ok_or(Status::NOTSUPP)?;
     let promise = Promise {
         client: std::sync::Arc::clone(compound.client()?),
@@ -50,7 +49,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Whether the caller may read the file by itself.
+/// Checks that the caller may read the file without an open.
 async fn may_read(compound: &mut Compound<'_>, file: &File<'_>) -> Result {
     let context = compound.context(file.export);
     let (granted, attributes) = file.export.backend.access(&context, &file.handle, Access::READ).await?;
@@ -65,10 +64,10 @@ fn address(location: &NetLocation) -> Option<IpAddr> {
     Some(address.0.ip().to_canonical())
 }
 
-/// Where the client has reached this server.
+/// The address at which the client reached this server.
 fn here(compound: &Compound<'_>) -> NetLocation {
     let local = compound.request.connection.local;
-    // A listener for both families tells of IPv4 as mapped into IPv6, which nobody else can connect to.
+    // A dual-stack listener reports IPv4 addresses as mapped into IPv6; other hosts cannot connect to those.
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     let text = |text: String| Utf8::new(text).unwrap_or_default();
     NetLocation::Address(NetAddress {
@@ -96,7 +95,7 @@ mod tests {
     use crate::testing::{Lab, export, lab_42, lab_with, mode, putfh};
     use crate::{Connection, Transport};
 
-    /// Where all clients of the tests come from, and somewhere else.
+    /// The address of all test clients, and another one.
     const READER: &[u8] = b"127.0.0.1.8.1";
     const ELSEWHERE: &[u8] = b"192.0.2.7.8.1";
 
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_client_names_reads_by_a_stateid_of_its_own() {
+    fn the_named_server_reads_by_its_own_stateid() {
         let (mut lab, mut reader, file, open) = scene();
         assert_eq!(reader.status(read(file, open)), Status::BAD_STATEID);
         let ok = promised(&mut lab, file, open, READER);
@@ -136,7 +135,7 @@ mod tests {
         assert_ne!(ok.stateid.seqid, 0);
         let NetLocation::Address(source) = &ok.source_servers[0] else { panic!("{ok:?}") };
         assert_eq!((&source.netid[..], &source.address[..]), (&b"tcp"[..], &b"127.0.0.1.8.1"[..]));
-        // Whatever the mode says of the other server's user: it reads for the client's.
+        // The mode does not matter for the other server's user: it reads for the client's user.
         reader.uid = 4242;
         let OpResult::Read(result) = reader.last(read(file, ok.stateid)) else { panic!("READ") };
         assert_eq!(&result.into_result().unwrap().data[..], b"content");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_named_by_its_ipv4_address_also_where_a_listener_has_both_families() {
+    fn names_its_ipv4_address_on_a_dual_stack_listener() {
         let (mut lab, _, file, open) = scene();
         let mapped = |address: SocketAddr| match address.ip() {
             IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
@@ -167,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_ends_with_its_time_its_open_or_by_the_clients_word() {
+    fn the_permission_ends_by_time_close_or_cancel() {
         let (mut lab, mut reader, file, open) = scene();
         let ok = promised(&mut lab, file, open, READER);
-        // What begins in time goes on.
+        // A copy that starts in time continues.
         for seconds in [80, 160] {
             (lab.seconds, reader.seconds) = (seconds, seconds);
             lab.ok(vec![putfh(file)]);
@@ -192,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_for_writing_and_is_delegated_is_read_by_whoever_may_read_it() {
+    fn a_write_only_open_with_a_delegation_needs_read_permission() {
         let (mut lab, mut reader, ..) = scene();
         let file = lab.file(&["export", "written"], b"content");
         let mut writer = lab.reachable(b"writer", 11);
         writer.minor = 2;
         let delegation = hold(&mut writer, "written", ShareAccess::WRITE);
         let ok = promised(&mut writer, file, delegation, READER);
-        // As the promise says, whoever the reader says that it is.
+        // The reader acts as the client's user, whatever credential it sends.
         reader.uid = 4242;
         assert_eq!(reader.status(read(file, ok.stateid)), Status::OK);
     }
 
     #[test]
-    fn promises_are_bounded_and_go_with_their_client() {
+    fn permissions_are_bounded_and_end_with_their_client() {
         let (mut lab, mut reader, file, open) = scene();
         let first = promised(&mut lab, file, open, READER);
         let names = (0..).map(|number| {
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_promised() {
+    fn refuses_invalid_stateids_and_addresses() {
         let mut lab = lab_42();
         lab.file(&["export", "file"], b"content");
         let (file, open) = lab.open(&["export", "file"], b"owner");

@@ -1,4 +1,4 @@
-//! CREATE (RFC 8881 §18.4): makes an object that is not a regular file.
+//! CREATE (RFC 8881 §18.4): creates an object that is not a regular file.
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
@@ -19,7 +19,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let directory = compound.writable(Status::ROFS)?;
     names::check(&arguments.name)?;
     let what = what(&arguments.object_type)?;
-    // Only regular files have a size that can be set.
+    // Only regular files have a settable size.
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
     let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
     let context = compound.context(directory.export);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_every_kind_of_object_and_goes_there() {
+    fn creates_every_kind_and_makes_it_current() {
         let mut lab = lab();
         let device = SpecData { major: 8, minor: 1 };
         for (kind, text) in [
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_make() {
+    fn refuses_invalid_kinds_and_names() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let at_export = |lab: &mut crate::testing::Lab, op| lab.status_at(&["export"], op);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_export_makes_nothing() {
+    fn refuses_on_a_read_only_export() {
         let mut exported = export(1, "/export");
         exported.options.read_only = true;
         let mut lab = lab_of(vec![exported]);

@@ -11,7 +11,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::CreateSession;
 
-/// Flags that are defined.
+/// The defined flags.
 const KNOWN: CreateSessionFlags = CreateSessionFlags::PERSIST
     .union(CreateSessionFlags::CONN_BACK_CHAN)
     .union(CreateSessionFlags::CONN_RDMA);
@@ -21,8 +21,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if !KNOWN.contains(arguments.flags) {
         return Err(Status::INVAL.into());
     }
-    // Where another flavor is offered beside it, callbacks have that and no use for the context: as in Linux's server and
-    // NFS-Ganesha, a session does not fail for what it does not need.
+    // If the client offers another flavor as well, callbacks use that one and do not need the context. As in Linux's server and
+    // NFS-Ganesha, the session then does not fail.
     let is_gss = |parms: &CallbackSecParms| matches!(parms, CallbackSecParms::Gss(_));
     let needs_context = arguments.sec_parms.iter().all(is_gss);
     let by = compound.credential();
@@ -50,7 +50,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let client = compound.state().seen_at(arguments.client_id, request.connection.peer, compound.minor);
     client.iter().for_each(|client| compound.log_confirmed(client));
     if created.flags.contains(CreateSessionFlags::PERSIST) {
-        // The session is kept before the client hears that it is.
+        // The session must be durable before the reply.
         request.logged.set_must_sync();
     }
     created.encode(reply);
@@ -73,7 +73,7 @@ mod tests {
         let mut fore = channel();
         fore.max_requests = 512;
         let created = other.create_session(&id, fore);
-        // Threads of one client that wait for slots are what the paper of 2015 saw at 160.
+        // The paper of 2015 saw threads of one client wait for slots at 160 threads.
         assert_eq!(created.fore_channel.max_requests, 512);
         assert_ne!(created.session_id, lab.session);
         assert_eq!(lab.status(vec![]), Status::OK, "the other session is not touched");

@@ -1,4 +1,4 @@
-//! DEALLOCATE (RFC 7862 §15.4): frees the space of a range, which becomes a hole.
+//! DEALLOCATE (RFC 7862 §15.4): turns a range into a hole.
 
 use protocol::nfs4::ops::space::DeallocateArgs;
 use xdr::{Decode, Reader};

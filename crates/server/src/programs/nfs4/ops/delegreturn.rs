@@ -18,7 +18,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
         compound.set_sender(std::sync::Arc::clone(&holder));
         let returned = state.return_delegation(now, &holder, key, &stateid);
         if matches!(returned, Err(Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)) {
-            // There is no FREE_STATEID to acknowledge the loss with.
+            // Version 4.0 has no FREE_STATEID to acknowledge the loss.
             let _ = state.free_stateid(&holder, &stateid);
         }
         return Ok(returned?);
@@ -34,7 +34,7 @@ mod tests {
     use crate::testing::lab;
 
     #[test]
-    fn an_open_s_stateid_is_no_delegation_s() {
+    fn refuses_the_stateid_of_an_open() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let (_, stateid) = lab.open(&["export", "file"], b"owner");

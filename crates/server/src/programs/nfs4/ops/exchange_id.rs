@@ -1,4 +1,4 @@
-//! EXCHANGE_ID (RFC 8881 §18.35): a client makes itself known.
+//! EXCHANGE_ID (RFC 8881 §18.35): registers a client.
 
 use protocol::nfs4::ops::exchange_id::{
     ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs, StateProtectResult,
@@ -10,7 +10,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{ExchangeId, StateProtect};
 
-/// What this software calls itself to clients.
+/// The implementation name that clients see.
 const IMPLEMENTATION: &[u8] = concat!("Enfys ", env!("CARGO_PKG_VERSION")).as_bytes();
 
 /// Flags that a client may send.
@@ -23,7 +23,7 @@ const KNOWN: ExchangeIdFlags = ExchangeIdFlags::SUPP_MOVED_REFER
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = ExchangeIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        // Linux's client has no answer to PERM here; to this one it ends the mount.
+        // Linux's client retries PERM for ever here; this status ends the mount.
         return Err(Status::CLID_INUSE.into());
     }
     // "Bits not defined above cannot be set in the eia_flags field. If they are, the server MUST reject the operation
@@ -56,7 +56,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     ExchangeIdOk {
         client_id: known.client_id,
         sequence_id: known.sequence_id,
-        // No pNFS; no referrals or migration.
+        // Neither pNFS, referrals nor migration are supported.
         flags: ExchangeIdFlags::USE_NON_PNFS | confirmed,
         state_protect: match known.protect {
             StateProtect::None => StateProtectResult::None,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_who_the_server_is() {
+    fn returns_the_server_identity() {
         let mut lab = lab();
         let OpResult::ExchangeId(result) =
             lab.alone(args(ExchangeIdFlags::USE_PNFS_MDS, StateProtectArgs::None))
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(again.client_id, lab.client_id);
     }
 
-    /// A client whose state its machine protects, which no flavor here can prove to be, with a session on connection 9.
+    /// A client with SP4_MACH_CRED protection, whose machine no flavor here can authenticate, and its session on connection 9.
     fn protected(lab: &Lab) -> (u64, [u8; 16]) {
         let by = Credential { principal: Principal::Gss(b"nfs@client"[..].into()), is_protected: true };
         let asked = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protected_client_is_maintained_by_its_machine_alone() {
+    fn only_its_machine_maintains_a_protected_client() {
         let lab = lab();
         let (client_id, session_id) = protected(&lab);
         let mut stranger = Lab::without_session(lab.server.clone(), 9);

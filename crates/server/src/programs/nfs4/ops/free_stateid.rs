@@ -1,4 +1,4 @@
-//! FREE_STATEID (RFC 8881 §18.38): gives up a stateid that has no locks.
+//! FREE_STATEID (RFC 8881 §18.38): frees a stateid without locks.
 
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Stateid, Status};
@@ -9,7 +9,7 @@ use crate::programs::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let FreeStateidArgs { stateid } = FreeStateidArgs::decode(arguments)?;
-    // RFC 8881 §18.38.3 names only stateids that were handed out; the current one among them.
+    // RFC 8881 §18.38.3 permits only stateids that the server returned; the current one is such a stateid.
     let stateid = compound.stateid(stateid)?;
     if stateid.is_special() && stateid != Stateid::CURRENT {
         return Err(Status::BAD_STATEID.into());

@@ -1,4 +1,4 @@
-//! GET_DIR_DELEGATION (RFC 8881 §18.39): a delegation of a directory, and what its holder is to be told of.
+//! GET_DIR_DELEGATION (RFC 8881 §18.39): grants a delegation of a directory, with notifications.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     let granted = match compound.current()? {
         Object::File(directory) => grant(compound, &directory, &attributes, &args).await?,
-        // What leads to exports changes with the configuration, which asks nobody.
+        // Pseudo directories change with the configuration, which cannot recall delegations.
         Object::Pseudo(_) => None,
     };
-    // What the client keeps while it has the delegation it must have seen since the grant.
+    // The client may cache only attributes that it reads after the grant.
     compound.forget_fresh();
     match granted {
         Some(granted) => {
@@ -33,7 +33,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             DirDelegation::Granted(granted).encode(reply);
             Ok(())
         }
-        // §18.39.3: where the client wants to hear when there is one, and the server "does not wish to honor the \"want\" or is
+        // §18.39.3: if the client wants a signal and the server "does not wish to honor the \"want\" or is
         // not able to do so, it returns the error NFS4ERR_DIRDELEG_UNAVAIL".
         None if args.signal_available => Err(Status::DIRDELEG_UNAVAIL.into()),
         None => {
@@ -52,8 +52,8 @@ async fn grant(
     let client = Arc::clone(compound.client()?);
     let wire = Object::File(*directory).seal(&compound.server().settings().handle_key);
     let Ok(handle) = Handle::new(&wire) else { return Ok(None) };
-    // Before the grant: it may wait, and nothing must come between the grant and the reply.
-    // A directory that the caller may not list is not delegated to it. As an error that would end Linux's compound of this and
+    // Before the grant: this may wait, and nothing must come between the grant and the reply.
+    // A directory that the caller may not list is not delegated. An error would end Linux's compound, which continues with
     // GETATTR.
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
     let notification_types = State::notices_for(compound.now(), &client, args.notification_types);

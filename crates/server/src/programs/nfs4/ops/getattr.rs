@@ -20,13 +20,13 @@ pub(crate) async fn run(
 ) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     if let Some(BackendCall::Getattr(look)) = call {
-        // As an operation before would have seen it.
+        // As if an earlier operation had fetched it.
         compound.set_fresh(look.await?);
     }
     tell(compound, mask, reply).await
 }
 
-/// As [`run`], without a future, where nobody has to be waited for.
+/// As [`run`], without a future, if the backend answers without a wait.
 pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
@@ -51,7 +51,7 @@ pub(crate) fn run_in_place<'r>(
     Ok(InPlace::Done)
 }
 
-/// Looks at the current object, and at its file system where that is wanted.
+/// Fetches attributes of the current object, and of its file system if wanted.
 async fn look(
     compound: &mut Compound<'_>,
     object: &Object<'_>,
@@ -68,12 +68,12 @@ async fn look(
     }
 }
 
-/// Writes the attributes of the current object as they are now, with what the holder of a write delegation knows better.
+/// Writes the attributes of the current object, with those that the holder of a write delegation has changed.
 pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut Writer) -> Result {
     let object = compound.current()?;
     let held = compound.ask_holder(&object, mask).await?;
     let (mut space, mut attributes) = look(compound, &object, mask).await?;
-    // Not for the next operation: it is the holder's, not the file's.
+    // Not kept for the next operation: these are the holder's values, not the file's.
     if !compound.state().put_over(held, &mut attributes) {
         compound.forget_fresh();
         (space, attributes) = look(compound, &object, mask).await?;
@@ -100,7 +100,7 @@ mod tests {
 
     use crate::testing::{at, attributes_in, create, export, getattr, lab, lab_of};
 
-    /// Everything that version 4.1 defines, less what can only be set.
+    /// All attributes of version 4.1 that can be read.
     fn everything() -> Vec<u32> {
         let set_only = [
             n::TIME_ACCESS_SET,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_every_attribute_that_it_says_it_supports() {
+    fn returns_every_supported_attribute() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"hello");
         for path in [&[][..], &["export"], &["export", "file"]] {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_a_file_s_attributes() {
+    fn returns_the_attributes_of_a_file() {
         let mut lab = lab();
         (lab.uid, lab.gids) = (0, vec![]);
         lab.file(&["export", "file"], b"hello");
@@ -146,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_an_export_tells_where_it_is_mounted() {
-        // RFC 8881 §5.8.2.23: the number in the file system above, not the root's own.
+    fn the_root_of_an_export_has_a_mounted_on_fileid() {
+        // RFC 8881 §5.8.2.23: the fileid in the file system above.
         let mut lab = lab_of(vec![export(1, "/data/a"), export(2, "/data/b")]);
         let mut seen = Vec::new();
         for path in [["data", "a"], ["data", "b"]] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_what_the_operation_before_did() {
+    fn sees_the_change_of_the_previous_operation() {
         let mut lab = lab();
         let results =
             lab.ok(at(&["export"], vec![getattr(&[n::CHANGE]), create("new", b"o"), getattr(&[n::SIZE])]));

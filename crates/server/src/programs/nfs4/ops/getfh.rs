@@ -1,4 +1,4 @@
-//! GETFH (RFC 8881 §18.8): tells the current file handle.
+//! GETFH (RFC 8881 §18.8): returns the current file handle.
 
 use xdr::Writer;
 
@@ -24,7 +24,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_stay_within_version_3_and_the_same_over_a_restart() {
+    fn handles_fit_version_3_and_survive_a_restart() {
         let mut before = lab();
         let handle = before.handle(&["export"]);
         assert!(handle.len() <= 64);
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_file_has_the_handle_that_its_name_leads_to() {
+    fn an_opened_file_has_the_handle_of_its_name() {
         let mut lab = lab();
         let result = lab.last(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
         let OpResult::GetFh(told) = result else { panic!("{result:?}") };

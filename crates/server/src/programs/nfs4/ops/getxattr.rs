@@ -17,7 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Confirms that an attribute could have this name; how long it may be is for the file system to say.
+/// Checks an attribute name; the file system limits its length.
 pub(super) fn check_name(name: &[u8]) -> std::result::Result<(), Status> {
     match name {
         [] => Err(Status::INVAL),
@@ -53,7 +53,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tells_the_value_or_that_there_is_none() {
+    fn returns_the_value_or_noxattr() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         assert_eq!(get(&mut lab, file, "name"), Err(Status::NOXATTR));
@@ -79,7 +79,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_value_without_room_in_the_reply_is_told_so() {
+    fn a_value_without_room_is_too_big() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         lab.ok(vec![putfh(file), set(SetXattrOption::EITHER, "name", vec![7; 4096])]);

@@ -1,4 +1,4 @@
-//! IO_ADVISE (RFC 7862 §15.5): what a client expects to do with a range.
+//! IO_ADVISE (RFC 7862 §15.5): takes hints on how a client will use a range.
 
 use protocol::nfs4::ops::space::{IoAdviseArgs, IoAdviseOk, advice};
 use protocol::nfs4::types::{Bitmap, Status};
@@ -19,7 +19,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     if kind != vfs::FileKind::Regular {
         return Err(not_regular(kind).into());
     }
-    // Who has not opened the file warms and cools nobody's cache. "The server MAY ignore the advice" (§15.5.3).
+    // Without an open the advice is ignored. "The server MAY ignore the advice" (§15.5.3).
     let wanted = wanted(arguments.hints).filter(|_| permit.authority == Authority::Opened);
     let mut hints = Bitmap::EMPTY;
     if let Some((advice, number)) = wanted {
@@ -36,8 +36,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// The one hint that is followed, with its bit. "The server MUST NOT return an error if the client sends contradictory
-/// hints": then the one that costs nobody anything goes first.
+/// Returns the hint to follow, with its bit. "The server MUST NOT return an error if the client sends contradictory
+/// hints": of those, the cheapest wins.
 fn wanted(hints: Bitmap) -> Option<(Advice, u32)> {
     let known = [(Advice::WillNeed, advice::WILLNEED), (Advice::DontNeed, advice::DONTNEED)];
     known.into_iter().find(|(_, number)| hints.has(*number))
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_needs_no_advice_and_takes_any() {
+    fn the_memory_file_system_accepts_any_advice() {
         let mut lab = lab_42();
         lab.file(&["export", "file"], b"data");
         let (file, stateid) = lab.open(&["export", "file"], b"owner");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn stateids_and_kinds_are_judged() {
+    fn checks_stateids_and_kinds() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"data");
         let wrong = advise(Stateid { seqid: 1, other: [7; 12] }, &[advice::WILLNEED]);

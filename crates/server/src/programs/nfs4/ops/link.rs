@@ -1,4 +1,4 @@
-//! LINK (RFC 8881 §18.9): gives the saved file another name, in the current directory.
+//! LINK (RFC 8881 §18.9): creates a name for the saved file in the current directory.
 
 use protocol::nfs4::ops::link::LinkArgs;
 use protocol::nfs4::types::Status;
@@ -21,7 +21,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             compound.set_fresh(linked.directory.after);
             Ok(())
         }
-        // link(2) says EPERM for a directory; here there is ISDIR (§15.2).
+        // link(2) returns EPERM for a directory; NFS has ISDIR (§15.2).
         Err(vfs::Error::NotPermitted) => match compound.attributes_of(&Object::File(file)).await {
             Ok(attributes) if attributes.kind == FileKind::Directory => Err(Status::ISDIR.into()),
             _ => Err(Status::PERM.into()),
@@ -30,9 +30,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
 }
 
-/// The saved and the current object, of one export that takes changes.
+/// Returns the saved and the current object, of one writable export.
 ///
-/// RFC 8881 §18.9.3, §18.26.3: both "must reside within the same file system"; XDEV where they do not.
+/// RFC 8881 §18.9.3, §18.26.3: both "must reside within the same file system"; else XDEV.
 pub(super) fn both<'r>(compound: &Compound<'r>) -> Result<(File<'r>, File<'r>)> {
     match (compound.saved()?, compound.current()?) {
         (Object::Pseudo(_), Object::Pseudo(_)) => Err(Status::ROFS.into()),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_a_file_another_name() {
+    fn creates_another_name() {
         let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
         let file = lab.file(&["export", "file"], b"");
         let mut ops = link(&["export", "file"], &["export"], "again");

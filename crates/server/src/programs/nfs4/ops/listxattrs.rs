@@ -1,7 +1,7 @@
-//! LISTXATTRS (RFC 8276 §8.4.3): the names of an object's extended attributes.
+//! LISTXATTRS (RFC 8276 §8.4.3): lists the names of extended attributes.
 //!
-//! Names come in the order of a hash of theirs, and a cookie is the hash of the last one sent: so a listing goes on
-//! behind that place whatever was set and removed meanwhile, over a restart too, and nothing is kept for it.
+//! Names are sorted by their hash, and a cookie is the hash of the last name sent. A listing therefore continues after that name
+//! although attributes were set or removed meanwhile, and after a restart; the server keeps no state for it.
 
 use bytes::Bytes;
 use protocol::nfs4::ops::xattr::ListXattrsArgs;
@@ -19,7 +19,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.file(Status::NOTSUPP)?;
     let context = compound.context(file.export);
     let names = file.export.backend.list_xattrs(&context, &file.handle).await?;
-    let mut names: Vec<(u64, Bytes)> = names.into_iter().map(|name| (place(&name), name)).collect();
+    let mut names: Vec<(u64, Bytes)> = names.into_iter().map(|name| (hash(&name), name)).collect();
     names.retain(|(place, _)| *place > cookie);
     names.sort_unstable();
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let count = whole_places(&names, fit.count());
     if count == 0 && (!names.is_empty() || room.min(maxcount as usize) < FRAME) {
         // "If the server is unable to return a single xattr name within the maxcount limit, the error NFS4ERR_TOOSMALL will be
-        // returned"; other limits have other names.
+        // returned"; other limits have other statuses.
         let too_small = if room < maxcount as usize { compound.no_room() } else { Status::TOOSMALL };
         return Err(too_small.into());
     }
@@ -49,8 +49,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// How many of the first `fit` names can be sent: none whose place another shares that has to wait, since a cookie cannot
-/// tell them apart.
+/// Returns how many of the first `fit` names can be sent: names of the same hash must go into one reply, since their cookie is
+/// the same.
 fn whole_places(names: &[(u64, Bytes)], fit: usize) -> usize {
     match names.get(fit) {
         None => fit,
@@ -58,8 +58,8 @@ fn whole_places(names: &[(u64, Bytes)], fit: usize) -> usize {
     }
 }
 
-/// Where a name stands in listings: FNV-1a, never 0, which is the start.
-fn place(name: &[u8]) -> u64 {
+/// Returns the hash by which names are sorted: FNV-1a, never 0, the cookie of the start.
+fn hash(name: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;
     name.iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)).max(1)
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_all_or_says_that_there_are_none() {
+    fn lists_all_names_or_none() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let none = list(&mut lab, file, 0, 16);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_where_it_stopped_while_others_come_and_go() {
+    fn continues_while_attributes_come_and_go() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let stay: Vec<String> = (0..40).map(|number| format!("stay-{number}")).collect();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_too_small_for_one_name_is_told_so() {
+    fn a_limit_below_one_name_is_too_small() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         lab.ok(vec![putfh(file), set(SetXattrOption::CREATE, "12345", &b"v"[..])]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_one_place_are_sent_together() {
+    fn names_of_one_hash_are_sent_together() {
         let at = |place: u64| (place, Bytes::new());
         let names = [at(1), at(2), at(2), at(3)];
         assert_eq!([0, 1, 2, 3, 4].map(|fit| whole_places(&names, fit)), [0, 1, 1, 3, 4]);

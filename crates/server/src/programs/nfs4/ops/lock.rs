@@ -1,4 +1,4 @@
-//! LOCK (RFC 8881 §18.10): locks a range of bytes.
+//! LOCK (RFC 8881 §18.10): locks a byte range.
 
 use std::sync::Arc;
 
@@ -65,14 +65,14 @@ fn lock(
     }
 }
 
-/// How the client is told when the lock may be had.
+/// Returns how to notify the client when the lock may be free.
 fn notice<'c>(compound: &'c Compound<'_>, file: File<'_>) -> Option<LockNotice<'c>> {
     let wire = Object::File(file).seal(&compound.server().settings().handle_key);
     let handle = Handle::new(&wire).ok()?;
     Some(LockNotice { handle, asked_by: compound.session() })
 }
 
-/// Writes the lock that is in the way, where one is.
+/// Writes the conflicting lock, if the error is a conflict.
 pub(super) fn denied(error: LockError, reply: &mut Writer) -> Failure {
     match error {
         LockError::Denied(lock) => {
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(result, LockOutcome::Error(Status::BAD_STATEID));
     }
 
-    /// `open` for writing, and whether its result says that CB_NOTIFY_LOCK may come.
+    /// Opens for writing; returns the stateid and whether CB_NOTIFY_LOCK may come.
     fn opened(lab: &mut Lab, name: &'static [u8]) -> (Stateid, bool) {
         let results = lab.ok(at(&["export"], vec![open("file", name, ShareAccess::BOTH)]));
         let ok = open_result(results.last().unwrap());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_called_by_the_handle_and_owner_that_it_knows() {
+    fn a_waiter_is_notified_with_its_handle_and_owner() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"");
         let (held_open, may_hear) = opened(&mut lab, b"owner");
@@ -199,7 +199,7 @@ mod tests {
         let CbOp::NotifyLock(told) = call.operation() else { panic!("{:?}", call.operation()) };
         assert_eq!(told.handle, file);
         assert_eq!(told.lock_owner, StateOwner { client_id: other.client_id, ..owner(b"two") });
-        // RFC 8881 §2.10.6.3: its client may not have seen yet that it was denied.
+        // RFC 8881 §2.10.6.3: the client may not have seen the denial yet.
         let sequence = call.sequence();
         let [referring] = &sequence.referring_calls[..] else { panic!("{sequence:?}") };
         assert_eq!(referring.session_id, other.session);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn in_version_4_0_a_retransmission_gets_the_first_answer() {
+    fn in_version_4_0_a_retransmission_gets_the_first_reply() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let first = lab.lock_op(open, b"owner", b"locker", 0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn in_version_4_0_what_is_denied_stays_denied_to_a_retransmission() {
+    fn in_version_4_0_a_retransmission_stays_denied() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let lock = lab.lock_op(open, b"owner", b"locker", 0);
@@ -239,13 +239,13 @@ mod tests {
         assert_eq!(denied.status, Status::DENIED);
         lab.last(vec![putfh(file), unlock(held, 2)]);
         assert_eq!(other.send(vec![putfh(file), asked]), denied);
-        // The owner got no stateid, so that the client names it again.
+        // The owner got no stateid; the client sends it again as new.
         let asked = other.lock_op(others_open, b"owner", b"locker", 5);
         assert_eq!(other.status(vec![putfh(file), asked]), Status::OK);
     }
 
     #[test]
-    fn in_version_4_0_an_owner_is_of_the_client_that_opened() {
+    fn in_version_4_0_the_owner_belongs_to_the_client_of_the_open() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let Op::Lock(mut args) = lab.lock_op(open, b"owner", b"locker", 0) else { panic!() };

@@ -1,4 +1,4 @@
-//! LOCKT (RFC 8881 §18.11): tells whether a lock could be had.
+//! LOCKT (RFC 8881 §18.11): tests for a conflicting lock.
 
 use protocol::nfs4::ops::lock::LockTArgs;
 use protocol::nfs4::types::Status;
@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let arguments = LockTArgs::decode(arguments)?;
     let file = compound.file(Status::ISDIR)?;
     let range = LockRange::new(arguments.offset, arguments.length)?;
-    // No stateid vouches for the object's kind here.
+    // LOCKT has no stateid, so the object's kind is checked here.
     match compound.attributes().await?.kind {
         FileKind::Regular => {}
         kind => return Err(not_regular(kind).into()),

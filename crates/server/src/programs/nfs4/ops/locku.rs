@@ -1,4 +1,4 @@
-//! LOCKU (RFC 8881 §18.12): unlocks a range of bytes.
+//! LOCKU (RFC 8881 §18.12): unlocks a byte range.
 
 use protocol::nfs4::ops::lock::LockUArgs;
 use protocol::nfs4::types::{OpNum, Status};
@@ -47,7 +47,7 @@ mod tests {
     use crate::testing::{lab, putfh};
 
     #[test]
-    fn an_open_s_stateid_is_no_lock_s() {
+    fn refuses_the_stateid_of_an_open() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let (file, open) = lab.open(&["export", "file"], b"owner");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn in_version_4_0_a_retransmission_unlocks_nothing_anew() {
+    fn in_version_4_0_a_retransmission_unlocks_nothing() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let lock = lab.lock_op(open, b"owner", b"locker", 0);

@@ -1,4 +1,4 @@
-//! LOOKUP (RFC 8881 §18.13): goes to an entry of the current directory.
+//! LOOKUP (RFC 8881 §18.13): makes an entry of the current directory current.
 
 use protocol::nfs4::types::Status;
 use vfs::{Attributes, FileKind};
@@ -11,7 +11,7 @@ use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::{Failure, Result};
 
-/// Bytes of a name above the exports at most, as on the file systems below.
+/// Longest name in the pseudo file system, in bytes, as on the file systems below.
 const PSEUDO_NAME_MAX: usize = 255;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
@@ -24,7 +24,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     Ok(())
 }
 
-/// Finds `name` in the current directory; SECINFO goes the same way.
+/// Finds `name` in the current directory; also for SECINFO.
 pub(crate) async fn find<'r>(
     compound: &Compound<'r>,
     name: &[u8],
@@ -54,7 +54,7 @@ pub(crate) async fn find<'r>(
     }
 }
 
-/// An entry of a pseudo directory that the client may see.
+/// Returns an entry of a pseudo directory that the client may see.
 pub(crate) fn child<'r>(compound: &Compound<'r>, directory: &'r Node, name: &[u8]) -> Option<&'r Node> {
     let (exports, peer) = (compound.exports(), compound.request.connection.peer.ip());
     let node = exports.pseudo().children(directory).find(|node| *node.name == *name)?;
@@ -65,8 +65,8 @@ pub(crate) fn child<'r>(compound: &Compound<'r>, directory: &'r Node, name: &[u8
     is_visible.then_some(node)
 }
 
-/// The object that a client finds at a node: where an export is mounted, its root. Who may not use an export at the root of the
-/// tree finds an empty directory there.
+/// Returns the object at a node: the root of the export that is mounted there. A client that may not use an export at the root
+/// of the tree gets an empty directory.
 pub(crate) fn enter<'r>(compound: &Compound<'r>, node: &'r Node) -> Result<Object<'r>> {
     match node.mounted(compound.exports(), compound.request.connection.peer.ip()) {
         Some(export) => {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_has_no_entries() {
+    fn only_directories_have_entries() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let link = CreateArgs {
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(lab.status(at(&["data", "b"], vec![])), Status::NOENT);
         let long = Op::Lookup(LookupArgs { name: Component::new(vec![b'x'; 256]).unwrap() });
         assert_eq!(lab.status(at(&[], vec![long])), Status::NAMETOOLONG);
-        // What leads only to exports of others is not there.
+        // Paths that lead only to exports of other clients do not exist.
         assert_eq!(lab.status(at(&["secret"], vec![])), Status::NOENT);
     }
 

@@ -1,4 +1,4 @@
-//! LOOKUPP (RFC 8881 §18.14): goes to the directory above, out of an export into the pseudo file system too.
+//! LOOKUPP (RFC 8881 §18.14): makes the parent directory current, also from an export into the pseudo file system.
 
 use protocol::nfs4::types::Status;
 use vfs::Attributes;
@@ -16,7 +16,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>) -> Result {
     Ok(())
 }
 
-/// The directory above is of the same export, except above its top.
+/// Checks access: the parent is in the same export, except at its root.
 fn check_within(compound: &Compound<'_>) -> Result {
     match compound.current()? {
         Object::File(file) if file.is_root() => Ok(()),
@@ -24,7 +24,7 @@ fn check_within(compound: &Compound<'_>) -> Result {
     }
 }
 
-/// The directory above the current one; SECINFO_NO_NAME goes the same way.
+/// Returns the parent of the current directory; also for SECINFO_NO_NAME.
 ///
 /// RFC 8881 §18.14.3: "If there is no parent directory, an NFS4ERR_NOENT error must be returned."
 pub(crate) async fn parent<'r>(compound: &Compound<'r>) -> Result<(Object<'r>, Option<Attributes>)> {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_no_parent_to_look_up() {
+    fn a_file_has_no_parent() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         assert_eq!(lab.status_at(&["export", "file"], Op::LookupParent), Status::NOTDIR);

@@ -1,4 +1,4 @@
-//! NVERIFY (RFC 8881 §18.15): goes on only where attributes are not as the client thinks.
+//! NVERIFY (RFC 8881 §18.15): ends the compound if attributes have the given values.
 
 use protocol::nfs4::types::Status;
 use xdr::Reader;

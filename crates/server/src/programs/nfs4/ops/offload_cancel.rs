@@ -1,4 +1,4 @@
-//! OFFLOAD_CANCEL (RFC 7862 §15.8): ends a copy in the background, or has another server read no more.
+//! OFFLOAD_CANCEL (RFC 7862 §15.8): ends a background copy, or the permission of COPY_NOTIFY.
 
 use protocol::nfs4::ops::copy::OffloadArgs;
 use protocol::nfs4::types::Status;
@@ -16,7 +16,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
         return Ok(());
     }
     let offload = compound.state().cancel_offload(compound.client()?, compound.caller(), key, &stateid)?;
-    // What the client writes next must not be written over.
+    // The copy must not overwrite what the client writes next.
     offload.stopped().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! OFFLOAD_STATUS (RFC 7862 §15.9): how far a copy in the background has come.
+//! OFFLOAD_STATUS (RFC 7862 §15.9): reports the progress of a background copy.
 
 use protocol::nfs4::ops::copy::OffloadArgs;
 use protocol::nfs4::types::Status;

@@ -1,7 +1,7 @@
-//! OPEN (RFC 8881 §18.16): opens a regular file, by name or by handle, new or not.
+//! OPEN (RFC 8881 §18.16): opens a regular file, by name or handle, and creates it if wanted.
 //!
-//! In order: what can be refused without touching anything; grace; the file (found or created) with the caller's
-//! permission to open it; share reservations; truncation, which must not happen where a reservation forbids it.
+//! In order: checks that touch nothing; grace; the file (found or created) with the caller's permission; share reservations;
+//! truncation, which a reservation may forbid.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) async fn run<'r>(
     compound.end_turn(turn, done, body, reply)
 }
 
-/// Whether version 4.0 has such a claim and such a creation (RFC 7531).
+/// Returns whether version 4.0 has this claim and creation mode (RFC 7531).
 fn is_of_minor_0(args: &OpenArgs) -> bool {
     let is_claim =
         !matches!(args.claim, OpenClaim::Fh | OpenClaim::DelegatePrevFh | OpenClaim::DelegateCurFh(_));
@@ -86,7 +86,7 @@ pub(crate) fn run_in_place<'r>(
 
 /// Returns the delegation part of the reply to an OPEN that may run in place.
 fn needs_no_wait(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
-    // Owners of version 4.0 have turns to take.
+    // Owners of version 4.0 take turns by seqid.
     if compound.minor == 0 || compound.state().has_delegations(Against::All) {
         return None;
     }
@@ -146,7 +146,7 @@ fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> 
     Ok((access, opener))
 }
 
-/// A file that is open now.
+/// A granted open.
 struct Granted<'o, 'r> {
     opener: &'o Opener,
     target: &'o Target<'r>,
@@ -170,14 +170,14 @@ impl<'r> Granted<'_, 'r> {
             OpenResultFlags::empty()
         };
         // RFC 8881 §20.11.3: "If the server supports this callback for a given file, it MUST set the OPEN4_RESULT_MAY_NOTIFY_LOCK
-        // flag". Who cannot be called back would only ask less often.
+        // flag". Without a back channel the flag would only make a client poll less often.
         let may_notify = if compound.state().may_notify_locks(&opener.client) {
             OpenResultFlags::MAY_NOTIFY_LOCK
         } else {
             OpenResultFlags::empty()
         };
-        // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
-        // delegation it keeps for as long as it has that.
+        // These attributes are older than the grant, and the file may have changed in between. With a delegation the client would
+        // cache them.
         let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
         let fresh = if is_delegated { None } else { target.seen };
         let instead = delegated::instead_of_open(arguments, &grant, &delegation);
@@ -191,7 +191,7 @@ impl<'r> Granted<'_, 'r> {
         OpenOk {
             stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
             change: target.change,
-            // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
+            // Not PRESERVE_UNLINKED, which keeps an unlinked file over a restart: pins do not outlive the server.
             flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open | may_notify,
             attributes_set: target.attributes_set,
             delegation,
@@ -209,7 +209,7 @@ fn not_a_file(why: Failure, minor: u32) -> Failure {
     if minor == 0 && why == Status::WRONG_TYPE.into() { Status::SYMLINK.into() } else { why }
 }
 
-/// Who opens.
+/// The client and owner of an OPEN.
 struct Opener {
     client: Arc<Client>,
     /// The open-owner's bytes.

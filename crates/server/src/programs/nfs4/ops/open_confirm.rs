@@ -1,4 +1,4 @@
-//! OPEN_CONFIRM (RFC 7530 §16.18), of version 4.0 alone: the client has an open-owner of which the server did not know.
+//! OPEN_CONFIRM (RFC 7530 §16.18), version 4.0 only: confirms an open-owner that was new to the server.
 
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{OpNum, Status};
@@ -44,7 +44,7 @@ mod tests {
     use crate::testing::minor0::{Lab0, lab0};
     use crate::testing::putfh;
 
-    /// A client with an open of an owner that is new to the server.
+    /// A client with an unconfirmed open.
     fn unconfirmed() -> (Lab0, Handle, Stateid) {
         let mut lab = lab0();
         let op = lab.open_op("file", b"second");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_counts_when_it_is_confirmed() {
+    fn an_open_is_usable_once_confirmed() {
         let (mut lab, file, stateid) = unconfirmed();
         assert_eq!(lab.status(vec![putfh(file), read(stateid)]), Status::BAD_STATEID);
         let confirm = lab.confirm_op(stateid, b"second");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_seqid_ends_what_waits() {
+    fn a_wrong_seqid_drops_the_unconfirmed_open() {
         let (mut lab, file, stateid) = unconfirmed();
         let wrong = Op::OpenConfirm(OpenConfirmArgs { open_stateid: stateid, seqid: 50 });
         assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_seqid_of_another_operation_lets_it_wait() {
+    fn a_wrong_seqid_of_another_operation_keeps_it() {
         let (mut lab, file, stateid) = unconfirmed();
         let wrong = Op::Close(CloseArgs { seqid: 50, open_stateid: stateid });
         assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_open_takes_the_place_of_one_that_waits() {
+    fn another_open_replaces_the_unconfirmed_one() {
         let (mut lab, _, stateid) = unconfirmed();
         lab.next(b"second");
         let op = lab.open_op("file", b"second");
@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_a_lease() {
+    fn an_unconfirmed_open_ends_with_the_lease() {
         let (mut lab, ..) = unconfirmed();
         renew(&mut lab);
         assert_eq!(lab.lab.server.counts().opens, 0);
     }
 
     #[test]
-    fn a_known_owner_needs_no_confirmation_and_one_that_was_forgotten_does() {
+    fn only_an_unknown_owner_needs_confirmation() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let op = lab.open_op("file", b"owner");

@@ -25,7 +25,7 @@ fn downgrade(
     args: &OpenDowngradeArgs,
     reply: &mut Writer,
 ) -> Result<Effect> {
-    // RFC 7530 §13.2 has no ACCESS for OPEN_DOWNGRADE.
+    // RFC 7530 §13.2 does not list ACCESS for OPEN_DOWNGRADE.
     turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } = *args;
     let file = compound.file(Status::BAD_STATEID)?;
@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{at, lab, open, putfh};
 
     #[test]
-    fn takes_away_what_other_opens_gave() {
+    fn reduces_to_the_access_of_another_open() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         lab.ok(at(&["export"], vec![open("file", b"owner", ShareAccess::READ)]));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn in_version_4_0_it_takes_its_owner_s_turn() {
+    fn in_version_4_0_it_advances_the_owner_seqid() {
         let mut lab = lab0();
         let (file, open_stateid) = lab.open("file", b"owner");
         let read = ShareAccess::READ;

@@ -11,7 +11,7 @@ use crate::programs::nfs4::status::Result;
 /// returned to the client" (§18.17.4). `named_attr` is false everywhere.
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     OpenAttrArgs::decode(arguments)?;
-    // A stale handle is told first.
+    // A stale handle comes first.
     compound.attributes().await?;
     Err(Status::NOTSUPP.into())
 }

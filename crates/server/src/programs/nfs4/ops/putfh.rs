@@ -1,4 +1,4 @@
-//! PUTFH (RFC 8881 §18.19): takes a file handle from the client.
+//! PUTFH (RFC 8881 §18.19): makes the given file handle current.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let (length, resolved) = (wire.len(), resolve(compound, wire));
     match resolved {
         Err(_) if is_to_be_saved(compound, arguments) => {
-            // The same bytes where they stay for as long as the compound runs.
+            // Borrowed from the request, which outlives the compound.
             let all = &compound.request.arguments;
             let end = all.len() - arguments.remaining() - padding(length);
             compound.set_foreign(&all[end - length..end]);
@@ -25,16 +25,16 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     Ok(())
 }
 
-/// Whether the handle may be another server's. RFC 7862 §15.2.3: "If a server supports the inter-server copy feature, a PUTFH
-/// followed by a SAVEFH MUST NOT return NFS4ERR_STALE for either operation." Not only where `copy-from` lets some be copied:
-/// Linux's client copies by itself where COPY is refused, and fails where PUTFH is.
+/// Returns whether the handle may be another server's. RFC 7862 §15.2.3: "If a server supports the inter-server copy feature, a PUTFH
+/// followed by a SAVEFH MUST NOT return NFS4ERR_STALE for either operation." This holds even without `copy-from`:
+/// Linux's client copies by itself if COPY fails, but fails if PUTFH does.
 fn is_to_be_saved(compound: &Compound<'_>, arguments: &Reader) -> bool {
     let next = arguments.peek().first_chunk().map(|number| u32::from_be_bytes(*number));
     compound.minor >= 2 && compound.index + 1 < compound.count && next == Some(OpNum::SAVEFH.0)
 }
 
-/// What a handle stands for. Whether the file is still there is for the operations that follow to find out: asking here
-/// would cost each of them a system call more.
+/// Resolves a handle. Later operations find out whether the file still exists: a check here would cost each compound a system
+/// call.
 fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
     let key = &compound.server().settings().handle_key;
     // RFC 8881 §15.1.2.1: BADHANDLE, "illegal NFS filehandle for the current server".
@@ -48,8 +48,8 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
             .map(Object::Pseudo)
             .ok_or(Status::STALE.into());
     }
-    // RFC 8881 §15.1.2.7: STALE also where "access to it has been revoked": an export that is gone, or that this client
-    // may not use. PUTFH has no ACCESS among its errors.
+    // RFC 8881 §15.1.2.7: STALE also if "access to it has been revoked": the export is gone, or this client may not use it.
+    // PUTFH's errors do not include ACCESS.
     let export = compound.export(id).ok_or(Status::STALE)?;
     export.counts.requests.fetch_add(1, Relaxed);
     compound.uses(export);
@@ -67,7 +67,7 @@ mod tests {
     use crate::{ExportId, ExportTable, HandleKey};
 
     #[test]
-    fn a_handle_leads_back_to_its_object() {
+    fn a_handle_names_its_object() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"x");
         for path in [&[][..], &["export"], &["export", "file"]] {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_this_server_never_made() {
+    fn refuses_handles_of_no_server() {
         let mut lab = lab();
         let real = lab.handle(&["export"]);
         let mut forged = real.to_vec();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_is_gone_or_not_for_this_client_is_stale() {
+    fn an_export_that_is_gone_or_not_admitted_is_stale() {
         let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
         let (one, two) = (lab.handle(&["export"]), lab.handle(&["other"]));
         let elsewhere = export_for(2, "/other", "192.0.2.0/24");

@@ -1,4 +1,4 @@
-//! PUTPUBFH (RFC 8881 §18.20): public and root file handle "SHOULD be equivalent", and are.
+//! PUTPUBFH (RFC 8881 §18.20): the public file handle is the root's, as both "SHOULD be equivalent".
 
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
