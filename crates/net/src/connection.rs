@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use rpc::record::{self, RecordDecoder, RecordError};
+use rpc::record::{self, RecordDecoder};
 use server::{Connection, Disposition, Outbox, Outcome, Server, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -20,6 +20,7 @@ use xdr::Writer;
 
 use crate::budget::{Budget, Charge};
 use crate::busy_poll::BusyPoll;
+use crate::end::{End, Stall};
 use crate::output::Output;
 use crate::slot::Slot;
 use crate::{Call, Clock, Limits, Observe, PeerPolicy, pool};
@@ -86,63 +87,6 @@ impl Control {
             *waker = Some(context.waker().clone());
         }
         self.is_stopping.get()
-    }
-}
-
-/// Why a connection ends.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// The peer closed it between records, or the server shuts down and all is answered.
-    Closed,
-    /// What came is not RPC, or a record is over the limit.
-    Protocol(String),
-    /// The peer is reachable, but keeps the server waiting for too long.
-    Stalled(Stall),
-    /// The peer's machine acknowledges nothing, so it or the network is down.
-    Unreachable(io::Error),
-    /// The socket failed in another way.
-    Io(io::Error),
-}
-
-/// What a stalled peer leaves undone.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stall {
-    /// It does not send the rest of a record: so many bytes came, and at least so many are missing.
-    Sending { received: usize, missing: usize },
-    /// It does not take its replies, of which so many bytes are left.
-    Receiving { unsent: usize },
-}
-
-impl std::fmt::Display for Stall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Sending { received, missing } => {
-                write!(
-                    f,
-                    "the peer stopped within a record, {missing} bytes or more missing after {received}"
-                )
-            }
-            Self::Receiving { unsent } => {
-                write!(f, "the peer stopped taking replies, {unsent} bytes unsent")
-            }
-        }
-    }
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
-        match error.kind() {
-            // tcp(7): keepalive probes or data went unacknowledged for too long, or an ICMP message said why.
-            TimedOut | HostUnreachable | NetworkUnreachable => Self::Unreachable(error),
-            _ => Self::Io(error),
-        }
-    }
-}
-
-impl From<RecordError> for End {
-    fn from(error: RecordError) -> Self {
-        Self::Protocol(error.to_string())
     }
 }
 
@@ -608,16 +552,6 @@ mod tests {
         assert!(gives_way_after(BYTES_A_TURN / 2));
         assert!(!gives_way_after(BYTES_A_TURN - 1));
         assert!(gives_way_after(BYTES_A_TURN));
-    }
-
-    #[test]
-    fn a_peer_that_acknowledges_nothing_is_unreachable_and_not_stalled() {
-        use rustix::io::Errno;
-        for errno in [Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::NETUNREACH] {
-            let end = End::from(io::Error::from(errno));
-            assert!(matches!(end, End::Unreachable(_)), "{end:?}");
-        }
-        assert!(matches!(End::from(io::Error::from(Errno::CONNRESET)), End::Io(_)));
     }
 
     #[test]

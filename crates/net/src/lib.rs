@@ -11,6 +11,7 @@ mod busy_poll;
 mod clock;
 mod connection;
 mod cores;
+mod end;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;

@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use xdr::{External, Part, Writer};
 
-use crate::connection::{End, Stall};
+use crate::end::{End, Stall};
 use crate::pool;
 
 /// Replies up to this length are gathered into one write by copying; longer ones leave from where they are.

@@ -38,6 +38,37 @@ impl State {
         self.space.refusals() + self.table.refusals()
     }
 
+    /// Remembers the `length` bytes at `offset` that are about to be replaced, if a crash would restore them.
+    pub(super) fn keep_for_undo(&mut self, fileid: u64, offset: u64, length: u64) {
+        let Some(unstable) = &mut self.unstable else { return };
+        let inode = self.table.get(fileid).expect("the file was resolved");
+        if let Ok(pages) = inode.pages() {
+            unstable.keep_for_undo(fileid, pages, offset, length);
+        }
+    }
+
+    /// Notes that the whole file is on stable storage, or removed. More than the requested range is allowed: a system
+    /// may make unstable data durable at any time.
+    pub(super) fn made_stable(&mut self, fileid: u64) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.made_stable(fileid);
+        }
+    }
+
+    /// Notes that everything is stable.
+    pub(super) fn made_all_stable(&mut self) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.made_all_stable();
+        }
+    }
+
+    /// Loses unstable data.
+    pub(super) fn crash(&mut self) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.crash(&mut self.table, &mut self.space);
+        }
+    }
+
     pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
         self.table.resolve(handle)
     }

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
-use super::pages::Undo;
-use super::state::State;
+use super::pages::{Pages, Undo};
+use super::space::Space;
+use super::table::Table;
 
 /// The data that a crash would lose: per file, the content that unstable writes replaced since it was last stable.
 #[derive(Debug, Default)]
@@ -9,42 +10,32 @@ pub(super) struct Unstable {
     files: BTreeMap<u64, Undo>,
 }
 
-impl State {
+impl Unstable {
     /// Remembers the `length` bytes at `offset` that are about to be replaced.
-    pub(super) fn keep_for_undo(&mut self, fileid: u64, offset: u64, length: u64) {
-        let Some(unstable) = &mut self.unstable else { return };
-        let inode = self.table.get(fileid).expect("the file was resolved");
-        if let Ok(pages) = inode.pages() {
-            unstable.files.entry(fileid).or_default().keep(pages, offset, length);
-        }
+    pub(super) fn keep_for_undo(&mut self, fileid: u64, pages: &Pages, offset: u64, length: u64) {
+        self.files.entry(fileid).or_default().keep(pages, offset, length);
     }
 
-    /// Notes that the whole file is on stable storage, or removed. More than the requested range is allowed: a system
-    /// may make unstable data durable whenever it likes.
+    /// Notes that the whole file is on stable storage, or removed.
     pub(super) fn made_stable(&mut self, fileid: u64) {
-        if let Some(unstable) = &mut self.unstable {
-            unstable.files.remove(&fileid);
-        }
+        self.files.remove(&fileid);
     }
 
     /// Notes that everything is stable.
     pub(super) fn made_all_stable(&mut self) {
-        if let Some(unstable) = &mut self.unstable {
-            unstable.files.clear();
-        }
+        self.files.clear();
     }
 
-    /// Loses unstable data.
-    pub(super) fn crash(&mut self) {
-        let Some(unstable) = &mut self.unstable else { return };
-        for (fileid, undo) in std::mem::take(&mut unstable.files) {
-            let inode = self.table.get_mut(fileid).expect("a removed file is forgotten here");
+    /// Undoes all unstable writes.
+    pub(super) fn crash(&mut self, table: &mut Table, space: &mut Space) {
+        for (fileid, undo) in std::mem::take(&mut self.files) {
+            let inode = table.get_mut(fileid).expect("a removed file is forgotten here");
             let (owner, charged) = (inode.uid, inode.charged());
             if let Ok(pages) = inode.pages_mut() {
                 pages.undo(undo);
             }
             inode.change += 1;
-            self.space.refund(owner, charged - inode.charged());
+            space.refund(owner, charged - inode.charged());
         }
     }
 }
