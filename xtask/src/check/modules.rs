@@ -21,8 +21,8 @@ struct Rules {
     /// Modules whose own items import no child, if a child imports them.
     own_items: &'static [&'static str],
     /// Modules whose children never import each other.
-    strangers: &'static [&'static str],
-    /// Modules whose children import only what stands before them.
+    independent: &'static [&'static str],
+    /// Modules whose children import only siblings before them in a list.
     order: &'static [Order],
     /// Imports that are reported as warnings.
     allowed_for_now: &'static [Circle],
@@ -43,13 +43,23 @@ struct Circle {
 const RULES: Rules = Rules {
     without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys"],
     own_items: &["server", "server::state", "server::files", "localfs"],
-    strangers: &["server::programs"],
-    order: SERVER,
+    independent: &["server::programs"],
+    order: ORDER,
     allowed_for_now: NOT_YET,
 };
 
+/// Bottom to top.
 #[rustfmt::skip]
-const SERVER: &[Order] = &[
+const ORDER: &[Order] = &[
+    Order { parent: "localfs", children: &[
+        "errno", "sys", "handle", "index", "identity", "name", "change", "attributes", "acl", "generations", "mounts", "fanotify",
+        "lock", "nonblocking", "deferred_drop", "descriptors", "config", "streams", "dirty_memory", "pool", "stall_detector",
+        "sync_state", "object", "cached_names", "sync_group", "watch", "watch_limits", "hidden", "cleanup_queue",
+        "volume",
+        "act_as", "batch_attrs", "blocking", "by_handle", "cleanup", "close_idle", "durable", "find", "identify", "open_by_index",
+        "opening", "refused_mounts", "release", "status", "visibility", "xattr_target", "permission",
+        "ops", "probe", "backend",
+    ] },
     Order { parent: "server", children: &[
         "network", "now", "flavor", "versions", "quoted", "prefetch", "payload", "transport", "wait_limit", "work_signal", "id_names",
         "handle", "gss_mechanism", "metrics", "throttle", "outbox", "nfs4_status", "client_log", "settings",
@@ -114,7 +124,7 @@ impl Rules {
         }
     }
 
-    /// Returns what breaks a rule: the nodes that take part, and a sentence for each import.
+    /// Returns the broken rules: the modules involved, and a message per forbidden import.
     fn broken_rules(&self, parent: &str, level: &Level) -> Vec<(Vec<String>, Vec<String>)> {
         let circles = level.groups().into_iter().filter(|group| group.len() > 1);
         let mut broken: Vec<_> = circles
@@ -126,8 +136,8 @@ impl Rules {
         if self.own_items.contains(&parent) {
             broken.extend(own_items_imported(parent, level));
         }
-        if self.strangers.contains(&parent) {
-            broken.extend(strangers_imported(parent, level));
+        if self.independent.contains(&parent) {
+            broken.extend(independent_imported(parent, level));
         }
         if let Some(order) = self.order.iter().find(|order| order.parent == parent) {
             broken.push((Vec::new(), against_order(order, level)));
@@ -155,7 +165,7 @@ fn own_items_imported(parent: &str, level: &Level) -> Option<(Vec<String>, Vec<S
     (!errors.is_empty()).then(|| (vec![OWN.to_owned()], errors))
 }
 
-fn strangers_imported(parent: &str, level: &Level) -> Vec<(Vec<String>, Vec<String>)> {
+fn independent_imported(parent: &str, level: &Level) -> Vec<(Vec<String>, Vec<String>)> {
     let why = format!("the modules of `{parent}` never import each other");
     let imports = level.children.iter().flat_map(|child| {
         let others = level.imports(child).filter(|(imported, _)| *imported != OWN);
@@ -185,7 +195,7 @@ fn against_order(order: &Order, level: &Level) -> Vec<String> {
             if let (Some(low), Some(high)) = (place(child), place(imported))
                 && low < high
             {
-                let why = format!("`{imported}` stands above it in the order of `{parent}`");
+                let why = format!("`{imported}` is above it in the order of `{parent}`");
                 errors.push(sentence(sites, child, imported, &why));
             }
         }
@@ -193,7 +203,7 @@ fn against_order(order: &Order, level: &Level) -> Vec<String> {
     errors
 }
 
-/// Reads `crates/NAME`; none where there is no such crate.
+/// Reads `crates/NAME`; `None` if there is no such crate.
 fn read_crate(root: &Path, name: &str) -> Result<Option<Tree>, String> {
     let source = root.join("crates").join(name).join("src");
     let files = [source.join("lib.rs"), source.join("main.rs")];

@@ -13,8 +13,13 @@ fn findings_of(rules: &Rules, sources: &[(&str, &str)]) -> Findings {
     rules.check(root.path()).expect("a readable crate")
 }
 
-const CIRCLES: Rules =
-    Rules { without_circles: &["server"], own_items: &[], strangers: &[], order: &[], allowed_for_now: &[] };
+const CIRCLES: Rules = Rules {
+    without_circles: &["server"],
+    own_items: &[],
+    independent: &[],
+    order: &[],
+    allowed_for_now: &[],
+};
 
 fn errors_of(sources: &[(&str, &str)]) -> Vec<String> {
     findings_of(&CIRCLES, sources).errors
@@ -85,7 +90,7 @@ fn counts_a_reexport_for_the_module_that_defines_it() {
 }
 
 #[test]
-fn leaves_out_tests_comments_strings_and_other_crates() {
+fn ignores_tests_comments_strings_and_other_crates() {
     let sources = [
         ("lib.rs", "mod a; mod b; mod bytes;"),
         (
@@ -104,7 +109,7 @@ fn leaves_out_tests_comments_strings_and_other_crates() {
 }
 
 #[test]
-fn a_circle_that_is_listed_warns_only_while_it_does_not_grow() {
+fn listed_circle_warns_until_it_grows() {
     let rules = Rules { allowed_for_now: &[Circle { parent: "server", children: &["a", "b"] }], ..CIRCLES };
     let lib = ("lib.rs", "mod a; mod b; mod c;");
     let (a, c) = (("a.rs", "use crate::b::B; pub struct A;"), ("c.rs", "pub struct C;"));
@@ -118,7 +123,7 @@ fn a_circle_that_is_listed_warns_only_while_it_does_not_grow() {
 }
 
 #[test]
-fn a_child_may_not_import_items_of_a_parent_that_imports_children() {
+fn reports_a_child_that_imports_items_of_a_parent_that_imports_children() {
     let rules = Rules { own_items: &["server::state"], ..CIRCLES };
     let sources = |parent| {
         [
@@ -147,8 +152,8 @@ fn a_child_may_not_import_items_of_a_parent_that_imports_children() {
 }
 
 #[test]
-fn siblings_of_a_list_of_strangers_never_import_each_other() {
-    let rules = Rules { strangers: &["server::programs"], ..CIRCLES };
+fn independent_modules_never_import_each_other() {
+    let rules = Rules { independent: &["server::programs"], ..CIRCLES };
     let sources = [(
         "lib.rs",
         "mod programs { mod a { pub struct A; } mod b { use super::Reply; use super::a::A; } struct Reply; }",
@@ -163,7 +168,7 @@ fn siblings_of_a_list_of_strangers_never_import_each_other() {
 }
 
 #[test]
-fn an_ordered_module_imports_only_what_stands_before_it() {
+fn reports_an_import_against_the_order() {
     let rules = Rules { order: &[Order { parent: "server", children: &["low", "high", "gone"] }], ..CIRCLES };
     let sources = [
         ("lib.rs", "mod low; mod high; mod new;"),
@@ -176,7 +181,7 @@ fn an_ordered_module_imports_only_what_stands_before_it() {
         [
             "module `server::new` has no place in the order of `server` (xtask/src/check/modules.rs)",
             "the order of `server` names `gone`, which does not exist (xtask/src/check/modules.rs)",
-            "crates/server/src/low.rs:1: module `low` imports `high`, but `high` stands above it in the order of \
+            "crates/server/src/low.rs:1: module `low` imports `high`, but `high` is above it in the order of \
              `server`",
         ]
     );
