@@ -15,6 +15,6 @@ mod session;
 mod slots;
 
 pub use read::{Read, ReadData, ReadOp};
-pub use read_retry::{READ_TIMEOUT, ReadRetry};
+pub use read_retry::{READ_TIMEOUT, read_with_retries};
 pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, REPLY_TIMEOUT, ReadError, Reader, SILENCE_TIMEOUT};
 pub use session::{CallId, CompoundOutcome, Identity, MAX_REPLY, Reply, Session, SessionError};

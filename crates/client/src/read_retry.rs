@@ -9,9 +9,29 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Attempts at each address: an idle connection may be dead without notice, and the second attempt uses a new one.
 const ATTEMPTS: u32 = 2;
 
+/// Runs one READ of a server with this number of addresses. `attempt` sends it to the address of an index, and waits until the
+/// deadline at most. The transport decides how: this has no socket and no clock.
+///
+/// # Errors
+/// The status that a server returned; otherwise the reason of the failure, after the last address or the deadline.
+pub async fn read_with_retries<R>(
+    addresses: usize,
+    now: impl Fn() -> Duration,
+    attempt: impl AsyncFn(usize, Duration) -> Result<R, ReadError>,
+) -> Result<R, ReadError> {
+    let mut retry = ReadRetry::new(addresses, now());
+    loop {
+        let address = retry.next_address(now())?;
+        match attempt(address, retry.deadline()).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => retry.failed(error)?,
+        }
+    }
+}
+
 /// Decides where one READ is sent next, and when it has failed.
 #[derive(Debug)]
-pub struct ReadRetry {
+struct ReadRetry {
     deadline: Duration,
     addresses: usize,
     /// Index of the current address.
@@ -23,15 +43,13 @@ pub struct ReadRetry {
 
 impl ReadRetry {
     /// Creates the retries of a READ that starts at `now`, for a server with this number of addresses.
-    #[must_use]
-    pub fn new(addresses: usize, now: Duration) -> Self {
+    fn new(addresses: usize, now: Duration) -> Self {
         let last = ReadError::Unresponsive;
         Self { deadline: now + READ_TIMEOUT, addresses, address: 0, attempts_left: ATTEMPTS, last }
     }
 
     /// Returns when the READ fails, even while an attempt is pending.
-    #[must_use]
-    pub fn deadline(&self) -> Duration {
+    fn deadline(&self) -> Duration {
         self.deadline
     }
 
@@ -39,7 +57,7 @@ impl ReadRetry {
     ///
     /// # Errors
     /// The reason of the failure, after the last address or the deadline.
-    pub fn next_address(&mut self, now: Duration) -> Result<usize, ReadError> {
+    fn next_address(&mut self, now: Duration) -> Result<usize, ReadError> {
         if now >= self.deadline || self.address == self.addresses {
             return Err(self.last);
         }
@@ -51,7 +69,7 @@ impl ReadRetry {
     ///
     /// # Errors
     /// The status that a server returned; it is final.
-    pub fn failed(&mut self, error: ReadError) -> Result<(), ReadError> {
+    fn failed(&mut self, error: ReadError) -> Result<(), ReadError> {
         match error {
             ReadError::Refused(_) => return Err(error),
             ReadError::SessionLost if self.attempts_left > 0 => return Ok(()),

@@ -1,10 +1,9 @@
 //! Reads from other servers for copies ([`server::Work::Read`]), as their client.
 //!
-//! Criteria. A source has one connection, made when something is to be read there and closed some seconds after the last of
-//! it. Every wait has an end, and so has a READ as a whole ([`ReadRetry`]): a source that cannot be reached, is silent,
-//! drips, or answers what makes no sense, is given up, and whoever asked is told; the core decides whether it asks again. The
-//! connection comes from the address that the copy's client reached this server at, where that is possible: the client named
-//! it to the source, which may look (RFC 7862 §4.9.1.2).
+//! A source has one connection, made for the first READ and closed some seconds after the last. Every wait has a limit, and so has a
+//! READ as a whole ([`client::read_with_retries`]): a source that is unreachable, silent, slow or wrong fails its READs, and the core
+//! decides whether it asks again. The connection leaves from the address at which the copy's client reached this server, if possible:
+//! the client named that address to the source, which may check it (RFC 7862 §4.9.1.2).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,9 +11,8 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use client::{Identity, Read, ReadData, ReadError, ReadRetry};
+use client::{Identity, Read, ReadData, ReadError, read_with_retries};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rustix::process::{getegid, geteuid};
@@ -28,45 +26,45 @@ use crate::connection::Shared;
 
 mod source;
 
-/// Sources connected at once. Copies are read from fewer; the others are about to be closed.
+/// Maximum number of connected sources. Fewer are read from; the others are idle and close soon.
 const SOURCES_MAX: usize = 64;
-/// Of these to one host: a client can name any of its ports, and must not keep other hosts from being connected to.
+/// Of these, at most this many on one host: a client may name any ports of a host.
 const SOURCES_A_HOST: usize = 4;
 /// `machinename` of the credentials.
 const MACHINE: &[u8] = b"enfys";
-/// Groups that AUTH_SYS can tell.
+/// Maximum number of groups in AUTH_SYS.
 const GROUPS_MAX: usize = 16;
 
-/// Where a connection leads from and to.
+/// The local address and the source's address of a connection.
 type Route = (IpAddr, SocketAddr);
 
-/// A READ on its way.
+/// A READ for a connection to send.
 #[derive(Debug)]
-struct Ask {
+struct ReadRequest {
     read: Read,
     credential: OpaqueAuth,
-    answer: Answer,
+    answer: ReplySender,
 }
 
-/// Where a READ's outcome goes.
-type Answer = oneshot::Sender<Result<Given, Trouble>>;
+/// Takes the outcome of a READ.
+type ReplySender = oneshot::Sender<Result<ReadReply, AttemptError>>;
 
-/// What a READ has returned, and the bytes that one there returns at most.
-type Given = (ReadData, u32);
+/// The data of a READ, and the maximum number of bytes of a READ there.
+type ReadReply = (ReadData, u32);
 
-/// Why a source has given nothing.
+/// Why an attempt at one address failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trouble {
-    /// It was asked; or cannot be reached, which is as if it were silent.
-    Of(ReadError),
-    /// Too many are connected.
+enum AttemptError {
+    /// The READ failed. An unreachable source counts as unresponsive.
+    Read(ReadError),
+    /// Too many sources are connected.
     Busy,
 }
 
-/// All sources.
+/// The connections to sources.
 pub(crate) struct Sources {
     shared: Arc<Shared>,
-    open: RefCell<HashMap<Route, mpsc::UnboundedSender<Ask>>>,
+    open: RefCell<HashMap<Route, mpsc::UnboundedSender<ReadRequest>>>,
     /// Connections made.
     made: Cell<u64>,
 }
@@ -76,7 +74,7 @@ impl Sources {
         Rc::new(Self { shared, open: RefCell::default(), made: Cell::new(0) })
     }
 
-    /// Makes one READ, until the server has its outcome or does not want it any more.
+    /// Runs one READ until it has an outcome, or the server does not want it.
     pub(crate) async fn read(self: Rc<Self>, fetch: Fetch) {
         tokio::select! {
             outcome = self.read_anywhere(&fetch) => self.shared.server.handle_read(fetch, outcome),
@@ -84,37 +82,35 @@ impl Sources {
         }
     }
 
-    /// Reads at the first of the source's addresses that answers, in time.
+    /// Reads at the first of the source's addresses that answers in time.
     async fn read_anywhere(&self, fetch: &Fetch) -> Result<Fetched, FetchError> {
-        let addresses = &fetch.file.addresses;
-        let begun = Instant::now();
-        let mut retry = ReadRetry::new(addresses.len(), Duration::ZERO);
-        let mut is_busy = false;
-        loop {
-            let address = match retry.next_address(begun.elapsed()) {
-                Ok(address) => address,
-                Err(_) if is_busy => return Err(FetchError::Busy),
-                Err(error) => return Err(error_of(error)),
-            };
+        let (addresses, begun, is_busy) = (&fetch.file.addresses, Instant::now(), Cell::new(false));
+        let attempt = async |address: usize, deadline| {
             let reading = self.read_at(route(fetch.file.local, addresses[address]), fetch);
-            let answer = timeout_at(begun + retry.deadline(), reading).await;
-            match answer.unwrap_or(Err(Trouble::Of(ReadError::Unresponsive))) {
-                Ok((ReadData { content, is_end, size }, granted)) => {
-                    return Ok(Fetched { content, is_end, granted, size, at: self.shared.clock.now() });
+            let answer = timeout_at(begun + deadline, reading).await;
+            answer.unwrap_or(Err(AttemptError::Read(ReadError::Unresponsive))).map_err(|error| match error {
+                AttemptError::Busy => {
+                    is_busy.set(true);
+                    ReadError::Unresponsive
                 }
-                Err(Trouble::Busy) => {
-                    is_busy = true;
-                    retry.failed(ReadError::Unresponsive).map_err(error_of)?;
-                }
-                Err(Trouble::Of(error)) => {
+                AttemptError::Read(error) => {
                     self.log_refusal(error, addresses[address]);
-                    retry.failed(error).map_err(error_of)?;
+                    error
                 }
+            })
+        };
+        match read_with_retries(addresses.len(), || begun.elapsed(), attempt).await {
+            Ok((ReadData { content, is_end, size }, granted)) => {
+                Ok(Fetched { content, is_end, granted, size, at: self.shared.clock.now() })
             }
+            Err(ReadError::Refused(status)) => Err(FetchError::Refused(status)),
+            Err(_) if is_busy.get() => Err(FetchError::Busy),
+            Err(ReadError::Unsupported) => Err(FetchError::Unsupported),
+            Err(ReadError::Unresponsive | ReadError::SessionLost) => Err(FetchError::Unreachable),
         }
     }
 
-    /// Logs that a source refuses this server, which its administrator may have to change.
+    /// Logs that a source refuses this server, for its administrator.
     fn log_refusal(&self, error: ReadError, source: SocketAddr) {
         if let ReadError::Refused(status @ (Status::ACCESS | Status::PERM | Status::WRONGSEC)) = error {
             self.shared.throttled(|more| {
@@ -126,37 +122,37 @@ impl Sources {
         }
     }
 
-    async fn read_at(&self, route: Route, fetch: &Fetch) -> Result<Given, Trouble> {
+    async fn read_at(&self, route: Route, fetch: &Fetch) -> Result<ReadReply, AttemptError> {
         let (answer, answered) = oneshot::channel();
         let (read, credential) = (read_of(fetch), credential_of(fetch));
-        self.ask(route, Ask { read, credential, answer })?;
-        answered.await.unwrap_or(Err(Trouble::Of(ReadError::SessionLost)))
+        self.send(route, ReadRequest { read, credential, answer })?;
+        answered.await.unwrap_or(Err(AttemptError::Read(ReadError::SessionLost)))
     }
 
-    /// Hands it to the source's connection, which is made where there is none.
-    fn ask(&self, route: Route, ask: Ask) -> Result<(), Trouble> {
+    /// Passes a READ to the source's connection, and starts one if there is none.
+    fn send(&self, route: Route, request: ReadRequest) -> Result<(), AttemptError> {
         let mut open = self.open.borrow_mut();
-        let ask = match open.get(&route) {
-            Some(asks) => match asks.send(ask) {
+        let request = match open.get(&route) {
+            Some(requests) => match requests.send(request) {
                 Ok(()) => return Ok(()),
-                Err(mpsc::error::SendError(ask)) => ask,
+                Err(mpsc::error::SendError(request)) => request,
             },
-            None => ask,
+            None => request,
         };
-        open.retain(|_, asks| !asks.is_closed());
+        open.retain(|_, requests| !requests.is_closed());
         if !has_room(open.keys(), route) {
-            return Err(Trouble::Busy);
+            return Err(AttemptError::Busy);
         }
-        let (asks, asked) = mpsc::unbounded_channel();
-        // Its receiver is here.
-        let _ = asks.send(ask);
-        open.insert(route, asks);
-        tokio::task::spawn_local(source::serve(route, self.identity(route), asked));
+        let (requests, receiver) = mpsc::unbounded_channel();
+        // The receiver exists.
+        let _ = requests.send(request);
+        open.insert(route, requests);
+        tokio::task::spawn_local(source::serve(route, self.identity(route), receiver));
         Ok(())
     }
 
-    /// This server as the client of a source: one client for each way there, so that two of them do not take each other's
-    /// place where they lead to one server.
+    /// Returns this server's identity as a client: one for each route, so that two routes to one server do not replace each other's
+    /// session.
     fn identity(&self, (local, address): Route) -> Identity {
         let settings = self.shared.server.settings();
         let name: String = settings.server_name.iter().take(64).map(|byte| format!("{byte:02x}")).collect();
@@ -171,25 +167,17 @@ impl Sources {
     }
 }
 
-/// The way to `address` from `local`. A listener for both families tells of IPv4 addresses as mapped into IPv6: those are bound
-/// and connected to as what they are.
+/// Returns the route to `address` from `local`. A listener for both families reports IPv4 addresses mapped into IPv6; sockets need
+/// them unmapped.
 fn route(local: IpAddr, address: SocketAddr) -> Route {
     (local.to_canonical(), SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// Whether one more may be connected to.
+/// Whether there is room for one more connection.
 fn has_room<'r>(open: impl ExactSizeIterator<Item = &'r Route>, (_, address): Route) -> bool {
     let all = open.len();
     let own = open.filter(|(_, other)| other.ip() == address.ip()).count();
     all < SOURCES_MAX && own < SOURCES_A_HOST
-}
-
-fn error_of(error: ReadError) -> FetchError {
-    match error {
-        ReadError::Refused(status) => FetchError::Refused(status),
-        ReadError::Unsupported => FetchError::Unsupported,
-        ReadError::Unresponsive | ReadError::SessionLost => FetchError::Unreachable,
-    }
 }
 
 fn read_of(fetch: &Fetch) -> Read {
@@ -202,13 +190,14 @@ fn read_of(fetch: &Fetch) -> Read {
     }
 }
 
-/// The user that the copy is made for, as this server knows it.
+/// Returns the credential of the copy's user, as this server knows it.
 fn credential_of(fetch: &Fetch) -> OpaqueAuth {
     let user = &fetch.file.credentials;
     credential(user.uid, user.gid, &user.groups[..user.groups.len().min(GROUPS_MAX)])
 }
 
-/// Who this server is to a source by itself: nobody, or, without root, its own user, since it may claim no other on one machine.
+/// Returns this server's own credential: the anonymous user, or without root its own user, the only one that it may claim on the
+/// same machine.
 fn own_credential() -> OpaqueAuth {
     let (uid, gid) = (geteuid(), getegid());
     if uid.is_root() {
@@ -238,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_addresses_are_connected_to_as_what_they_are() {
+    fn mapped_addresses_become_ipv4_routes() {
         let (here, there) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
         let mapped = SocketAddr::new(there.to_ipv6_mapped().into(), 2049);
         let expected = (IpAddr::from(here), SocketAddr::from((there, 2049)));
@@ -248,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_does_not_take_the_room_of_all() {
+    fn one_host_leaves_room_for_others() {
         let host = Ipv4Addr::new(192, 0, 2, 1);
         let mut open: Vec<_> = (1..=4).map(|port| to(host, port)).collect();
         assert!(has_room(open[..3].iter(), to(host, 9)));

@@ -1,4 +1,4 @@
-//! The connection to one source: it carries what a [`Reader`] says and hears.
+//! The connection to one source: carries the records of a [`Reader`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,41 +14,45 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 use xdr::Writer;
 
-use super::{Answer, Ask, Route, Trouble};
+use super::{AttemptError, ReadRequest, ReplySender, Route};
 use crate::reserved;
 
 /// How long a source may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Serves what is asked of one source until it is given up or nothing is asked any more.
-pub(super) async fn serve(route: Route, identity: Identity, mut asks: mpsc::UnboundedReceiver<Ask>) {
+/// Runs READs of one source until it fails or is idle.
+pub(super) async fn serve(
+    route: Route,
+    identity: Identity,
+    mut requests: mpsc::UnboundedReceiver<ReadRequest>,
+) {
     let (_, peer) = route;
-    let trouble = match connect(route).await {
+    let error = match connect(route).await {
         Ok(stream) => {
             let mut source = Source::new(stream, identity);
-            let ended = source.run(&mut asks).await;
+            let ended = source.run(&mut requests).await;
             source.reader.fail_all(ended.err().unwrap_or(ReadError::SessionLost));
             source.answer();
             ended.err()
         }
         Err(error) => {
-            debug!(%peer, "no connection to read from: {error}");
+            debug!(%peer, "cannot connect to a source: {error}");
             Some(ReadError::Unresponsive)
         }
     };
-    // What comes from now on is asked over another connection; what has come already hears why.
-    asks.close();
-    while let Ok(ask) = asks.try_recv() {
-        let _ = ask.answer.send(Err(Trouble::Of(trouble.unwrap_or(ReadError::SessionLost))));
+    // Later READs take another connection; those that wait here fail with this one.
+    requests.close();
+    while let Ok(request) = requests.try_recv() {
+        let _ = request.answer.send(Err(AttemptError::Read(error.unwrap_or(ReadError::SessionLost))));
     }
-    debug!(%peer, "read from no more: {trouble:?}");
+    debug!(%peer, "connection to a source closed: {error:?}");
 }
 
-/// Connects from the address that is wanted, or from any; from a port below 1024 where that may be had, since sources ask for it.
+/// Connects from `local` if possible, otherwise from any address; from a port below 1024 if permitted, since sources may require it.
 async fn connect((local, address): Route) -> io::Result<TcpStream> {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let from = |ip| timeout(CONNECT_PATIENCE, reserved::connect(SocketAddr::new(ip, 0), address));
+    let from = |ip| timeout(CONNECT_TIMEOUT, reserved::connect(SocketAddr::new(ip, 0), address));
     let stream = match from(local).await {
         Ok(Ok(stream)) => stream,
         _ => from(any).await??,
@@ -59,7 +63,7 @@ async fn connect((local, address): Route) -> io::Result<TcpStream> {
 
 struct Source {
     stream: TcpStream,
-    reader: Reader<Answer>,
+    reader: Reader<ReplySender>,
     decoder: RecordDecoder,
     buffer: BytesMut,
     /// When the reader's time began.
@@ -81,8 +85,8 @@ impl Source {
         self.begun.elapsed()
     }
 
-    /// Returns when nothing was asked for a while.
-    async fn run(&mut self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> Result<(), ReadError> {
+    /// Runs until the source is idle for [`client::IDLE_TIMEOUT`].
+    async fn run(&mut self, requests: &mut mpsc::UnboundedReceiver<ReadRequest>) -> Result<(), ReadError> {
         loop {
             self.send().await?;
             if self.reader.is_closed() {
@@ -90,8 +94,8 @@ impl Source {
             }
             let deadline = self.begun + self.reader.deadline();
             tokio::select! {
-                ask = asks.recv() => {
-                    let Ask { read, credential, answer } = ask.ok_or(ReadError::SessionLost)?;
+                request = requests.recv() => {
+                    let ReadRequest { read, credential, answer } = request.ok_or(ReadError::SessionLost)?;
                     self.reader.read(read, credential, answer);
                 }
                 read = self.stream.read_buf(&mut self.buffer) => match read {
@@ -105,7 +109,7 @@ impl Source {
 
     /// Sends what can be sent.
     async fn send(&mut self) -> Result<(), ReadError> {
-        self.reader.drop_waiting(Answer::is_closed);
+        self.reader.drop_waiting(ReplySender::is_closed);
         let (now, mut output) = (self.now(), Writer::new());
         while let Some(record) = self.reader.poll_record(now) {
             let start = record::start_record(&mut output);
@@ -139,8 +143,8 @@ impl Source {
     fn answer(&mut self) {
         let granted = self.reader.max_read();
         while let Some((answer, outcome)) = self.reader.poll_answer() {
-            // Whoever asked may not want it any more.
-            let _ = answer.send(outcome.map(|data| (data, granted)).map_err(Trouble::Of));
+            // The receiver is gone if the READ is not wanted any longer.
+            let _ = answer.send(outcome.map(|data| (data, granted)).map_err(AttemptError::Read));
         }
     }
 }

@@ -191,7 +191,7 @@ impl World {
         self.source.instance += 1;
         let now = self.time();
         self.source.server = source(&self.source.files, self.source.instance);
-        self.link.close(&self.source.server, ::client::ReadError::SessionLost, now);
+        self.link.close(&self.source.server, ::client::ReadError::SessionLost);
     }
 
     fn restart_destination(&mut self) {
