@@ -8,11 +8,11 @@ use tracing::warn;
 
 use crate::Clock;
 
-/// Pause after the system refused a connection for want of descriptors or memory. The connection stays in the listener's queue,
-/// so that the next attempt would fail at once.
+/// Pause after accept(2) failed for lack of descriptors or memory. The connection stays in the listener's queue, so that the next
+/// attempt would fail at once.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Calls `accept` until it returns a connection. Behind a failure of the system it pauses, and says why to `failed`.
+/// Calls `accept` until it returns a connection. After a failure of the system it calls `failed` and pauses.
 pub async fn accept<T, F: Future<Output = io::Result<T>>>(
     mut accept: impl FnMut() -> F,
     mut failed: impl FnMut(&io::Error),
@@ -29,12 +29,12 @@ pub async fn accept<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Whether it says nothing of the next connection: this one's peer is gone already.
+/// Whether the error concerns only this connection, whose peer is gone.
 fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
-/// Logs that connections cannot be accepted, once a second at most.
+/// Logs that connections cannot be accepted, at most once a second.
 #[derive(Debug)]
 pub struct AcceptLog {
     listener: &'static str,
@@ -65,14 +65,14 @@ mod tests {
 
     use super::*;
 
-    /// Runs `test` in a time that goes on when there is nothing else to do.
+    /// Runs `test` with a paused clock that advances when all tasks are idle.
     fn in_paused_time(test: impl Future<Output = ()>) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().expect("a runtime").block_on(test);
     }
 
     #[test]
-    fn a_lack_of_descriptors_is_met_by_pauses() {
+    fn lack_of_descriptors_causes_pauses() {
         in_paused_time(lack_of_descriptors());
     }
 
@@ -87,13 +87,13 @@ mod tests {
         );
         let waited = tokio::time::timeout(Duration::from_secs(10), nothing).await;
         assert!(waited.is_err(), "there is no connection");
-        // One at the beginning, and one behind each pause of ten seconds.
+        // One at the beginning, and one after each pause of ten seconds.
         assert!((2..=201).contains(&attempts.get()), "{} attempts", attempts.get());
         assert_eq!(attempts.get(), failures.get());
     }
 
     #[test]
-    fn a_peer_that_went_away_delays_nobody() {
+    fn a_vanished_peer_causes_no_pause() {
         in_paused_time(peer_that_went_away());
     }
 

@@ -1,17 +1,17 @@
-//! Memory that requests may hold while they wait, over all connections.
+//! A limit on the memory of waiting requests, over all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A number of bytes that is shared. It is not a hard bound but a brake: whoever finds it used up takes nothing new until
-/// something is given back, so that what is held exceeds it by what was under way at that moment.
+/// A shared number of bytes. It is a soft limit: once it is used up, no new charge begins until some are returned, so that the
+/// total exceeds it by the charges of that moment.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
     bytes: usize,
 }
 
-/// Bytes that are held; given back when dropped.
+/// Charged bytes; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<Budget>,
@@ -23,12 +23,12 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), bytes })
     }
 
-    /// Whether all of it is held.
+    /// Whether all bytes are charged.
     pub(crate) fn is_used_up(&self) -> bool {
         self.held.load(Relaxed) >= self.bytes
     }
 
-    /// Holds `bytes` of it.
+    /// Charges `bytes`.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         self.held.fetch_add(bytes, Relaxed);
         Charge { budget: Arc::clone(self), bytes }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_used_up_until_something_is_given_back() {
+    fn is_used_up_until_a_charge_returns() {
         let budget = Budget::new(100);
         let first = budget.charge(60);
         assert!(!budget.is_used_up());

@@ -3,20 +3,20 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use server::Now;
 use vfs::Timestamp;
 
-/// Tells the server what time it is.
+/// The clock that the server is given.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    /// Starts at zero now.
+    /// Starts a clock at zero.
     #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now(&self) -> Now {
         // A clock set before 1970 counts as 1970.

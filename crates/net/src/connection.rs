@@ -25,38 +25,38 @@ use crate::output::Output;
 use crate::slot::Slot;
 use crate::{Call, Clock, Limits, Observe, PeerPolicy, pool};
 
-/// Bytes read at once where no longer record is awaited. What they ask is answered by one write before more is read: the client
-/// works on replies while the server works on requests, and neither sleeps.
+/// Bytes of one read, unless a longer record is awaited. Its requests are answered by one write before more is read: the client
+/// processes replies while the server processes requests, and neither sleeps.
 const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
 
-/// Bytes that a connection reads before the others of its core have their turn, who wait as long as that takes to be served.
+/// Bytes that a connection reads before the other connections of its core have their turn.
 const BYTES_A_TURN: usize = READ_AT_ONCE;
 
-/// Bytes of a record that holds no memory worth counting while it arrives: whatever asks for metadata is shorter, and goes on
-/// where memory is short.
+/// Maximum length of a record that is not counted against the memory limit: metadata requests are shorter, and proceed when memory
+/// is short.
 const SHORT_RECORD: usize = 4 << 10;
 
-/// The peer may keep the server waiting for one record for this many stall timeouts, however steadily its bytes come.
+/// Maximum time for one record, in stall timeouts, however steadily its bytes arrive.
 const STALLS_PER_RECORD: u32 = 5;
 
-/// How long a connection waits before it looks again whether there is memory for its record.
+/// How long a connection waits before it checks again for memory for its record.
 const BUDGET_PAUSE: Duration = Duration::from_millis(20);
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) server: Arc<Server>,
     pub(crate) clock: Clock,
     pub(crate) limits: Limits,
     pub(crate) budget: Arc<Budget>,
-    /// For lines that peers can provoke.
+    /// Limits log lines that peers can cause.
     pub(crate) throttle: Throttle,
     pub(crate) observer: Option<Arc<dyn Observe>>,
-    /// Whom peers on this machine may claim to be; judged as other machines' where there is none.
+    /// Decides which users local peers may claim; without it they are treated like other machines.
     pub(crate) peers: Option<Arc<PeerPolicy>>,
 }
 
 impl Shared {
-    /// Logs what a peer did wrong, unless peers do too much wrong; `log` is told how many such lines were left out.
+    /// Logs a peer's error, unless there are too many. `log` gets the number of lines that were suppressed.
     pub(crate) fn throttled(&self, log: impl FnOnce(u64)) {
         if let Some(more) = self.throttle.admit(self.clock.now()) {
             log(more);
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-/// How the core that owns a connection reaches it; both live on one thread.
+/// Lets a core stop a connection of its own thread.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     is_stopping: Cell<bool>,
@@ -72,7 +72,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Tells the connection to answer what it has and close.
+    /// Has the connection answer what it has read, and close.
     pub(crate) fn stop(&self) {
         self.is_stopping.set(true);
         if let Some(waker) = self.waker.take() {
@@ -80,7 +80,7 @@ impl Control {
         }
     }
 
-    /// Whether it was told so; wakes `context` when it is.
+    /// Whether [`Self::stop`] was called; otherwise it will wake `context`.
     fn is_stopping(&self, context: &Context<'_>) -> bool {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -111,14 +111,14 @@ fn log_end(shared: &Shared, connection: &Connection, end: End) {
     }
 }
 
-/// A call that was answered: its reply, a whole record unless there is none.
+/// An answered call, with its reply as a whole record, or an empty one.
 struct Answered {
     reply: Writer,
     must_close: bool,
 }
 
 impl Answered {
-    /// Puts the reply behind others; `true` where the connection must be closed.
+    /// Queues the reply; returns whether the connection must be closed.
     fn queue(self, output: &mut Output) -> bool {
         let Self { mut reply, must_close } = self;
         output.push(&mut reply);
@@ -127,7 +127,7 @@ impl Answered {
     }
 }
 
-/// Tells the server that a connection is gone, even where its task dies.
+/// Tells the server when dropped that a connection is closed, even after a panic.
 struct CloseGuard<'c> {
     server: &'c Server,
     connection: &'c Connection,
@@ -141,7 +141,7 @@ impl Drop for CloseGuard<'_> {
 }
 
 /// Serves one call.
-// What all calls of a connection share is lent: each further owner would cost two locked instructions a call.
+// Calls borrow what they share: each reference counted would cost two locked instructions a call.
 async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
     let began = shared.observer.is_some().then(|| (Instant::now(), record.len()));
     let mut reply = pool::take_reply_buffer();
@@ -159,8 +159,8 @@ async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, r
     Answered { reply, must_close: outcome.disposition == Disposition::Close }
 }
 
-/// Serves one TCP connection until it ends, and the calls that wait then to their end: what they have begun is not left half
-/// done, and an NFSv4.1 client that repeats one of them over another connection finds its reply.
+/// Serves one TCP connection until it ends, then runs its pending calls to their end: they are not left half done, and an NFSv4.1
+/// client that repeats one over another connection gets its reply.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut stream: TcpStream,
@@ -186,10 +186,10 @@ pub(crate) async fn serve(
         busy_poll: BusyPoll::new(shared.limits.busy_poll),
     };
     let end = exchange.run().await;
-    // Whoever sees that it is closed finds it counted.
+    // Counted before the peer can see that it is closed.
     log_end(&shared, &connection, end);
     drop(stream);
-    // Before the calls' end, which may wait for a client's answer over this connection.
+    // Before the pending calls: they may wait for a callback reply over this connection.
     drop(close_guard);
     while let Some(Answered { reply, .. }) = waiting.next().await {
         pool::give_reply_buffer(reply);
@@ -233,8 +233,8 @@ impl<F: Future<Output = Answered>, S: Fn(server::Now, Bytes) -> F> Exchange<'_, 
             return Err(End::Closed);
         }
         if !is_drained && self.may_read() {
-            // Only the length of the output stopped us: complete records lie in the buffer, and a peer that waits for
-            // their replies sends nothing that would wake us for them.
+            // Only the length of the output stopped the loop. The buffer holds complete records, and no event would wake this
+            // task for them.
             return Ok(());
         }
         self.wait().await
@@ -250,7 +250,7 @@ impl<F: Future<Output = Answered>, S: Fn(server::Now, Bytes) -> F> Exchange<'_, 
         while self.may_read() && !self.output.is_high() {
             match self.decoder.decode(&mut self.buffer) {
                 Ok(Some(record)) => {
-                    // One reading of the clocks serves all records of a read.
+                    // One reading of the clock serves all records of a read.
                     let now = *now.get_or_insert_with(|| self.shared.clock.now());
                     self.start_call(now, record).await;
                 }
@@ -344,8 +344,8 @@ impl<F: Future<Output = Answered>, S: Fn(server::Now, Bytes) -> F> Exchange<'_, 
     }
 }
 
-/// Puts the replies of all calls that are answered now behind others: what one sync was waited for by many leaves in one write.
-/// `true` where the connection must be closed.
+/// Queues the replies of all calls that are ready now, so that calls that waited for the same sync leave in one write. Returns
+/// whether the connection must be closed.
 async fn queue_answered<F: Future<Output = Answered>>(
     waiting: &mut FuturesUnordered<Slot<F>>,
     output: &mut Output,
@@ -363,7 +363,7 @@ async fn queue_answered<F: Future<Output = Answered>>(
     must_close
 }
 
-/// Puts a call to the client behind the replies.
+/// Queues a callback.
 fn queue_call(call: &[u8], output: &mut Output) {
     let mut record = pool::take_reply_buffer();
     let start = record::start_record(&mut record);
@@ -373,15 +373,14 @@ fn queue_call(call: &[u8], output: &mut Output) {
     pool::give_reply_buffer(record);
 }
 
-/// What a connection has read since the others of its core had their turn: of one whose client keeps up with it there is always
-/// more to read.
+/// Counts the bytes that a connection has read since the others of its core had their turn: a fast client always has more to read.
 #[derive(Debug, Default)]
 struct ReadTurn {
     bytes: usize,
 }
 
 impl ReadTurn {
-    /// Lets the others go first where it was enough. To be asked behind the replies, which nobody should wait for meanwhile.
+    /// Yields to the others after [`BYTES_A_TURN`]. Call it after the replies were sent.
     async fn yield_if_long(&mut self) {
         if self.bytes >= BYTES_A_TURN {
             self.bytes = 0;
@@ -390,36 +389,36 @@ impl ReadTurn {
     }
 }
 
-/// Bytes that the record which is arriving may take. Of one in fragments nobody knows before the last; the longest there can
-/// be is taken for it, so that it need not ask again for each.
+/// Returns the number of bytes that the arriving record may take. For a record in fragments that is the maximum, since its length is
+/// unknown until the last fragment.
 fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize) -> usize {
     let known = decoder.bytes_assembled() + buffer.len() + decoder.bytes_wanted();
     if decoder.is_in_fragments() && known > SHORT_RECORD { max_record.max(known) } else { known }
 }
 
-/// A record on its way.
+/// A record that is arriving.
 #[derive(Debug, Default)]
 struct RecordArrival {
-    /// The memory it takes, where that is much.
+    /// Its memory, if it is long.
     charge: Option<Charge>,
-    /// How long the server has waited for the peer. Time in which the server itself did not read does not count.
+    /// Time spent waiting for the peer, without the time in which the server did not read.
     waited: Duration,
 }
 
-/// What comes of waiting while a record arrives.
+/// The outcome of waiting while a record arrives.
 #[derive(Debug)]
 enum Waited<E> {
-    /// What was waited for.
+    /// The awaited event.
     Event(E),
-    /// Nothing, but it is time to look whether there is memory, or what the calls do.
+    /// No event, but memory and calls are to be checked again.
     LookAgain,
-    /// The peer sends nothing for the stall timeout while no calls of its wait, or its record takes
-    /// [`STALLS_PER_RECORD`] times that.
+    /// The peer sent nothing for the stall timeout while none of its calls was pending, or its record took
+    /// [`STALLS_PER_RECORD`] times as long.
     Stalled,
 }
 
 impl RecordArrival {
-    /// Takes `bytes` for it, once, if that is worth counting and there are any to be had.
+    /// Charges the budget for a long record, once. Returns whether the record may be read.
     fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) -> bool {
         if bytes > SHORT_RECORD && self.charge.is_none() && !budget.is_used_up() {
             self.charge = Some(budget.charge(bytes));
@@ -427,7 +426,7 @@ impl RecordArrival {
         bytes <= SHORT_RECORD || self.charge.is_some()
     }
 
-    /// Waits for `event` while the record arrives. Where there is no memory for the record, that is not the peer's fault.
+    /// Waits for `event` while the record arrives. Without memory for the record the peer cannot stall.
     async fn wait<E>(
         &mut self,
         event: impl Future<Output = E>,
@@ -443,7 +442,7 @@ impl RecordArrival {
         match event {
             Ok(event) => Waited::Event(event),
             Err(_) if !has_memory => {
-                // Others' requests hold all the memory there is.
+                // Other requests hold all memory.
                 *self = Self::default();
                 Waited::LookAgain
             }
@@ -455,9 +454,9 @@ impl RecordArrival {
 
 /// What woke a connection.
 enum Event {
-    /// So many bytes came; none at the end of the stream.
+    /// This number of bytes arrived; 0 at the end of the stream.
     Received(usize),
-    /// A waiting call was answered.
+    /// A pending call was answered.
     Answered(Answered),
     /// The server calls the client.
     Calling(Bytes),
@@ -465,7 +464,7 @@ enum Event {
     Shutdown,
 }
 
-/// Waits for whatever comes first; reads only where `wanted` says how many bytes the next record still misses.
+/// Waits for the next event. Reads only if `wanted` gives the number of bytes that the next record misses.
 async fn next_event<F>(
     stream: &mut TcpStream,
     buffer: &mut BytesMut,
@@ -490,12 +489,12 @@ where
             return Poll::Ready(Ok(Event::Shutdown));
         }
         let Some(wanted) = wanted else { return Poll::Pending };
-        // Memory is taken only when there is something to put into it.
+        // Take memory only when there are data for it.
         ready!(stream.poll_read_ready(context))?;
         if buffer.capacity() == 0 {
             *buffer = pool::take_receive_buffer();
         }
-        // A long record is read to its end and no further, so that no part of the next one has to be moved.
+        // Read a long record to its end and no further: no part of the next record must be moved then.
         buffer.reserve(if wanted > READ_AT_ONCE { wanted } else { READ_AT_ONCE });
         pin!(stream.read_buf(buffer)).poll(context).map_ok(Event::Received)
     });
@@ -506,7 +505,7 @@ where
         if let Poll::Ready(event) = poll_fn(|context| Poll::Ready(event.poll_unpin(context))).await {
             break event;
         }
-        // The others of this core have their turn, and the sockets are looked at.
+        // Other tasks of this core run, and the runtime checks the sockets.
         tokio::task::yield_now().await;
     };
     if let Ok(Event::Received(1..)) = event {
@@ -521,7 +520,7 @@ mod tests {
 
     type Answering = Pin<Box<dyn Future<Output = Answered>>>;
 
-    /// A call that is answered with so many bytes.
+    /// A call whose reply has this number of bytes.
     fn call_of(bytes: usize, must_close: bool) -> Answering {
         let mut reply = pool::take_reply_buffer();
         reply.raw(&vec![0; bytes]);
@@ -542,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_always_has_more_to_read_gives_way() {
+    fn a_connection_with_more_to_read_yields() {
         let mut turn = ReadTurn::default();
         let mut gives_way_after = |bytes| {
             turn.bytes += bytes;
@@ -562,7 +561,7 @@ mod tests {
             let mut arrival = RecordArrival::default();
             let first = arrival.wait(std::future::ready(()), stall_timeout, true, true).await;
             assert!(matches!(first, Waited::Event(())));
-            // Replies are sent meanwhile.
+            // The server sends replies for a while.
             std::thread::sleep(stall_timeout * STALLS_PER_RECORD);
             let next = arrival.wait(std::future::pending::<()>(), stall_timeout, true, true).await;
             assert!(matches!(next, Waited::LookAgain), "{next:?}");
@@ -572,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_answered_together_leave_in_one_write() {
+    fn replies_that_are_ready_together_leave_in_one_write() {
         let calls =
             (0..64).map(|_| call_of(100, false)).chain([Box::pin(std::future::pending()) as Answering]);
         let (waiting, must_close, output) = queue(calls);
@@ -580,13 +579,13 @@ mod tests {
     }
 
     #[test]
-    fn one_of_them_may_close_the_connection_and_the_others_are_answered() {
+    fn a_reply_that_closes_the_connection_follows_the_others() {
         let (waiting, must_close, output) = queue([true, false].map(|must_close| call_of(4, must_close)));
         assert_eq!((waiting, must_close, output.length()), (0, true, 8));
     }
 
     #[test]
-    fn no_more_of_them_are_gathered_than_the_output_takes() {
+    fn gathered_replies_are_bounded() {
         let calls = 40;
         let (waiting, _, output) = queue((0..calls).map(|_| call_of(12 << 10, false)));
         assert!(output.is_high() && waiting > 0 && output.length() < (256 + 12) << 10, "{waiting} wait");

@@ -23,25 +23,25 @@ use crate::peers::Found;
 use crate::sources::Sources;
 use crate::{Clock, Limits, Observe, PeerPolicy, udp};
 
-/// Probes without an answer after which the kernel gives a silent peer up. They take the last third of the time that it has.
+/// Unanswered probes after which the kernel closes a connection. They take the last third of [`Limits::silence`].
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// How often the server looks after its clients; their leases are tens of seconds.
+/// Interval of [`Server::maintain`]; leases are tens of seconds.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Threads a core may use for what blocks and is not a file system's, which has threads of its own: Kerberos.
+/// Threads of a core for blocking work other than a file system's, which has its own threads: Kerberos.
 const BLOCKING_THREADS_PER_CORE: usize = 32;
 
-/// How long a shutdown waits for answers that peers do not take.
-const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a shutdown waits for peers to take their replies.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of so many descriptors one may be a connection's: the others are the files' and the system's.
+/// One descriptor in this number may be a connection; the others are for files and the system.
 const DESCRIPTORS_PER_CONNECTION: usize = 3;
 
 /// How long a reload waits for the names of all connected hosts.
-const INTRODUCTIONS_PATIENCE: Duration = Duration::from_secs(30);
+const HOST_NAMES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to accept a connection for callbacks.
+/// How long a client may take to accept a callback connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bound sockets.
@@ -53,13 +53,13 @@ pub struct Listeners {
     pub udp: Vec<UdpSocket>,
 }
 
-/// A connection handed to a core, or the word to stop.
+/// What a core receives: a connection, or the order to stop.
 enum Message {
     Connection(TcpStream, Box<Connection>, Found, Permit),
     Stop,
 }
 
-/// Counts a connection for as long as it is open.
+/// Counts an open connection until it is dropped.
 struct Permit {
     total: Arc<AtomicUsize>,
     core: Arc<AtomicUsize>,
@@ -138,14 +138,14 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, key: IpAddr) {
     }
 }
 
-/// A core as the acceptor sees it.
+/// The acceptor's end of a core.
 #[derive(Clone)]
 struct Core {
     inbox: mpsc::UnboundedSender<Message>,
     connections: Arc<AtomicUsize>,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Running {
     cores: Vec<Core>,
     threads: Vec<JoinHandle<()>>,
@@ -162,38 +162,38 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    /// Connections open now.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
     }
 
-    /// Tells the server the names of all connected clients' hosts that `exports` depend on: to be called before they replace
-    /// those that are served. Without it, a client that is connected already would be taken for one without a name.
+    /// Looks up the host names of all connected clients that `exports` depend on, for the server. Call it before `exports` replace
+    /// those that are served: otherwise connected clients count as hosts without a name.
     ///
-    /// Returns whether all were asked for in time.
+    /// Returns whether all were looked up in time.
     pub async fn introduce_hosts(&self, server: &Server, exports: &ExportTable) -> bool {
         let Some(peers) = &self.peers else { return true };
         let hosts = self.counts.addresses();
         let all = hosts.into_iter().map(|address| peers.introduce(server, exports, address));
-        tokio::time::timeout(INTRODUCTIONS_PATIENCE, join_all(all)).await.is_ok()
+        tokio::time::timeout(HOST_NAMES_TIMEOUT, join_all(all)).await.is_ok()
     }
 
-    /// What tells the server the time.
+    /// Returns the clock that the server is given.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Stops: nothing more is read; what was read is answered; then connections close and threads end.
+    /// Stops reading, answers the requests that were read, closes connections, and joins the threads.
     pub fn shut_down(self) {
         for core in &self.cores {
-            // A core whose thread has died has nothing left to stop.
+            // A core whose thread has died needs no order to stop.
             let _ = core.inbox.send(Message::Stop);
         }
         for thread in self.threads {
             if thread.join().is_err() {
-                error!("a serving thread had died");
+                error!("a serving thread panicked");
             }
         }
     }
@@ -201,11 +201,11 @@ impl Running {
 
 /// Starts threads that serve `listeners` until [`Running::shut_down`].
 ///
-/// `peers` decides whom peers on this machine may claim to be. Without it they are taken for other machines, of which nothing
-/// but the source port is known.
+/// `peers` decides which users local peers may claim. Without it they are treated like other machines, of which only the source
+/// port is known.
 ///
 /// # Errors
-/// Where a thread or its event queue cannot be made, or a listener is none.
+/// Returns an error if a thread or its event queue cannot be created, or a descriptor is not a listener.
 pub fn serve(
     server: Arc<Server>,
     listeners: Listeners,
@@ -214,7 +214,7 @@ pub fn serve(
     peers: Option<Arc<PeerPolicy>>,
 ) -> io::Result<Running> {
     let count = limits.cores.max(1);
-    // Whoever bound them need not know that an event queue, not a blocking call, waits for them.
+    // The caller may have bound blocking sockets.
     listeners.tcp.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
     listeners.udp.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
     let mut limits = limits;
@@ -231,7 +231,7 @@ pub fn serve(
         cores.push(Core { inbox, connections: Arc::default() });
         inboxes.push(receiver);
     }
-    // The first core accepts for all; a hand-over costs once a connection, not once a call.
+    // The first core accepts for all: a hand-over costs once for a connection, not for each call.
     let mut acceptor = Some(Acceptor {
         listeners,
         cores: cores.clone(),
@@ -250,13 +250,13 @@ pub fn serve(
         let thread = std::thread::Builder::new().name(format!("enfys-{index}"));
         threads.push(thread.spawn(move || {
             LocalSet::new().block_on(&runtime, run_core(shared, inbox, acceptor));
-            runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         })?);
     }
     Ok(Running { cores, threads, connections, counts, peers, clock })
 }
 
-/// Serves a core's connections until told to stop.
+/// Serves a core's connections until the order to stop.
 async fn run_core(
     shared: Arc<Shared>,
     mut inbox: mpsc::UnboundedReceiver<Message>,
@@ -291,25 +291,25 @@ async fn run_core(
             Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
                 Ok(id) => drop(controls.remove(&id)),
                 Err(panic) => {
-                    error!("a connection's task died: {panic}");
+                    error!("a connection task panicked: {panic}");
                     controls.retain(|_, control| Rc::strong_count(control) > 1);
                 }
             },
         }
     }
     if !accepting.is_empty() {
-        // This core has read for the copies of all; none of them is to wait for what does not come any more.
+        // This core drives the server's work: copies must not wait for reads that nobody makes now.
         shared.server.stop_fetching();
     }
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     controls.values().for_each(|control| control.stop());
     let all = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(SHUTDOWN_PATIENCE, all).await.is_err() {
-        warn!("connections closed at shutdown although their peers had not taken every reply");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+        warn!("shutdown: connections closed before their peers took every reply");
     }
 }
 
-/// The connection, with the owner of its other end, and the names of its host known to the server.
+/// Returns the connection with the owner of its other end, after the server has learned the names of its host.
 async fn identify(shared: &Shared, connection: Connection, found: Found) -> Connection {
     match &shared.peers {
         _ if connection.owner == PeerOwner::Callback => connection,
@@ -321,7 +321,7 @@ async fn identify(shared: &Shared, connection: Connection, found: Found) -> Conn
     }
 }
 
-/// Takes connections and gives each to the core that has the fewest.
+/// Accepts connections and gives each to the core that has the fewest.
 struct Acceptor {
     listeners: Listeners,
     cores: Vec<Core>,
@@ -333,43 +333,46 @@ struct Acceptor {
 impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
         let Self { listeners, cores, connections, next_id, counts } = self;
-        let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, counts });
+        let admission =
+            Rc::new(Admission { shared: Arc::clone(shared), cores, connections, next_id, counts });
         let mut tasks = vec![
-            tokio::task::spawn_local(maintain(Rc::clone(&door))),
-            tokio::task::spawn_local(drive(Rc::clone(&door))),
+            tokio::task::spawn_local(maintain(Rc::clone(&admission))),
+            tokio::task::spawn_local(drive(Rc::clone(&admission))),
         ];
         for listener in listeners.tcp {
-            let door = Rc::clone(&door);
-            tasks.push(tokio::task::spawn_local(async move { accept_all(&door, listener).await }));
+            let admission = Rc::clone(&admission);
+            tasks.push(tokio::task::spawn_local(async move { accept_all(&admission, listener).await }));
         }
         for socket in listeners.udp {
-            let id = ConnectionId(door.next_id.fetch_add(1, Relaxed));
+            let id = ConnectionId(admission.next_id.fetch_add(1, Relaxed));
             tasks.push(tokio::task::spawn_local(udp::serve(Arc::clone(shared), socket, id)));
         }
         tasks
     }
 }
 
-/// Lets the server look after its clients from time to time.
-async fn maintain(door: Rc<Door>) {
+/// Calls [`Server::maintain`] from time to time.
+async fn maintain(admission: Rc<Admission>) {
     loop {
         tokio::time::sleep(MAINTENANCE_PERIOD).await;
-        let shared = &door.shared;
+        let shared = &admission.shared;
         while shared.server.maintain(shared.clock.now()) {
-            // Calls come first.
+            // Calls go first.
             tokio::task::yield_now().await;
         }
     }
 }
 
 /// Does the work that the server asks for. The server bounds how much of each kind there is at once.
-async fn drive(door: Rc<Door>) {
-    let sources = Sources::new(Arc::clone(&door.shared));
+async fn drive(admission: Rc<Admission>) {
+    let sources = Sources::new(Arc::clone(&admission.shared));
     let mut tasks = tokio::task::JoinSet::new();
     loop {
-        let shared = &door.shared;
+        let shared = &admission.shared;
         match std::future::poll_fn(|context| shared.server.poll_work(context)).await {
-            Work::Connect(connect) => drop(tasks.spawn_local(make(Rc::clone(&door), connect))),
+            Work::Connect(connect) => {
+                drop(tasks.spawn_local(connect_callback(Rc::clone(&admission), connect)))
+            }
             Work::Read(fetch) => drop(tasks.spawn_local(Rc::clone(&sources).read(fetch))),
             Work::StepCopy(step) => {
                 let shared = Arc::clone(shared);
@@ -379,25 +382,25 @@ async fn drive(door: Rc<Door>) {
         }
         while let Some(ended) = tasks.try_join_next() {
             if let Err(panic) = ended {
-                error!("work for the server died: {panic}");
+                error!("a task for the server panicked: {panic}");
             }
         }
     }
 }
 
 /// Connects to a client for callbacks. The connection is served like one that the client made.
-async fn make(door: Rc<Door>, connect: Connect) {
+async fn connect_callback(admission: Rc<Admission>, connect: Connect) {
     let peer = connect.address();
     match tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::TcpStream::connect(peer)).await {
-        Ok(Ok(stream)) => return door.admit_callback(stream, connect),
-        Ok(Err(error)) => debug!(%peer, "no connection for callbacks: {error}"),
+        Ok(Ok(stream)) => return admission.admit_callback(stream, connect),
+        Ok(Err(error)) => debug!(%peer, "cannot connect for callbacks: {error}"),
         Err(_) => {}
     }
-    door.shared.server.handle_connect_failed(connect);
+    admission.shared.server.handle_connect_failed(connect);
 }
 
-/// Where connections come in.
-struct Door {
+/// Admits connections.
+struct Admission {
     shared: Arc<Shared>,
     cores: Vec<Core>,
     connections: Arc<AtomicUsize>,
@@ -420,7 +423,7 @@ impl Entry<'_> {
     }
 }
 
-impl Door {
+impl Admission {
     /// Gives a connection that a client made to a core, unless there are too many.
     fn admit(&self, stream: tokio::net::TcpStream, peer: SocketAddr) {
         let Some(entry) = self.enter(stream, peer) else { return };
@@ -454,13 +457,14 @@ impl Door {
         if self.connections.load(Relaxed) >= shared.limits.max_connections {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
             let limit = shared.limits.max_connections;
-            shared
-                .throttled(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
+            shared.throttled(
+                |more| warn!(%peer, more, "connection refused: the limit of {limit} connections is reached"),
+            );
             return None;
         }
         let Some(counted) = self.counts.enter(peer.ip(), shared.limits.max_connections_per_address) else {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            shared.throttled(|more| warn!(%peer, more, "connection refused: too many of this client"));
+            shared.throttled(|more| warn!(%peer, more, "connection refused: the client has too many"));
             return None;
         };
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
@@ -468,10 +472,10 @@ impl Door {
         let local = prepare(&stream, shared.limits.silence).map_err(lost).ok()?;
         let stream = stream.into_std().map_err(lost).ok()?;
         let connection = Connection::new(id, peer, local, Transport::Tcp, true);
-        // A core whose thread died takes nothing any more.
+        // A core whose thread died has closed its inbox.
         let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
         let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
-            error!("no thread is left to serve");
+            error!("no serving thread is left");
             return None;
         };
         let permit = Permit::new(&self.connections, &core.connections, counted);
@@ -479,34 +483,34 @@ impl Door {
     }
 }
 
-async fn accept_all(door: &Door, listener: TcpListener) {
+async fn accept_all(admission: &Admission, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error!("cannot listen: {error}"),
     };
-    let log = AcceptLog::new("nfs", door.shared.clock);
+    let log = AcceptLog::new("nfs", admission.shared.clock);
     loop {
         let (stream, peer) = accept(|| listener.accept(), |error| log.failed(error)).await;
-        door.admit(stream, peer);
+        admission.admit(stream, peer);
     }
 }
 
-/// Sets a new connection's options; returns our address on it. `silence` as in [`Limits`].
+/// Sets a new connection's options; returns its local address. `silence` is [`Limits::silence`].
 fn prepare(stream: &tokio::net::TcpStream, silence: Duration) -> io::Result<std::net::SocketAddr> {
-    // Replies leave whole: waiting for more to send (Nagle) would only delay them.
+    // Replies leave whole; Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
-    // A peer that vanished without a word: Linux would wait for nine probes of 75 seconds, or fifteen retransmissions.
+    // By default Linux notices a vanished peer after nine probes of 75 seconds, or fifteen retransmissions.
     let third = (silence / 3).max(Duration::from_secs(u64::from(KEEPALIVE_PROBES)));
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, 2 * third)?;
     sockopt::set_tcp_keepintvl(stream, third / KEEPALIVE_PROBES)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    // There are no probes while data are unacknowledged. tcp(7): this decides then, and of the probes too.
+    // tcp(7): there are no probes while data are unacknowledged. This timeout covers both cases.
     sockopt::set_tcp_user_timeout(stream, u32::try_from((3 * third).as_millis()).unwrap_or(u32::MAX))?;
     stream.local_addr()
 }
 
-/// Descriptors that this process may have.
+/// Returns the limit on this process's descriptors.
 fn descriptors() -> usize {
     use rustix::process::{Resource, getrlimit};
     getrlimit(Resource::Nofile)

@@ -11,11 +11,11 @@ pub(crate) enum End {
     Closed,
     /// The peer sent something other than RPC, or a record above the limit.
     Protocol(String),
-    /// The peer is reachable, but keeps the server waiting for too long.
+    /// The peer is reachable, but makes no progress.
     Stalled(Stall),
     /// The peer's host acknowledges nothing, so it or the network is down.
     Unreachable(io::Error),
-    /// The socket failed in another way.
+    /// The socket failed otherwise.
     Io(io::Error),
 }
 
@@ -48,7 +48,7 @@ impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
         match error.kind() {
-            // tcp(7): keepalive probes or data went unacknowledged for too long, or an ICMP message said why.
+            // tcp(7): keepalive probes or data were not acknowledged in time, or an ICMP message arrived.
             TimedOut | HostUnreachable | NetworkUnreachable => Self::Unreachable(error),
             _ => Self::Io(error),
         }

@@ -1,7 +1,7 @@
 //! Kerberos version 5 for RPCSEC_GSS, by the system's GSS library (RFC 4121).
 //!
-//! What the server needs of it is [`server::gss::Mechanism`]. Tokens that make a context are judged on the blocking pool, since that
-//! reads the key table and the replay cache, and looks up the user; everything else is computed where the call is served.
+//! It implements [`server::gss::Mechanism`]. Context tokens are processed on the blocking pool, since that reads the key table and the
+//! replay cache, and looks up the user. Everything else is computed in place.
 
 mod keytab;
 
@@ -22,18 +22,18 @@ use server::gss::{
 use tokio::sync::Semaphore;
 use vfs::Credentials;
 
-/// Tokens judged at once: the others wait, so that reads and fsyncs have threads too.
+/// Maximum number of tokens in process at once.
 const ACCEPTED_AT_ONCE: usize = 16;
 
-/// Bits of a status that say failure (RFC 2744 §3.9.1); those below are remarks, about the order of messages for instance.
+/// Bits of a status that mean failure (RFC 2744 §3.9.1); the lower ones are informational.
 const ERROR_BITS: u32 = 0xffff_0000;
 
-/// Finds the users that principals are.
+/// Maps principals to users.
 pub trait Users: fmt::Debug + Send + Sync {
-    /// The user of this name; none where there is none. May wait for a name service.
+    /// Returns the user of this name, if there is one. May block on a name service.
     ///
     /// # Errors
-    /// [`Unavailable`] where that cannot be found out now: then the context is not made, and the client may try again.
+    /// [`Unavailable`] if the name services fail: the context is not created, and the client may try again.
     fn find(&self, name: &str) -> Result<Option<Credentials>, Unavailable>;
 }
 
@@ -41,7 +41,7 @@ pub trait Users: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
-/// The keys of a service, and who its callers are.
+/// The keys of a service, and the users of its callers.
 #[derive(Debug)]
 pub struct Kerberos {
     keys: Arc<Keys>,
@@ -57,12 +57,12 @@ struct Keys {
 }
 
 impl Kerberos {
-    /// The keys of `service`, `nfs` or `nfs@host.example`, from `keytab`, or from the one that the library's own configuration names.
-    /// A thread that judges a token calls `become_server` first: it may have been some caller in the file system, who may not read the
-    /// key table.
+    /// Loads the keys of `service` (`nfs` or `nfs@host.example`) from `keytab`, or from the key table of the library's configuration.
+    /// A thread that processes a token calls `become_server` first: it may have acted as a caller in the file system, who cannot read
+    /// the key table.
     ///
     /// # Errors
-    /// One line that says why there are none.
+    /// Returns one line with the reason.
     pub fn new(
         service: &str,
         keytab: Option<&Path>,
@@ -89,7 +89,7 @@ impl Mechanism for Kerberos {
     }
 }
 
-/// A context being made.
+/// A context in creation.
 #[derive(Debug)]
 struct Accept {
     context: ServerCtx,
@@ -132,10 +132,10 @@ impl Accept {
         Ok(Established { credentials: found.map_err(unavailable)?.map(Arc::new), ..established })
     }
 
-    /// The context, and the name of the user that its principal is, where it is one's: as `auth_to_local` in krb5.conf(5) has it, by
-    /// itself that of `user@REALM` in the default realm. A machine (`nfs/host`, `host/host`) is no user, as for Linux's server.
+    /// Returns the context, and its principal's user name by `auth_to_local` of krb5.conf(5), if there is one: by default that of
+    /// `user@REALM` in the default realm. A machine (`nfs/host`, `host/host`) has no user, as in Linux's server.
     fn name(mut self) -> Result<(Established, Option<String>), Error> {
-        // Not ours to use, and not to be kept.
+        // The server does not use delegated credentials.
         drop(self.context.take_delegated_cred());
         let principal = self.context.source_name()?;
         let name = String::from_utf8_lossy(&principal.display_name()?).into_owned();
@@ -148,14 +148,14 @@ impl Accept {
     }
 }
 
-/// A context that is made.
+/// An established context.
 #[derive(Debug)]
 struct Context(ServerCtx);
 
 impl SecurityContext for Context {
     fn verify_mic(&mut self, message: &[u8], checksum: &[u8]) -> Result<(), BadMessage> {
         match self.0.verify_mic(message, checksum) {
-            // RFC 2203 §5.2.2 has clients not ask for sequence checks; the checksum is right where one does.
+            // RFC 2203 §5.2.2: clients do not ask for sequence checks. If one does, the checksum is still valid.
             Err(error) if error.major.bits() & ERROR_BITS != 0 => Err(BadMessage),
             _ => Ok(()),
         }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_encrypted_is_told() {
+    fn tells_encrypted_tokens_from_others() {
         // RFC 4121 §4.2.6.2, with filler, EC, RRC and a sequence number behind the flags.
         let token = |flags| [&[0x05, 0x04, flags, 0xff, 0, 0, 0, 0][..], &[0; 24]].concat();
         assert!(is_sealed(&token(0x02)) && is_sealed(&token(0x07)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_there_are_no_keys() {
+    fn reports_a_missing_key_table() {
         #[derive(Debug)]
         struct Nobody;
         impl Users for Nobody {

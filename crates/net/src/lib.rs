@@ -1,8 +1,8 @@
-//! Listeners and connections on tokio, one current-thread runtime a core.
+//! Listeners and connections on tokio, one current-thread runtime for each core.
 //!
-//! A connection stays on the core it was given to. All complete records of a read are parsed, each call is polled once in
-//! place, and the replies of those that were answered leave in one write; only calls that are still pending join the
-//! connection's bounded set of waiting ones. No task is spawned for a call: that alone cost ten times what a GETATTR does.
+//! A connection stays on its core. All complete records of a read are parsed, each call is polled once in place, and the replies
+//! leave in one write. Only pending calls join the connection's bounded set of waiting calls. No task is spawned for a call: that
+//! alone costs ten times as much as a GETATTR.
 #![deny(unsafe_code)]
 
 mod accept;
@@ -32,28 +32,27 @@ pub use peers::{NameServices, PeerPolicy};
 pub use rpcbind::Registered;
 use server::Operation;
 
-/// Bounds on what peers can make the transport do.
+/// Limits on connections and their memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Threads that serve, each with its own runtime.
+    /// Serving threads, each with its own runtime.
     pub cores: usize,
-    /// Connections open at once; further ones are closed as they come.
+    /// Maximum number of open connections; further ones are closed at once.
     pub max_connections: usize,
-    /// Connections of one client at once, so that it cannot take them all. Addresses of one IPv6 /64 network count as one client.
+    /// Maximum number of open connections of one client. Addresses of one IPv6 /64 network count as one client.
     pub max_connections_per_address: usize,
-    /// Bytes that requests of more than 4 KiB may hold, over all connections, while they arrive or wait for their answers;
-    /// beyond, no more of them is read until some are answered. What one read has brought is held all the same.
+    /// Memory for requests of more than 4 KiB, over all connections, while they arrive or wait for replies. Beyond it, no more of
+    /// them is read until some are answered. It can be exceeded by one read of each connection.
     pub request_memory_bytes: usize,
-    /// Calls of one connection that may wait at once; beyond, nothing more is read from it.
+    /// Maximum number of pending calls of one connection; beyond it, nothing more is read.
     pub max_waiting_calls: usize,
-    /// How long a peer may take none of a reply, or send none of a record it began, before the connection is closed. A
-    /// whole record may take five times as long.
+    /// Time without progress of a reply or of a partial record after which the connection is closed. A whole record may take five
+    /// times as long.
     pub stall_timeout: Duration,
-    /// How long a peer may answer none of the kernel's probes, or acknowledge nothing that was sent, before the connection
-    /// is closed; at least 9 seconds.
+    /// Time without an answer to the kernel's probes, or an acknowledgement of data, after which the connection is closed; at least
+    /// 9 seconds.
     pub silence: Duration,
-    /// How long a core at most looks for the next request of a client that asks for one thing after the other before it goes to
-    /// sleep; zero for not at all.
+    /// Maximum time that a core polls for the next request of a client that sends one at a time, before it sleeps; zero for never.
     pub busy_poll: Duration,
 }
 
@@ -67,29 +66,29 @@ impl Default for Limits {
             max_waiting_calls: 128,
             stall_timeout: Duration::from_secs(60),
             silence: Duration::from_secs(90),
-            // About what falling asleep and waking up take.
+            // About the time of sleeping and waking up.
             busy_poll: Duration::from_micros(50),
         }
     }
 }
 
-/// Told of each call; for metrics.
+/// Observes calls, for metrics.
 pub trait Observe: Send + Sync {
-    /// A call was answered or dropped.
+    /// Notes a call that was answered or dropped.
     fn observe(&self, call: Call);
 }
 
-/// A call that is over.
+/// A completed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// What it asked for.
+    /// Its operation.
     pub operation: Operation,
-    /// From the moment its record was complete to the moment its reply was.
+    /// Time from the complete record to the complete reply.
     pub took: Duration,
-    /// Whether its answer says failure.
+    /// Whether the reply is an error.
     pub is_error: bool,
-    /// Bytes of its record.
+    /// Bytes of the record.
     pub received: usize,
-    /// Bytes of its reply, with a stream's record mark; none where it was dropped.
+    /// Bytes of the reply, with a stream's record mark; 0 if the call was dropped.
     pub sent: usize,
 }

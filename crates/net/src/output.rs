@@ -11,23 +11,23 @@ use xdr::{External, Part, Writer};
 use crate::end::{End, Stall};
 use crate::pool;
 
-/// Replies up to this length are gathered into one write by copying; longer ones leave from where they are.
+/// Replies up to this length are copied into one write; longer ones are sent from their own memory.
 const GATHER_AT_MOST: usize = 16 << 10;
 
-/// Bytes that wait to be sent before a connection's next calls are looked at.
+/// Bytes of unsent replies above which no further calls are started.
 const HIGH_WATER: usize = 256 << 10;
 
-/// The peer may take this many stall timeouts for what waits, however steadily it takes it.
+/// Maximum time for the unsent replies, in stall timeouts, however steadily the peer takes them.
 const SEND_PATIENCE: u32 = 5;
 
 /// Bytes sent at once from a source that has no descriptor.
 const COPY_AT_ONCE: usize = 256 << 10;
 
-/// What a connection has to send, in order.
+/// Replies and callbacks that a connection has to send, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     queue: VecDeque<Chunk>,
-    /// Behind everything in the queue.
+    /// Follows everything in the queue.
     tail: BytesMut,
     length: usize,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Chunk {
     Inline(BytesMut),
-    /// A long reply in a buffer of its own, which goes back to the pool.
+    /// A long reply in its own buffer, which returns to the pool.
     Whole {
         reply: BytesMut,
         sent: usize,
@@ -47,23 +47,23 @@ enum Chunk {
 }
 
 impl Output {
-    /// Whether nothing waits.
+    /// Whether nothing is unsent.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether enough waits that it should be sent before more is produced.
+    /// Whether enough is unsent that it should leave before more is produced.
     pub(crate) fn is_high(&self) -> bool {
         self.length >= HIGH_WATER
     }
 
-    /// Bytes that wait.
+    /// Unsent bytes.
     #[cfg(test)]
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// Appends a whole record; `writer` comes back empty, with its memory if that was copied from.
+    /// Appends a whole record. `writer` is left empty, with its memory if the record was copied.
     pub(crate) fn push(&mut self, writer: &mut Writer) {
         self.length += writer.length();
         if !writer.has_externals() && writer.length() <= GATHER_AT_MOST {
@@ -105,7 +105,7 @@ impl Output {
     /// Sends everything.
     ///
     /// # Errors
-    /// What the socket says; [`Stall::Receiving`] where the peer takes nothing for `stall_timeout`, or not everything within
+    /// The socket's error; [`Stall::Receiving`] if the peer takes nothing for `stall_timeout`, or not everything within
     /// [`SEND_PATIENCE`] times that.
     pub(crate) async fn flush(&mut self, stream: &TcpStream, stall_timeout: Duration) -> Result<(), End> {
         let mut deadline = None;
@@ -173,13 +173,13 @@ impl Output {
         };
         self.length -= sent;
         if self.length == 0 {
-            // Nothing refers to the memory any more: the next reply starts at its front again.
+            // Nothing refers to the memory now: the next reply starts at its front.
             self.tail.clear();
         }
         Ok(sent)
     }
 
-    /// Gives back memory that an idle connection should not hold.
+    /// Returns memory that an idle connection should not hold.
     pub(crate) fn release(&mut self) {
         debug_assert!(self.is_empty());
         pool::give_output_buffer(std::mem::take(&mut self.tail));
@@ -193,12 +193,12 @@ impl Output {
     }
 }
 
-/// Whether to ask the socket to take bytes before epoll(7) says that it can.
+/// Whether to try a write before epoll(7) reports the socket as writable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     WhenReady,
-    /// A socket counts as writable only once a third of its send buffer is free, up to a megabyte and more, for which a slow
-    /// peer may need longer than the timeout. It takes bytes as soon as any of the buffer is free.
+    /// A socket is reported as writable once a third of its send buffer is free. That may be a megabyte, for which a slow peer needs
+    /// longer than the timeout; the socket takes bytes as soon as any of the buffer is free.
     Now,
 }
 
@@ -211,13 +211,13 @@ impl Attempt {
     }
 }
 
-/// MSG_MORE keeps a header and the data that `sendfile` brings behind it in full segments.
+/// MSG_MORE keeps a header and the following data of `sendfile` in full segments.
 fn send(stream: &TcpStream, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
     let more = if more_follows { SendFlags::MORE } else { SendFlags::empty() };
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
-/// Whether it was reading that failed: of a bad sector (EIO), or of a remote file that is gone.
+/// Whether reading the file failed: a bad sector (EIO), or a remote file that is gone.
 fn is_about_the_file(sent: &rustix::io::Result<usize>) -> bool {
     use rustix::io::Errno;
     matches!(sent, Err(Errno::IO | Errno::STALE | Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN))
@@ -246,8 +246,7 @@ fn send_external(
         if count > 0 {
             return Ok(count);
         }
-        // The file ends before the range does: somebody truncated it since the reply was begun. Zeros follow, as if the
-        // read had come a moment later in a file that is sparse there.
+        // The file was truncated since the reply was started. Zeros follow, as if it were sparse there.
     }
     let mut copy = vec![0; left.min(COPY_AT_ONCE)];
     source.copy_to(sent, &mut copy);
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slow_peer_takes_counts_before_the_socket_is_writable() {
+    fn a_slow_peer_makes_progress_before_the_socket_is_writable() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async {
             let (mut peer, stream) = connection();

@@ -1,5 +1,5 @@
-//! Buffers that the connections of a core lend each other: between calls none holds any, so that thousands of idle
-//! connections cost little, and the few buffers in use stay in the processor's cache.
+//! Buffers shared by the connections of a core. An idle connection holds none, so that thousands of them cost little, and the few
+//! buffers in use stay in the processor's cache.
 
 use std::cell::RefCell;
 
@@ -12,13 +12,13 @@ pub(crate) const RECEIVE_BUFFER: usize = 64 << 10;
 /// Bytes of a reply before it grows.
 const REPLY_BUFFER: usize = 4 << 10;
 
-/// Bytes of what is gathered into one write before it grows.
+/// Bytes of a buffer for gathered replies before it grows.
 const OUTPUT_BUFFER: usize = 16 << 10;
 
-/// A buffer that grew beyond this is not kept: 2 MiB of memory in turn is about what a core's cache holds.
+/// A buffer that grew beyond this is not kept: a core's cache holds about 2 MiB.
 const KEEP_AT_MOST: usize = 2 << 20;
 
-/// As much, of a reply that was not gathered with others but sent by itself: a listing has room in it.
+/// The same for a reply that was sent by itself: a listing has room in it.
 const KEEP_SENT_AT_MOST: usize = 512 << 10;
 
 /// Buffers of a kind that a core keeps.
@@ -66,8 +66,7 @@ pub(crate) fn give_reply_buffer(reply: Writer) {
     give(|pool| &mut pool.replies, reply.into_parts().0);
 }
 
-/// Gives back the memory of a long reply that was sent from where it was written: the next one need not grow into memory that
-/// the kernel has yet to provide.
+/// Returns the memory of a long reply that was sent from its own buffer, so that the next long reply need not grow into fresh pages.
 pub(crate) fn give_sent_reply(buffer: BytesMut) {
     if buffer.capacity() <= KEEP_SENT_AT_MOST {
         give(|pool| &mut pool.replies, buffer);
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_a_long_reply_is_used_again_unless_it_is_very_long() {
+    fn memory_of_long_replies_is_reused_up_to_a_limit() {
         for (length, expected) in
             [(KEEP_SENT_AT_MOST, KEEP_SENT_AT_MOST), (KEEP_SENT_AT_MOST + 1, REPLY_BUFFER)]
         {

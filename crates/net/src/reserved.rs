@@ -1,21 +1,21 @@
-//! Ports below 1024, by which other machines tell a superuser's calls from those of its users.
+//! Ports below 1024, from which only a machine's superuser can call.
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Ports that only the superuser may send from. Well-known services have most of those below.
+/// Ports that only the superuser may use. Well-known services have most of the lower ones.
 pub(crate) const PORTS: std::ops::Range<u16> = 600..1024;
 
-/// Connects to `address` from a reserved port of `local`, where this process may use one and one is free; else from any.
+/// Connects to `address` from a reserved port of `local` if this process may use one and one is free, otherwise from any.
 ///
 /// # Errors
-/// As connect(2).
+/// Returns the error of connect(2).
 pub(crate) async fn connect(local: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
     for port in PORTS.rev() {
         let socket = socket_for(address)?;
-        // Another connection of ours may be waiting out its end at the port: to other addresses it is free.
+        // An own connection in TIME_WAIT may hold the port, which is still free for other addresses.
         socket.set_reuseaddr(true)?;
         match socket.bind(SocketAddr::new(local.ip(), port)) {
             Ok(()) => {}
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connects_from_a_reserved_port_where_it_may() {
+    async fn connects_from_a_reserved_port_if_permitted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -51,7 +51,7 @@ mod tests {
         for _ in 0..3 {
             let stream = connect(local, address).await.unwrap();
             ports.push(stream.local_addr().unwrap().port());
-            // It waits out its end at this side.
+            // It is in TIME_WAIT at this end.
             drop(stream);
         }
         let may =

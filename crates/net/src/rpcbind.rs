@@ -1,4 +1,4 @@
-//! Registration with a port mapper that runs already (RFC 1833): what another program's port 111 is asked to tell.
+//! Registration with the system's port mapper (RFC 1833).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,10 +13,10 @@ use xdr::{Decode, Encode, Writer};
 
 use crate::reserved;
 
-/// How long the port mapper of this machine may take to answer.
+/// Time limit for an answer of the port mapper.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Our programs in somebody's port mapper; taken back when dropped.
+/// The registration of this server's programs; removed when dropped.
 #[derive(Debug)]
 pub struct Registered {
     mapper: Mapper,
@@ -24,11 +24,10 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, in place of whatever was
-    /// there.
+    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, and replaces earlier registrations.
     ///
     /// # Errors
-    /// Where the port mapper does not answer or refuses.
+    /// Returns an error if the port mapper does not answer, or refuses.
     pub fn new(versions: Versions, addresses: &[SocketAddr]) -> io::Result<Self> {
         let registered = Self { mapper: Mapper::new()?, programs: registrations(versions).collect() };
         let told = told(addresses);
@@ -56,9 +55,8 @@ impl Drop for Registered {
     }
 }
 
-/// What is told of `addresses`: one of each family, since a port mapper takes one for each network. Of several with one port it is
-/// the wildcard, in whose place a port mapper tells the address that it was itself asked at. Where their ports differ that
-/// would be wrong at all addresses but one: the first is told.
+/// Returns the addresses to register: one of each family, since a port mapper takes one for each network. Several with one port become
+/// the wildcard, for which a port mapper reports the address that it was asked at. If the ports differ, the first is registered.
 fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let of_family = |is_ipv4: bool, wildcard: IpAddr| {
         let mut all = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);
@@ -66,7 +64,9 @@ fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let others: Vec<_> = all.collect();
         let is_one_port = others.iter().all(|other| other.port() == first.port());
         if !is_one_port {
-            tracing::warn!("the port mapper is told of {first} alone: the other addresses have other ports");
+            tracing::warn!(
+                "only {first} is registered with the port mapper: the other addresses have other ports"
+            );
         }
         let is_first_told = others.is_empty() || !is_one_port;
         Some(if is_first_told { first } else { SocketAddr::new(wildcard, first.port()) })
@@ -80,11 +80,11 @@ fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     ipv4.into_iter().chain(ipv6).collect()
 }
 
-/// A port mapper of this machine, by a privileged port of ours.
+/// The port mapper of this machine, called from a privileged port.
 #[derive(Debug)]
 struct Mapper {
     socket: UdpSocket,
-    /// It speaks rpcbind's version 4. Version 2, the port mapper's own, knows no IPv6.
+    /// Whether it supports version 4 of rpcbind. Version 2 has no IPv6.
     knows_networks: bool,
 }
 
@@ -102,7 +102,7 @@ impl Mapper {
         Ok(mapper)
     }
 
-    /// Registers a program at `address`; false where that is refused, true where there is nothing to be told.
+    /// Registers a program at `address`, if there is one; returns false if that is refused.
     fn set(&self, registration: Registration, address: SocketAddr) -> io::Result<bool> {
         if self.knows_networks {
             let netid: &[u8] = if address.is_ipv4() { b"tcp" } else { b"tcp6" };
@@ -113,7 +113,7 @@ impl Mapper {
         Ok(address.is_ipv6() || self.change_old(portmap::Proc::SET, registration, port)?)
     }
 
-    /// Takes a program back from all networks; false where it was on none.
+    /// Removes a program from all networks; returns false if it was not registered.
     fn unset(&self, registration: Registration) -> io::Result<bool> {
         if self.knows_networks {
             // RFC 1833 §2.2.1: 'If "r_netid" is NULL, all mappings specified by the ordered set ("r_prog", "r_vers", *)
@@ -139,7 +139,7 @@ impl Mapper {
         procedure: u32,
         arguments: &impl Encode,
     ) -> io::Result<Result<T, RpcError>> {
-        // One call at a time on a socket of our own, which is given up when an answer does not come.
+        // One call at a time on its own socket, which is dropped if no answer arrives.
         let xid = (version << 8) | procedure;
         let mut call = Writer::new();
         encode_call(&mut call, &CallHeader::new(xid, portmap::PROGRAM, version, procedure), arguments);
@@ -163,7 +163,7 @@ fn service(registration: Registration, netid: &[u8], address: &[u8]) -> Rpcb {
 
 fn bind() -> io::Result<UdpSocket> {
     let mut last = None;
-    // By the port a port mapper knows whom to obey.
+    // A port mapper accepts registrations from privileged ports.
     for port in reserved::PORTS.rev() {
         match UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
             Ok(socket) => return Ok(socket),
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_of_each_family_is_told() {
+    fn registers_one_address_of_each_family() {
         let told_of = |listened: &[&str]| -> Vec<String> {
             let addresses: Vec<SocketAddr> =
                 listened.iter().map(|address| address.parse().unwrap()).collect();

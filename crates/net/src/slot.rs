@@ -4,10 +4,10 @@ use std::task::{Context, Poll};
 
 use crate::budget::Charge;
 
-/// Memory for the future of one call, used again for the next: a call allocates only where it has to wait.
+/// Reusable memory for the future of one call: a call allocates only if it has to wait.
 pub(crate) struct Slot<F> {
     future: Pin<Box<Option<F>>>,
-    /// What the call holds while it waits.
+    /// The budget that the waiting call holds.
     charge: Option<Charge>,
 }
 
@@ -16,22 +16,21 @@ impl<F: Future> Slot<F> {
         Self { future: Box::pin(None), charge: None }
     }
 
-    /// Charges the call in it for as long as it waits.
+    /// Holds a charge for the call until it is answered.
     pub(crate) fn hold(&mut self, charge: Charge) {
         self.charge = Some(charge);
     }
 
-    /// Puts in the call that `start` begins.
+    /// Starts a call in the slot.
     #[inline]
     pub(crate) fn fill(&mut self, start: impl FnOnce() -> F) {
         assert!(self.future.as_ref().is_none(), "a slot is filled while it is empty");
-        // Written where it stays, since nothing has to be dropped before: made elsewhere, it would be copied in whole, kilobytes that hold no
-        // more than its arguments yet.
+        // Build the future in place: a move would copy kilobytes that hold only its arguments yet.
         self.future.set(Some(start()));
     }
 }
 
-/// Ready once the call in it is answered; the slot is empty then.
+/// Ready once the call is answered; the slot is empty then.
 impl<F: Future> Future for Slot<F> {
     type Output = F::Output;
 

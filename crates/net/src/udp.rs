@@ -12,10 +12,10 @@ use crate::Call;
 use crate::connection::Shared;
 use crate::output::gather;
 
-/// Bytes of the largest datagram that UDP over IPv4 carries.
+/// Maximum bytes of a datagram of UDP over IPv4.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// Serves datagrams: each is a record without record mark, and so is its answer (RFC 5531 §11 is for streams only).
+/// Serves datagrams. Each holds one call or reply without a record mark, which RFC 5531 §11 has for streams only.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: UdpSocket, id: ConnectionId) {
     let opened = socket.local_addr().and_then(|local| Ok((tokio::net::UdpSocket::from_std(socket)?, local)));
     let (socket, local) = match opened {
@@ -28,14 +28,14 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: UdpSocket, id: Connection
         let (length, peer) = match socket.recv_from(&mut datagram).await {
             Ok(received) => received,
             Err(error) => {
-                // The error of an earlier answer (nobody listens there any more), not of this socket.
+                // An error of an earlier reply, to a port that is closed now; the socket works.
                 debug!("datagram lost: {error}");
                 continue;
             }
         };
         while calls.try_join_next().is_some() {}
         if calls.len() >= shared.limits.max_waiting_calls {
-            // The peer will ask again.
+            // The peer retransmits.
             continue;
         }
         let record = Bytes::copy_from_slice(&datagram[..length]);
@@ -54,7 +54,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: UdpSocket, id: Connection
                 let mut bytes = Vec::new();
                 gather(&reply, &mut bytes);
                 if let Err(error) = socket.send_to(&bytes, peer).await {
-                    debug!(%peer, "answer lost: {error}");
+                    debug!(%peer, "reply lost: {error}");
                 }
             }
         });

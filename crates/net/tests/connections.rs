@@ -1,4 +1,4 @@
-//! Real sockets on loopback: what peers can do to connections, and what they cannot.
+//! Connections over real loopback sockets, with well-behaved and hostile peers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use xdr::{Decode, Encode, Opaque, Writer};
 
 const KEY: HandleKey = HandleKey([9; 16]);
 
-/// How long a test waits for what must come; far above what it takes.
+/// Time limit of a wait; far above what it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct TestServer {
@@ -65,7 +65,7 @@ impl Drop for TestServer {
     }
 }
 
-/// A client that sees every byte.
+/// A client that handles raw bytes.
 struct Client {
     stream: TcpStream,
     decoder: RecordDecoder,
@@ -73,7 +73,7 @@ struct Client {
 }
 
 impl TestServer {
-    /// How many connections were closed because their peers stalled, and how many were not taken.
+    /// Returns the numbers of stalled and of refused connections.
     fn closed(&self) -> (u64, u64) {
         let metrics = self.server.metrics();
         (metrics.stalled_connections.load(Relaxed), metrics.refused_connections.load(Relaxed))
@@ -83,7 +83,7 @@ impl TestServer {
         self.client_from([127, 0, 0, 1])
     }
 
-    /// A client that has sent this.
+    /// Returns a client that has sent these bytes.
     fn sent(&self, bytes: &[u8]) -> Client {
         let mut client = self.client();
         client.send(bytes);
@@ -122,7 +122,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next record; `None` once the server has closed the connection.
+    /// Returns the next record, or `None` once the server has closed the connection.
     fn receive(&mut self) -> Option<Bytes> {
         loop {
             if let Some(record) = self.decoder.decode(&mut self.buffer).unwrap() {
@@ -174,7 +174,7 @@ fn answers_every_call_of_a_burst_in_order() {
 }
 
 #[test]
-fn answers_every_call_of_a_burst_that_is_longer_than_any_buffer() {
+fn answers_a_burst_longer_than_any_buffer() {
     let server = start(limits());
     let mut client = server.client();
     let file = file_of(&server, &mut client, 4096);
@@ -201,7 +201,7 @@ fn answers_every_call_of_a_burst_that_is_longer_than_any_buffer() {
 }
 
 #[test]
-fn takes_a_record_in_single_bytes_and_in_fragments() {
+fn accepts_a_record_in_single_bytes_and_in_fragments() {
     let server = start(limits());
     let mut client = server.client();
     client.stream.set_nodelay(true).unwrap();
@@ -227,7 +227,7 @@ fn long_replies_and_requests_arrive_whole() {
     let server = start(limits());
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
-    // Many at once, so that replies queue up behind each other, small ones between long ones.
+    // Many at once, so that long and short replies queue up.
     let mut burst = Vec::new();
     for xid in 100..132 {
         burst.extend_from_slice(&record(xid, Proc::READ, &ReadArgs { file, offset: 0, count: 1 << 20 }));
@@ -247,7 +247,7 @@ fn long_replies_and_requests_arrive_whole() {
 }
 
 #[test]
-fn closes_on_a_record_over_the_limit_and_serves_others_on() {
+fn closes_on_a_record_over_the_limit_and_serves_others() {
     let server = start(limits());
     let mut other = server.client();
     for header in [0xffff_ffffu32, 0x7fff_ffff, 0x8020_0000] {
@@ -261,10 +261,10 @@ fn closes_on_a_record_over_the_limit_and_serves_others_on() {
 }
 
 #[test]
-fn closes_on_fragments_without_end() {
+fn closes_on_endless_fragments() {
     let server = start(limits());
     let mut client = server.client();
-    // The server closes before all are sent, so sending may fail; that it ends is what counts.
+    // The server closes before all are sent, so sending may fail.
     let fragments = vec![0; 4 * 20_000];
     let _ = client.stream.write_all(&fragments);
     assert!(client.receive().is_none());
@@ -295,10 +295,10 @@ fn closes_on_a_sender_that_stops_within_a_record() {
 }
 
 #[test]
-fn closes_on_a_sender_whose_record_drips_without_end() {
+fn closes_on_a_record_that_arrives_too_slowly() {
     let server = start(Limits { stall_timeout: Duration::from_millis(100), ..limits() });
     let mut dripping = server.client();
-    // A record of 2000 bytes, each of which comes in time.
+    // A record of 2000 bytes, each of which arrives in time.
     dripping.send(&0x8000_07d0u32.to_be_bytes());
     dripping.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let is_closed = (0..1999).any(|_| {
@@ -313,7 +313,7 @@ fn closes_on_a_sender_whose_record_drips_without_end() {
 }
 
 #[test]
-fn one_address_cannot_take_every_connection() {
+fn one_client_cannot_take_every_connection() {
     let server = start(Limits { max_connections_per_address: 2, ..limits() });
     let (mut first, mut second) = (server.client(), server.client());
     assert!(first.is_alive() && second.is_alive());
@@ -324,7 +324,7 @@ fn one_address_cannot_take_every_connection() {
 }
 
 #[test]
-fn long_requests_take_turns_where_memory_is_short() {
+fn long_requests_take_turns_when_memory_is_short() {
     let server = start(Limits { request_memory_bytes: 1, ..limits() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -332,7 +332,7 @@ fn long_requests_take_turns_where_memory_is_short() {
     let data = Opaque::new(vec![8; 1 << 20]).unwrap();
     let args = WriteArgs { file, offset: 0, count: 1 << 20, stable: StableHow::Unstable, data };
     std::thread::scope(|scope| {
-        // Each of a number of its own: a copy of a call that is being executed is dropped.
+        // Distinct transaction numbers: a copy of a running call is dropped.
         for (xid, other) in (9..).zip(&mut others) {
             let args = &args;
             scope.spawn(move || {
@@ -344,8 +344,8 @@ fn long_requests_take_turns_where_memory_is_short() {
 }
 
 #[test]
-fn records_that_never_end_take_memory_from_others_of_their_length_alone() {
-    // Room for two: what is asked for may go over the bound, and then nothing more is.
+fn endless_records_delay_only_other_long_records() {
+    // Room for two: the last charge may exceed the limit.
     let server = start(Limits { cores: 1, request_memory_bytes: 100_000, ..limits() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 0);
@@ -353,14 +353,14 @@ fn records_that_never_end_take_memory_from_others_of_their_length_alone() {
     let args = WriteArgs { file, offset: 0, count: 60_000, stable: StableHow::Unstable, data };
     let whole = record(9, Proc::WRITE, &args);
     let (first, rest) = whole.split_at(30_000);
-    // Of which nobody knows how long it gets, though each of its fragments is short.
+    // Its length is unknown, though each of its fragments is short.
     let fragment = |piece: &[u8]| [&(piece.len() as u32).to_be_bytes()[..], piece].concat();
     let in_fragments: Vec<u8> = first[4..].chunks(3_000).flat_map(fragment).collect();
-    // Nor of one whose first header alone has come.
+    // Only the first header of this one has arrived.
     let header = 4_200_u32.to_be_bytes();
     for unfinished in [vec![first, first], vec![&in_fragments], vec![&header]] {
         let holders: Vec<Client> = unfinished.iter().map(|bytes| server.sent(bytes)).collect();
-        // One thread serves all: an answer says that what others sent before it has been looked at.
+        // One thread serves all: a reply shows that earlier data of others were processed.
         assert!((0..20).all(|_| client.is_alive()));
         let mut late = server.sent(first);
         assert!((0..20).all(|_| client.is_alive()));
@@ -377,7 +377,7 @@ fn records_that_never_end_take_memory_from_others_of_their_length_alone() {
 }
 
 #[test]
-fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
+fn closes_on_a_client_that_takes_no_replies_and_serves_others() {
     let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(300), ..Limits::default() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -389,7 +389,7 @@ fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
     for _ in 0..10 {
         assert!(client.is_alive());
     }
-    // Until the server gives up there is a reply to take; then the connection ends before all 64 came.
+    // The server closes the connection before all 64 replies have arrived.
     let until = std::time::Instant::now() + PATIENCE;
     while server.closed() == (0, 0) {
         assert!(std::time::Instant::now() < until, "the server would have waited for ever");
@@ -405,7 +405,7 @@ fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
 }
 
 #[test]
-fn closes_on_a_reader_that_takes_its_replies_in_drips_without_end() {
+fn closes_on_a_client_that_takes_replies_too_slowly() {
     let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(100), ..Limits::default() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -414,7 +414,7 @@ fn closes_on_a_reader_that_takes_its_replies_in_drips_without_end() {
     for xid in 0..64 {
         dripping.send(&record(xid, Proc::READ, &read));
     }
-    // One percent of the replies in the time that they may take.
+    // Takes one percent of the replies in the time limit of all.
     let mut taken = 0;
     while server.closed() == (0, 0) && taken < 64 << 20 {
         taken += dripping.stream.read(&mut [0; 16 << 10]).unwrap();
@@ -425,7 +425,7 @@ fn closes_on_a_reader_that_takes_its_replies_in_drips_without_end() {
 }
 
 #[test]
-fn answers_a_client_that_has_closed_its_sending_half() {
+fn answers_a_client_that_has_shut_down_sending() {
     let server = start(limits());
     let mut client = server.client();
     client.send(&record(1, Proc::NULL, &()));
@@ -446,7 +446,7 @@ fn refuses_connections_over_the_limit_until_one_closes() {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
         let mut again = server.client();
-        // Sending to a connection that is refused fails sooner or later.
+        // Sending over a refused connection fails at some point.
         let _ = again.stream.write_all(&record(1, Proc::NULL, &()));
         if again.receive().is_some() {
             break;
@@ -457,7 +457,7 @@ fn refuses_connections_over_the_limit_until_one_closes() {
 }
 
 #[test]
-fn shutting_down_answers_what_was_taken_and_closes() {
+fn shutdown_answers_received_requests_and_closes() {
     let mut server = start(limits());
     let mut client = server.client();
     assert!(client.is_alive());
@@ -467,14 +467,14 @@ fn shutting_down_answers_what_was_taken_and_closes() {
 }
 
 impl Client {
-    /// As many bytes as come first; the connection is closed then, whatever else was on its way.
+    /// Receives this number of bytes, then closes the connection.
     fn half(mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes).unwrap();
         bytes
     }
 
-    /// The next record with its mark, where that is one fragment.
+    /// Returns the next record of one fragment, with its mark.
     fn whole(&mut self) -> Vec<u8> {
         let mut bytes = vec![0; 4];
         self.stream.read_exact(&mut bytes).unwrap();
@@ -486,7 +486,7 @@ impl Client {
 }
 
 #[test]
-fn a_reply_of_which_half_came_is_there_again_over_the_next_connection() {
+fn a_half_sent_reply_is_repeated_over_the_next_connection() {
     let server = start(limits());
     let mut witness = server.client();
     let file = file_of(&server, &mut witness, 1 << 20);
@@ -503,7 +503,7 @@ fn a_reply_of_which_half_came_is_there_again_over_the_next_connection() {
     let args = RenameArgs { from: at(b"file"), to: at(b"renamed") };
     let rename = record(101, Proc::RENAME, &args);
     let half = server.sent(&rename).half(60);
-    // Executed anew it would find no such name: RFC 1813 §3.3.14, NFS3ERR_NOENT.
+    // A second execution would return NFS3ERR_NOENT (RFC 1813 §3.3.14).
     let again = server.sent(&rename).whole();
     assert!(again.len() > half.len());
     assert_eq!(again[..half.len()], half[..]);
@@ -512,7 +512,7 @@ fn a_reply_of_which_half_came_is_there_again_over_the_next_connection() {
     assert_eq!(witness.call::<RenameResult>(102, Proc::RENAME, &args).status(), NfsStat::NOENT);
 }
 
-/// Counts how often the thread that serves has gone to sleep, by each call.
+/// Counts at each call how often the serving thread has slept.
 #[derive(Default)]
 struct Sleeps(Mutex<Vec<u64>>);
 
@@ -524,8 +524,7 @@ impl Observe for Sleeps {
     }
 }
 
-/// How often the only core slept between the first and the last of the calls that begin behind the tenth, each sent when the one before it
-/// was answered and `pause` was over.
+/// Returns how often the only core slept during calls that follow ten others, each sent `pause` after the reply to the last.
 fn sleeps_between_calls(busy_poll: Duration, calls: usize, pause: Duration) -> u64 {
     let sleeps = Arc::new(Sleeps::default());
     let limits = Limits { cores: 1, busy_poll, ..limits() };
@@ -540,21 +539,21 @@ fn sleeps_between_calls(busy_poll: Duration, calls: usize, pause: Duration) -> u
 }
 
 #[test]
-fn a_core_stays_awake_for_who_asks_one_thing_after_the_other() {
-    // But for what other threads of this process may keep it from.
+fn a_core_polls_for_a_client_with_single_requests() {
+    // Other threads of this process may delay it.
     let sleeps = sleeps_between_calls(Duration::from_secs(60), 1000, Duration::ZERO);
     assert!(sleeps < 100, "{sleeps}");
 }
 
 #[test]
-fn a_core_sleeps_while_nobody_asks() {
+fn a_core_sleeps_without_requests() {
     let pause = Duration::from_millis(5);
     assert!(sleeps_between_calls(Duration::ZERO, 50, pause) > 0);
     assert!(sleeps_between_calls(Limits::default().busy_poll, 50, pause) > 0);
 }
 
 #[test]
-fn a_core_that_stays_awake_serves_others_and_stops() {
+fn a_polling_core_serves_others_and_stops() {
     let mut server = start(Limits { cores: 1, busy_poll: Duration::from_secs(60), ..limits() });
     let mut client = server.client();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Calls that came together are all answered, also where their replies are long and the peer sends nothing more.
+//! Calls that arrive together are all answered, even if their replies are long and the peer sends nothing more.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,7 +45,7 @@ fn reply<T: Decode>(stream: &mut TcpStream) -> T {
 }
 
 #[test]
-fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
+fn long_replies_do_not_delay_calls_of_the_same_read() {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
     let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
@@ -61,7 +61,7 @@ fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    // Only a bound for a failing run.
+    // Bounds a failing run.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
     let running =

@@ -1,4 +1,4 @@
-//! Which key table the library reads: its one function that no safe binding has.
+//! Sets the library's key table, by its one function without a safe binding.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char};
@@ -6,17 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 unsafe extern "C" {
-    /// `gssapi_krb5.h` of MIT's library: the key table of acceptors from now on, in all threads. It copies the name.
+    /// `gssapi_krb5.h` of MIT's library: sets the key table of acceptors, in all threads. It copies the name.
     fn krb5_gss_register_acceptor_identity(keytab: *const c_char) -> u32;
 }
 
-/// Has keys be read from the file `path`.
+/// Sets the key table to the file `path`.
 ///
 /// # Errors
-/// One line, where it cannot be read or the library will not have it.
+/// Returns one line if the file cannot be read, or the library refuses it.
 pub(super) fn choose(path: &Path) -> Result<(), String> {
     let refused = |why: &dyn std::fmt::Display| format!("key table `{}`: {why}", path.display());
-    // The library would say that some key is missing.
+    // The library itself would only report a missing key.
     std::fs::File::open(path).map_err(|error| refused(&error))?;
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| refused(&error))?;
     // SAFETY: `name` is a string that ends in a zero byte and lives until the call returns; the function keeps a copy, under a lock of

@@ -1,12 +1,13 @@
-//! Who owns the other end of a connection from this machine: asked of the kernel once a connection.
+//! Finds the owner of a local connection's other end. The kernel is asked once for each connection.
 //!
-//! 1. The socket table has a connection with both ends' addresses swapped: the peer is on this machine, and the table tells
-//!    who owns it. A socket that is closed already has inode 0 and then shows uid 0: it is nobody's, never root's. So is one
-//!    whose owner our user namespace has no number for.
-//! 2. It has none: the peer is on another machine, unless its address is one of ours. Then it is gone, and nobody's.
+//! 1. The socket table has a connection with the addresses of both ends swapped: the peer is on this machine, and the table has its
+//!    owner. A closed socket has inode 0 and shows uid 0: its owner is unknown, never root. An owner without a number in this user
+//!    namespace is unknown too.
+//! 2. The table has none: the peer is on another machine. If its address is one of this machine's, the socket is gone, and its owner
+//!    is unknown.
 //!
-//! A peer that has closed its connection may have sent calls before. After its owner was found the connection must still
-//! stand: otherwise somebody else's, made since from the same port, was found.
+//! A peer that has closed its connection may have sent calls before. The connection must still be open after its owner was found:
+//! otherwise a newer socket at the same port may have been found.
 
 mod proc_net;
 mod sock_diag;
@@ -24,57 +25,57 @@ use tracing::debug;
 
 use sock_diag::SockDiag;
 
-/// How long an account's groups are remembered.
+/// How long a user's groups are cached.
 const GROUPS_KNOWN_FOR: Duration = Duration::from_secs(60);
-/// How long the names of a host are taken for right, and how long a host is taken for nameless.
+/// How long the names of a host are cached, and how long their absence is.
 const HOST_KNOWN_FOR: Duration = Duration::from_secs(300);
 const HOST_UNKNOWN_FOR: Duration = Duration::from_secs(30);
-/// Hosts remembered at most.
+/// Maximum number of cached hosts.
 const HOSTS_MAX: usize = 32_768;
-/// Questions to the name services at once: each holds a thread for as long as they take.
+/// Maximum number of concurrent name service queries: each blocks a thread.
 const QUESTIONS_MAX: usize = 4;
-/// Accounts remembered at most.
+/// Maximum number of cached users.
 const ACCOUNTS_MAX: usize = 4096;
 
-/// What the system's name services know of users and hosts.
+/// The system's name services for users and hosts.
 pub trait NameServices: Send + Sync {
-    /// The groups that a user is in, primary and supplementary; none where there is no such account. May block for seconds.
+    /// Returns a user's primary and supplementary groups, or none if there is no such account. May block for seconds.
     fn groups(&self, uid: u32) -> Vec<u32>;
 
-    /// The names of a host that its address has and that have the address, the canonical one and aliases; none where the name
-    /// services do not answer. May block for seconds.
+    /// Returns the names of an address that also resolve to it, the canonical one and aliases, or `None` if the name services do not
+    /// answer. May block for seconds.
     fn host_names(&self, address: IpAddr) -> Option<Vec<String>>;
 }
 
-/// A socket as the kernel's table has it.
+/// A socket in the kernel's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     uid: u32,
-    /// 0 once no process has the socket any more.
+    /// 0 once no process has the socket.
     inode: u64,
 }
 
-/// What the kernel says of the other end of a connection.
+/// The other end of a connection, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It is on another machine.
     Remote,
-    /// This user owns it.
+    /// It is on this machine, and this user owns it.
     Owner(u32),
-    /// It is on this machine; who owns it is not known.
+    /// It is on this machine, with an unknown owner.
     Unknown,
 }
 
-/// Decides whom peers on this machine may claim to be.
+/// Decides which users local peers may claim.
 pub struct PeerPolicy {
     services: Arc<dyn NameServices>,
     only: Option<u32>,
     table: Mutex<Table>,
     users: Mutex<HashMap<u32, (Arc<LocalUser>, Instant)>>,
-    /// Until when the names of hosts are known.
+    /// Until when the server's names of a host are valid.
     hosts: Mutex<HashMap<IpAddr, Instant>>,
     overflow: Option<u32>,
-    /// Places for questions to the name services, about users and about hosts: other machines' must not keep local users waiting.
+    /// Limits on queries about users and about hosts: queries that other machines cause must not delay local users.
     user_questions: Semaphore,
     host_questions: Semaphore,
 }
@@ -85,7 +86,7 @@ impl std::fmt::Debug for PeerPolicy {
     }
 }
 
-/// The kernel's socket table, by the best way that there is.
+/// The interface to the kernel's socket table.
 #[derive(Debug)]
 enum Table {
     SockDiag(SockDiag),
@@ -93,12 +94,12 @@ enum Table {
 }
 
 impl PeerPolicy {
-    /// A policy that asks `services` for groups. With `only`, no other user than this one and root is served.
+    /// Creates a policy that asks `services` for groups. With `only`, just this user and root are served.
     #[must_use]
     pub fn new(services: Arc<dyn NameServices>, only: Option<u32>) -> Self {
         let table = SockDiag::open().and_then(SockDiag::tried).map_or_else(
             |error| {
-                debug!("no sock_diag, /proc/net/tcp instead: {error}");
+                debug!("sock_diag is unavailable, using /proc/net/tcp: {error}");
                 Table::ProcNet
             },
             Table::SockDiag,
@@ -118,7 +119,7 @@ impl PeerPolicy {
     /// Asks the kernel for the owner of the other end of `stream`, which takes some microseconds. Calls `failed` if it does not answer.
     ///
     /// # Errors
-    /// Where the connection is gone.
+    /// Returns an error if the connection is gone.
     pub(crate) fn find(&self, stream: &TcpStream, failed: impl FnOnce(io::Error)) -> io::Result<Found> {
         let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
         let found = self.table.lock().find(peer, local, self.overflow);
@@ -132,7 +133,7 @@ impl PeerPolicy {
         Ok(if stream.peer_addr().is_ok() { found } else { Found::Unknown })
     }
 
-    /// Whom the peer may claim to be; asks for groups where they are not known.
+    /// Returns the owner that a peer may claim to be, with the user's groups.
     pub(crate) async fn owner(self: Arc<Self>, found: Found) -> PeerOwner {
         let uid = match found {
             Found::Remote => return PeerOwner::Remote,
@@ -147,7 +148,7 @@ impl PeerPolicy {
             return PeerOwner::User(user);
         }
         let _place = self.user_questions.acquire().await;
-        // Somebody may have asked meanwhile.
+        // Another task may have asked meanwhile.
         if let Some(user) = self.known(uid) {
             return PeerOwner::User(user);
         }
@@ -156,14 +157,14 @@ impl PeerPolicy {
         PeerOwner::User(self.remember(LocalUser { uid, groups }))
     }
 
-    /// Tells the server the names of a client's address, where `exports` depend on them and they are not known already.
+    /// Has the server learn the names of a client's address, if `exports` depend on them and they are not cached.
     pub(crate) async fn introduce(&self, server: &Server, exports: &ExportTable, address: IpAddr) {
         let address = address.to_canonical();
         if !exports.needs_names(address) || self.is_introduced(server, address) {
             return;
         }
         let _place = self.host_questions.acquire().await;
-        // Somebody may have asked meanwhile.
+        // Another task may have asked meanwhile.
         if self.is_introduced(server, address) {
             return;
         }
@@ -173,7 +174,7 @@ impl PeerPolicy {
             Some(names) if !names.is_empty() => HOST_KNOWN_FOR,
             _ => HOST_UNKNOWN_FOR,
         };
-        // Without an answer, the names that were known stay.
+        // Without an answer, the server keeps the names it has.
         if names.is_some() || !server.knows_host(address) {
             server.learn_host(address, names.unwrap_or_default());
         }
@@ -202,7 +203,7 @@ impl PeerPolicy {
         if users.len() >= ACCOUNTS_MAX {
             users.retain(|_, (_, until)| *until > now);
         }
-        // An account without groups is none, or could not be asked for: the next connection asks again.
+        // No groups: there is no account, or the query failed. The next connection asks again.
         if users.len() < ACCOUNTS_MAX && !user.groups.is_empty() {
             users.insert(user.uid, (Arc::clone(&user), now + GROUPS_KNOWN_FOR));
         }
@@ -233,7 +234,7 @@ fn owner_of(entry: Entry, overflow: Option<u32>) -> Found {
     if is_known { Found::Owner(entry.uid) } else { Found::Unknown }
 }
 
-/// IPv4 addresses that are mapped into IPv6 as what they are: the peer's own socket may be of either family.
+/// Returns the address with a mapped IPv4 address unmapped: the peer's socket may be of either family.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip == address.ip() => address,
@@ -241,7 +242,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The uid that stands for all users that our user namespace has no number for; none where it has one for each.
+/// Returns the uid of all users without a number in this user namespace, or `None` if every user has one.
 fn overflow_uid() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     if maps_all(&map) {
@@ -252,7 +253,7 @@ fn overflow_uid() -> Option<u32> {
     Some(text.trim().parse().unwrap_or(65_534))
 }
 
-/// Whether a `uid_map` (user_namespaces(7)) gives every user a number.
+/// Whether a `uid_map` (user_namespaces(7)) maps every user.
 fn maps_all(map: &str) -> bool {
     let words: Vec<_> = map.split_whitespace().collect();
     words.len() == 3 && words[0] == "0" && words[2] == u32::MAX.to_string()

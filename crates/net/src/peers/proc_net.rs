@@ -1,4 +1,4 @@
-//! The kernel's socket table as proc(5) prints it: `/proc/net/tcp` and `/proc/net/tcp6`, for where sock_diag cannot be had.
+//! The kernel's socket table in proc(5), `/proc/net/tcp` and `/proc/net/tcp6`, for systems without sock_diag.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,17 +11,17 @@ const CONNECTED: usize = 2;
 const UID: usize = 7;
 const INODE: usize = 9;
 
-/// The TCP socket of this network namespace that is bound to `bound` and connected to `connected`.
+/// Returns the TCP socket of this network namespace that is bound to `bound` and connected to `connected`.
 ///
 /// # Errors
-/// Where proc(5) cannot be read.
+/// Returns an error if proc(5) cannot be read.
 pub(super) fn find(bound: SocketAddr, connected: SocketAddr) -> io::Result<Option<Entry>> {
     if bound.is_ipv4()
         && let Some(entry) = find_in(&std::fs::read_to_string("/proc/net/tcp")?, bound, connected)
     {
         return Ok(Some(entry));
     }
-    // An IPv6 socket that is connected to a mapped IPv4 address is here.
+    // An IPv6 socket that is connected to a mapped IPv4 address is in this table.
     match std::fs::read_to_string("/proc/net/tcp6") {
         Ok(table) => Ok(find_in(&table, bound, connected)),
         // A kernel without IPv6.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_are_nobodys() {
+    fn malformed_lines_have_no_owner() {
         for text in ["", ":", "0100007F", "0100007F:", "0100:0801", "zz00007F:0801", "0100007é:0801"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -1,5 +1,5 @@
-//! The kernel's socket table by sock_diag(7): one question and one answer over netlink(7), both bytes in host order but for
-//! addresses and ports.
+//! The kernel's socket table by sock_diag(7): one request and one reply over netlink(7), in host byte order except for addresses and
+//! ports.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -31,10 +31,10 @@ const TCP_LISTEN: u8 = 10;
 const ROUTE_KIND: usize = 7;
 const RTA_DST: u16 = 1;
 const RTN_LOCAL: u8 = 2;
-/// Bytes of a datagram: a route has attributes that nobody here reads.
+/// Bytes of a datagram; a route has more attributes than are read here.
 const RECEIVE_BYTES: usize = 8192;
 
-/// Netlink sockets of this process, for questions about sockets and routes.
+/// Netlink sockets of this process, for sockets and routes.
 #[derive(Debug)]
 pub(super) struct SockDiag {
     sockets: OwnedFd,
@@ -44,7 +44,7 @@ pub(super) struct SockDiag {
 
 impl SockDiag {
     /// # Errors
-    /// Where netlink cannot be had, as under a seccomp filter.
+    /// Returns an error if netlink is unavailable, as under a seccomp filter.
     pub(super) fn open() -> io::Result<Self> {
         let open = |protocol: Option<Protocol>| {
             socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, protocol)
@@ -52,17 +52,17 @@ impl SockDiag {
         Ok(Self { sockets: open(Some(netlink::SOCK_DIAG))?, routes: open(None)?, sequence: 0 })
     }
 
-    /// A table whose questions fail.
+    /// A table whose requests fail.
     #[cfg(test)]
     pub(super) fn broken() -> Self {
         let open = || std::fs::File::open("/dev/null").expect("it is there").into();
         Self { sockets: open(), routes: open(), sequence: 0 }
     }
 
-    /// This table, if it has the sockets of a connection: a kernel without `tcp_diag` says of every socket that there is none.
+    /// Returns this table if it finds a connection: a kernel without `tcp_diag` finds no socket.
     ///
     /// # Errors
-    /// Where it has them not.
+    /// Returns an error if it finds none.
     pub(super) fn tried(mut self) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let client = TcpStream::connect(listener.local_addr()?)?;
@@ -70,10 +70,10 @@ impl SockDiag {
         found.map(|_| self).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// The TCP socket of this network namespace that is bound to `bound` and connected to `connected`.
+    /// Returns the TCP socket of this network namespace that is bound to `bound` and connected to `connected`.
     ///
     /// # Errors
-    /// Where the kernel does not answer.
+    /// Returns an error if the kernel does not answer.
     pub(super) fn find(&mut self, bound: SocketAddr, connected: SocketAddr) -> io::Result<Option<Entry>> {
         self.sequence += 1;
         let question = message(SOCK_DIAG_BY_FAMILY, self.sequence, &request(bound, connected));
@@ -81,17 +81,17 @@ impl SockDiag {
         if answer.len() < ANSWER_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // Where there is no such connection the kernel tells of a listener on the port.
+        // Without such a connection the kernel returns a listener on the port.
         let is_meant =
             answer[STATE] != TCP_LISTEN && is_between(answer[0], &answer[SOCKID], bound, connected);
         let number = |at: usize| u32::from_ne_bytes(answer[at..at + 4].try_into().expect("four bytes"));
         Ok(is_meant.then(|| Entry { uid: number(UID), inode: u64::from(number(INODE)) }))
     }
 
-    /// Whether the address is one of this machine's own.
+    /// Whether the address is one of this machine's.
     ///
     /// # Errors
-    /// Where the kernel does not answer.
+    /// Returns an error if the kernel does not answer.
     pub(super) fn is_own(&mut self, address: IpAddr) -> io::Result<bool> {
         self.sequence += 1;
         let question = message(RTM_GETROUTE, self.sequence, &route_to(address));
@@ -114,7 +114,7 @@ fn socket_id(bound: SocketAddr, connected: SocketAddr) -> [u8; 48] {
     id
 }
 
-/// Whether an answer's `struct inet_diag_sockid` has these ends. An IPv6 socket tells IPv4 addresses mapped.
+/// Whether a reply's `struct inet_diag_sockid` has these ends. An IPv6 socket reports IPv4 addresses mapped.
 fn is_between(family: u8, id: &[u8], bound: SocketAddr, connected: SocketAddr) -> bool {
     let address = |at: usize| match id[at..at + 16].first_chunk::<4>() {
         Some(v4) if family == AddressFamily::INET.as_raw() as u8 => IpAddr::from(*v4),
@@ -175,8 +175,7 @@ fn message(kind: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The payload of the kernel's answer, none where it says that there is no such thing. The kernel answers within send(2), so
-/// nothing is waited for.
+/// Returns the payload of the kernel's reply, or `None` if the object does not exist. The kernel answers within send(2).
 fn ask(socket: &OwnedFd, question: &[u8], sequence: u32) -> io::Result<Option<Vec<u8>>> {
     send(socket, question, SendFlags::empty())?;
     let mut answer = vec![0; RECEIVE_BYTES];
@@ -186,7 +185,7 @@ fn ask(socket: &OwnedFd, question: &[u8], sequence: u32) -> io::Result<Option<Ve
             return Err(io::ErrorKind::InvalidData.into());
         };
         if header[8..12] != sequence.to_ne_bytes() {
-            // Of an earlier question, whose answer was not taken.
+            // The reply to an earlier request.
             continue;
         }
         if header[4..6] != NLMSG_ERROR.to_ne_bytes() {
@@ -197,7 +196,7 @@ fn ask(socket: &OwnedFd, question: &[u8], sequence: u32) -> io::Result<Option<Ve
         };
         let error = io::Error::from_raw_os_error(-code);
         return match error.kind() {
-            // Of a route: there is no way to such an address.
+            // There is no route to such an address.
             io::ErrorKind::NotFound | io::ErrorKind::NetworkUnreachable => Ok(None),
             _ => Err(error),
         };

@@ -19,7 +19,7 @@ impl NameServices for Nobody {
     }
 }
 
-/// Policies by either table.
+/// One policy for each table.
 fn policies() -> [Arc<PeerPolicy>; 2] {
     let by_diag = PeerPolicy::new(Arc::new(Nobody), None);
     assert!(matches!(*by_diag.table.lock(), Table::SockDiag(_)), "this kernel has sock_diag");
@@ -38,7 +38,7 @@ fn listener(address: &str) -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn an_open_socket_is_its_owners() {
+fn finds_the_owner_of_an_open_socket() {
     for policy in policies() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (listener, address) = listener(address);
@@ -62,7 +62,7 @@ fn proc_net_answers_where_sock_diag_fails() {
 }
 
 #[test]
-fn mapped_addresses_are_found_from_sockets_of_either_family() {
+fn finds_mapped_addresses_of_either_family() {
     let (listener, address) = listener("[::]:0");
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
     let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), address.port()));
@@ -76,7 +76,7 @@ fn mapped_addresses_are_found_from_sockets_of_either_family() {
 }
 
 #[test]
-fn a_socket_that_was_closed_before_accept_is_nobodys() {
+fn a_socket_closed_before_accept_has_no_owner() {
     let (listener, address) = listener("127.0.0.1:0");
     for policy in policies() {
         let mut client = TcpStream::connect(address).unwrap();
@@ -88,20 +88,20 @@ fn a_socket_that_was_closed_before_accept_is_nobodys() {
 }
 
 #[test]
-fn a_reset_connection_is_nobodys() {
+fn a_reset_connection_has_no_owner() {
     let (listener, address) = listener("127.0.0.1:0");
     for policy in policies() {
         let client = TcpStream::connect(address).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
         drop(client);
-        // There are no addresses any more, or nobody to be found at them.
+        // The socket has no addresses now, or no owner.
         assert!(matches!(find(&policy, &accepted), Err(_) | Ok(Found::Unknown)));
     }
 }
 
 #[test]
-fn own_addresses_are_told_from_others() {
+fn recognises_own_addresses() {
     let mut diag = SockDiag::open().unwrap();
     let is_own = |diag: &mut SockDiag, address: &str| diag.is_own(address.parse().unwrap()).unwrap();
     assert!(is_own(&mut diag, "127.0.0.1"));
