@@ -1,4 +1,4 @@
-//! A client's end of the back channel: each call is executed once, however often it comes.
+//! A client's end of the back channel: executes each callback once, however often it arrives.
 
 use std::collections::HashMap;
 
@@ -9,24 +9,24 @@ use protocol::nfs4::types::{HasStatus, Outcome, Status, Utf8};
 use rpc::message::{CallHeader, encode_success};
 use xdr::{Decode, Encode, List, Reader, Writer};
 
-/// The replies that the slots keep.
+/// The cached replies of the slots.
 #[derive(Debug, Default)]
 pub(crate) struct BackChannel {
-    /// Of each slot, the last sequence ID and the reply to it.
+    /// For each slot, the last sequence ID and its reply.
     answered: HashMap<u32, (u32, Bytes)>,
 }
 
 impl BackChannel {
-    /// The session is another one.
+    /// Forgets all slots, for a new session.
     pub(crate) fn clear(&mut self) {
         self.answered.clear();
     }
 
-    /// The answer to a call; none to a copy of one answered long ago, which no real connection would bring. `execute` is asked
-    /// once for each call, and says nothing where it is to come later: CB_SEQUENCE is DELAY then, and the slot as it was.
+    /// Returns the reply to a callback; none to an old copy, which no real connection would deliver. `execute` runs once for each
+    /// callback. If it returns `None`, CB_SEQUENCE returns DELAY and the slot is unchanged.
     ///
     /// # Errors
-    /// What is wrong with the call.
+    /// Returns what is wrong with the callback.
     pub(crate) fn called(
         &mut self,
         bytes: Bytes,

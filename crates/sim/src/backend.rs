@@ -1,4 +1,4 @@
-//! A backend that takes its time, and writes down what it was made to do.
+//! A slow backend that records the changes it makes.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,7 +14,7 @@ use vfs::{Authority, Backend, Context, Credentials, MemFs, Op, ReadRequest, Time
 
 use crate::rng::Rng;
 
-/// Virtual time, and when somebody wants to be looked at again.
+/// Virtual time, and the moments for which futures wait.
 #[derive(Debug, Default)]
 pub struct Clock {
     state: Mutex<ClockState>,
@@ -27,28 +27,28 @@ struct ClockState {
 }
 
 impl Clock {
-    /// What time it is.
+    /// Returns the time.
     pub fn now(&self) -> Duration {
         self.state.lock().now
     }
 
-    /// Makes it `now`.
+    /// Sets the time.
     pub fn set(&self, now: Duration) {
         self.state.lock().now = now;
     }
 
-    /// Ready from `moment` on.
+    /// Returns a future that is ready at `moment`.
     pub fn until(this: &Arc<Self>, moment: Duration) -> impl Future<Output = ()> + Send + use<> {
         Until { clock: Arc::clone(this), moment, is_set: false }
     }
 
-    /// When waiters asked to be woken since this was last asked.
+    /// Returns the moments that futures have waited for since the last call.
     pub fn take_alarms(&self) -> Vec<Duration> {
         std::mem::take(&mut self.state.lock().alarms)
     }
 }
 
-/// Ready from a moment of virtual time on.
+/// A future that is ready at a moment of virtual time.
 struct Until {
     clock: Arc<Clock>,
     moment: Duration,
@@ -74,7 +74,7 @@ impl Future for Until {
 /// [`MemFs`] whose changes take random time.
 pub type SlowFs = Wrapped<MemFs, Slowness>;
 
-/// Random time that changes take, and how often each was tried and made.
+/// Delays changes, and counts how often each was tried and made.
 #[derive(Debug)]
 pub struct Slowness {
     clock: Arc<Clock>,
@@ -83,20 +83,20 @@ pub struct Slowness {
     done: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
-/// How changes take their time.
+/// How changes are delayed.
 const SLOW: Slow = Slow { percent: 50, slowest: Duration::from_secs(3) };
 
-/// How operations take their time.
+/// Random delays of operations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slow {
-    /// Percent of them that are not answered at once.
+    /// Percent of operations that are delayed.
     pub(crate) percent: u64,
-    /// How long the slowest takes.
+    /// Maximum delay.
     pub(crate) slowest: Duration,
 }
 
 impl Slow {
-    /// Acts now or later; or now, and says so later, as a disk does that is synced.
+    /// Runs `act` now or later; or now with a late answer, like a disk that is synced.
     pub(crate) fn take<'a, T: Send + 'a>(
         self,
         clock: &Arc<Clock>,
@@ -123,22 +123,22 @@ impl Slow {
 }
 
 impl Slowness {
-    /// Drawn from `seed`, passed on that clock.
+    /// Creates delays on a clock, drawn from `seed`.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
         Self { clock, rng: Mutex::new(Rng::new(seed)), executed: Mutex::default(), done: Arc::default() }
     }
 
-    /// How often each change was made, failed attempts left out.
+    /// Returns how often each change succeeded.
     pub fn done(&self) -> BTreeMap<String, u32> {
         self.done.lock().clone()
     }
 
-    /// How often each change was tried.
+    /// Returns how often each change was tried.
     pub fn executed(&self) -> BTreeMap<String, u32> {
         self.executed.lock().clone()
     }
 
-    /// Writes `what` down, then does it, now or later; or now, and says so later, as a disk does that is synced.
+    /// Records `what`, then makes the change with a delay as in [`Slowness`].
     fn change<'a, T: Send + 'a>(
         &'a self,
         what: String,
@@ -164,7 +164,7 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The change that a call would make, by the name that a script has for it.
+/// Returns the name that scripts have for a change.
 fn change_of(call: &Call<'_>) -> Option<String> {
     let verb = match call.method {
         Method::Setattr => "setattr",
@@ -204,13 +204,13 @@ impl Around for Slowness {
         }
     }
 
-    /// It stands for a disk: what was answered is there, whatever ends.
+    /// Every answered change is durable.
     fn is_stable(&self, _: bool) -> bool {
         true
     }
 }
 
-/// The first `count` bytes of a file of the root directory; nothing where there is none. For what has its answers in memory.
+/// Returns the first `count` bytes of a file of the root directory, if it exists. The backend must answer at once.
 pub(crate) fn content(files: &dyn Backend, name: &str, count: u32) -> Option<Vec<u8>> {
     let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
     let context = &Context::new(Arc::new(Credentials::root()), now);

@@ -1,14 +1,14 @@
-//! One call at a time, sent again until it is answered.
+//! One call at a time, retransmitted until it is answered.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use rpc::message::peek;
 
-/// A call is sent again when it is not answered within a second.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Retransmission interval.
+const RETRANSMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module; `P` is what a call is for.
+/// Holds one call; `P` is its purpose.
 #[derive(Debug)]
 pub(crate) struct CallSlot<P> {
     xid: u32,
@@ -32,30 +32,30 @@ impl<P: Clone> CallSlot<P> {
         self.pending.is_none()
     }
 
-    /// Sends what `encode` makes of the next transaction number.
-    pub(crate) fn say(&mut self, purpose: P, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
+    /// Returns a new call, which `encode` makes with the next transaction number.
+    pub(crate) fn send(&mut self, purpose: P, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
         self.xid = self.xid.wrapping_add(1);
         let bytes = encode(self.xid);
         self.pending = Some(Pending { purpose, bytes: bytes.clone(), asked: now, sent: now });
         bytes
     }
 
-    /// What was not answered in time, again.
-    pub(crate) fn again(&mut self, now: Duration) -> Option<Bytes> {
-        let pending = self.pending.as_mut().filter(|pending| pending.sent + PATIENCE <= now)?;
+    /// Returns the call again if it was not answered in time.
+    pub(crate) fn retransmit(&mut self, now: Duration) -> Option<Bytes> {
+        let pending = self.pending.as_mut().filter(|pending| pending.sent + RETRANSMIT_INTERVAL <= now)?;
         pending.sent = now;
         Some(pending.bytes.clone())
     }
 
-    /// What a message answers, if anything, and when that was asked first.
-    pub(crate) fn answered(&self, bytes: &Bytes) -> Option<(P, Duration)> {
+    /// Returns the purpose of the call that a message answers, if any, and when it was first sent.
+    pub(crate) fn match_reply(&self, bytes: &Bytes) -> Option<(P, Duration)> {
         let (xid, _) = peek(bytes).ok()?;
         let pending = self.pending.as_ref().filter(|_| xid == self.xid)?;
         Some((pending.purpose.clone(), pending.asked))
     }
 
-    /// The answer was taken.
-    pub(crate) fn over(&mut self) {
+    /// Frees the slot.
+    pub(crate) fn free(&mut self) {
         self.pending = None;
     }
 }

@@ -1,5 +1,4 @@
-//! Clients that have several requests under way at once and are called back, a server that may be killed, and a bad network
-//! between them.
+//! An event loop for clients with concurrent requests and callbacks, a server that may be killed, and a faulty network.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, HashMap};
@@ -24,22 +23,22 @@ use crate::logs::Logs;
 use crate::network::Faults;
 use crate::rng::Rng;
 
-/// Virtual time after which a run is stuck.
+/// Virtual time after which a run counts as stuck.
 const END_OF_TIME: Duration = Duration::from_secs(3 * 3600);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A client of a cluster.
 pub(crate) trait Actor: Sized {
-    /// What all of them see.
+    /// State that all clients share.
     type Shared;
 
-    /// A second is over; what it says.
+    /// Handles the end of a second; returns messages to send.
     fn tick(&mut self, now: Duration, shared: &mut Self::Shared, rng: &mut Rng) -> Vec<Bytes>;
 
-    /// Takes a message; what it says to that.
+    /// Handles a message; returns messages to send.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     fn receive(
         &mut self,
         bytes: Bytes,
@@ -48,16 +47,16 @@ pub(crate) trait Actor: Sized {
         rng: &mut Rng,
     ) -> Result<Vec<Bytes>, String>;
 
-    /// It has another connection.
+    /// Handles a new connection.
     fn reconnected(&mut self);
 
-    /// The server was killed, and another one has taken its place.
+    /// Handles a kill of the server, which was restarted.
     fn server_killed(_: &mut Self::Shared, _: Duration) {}
 
-    /// The server has just done something, which nobody has heard of yet.
+    /// Checks an action of the server, before any client knows of it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     fn on_server_action(
         _: &mut Self::Shared,
         _: &Server,
@@ -67,43 +66,43 @@ pub(crate) trait Actor: Sized {
         Ok(())
     }
 
-    /// What must hold at every moment.
+    /// Checks what must hold at every moment.
     ///
     /// # Errors
-    /// What does not.
+    /// Returns what does not hold.
     fn watch(actors: &[Self], shared: &mut Self::Shared, progress: Option<Progress>) -> Result<(), String>;
 }
 
-/// A call that the server has just gone on with.
+/// A call that the server has just polled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
-    /// Whose call it is.
+    /// The calling client.
     pub(crate) author: usize,
-    /// Which, among all.
+    /// The number of the call.
     pub(crate) call: u64,
-    /// Whether it is answered now.
+    /// Whether it was answered.
     pub(crate) is_over: bool,
 }
 
-/// What the server has done.
+/// An action of the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ServerAction<'a> {
-    /// It looked after itself.
+    /// It ran `maintain`.
     Maintain,
     /// It answered a call.
     Answer { call: &'a Bytes, reply: &'a Bytes },
-    /// It called this client.
+    /// It sent a callback to this client.
     Call { client: usize, call: &'a Bytes },
-    /// All that follows from one event.
+    /// It finished everything that follows from one event.
     Step,
 }
 
 type Answer = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
 
-/// A call that the server has begun.
+/// A call that the server executes.
 struct RunningCall {
     author: usize,
-    /// Which, among all.
+    /// The number of the call.
     number: u64,
     call: Bytes,
     answer: Answer,
@@ -114,15 +113,15 @@ enum Event {
     Arrive(Arc<Connection>, Bytes),
     /// A message reaches a client.
     Deliver(usize, ConnectionId, Bytes),
-    /// A second is over.
+    /// A second has passed.
     Tick,
-    /// Somebody in the server waits for this moment.
+    /// A future in the server waits for this moment.
     Alarm,
-    /// The server is killed, and another one takes its place.
+    /// The server is killed and restarted.
     Kill,
 }
 
-/// See the module.
+/// Clients, server and network.
 pub(crate) struct Cluster<A: Actor> {
     pub(crate) server: Arc<Server>,
     pub(crate) actors: Vec<A>,
@@ -131,10 +130,10 @@ pub(crate) struct Cluster<A: Actor> {
     pub(crate) messages: u64,
     backend: Arc<dyn Backend>,
     clock: Arc<Clock>,
-    /// Where the server keeps what the next has to know.
+    /// The server's durable log.
     log: Option<Arc<Logs>>,
     rng: Rng,
-    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    /// Decides which calls have the server's thread exclusively; separate from other random numbers.
     threads: Rng,
     faults: Faults,
     /// Servers started.
@@ -142,17 +141,17 @@ pub(crate) struct Cluster<A: Actor> {
     connections: Vec<Arc<Connection>>,
     owners: HashMap<ConnectionId, usize>,
     next_connection: u64,
-    /// The first connection that the present server knows.
+    /// The first connection of the current server.
     first_alive: ConnectionId,
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
-    /// What the server has begun.
+    /// Calls that the server executes.
     running_calls: Vec<RunningCall>,
     calls: u64,
 }
 
 impl<A: Actor> Cluster<A> {
-    /// A server that exports `backend` as `/export`, and clients whose words a bad network carries.
+    /// Creates a server that exports `backend` as `/export`, and clients with a faulty network.
     pub(crate) fn new(
         (backend, clock): (Arc<dyn Backend>, Arc<Clock>),
         actors: Vec<A>,
@@ -186,19 +185,19 @@ impl<A: Actor> Cluster<A> {
         cluster
     }
 
-    /// Has the server keep in a log what the next has to know, so that clients reclaim what they had.
+    /// Gives the server a durable log, so that clients can reclaim after a restart.
     pub(crate) fn with_log(mut self, log: Arc<Logs>) -> Self {
         self.log = Some(log);
         self.server = self.next_server();
         self
     }
 
-    /// From now on the network delivers everything.
+    /// Ends the faults of the network.
     pub(crate) fn stop_faults(&mut self) {
         self.faults = Faults::NONE;
     }
 
-    /// Has the server be killed so many times, at moments drawn at random from the first `within`.
+    /// Schedules kills of the server, at random moments of the first `within`.
     pub(crate) fn plan_kills(&mut self, count: u64, within: Duration) {
         for _ in 0..count {
             let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
@@ -210,15 +209,15 @@ impl<A: Actor> Cluster<A> {
         self.clock.now()
     }
 
-    /// Plays until that is so.
+    /// Runs until `is_over`.
     ///
     /// # Errors
-    /// What went wrong, or that it never comes to that.
+    /// Returns what went wrong, or that the run does not end.
     pub(crate) fn run_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
         self.run_beside(is_over, |_, _| Ok(()))
     }
 
-    /// The same beside somebody who is neither a client nor the server, and is told the time whenever something happens.
+    /// The same, and calls `outsider` with the time after each event.
     ///
     /// # Errors
     /// As [`Self::run_until`].
@@ -229,7 +228,7 @@ impl<A: Actor> Cluster<A> {
     ) -> Result<(), String> {
         while !is_over(self) {
             let Some(((time, _), event)) = self.queue.pop_first() else {
-                return Err("nothing happens".into());
+                return Err("no event is left".into());
             };
             if time > END_OF_TIME {
                 return Err("the run does not end".into());
@@ -247,11 +246,11 @@ impl<A: Actor> Cluster<A> {
     fn handle_event(&mut self, event: Event) -> Result<(), String> {
         let now = self.now();
         match event {
-            // What was on its way to a server that is gone never arrives.
+            // Messages to a killed server are lost.
             Event::Arrive(connection, bytes) if connection.id >= self.first_alive => {
                 self.serve(connection, bytes);
             }
-            // What comes over a broken connection never comes.
+            // Messages over a broken connection are lost.
             Event::Deliver(client, connection, bytes)
                 if self.connections[client].id == connection && connection >= self.first_alive =>
             {
@@ -273,7 +272,7 @@ impl<A: Actor> Cluster<A> {
         Ok(())
     }
 
-    /// Ends the server in the middle of whatever it does; files are as they are.
+    /// Kills the server in the middle of its calls, and starts the next one.
     fn kill(&mut self) {
         self.running_calls.clear();
         self.starts += 1;
@@ -292,7 +291,7 @@ impl<A: Actor> Cluster<A> {
         })
     }
 
-    /// A client says something; now and then its connection breaks instead.
+    /// Sends a client's message; at times its connection breaks instead.
     fn send(&mut self, client: usize, message: Bytes) {
         let is_dead = self.connections[client].id < self.first_alive;
         if self.rng.chance(self.faults.breaking) || is_dead {
@@ -303,7 +302,7 @@ impl<A: Actor> Cluster<A> {
                 self.server.connection_closed(old.id);
             }
             self.actors[client].reconnected();
-            // An answer belongs to the connection that the call came over.
+            // A reply belongs to the connection of its call.
             if matches!(peek(&message), Ok((_, MessageType::REPLY))) {
                 return;
             }
@@ -334,7 +333,7 @@ impl<A: Actor> Cluster<A> {
         });
     }
 
-    /// Lets everything under way in the server go on, and takes out what it has to say.
+    /// Polls all calls of the server, and sends its replies and callbacks.
     fn poll(&mut self) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         let (mut out, mut index) = (Vec::new(), 0);
@@ -396,7 +395,7 @@ impl<A: Actor> Cluster<A> {
     }
 }
 
-/// The server that is started as the `number`th.
+/// Starts server number `number`.
 fn start(backend: &Arc<dyn Backend>, number: u64) -> Server {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let backend = Arc::clone(backend);
@@ -413,7 +412,7 @@ fn start(backend: &Arc<dyn Backend>, number: u64) -> Server {
     Server::new(settings, exports)
 }
 
-/// Virtual time, as the server is told it.
+/// Returns virtual time as the server's time.
 pub(crate) fn moment(monotonic: Duration) -> Now {
     let seconds = 1_700_000_000 + monotonic.as_secs().cast_signed();
     Now { monotonic, wall: Timestamp { seconds, nanoseconds: monotonic.subsec_nanos() } }

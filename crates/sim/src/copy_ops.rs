@@ -1,4 +1,4 @@
-//! What clients that have files copied say and hear alike, whichever servers are between them.
+//! Operations of clients that copy files, within a server or between servers.
 
 use bytes::Bytes;
 use protocol::nfs4::attributes::FileAttributes;
@@ -14,7 +14,7 @@ use xdr::Opaque;
 use crate::backchannel::BackChannel;
 use crate::client::{component, export};
 
-/// OPEN of a file, which is made where it is not there, and GETFH.
+/// Returns OPEN of a file, which creates it if needed, and GETFH.
 pub(crate) fn open(client_id: ClientId, name: &str) -> Vec<Op> {
     let owner = StateOwner { client_id, owner: Opaque::from_static(b"owner") };
     let open = Op::Open(OpenArgs {
@@ -28,10 +28,10 @@ pub(crate) fn open(client_id: ClientId, name: &str) -> Vec<Op> {
     export().into_iter().chain([open, Op::GetFh]).collect()
 }
 
-/// The handle and the open's stateid that came of [`open`].
+/// Returns the handle and the stateid from the results of [`open`].
 ///
 /// # Errors
-/// Where it did not.
+/// Returns the results if it failed.
 pub(crate) fn opened(results: &[OpResult]) -> Result<(Handle, Stateid), String> {
     match results {
         [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] => {
@@ -41,15 +41,15 @@ pub(crate) fn opened(results: &[OpResult]) -> Result<(Handle, Stateid), String> 
     }
 }
 
-/// The results of a compound that succeeded.
+/// Returns the results of a successful compound.
 ///
 /// # Errors
-/// Where it did not.
+/// Returns the status and results if it failed.
 pub(crate) fn succeeded((results, status): (Vec<OpResult>, Status)) -> Result<Vec<OpResult>, String> {
     if status == Status::OK { Ok(results) } else { Err(format!("{status:?}: {results:?}")) }
 }
 
-/// BIND_CONN_TO_SESSION of a connection that shall take callbacks.
+/// Returns BIND_CONN_TO_SESSION for both directions.
 pub(crate) fn bind(session_id: SessionId) -> Op {
     let direction = DirFromClient::FORE_OR_BOTH;
     Op::BindConnToSession(BindConnToSessionArgs { session_id, direction, use_rdma: false })
@@ -59,10 +59,10 @@ pub(crate) fn putfh(handle: Handle) -> Op {
     Op::PutFh(PutFhArgs { handle })
 }
 
-/// The answer to a call, which can only be CB_OFFLOAD, for who looks at it once.
+/// Returns the reply to a callback, which must be CB_OFFLOAD; `told` handles it once.
 ///
 /// # Errors
-/// What is wrong with the call.
+/// Returns what is wrong with the callback.
 pub(crate) fn called(
     back: &mut BackChannel,
     bytes: Bytes,

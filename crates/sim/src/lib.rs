@@ -1,9 +1,8 @@
-//! Server and clients in one thread and virtual time, every run replayed from its seed.
+//! Server and clients in one thread and virtual time; a seed determines a run.
 //!
 //! A [`World`](world::World) holds the whole server over a file system in memory, scripted clients, and a network that
-//! delays, loses, duplicates and reorders what they say, and breaks their connections. Nothing in it looks at a real
-//! clock: a run of hours takes milliseconds, and the same seed gives the same run. A [`scenario`] says who does what and
-//! what must hold at the end.
+//! delays, loses, duplicates and reorders messages, and breaks connections. Nothing reads a real clock: a run of hours
+//! takes milliseconds. A [`scenario`] defines the clients and the properties that must hold.
 #![forbid(unsafe_code)]
 
 mod backchannel;

@@ -1,4 +1,4 @@
-//! What outlives the server: its logs, and what a power failure takes of them.
+//! The server's durable logs, and their losses at a power failure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use vfs::{Op, Thread};
 use crate::backend::Clock;
 use crate::rng::Rng;
 
-/// How long the slowest sync takes.
+/// Maximum time of a sync.
 const SLOWEST_SYNC: Duration = Duration::from_millis(200);
 
-/// The log of calls and the state log, on a disk that takes its time.
+/// The reply log and the state log, on a slow disk.
 #[derive(Debug)]
 pub struct Logs {
     clock: Arc<Clock>,
@@ -30,7 +30,7 @@ struct Content {
     changes: Grown<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// What is appended, and how much of it is on stable storage.
+/// Appended records, and the number of durable ones.
 #[derive(Debug)]
 struct Grown<T> {
     all: Vec<T>,
@@ -47,11 +47,11 @@ impl<T> Grown<T> {
     }
 
     fn reach(&mut self, count: usize) {
-        // What was lost meanwhile was not reached.
+        // A power failure may have removed records meanwhile.
         self.stable = self.stable.max(count.min(self.all.len()));
     }
 
-    /// The power fails: of what is not on stable storage, what came first may be there.
+    /// Loses records that are not durable, except for a random prefix.
     fn lose(&mut self, rng: &mut Rng) {
         let unsynced = self.all.len() - self.stable;
         self.all.truncate(self.stable + rng.below(unsynced as u64 + 1) as usize);
@@ -60,30 +60,30 @@ impl<T> Grown<T> {
 }
 
 impl Logs {
-    /// Empty ones; `seed` is of the times that syncs take, and of what is lost.
+    /// Creates empty logs; `seed` determines the times of syncs, and the losses.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
         let content = Content { rng: Rng::new(seed), records: Grown::new(), changes: Grown::new() };
         Self { clock, slowest_sync: SLOWEST_SYNC, content: Mutex::new(content) }
     }
 
-    /// Empty ones on a disk that takes no time.
+    /// Creates empty logs on a disk without delay.
     pub fn prompt(clock: Arc<Clock>) -> Self {
         Self { slowest_sync: Duration::ZERO, ..Self::new(clock, 0) }
     }
 
-    /// The power fails.
+    /// Simulates a power failure.
     pub fn lose(&self) {
         let Content { rng, records, changes } = &mut *self.content.lock();
         records.lose(rng);
         changes.lose(rng);
     }
 
-    /// Records of the log of calls.
+    /// Returns the records of the reply log.
     pub fn records(&self) -> Vec<Bytes> {
         self.content.lock().records.all.clone()
     }
 
-    /// Keys of the state log with their values.
+    /// Returns the keys and values of the state log.
     pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
         let mut map = BTreeMap::new();
         for (key, value) in self.content.lock().changes.all.clone() {
@@ -95,7 +95,7 @@ impl Logs {
         map.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
     }
 
-    /// Does `reach` when a sync that begins now is over.
+    /// Runs `reach` at the end of a sync that starts now.
     fn synced<'a>(&'a self, reach: impl FnOnce(&mut Content) + Send + 'a) -> Op<'a, ()> {
         let slowest = self.slowest_sync.as_micros() as u64;
         let delay = if slowest == 0 { 0 } else { self.content.lock().rng.below(slowest) };
@@ -148,6 +148,6 @@ impl StateLog for Logs {
         self.synced(move |content| content.changes.reach(number as usize))
     }
 
-    /// What nobody waits for is lost with the power.
+    /// Records that nothing waits for are lost at a power failure.
     fn push(&self) {}
 }

@@ -1,25 +1,25 @@
-//! Runs scenarios by seed, and says how to run a failed one again.
+//! Runs scenarios by seed, and prints the command that repeats a failed run.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use sim::scenario::{SCENARIOS, Scenario};
 
-/// Play server and clients against each other in virtual time.
+/// Simulate server, clients and network in virtual time.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Scenarios to run; all unless given
+    /// Scenarios to run (default: all)
     scenarios: Vec<String>,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds to run from there on
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Play on behind a failure, and say at the end how many there were
+    /// Continue after a failure, and print the number of failures at the end
     #[arg(long)]
     keep_going: bool,
-    /// Only say which scenarios there are
+    /// List the scenarios
     #[arg(long)]
     list: bool,
 }
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     };
     let wanted: Vec<_> = SCENARIOS.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
-        eprintln!("no such scenario; --list says which there are");
+        eprintln!("unknown scenario: --list prints all names");
         return ExitCode::FAILURE;
     }
     let mut all_held = true;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     if all_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Plays the seeds that are asked for, and says what came of them; how many failed.
+/// Runs the seeds and prints the outcome; returns the number of failures.
 fn play(scenario: &Scenario, arguments: &Arguments) -> u64 {
     let (mut messages, mut checks, mut failures) = (0, 0, 0);
     for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {

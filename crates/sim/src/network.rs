@@ -1,33 +1,33 @@
-//! What a network may do to messages.
+//! Faults of the network.
 
 use std::time::Duration;
 
 use crate::rng::Rng;
 
-/// How bad the network is, in percent of messages.
+/// Rates of faults, in percent of messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
-    /// Never arrive.
+    /// Lost.
     pub lost: u64,
-    /// Arrive twice.
+    /// Duplicated.
     pub duplicated: u64,
-    /// Arrive after seconds instead of milliseconds, so that others overtake them.
+    /// Delayed by seconds instead of milliseconds, and so reordered.
     pub late: u64,
-    /// Break the connection that they were sent on; all messages on it are lost with them.
+    /// Lost together with the connection and all messages on it.
     pub breaking: u64,
-    /// Of calls: the connection is cut while they run. Of replies: it is cut in the middle of them.
+    /// Calls whose connection is cut while they run, and replies in the middle of which it is cut.
     pub cut: u64,
 }
 
 impl Faults {
-    /// A network that delivers everything.
+    /// No faults.
     pub const NONE: Self = Self { lost: 0, duplicated: 0, late: 0, breaking: 0, cut: 0 };
-    /// A network that nobody should have.
+    /// Many faults of all kinds but cuts.
     pub const MANY: Self = Self { lost: 15, duplicated: 20, late: 10, breaking: 5, cut: 0 };
-    /// The same, where every third reply gets through half at most, and every third call loses its connection while it runs.
+    /// The same, and every third call or reply is cut.
     pub const CUTS: Self = Self { cut: 33, ..Self::MANY };
 
-    /// After which times copies of a message arrive.
+    /// Returns the delays of all copies of a message.
     pub fn arrivals(&self, rng: &mut Rng) -> Vec<Duration> {
         if rng.chance(self.lost) {
             return Vec::new();

@@ -1,6 +1,5 @@
-//! What every client of version 4.1 does by itself: it makes itself known, keeps its session and its connection, sends again
-//! what is not answered, renews its lease, and answers each callback once. Several requests are under way at once, each in a
-//! slot of its own.
+//! The protocol work of every NFSv4.1 and 4.2 client: client ID, session, connection binding, retransmission, lease renewal, and
+//! callbacks. Several requests run at once, each in its own slot.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,21 +18,21 @@ use crate::backchannel::BackChannel;
 use crate::client::{compound, create_session, exchange_id};
 use crate::rng::Rng;
 
-/// A call is sent again when it is not answered within a second.
+/// Retransmission interval.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a client that has nothing to do renews its lease, and hears how its back channel does.
+/// Interval in which an idle client renews its lease, and learns the status of its back channel.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const SLOTS: usize = 4;
-/// The slot of what the client's program asks for.
+/// The slot of the client's program.
 pub(crate) const PROGRAM: usize = 0;
-/// The slot of what goes back to the server.
+/// The slot of DELEGRETURN and the like.
 pub(crate) const RETURNS: usize = 1;
-/// The slot of the lease.
+/// The slot of lease renewals.
 const LEASE: usize = 2;
-/// A slot for whatever else the client does.
+/// A slot for other calls.
 pub(crate) const MORE: usize = 3;
 
-/// What a call is for; `P` is what the client's own calls are for.
+/// The purpose of a call; `P` is that of the client's own calls.
 #[derive(Debug, Clone, PartialEq)]
 enum Purpose<P> {
     Exchange,
@@ -46,7 +45,7 @@ enum Purpose<P> {
     Own(P),
 }
 
-/// Whether a client stays.
+/// Whether a client is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Here,
@@ -55,7 +54,7 @@ enum Presence {
     Gone,
 }
 
-/// How often operations were answered.
+/// Counts replies of one operation.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) calls: u64,
@@ -74,24 +73,24 @@ struct Pending<P> {
     sent: Duration,
 }
 
-/// What a message was.
+/// A received message.
 #[derive(Debug)]
 pub(crate) enum Incoming<P> {
-    /// Nothing that the client has to look at.
+    /// Nothing for the client.
     Nothing,
-    /// A call of the server's, for [`BackChannel::called`].
+    /// A callback, for [`BackChannel::called`].
     Call(Bytes),
-    /// The answer to a call of its own.
+    /// The reply to one of its own calls.
     Answer(P, CompoundResult),
-    /// The session is gone, and all that the client held with it.
+    /// The session is lost, with all state of the client.
     Lost,
 }
 
-/// See the module.
+/// The protocol state of a client.
 #[derive(Debug)]
 pub(crate) struct Peer<P> {
     pub(crate) name: String,
-    /// Minor version of what it says.
+    /// Minor version.
     pub(crate) minor: u32,
     xid: u32,
     pub(crate) client_id: u64,
@@ -99,17 +98,17 @@ pub(crate) struct Peer<P> {
     session: Option<SessionId>,
     is_complete: bool,
     sequences: [u32; SLOTS],
-    /// Of the slots, and at the end of what needs none.
+    /// By slot; the last is for calls outside of slots.
     pending: [Option<Pending<P>>; SLOTS + 1],
     needs_bind: bool,
     renewed: Duration,
     stay: Presence,
-    /// What was answered in its session: once for each request, however often that was sent.
+    /// Replies in its session, once for each request.
     pub(crate) tallies: OpTallies,
     pub(crate) back: BackChannel,
-    /// It has something to reclaim, and completes its reclaims afterwards.
+    /// It reclaims state, and sends RECLAIM_COMPLETE afterwards.
     pub(crate) is_reclaiming: bool,
-    /// Flags of SEQUENCE that are seen where all goes well, beside those about the back channel.
+    /// Status flags of SEQUENCE that are allowed, besides those about the back channel.
     pub(crate) expected_flags: SequenceStatus,
 }
 
@@ -135,22 +134,22 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// Whether it has a session in which it may ask for anything.
+    /// Whether its session is ready for all requests.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether it has a session in which it may reclaim what it had.
+    /// Whether its session is ready for reclaims.
     pub(crate) fn may_reclaim(&self) -> bool {
         self.session.is_some() && !self.is_complete
     }
 
-    /// Whether nothing is under way in a slot.
+    /// Whether a slot is free.
     pub(crate) fn is_free(&self, slot: usize) -> bool {
         self.pending[slot].is_none()
     }
 
-    /// Has it destroy its session and its client ID, once nothing is under way any more.
+    /// Destroys session and client ID, once all calls are answered.
     pub(crate) fn leave(&mut self) {
         if self.stay == Presence::Here {
             self.stay = Presence::Leaving;
@@ -162,7 +161,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         self.stay == Presence::Gone
     }
 
-    /// What is under way in a slot, of the client's own.
+    /// Returns the purpose of the client's own call in a slot.
     pub(crate) fn doing(&self, slot: usize) -> Option<&P> {
         match &self.pending[slot].as_ref()?.purpose {
             Purpose::Own(purpose) => Some(purpose),
@@ -170,12 +169,12 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// It has another connection.
+    /// Handles a new connection.
     pub(crate) fn reconnected(&mut self) {
         self.needs_bind = self.session.is_some();
     }
 
-    /// What was not answered in time, again.
+    /// Returns calls that were not answered in time.
     pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
         let due = self.pending.iter_mut().flatten().filter(|pending| pending.sent + PATIENCE <= now);
         due.map(|pending| {
@@ -185,7 +184,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         .collect()
     }
 
-    /// What is to be said before, and beside, what the client wants to say.
+    /// Returns calls that precede or accompany the client's own.
     pub(crate) fn proceed(&mut self, now: Duration) -> Vec<Bytes> {
         let mut out = Vec::new();
         if self.is_gone() {
@@ -209,7 +208,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         out
     }
 
-    /// What comes without a session, one after the other.
+    /// Returns the next call outside of a session.
     fn next_alone(&mut self, now: Duration) -> Option<Bytes> {
         let is_idle = self.pending.iter().all(Option::is_none);
         let (op, purpose) = if self.stay == Presence::Leaving && !self.needs_bind {
@@ -242,12 +241,12 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         Some(self.keep(SLOTS, vec![op], purpose, now))
     }
 
-    /// A call of the client's own, in a slot that is free.
+    /// Returns a call of the client's own, in a free slot.
     pub(crate) fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
         self.put(slot, ops, Purpose::Own(purpose), now)
     }
 
-    /// The same without SEQUENCE, or with one of its own: it is not of this session.
+    /// The same without SEQUENCE, or with the SEQUENCE of another session.
     pub(crate) fn send_bare(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
         self.keep(slot, ops, Purpose::Own(purpose), now)
     }
@@ -271,22 +270,22 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         bytes
     }
 
-    /// Looks at a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let (xid, message) = peek(&bytes).map_err(|error| error.to_string())?;
         if message == MessageType::CALL {
             return Ok(Incoming::Call(bytes));
         }
         let is_it = |pending: &Option<Pending<P>>| pending.as_ref().is_some_and(|pending| pending.xid == xid);
-        // Otherwise: answered before.
+        // Otherwise the call was answered before.
         let Some(at) = self.pending.iter().position(is_it) else { return Ok(Incoming::Nothing) };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         if let Some(OpResult::Sequence(sequence)) = result.results.first() {
             match sequence.as_result() {
-                // A repetition while the request still waits in the server.
+                // A copy of a request that still runs.
                 Err(Status::DELAY) => return Ok(Incoming::Nothing),
                 Err(Status::BADSESSION | Status::DEADSESSION) => return Ok(self.lose()),
                 Err(status) => return Err(format!("{}: SEQUENCE: {status:?}", self.name)),
@@ -301,7 +300,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// Counts what was answered in the session.
+    /// Counts the replies of a compound.
     fn count(&mut self, result: &CompoundResult) {
         if !matches!(result.results.first(), Some(OpResult::Sequence(_))) {
             return;
@@ -313,7 +312,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// Takes the answer to what it asks for itself.
+    /// Handles the reply to a call of its own protocol work.
     fn learn(&mut self, purpose: &Purpose<P>, result: &CompoundResult) -> Result<Incoming<P>, String> {
         match (purpose, result.results.first(), result.status) {
             (Purpose::Exchange, Some(OpResult::ExchangeId(Outcome::Ok(ok))), _) => {
@@ -321,19 +320,19 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             }
             (Purpose::Session, Some(OpResult::CreateSession(Outcome::Ok(ok))), _) => {
                 self.session = Some(ok.session_id);
-                // The connection may have been lost since.
+                // The connection may have changed since.
                 self.needs_bind = true;
             }
-            // A late copy of EXCHANGE_ID has made another record.
+            // A late copy of EXCHANGE_ID has created another record.
             (Purpose::Session, _, Status::STALE_CLIENTID) => self.client_id = 0,
             (Purpose::Complete, _, Status::OK) => self.is_complete = true,
             (Purpose::Bind | Purpose::Renew, _, Status::OK) => {}
-            // A late copy of DESTROY_SESSION did what another was refused.
+            // A late copy of DESTROY_SESSION has succeeded after the first was refused.
             (Purpose::Bind, _, Status::BADSESSION) if self.stay == Presence::Leaving => {
                 (self.session, self.needs_bind) = (None, false);
             }
             (Purpose::Bind, _, Status::BADSESSION) => return Ok(self.lose()),
-            // A reply that was lost went with the session that it was about. RFC 8881 §18.37.3: "DESTROY_SESSION MUST be invoked
+            // BADSESSION: the reply to the first copy was lost. RFC 8881 §18.37.3: "DESTROY_SESSION MUST be invoked
             // on a connection that is associated with the session being destroyed."
             (Purpose::DestroySession, _, Status::OK | Status::BADSESSION) => {
                 (self.session, self.needs_bind) = (None, false);
@@ -345,7 +344,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         Ok(Incoming::Nothing)
     }
 
-    /// The server does not know it any more: it begins anew, under its name.
+    /// Starts over after the server has forgotten the client.
     fn lose(&mut self) -> Incoming<P> {
         (self.client_id, self.create_sequence, self.session) = (0, 0, None);
         (self.is_complete, self.needs_bind, self.sequences) = (false, false, [0; SLOTS]);
@@ -354,7 +353,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         Incoming::Lost
     }
 
-    /// SEQ4_STATUS flags: the back channel is repaired; nothing else may be wrong.
+    /// Checks SEQ4_STATUS flags, and repairs the back channel.
     fn look_at(&mut self, flags: SequenceStatus) -> Result<(), String> {
         let down = SequenceStatus::CB_PATH_DOWN | SequenceStatus::CB_PATH_DOWN_SESSION;
         self.needs_bind |= flags.intersects(down);

@@ -1,4 +1,4 @@
-//! Who does what, and what must hold at the end.
+//! The scenarios: clients, faults, and the properties that must hold.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -32,22 +32,21 @@ use crate::world::{Cuts, Durability, World};
 /// A scenario by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// The property that it checks.
     pub about: &'static str,
     run: fn(u64) -> Result<Report, String>,
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Virtual time that passed.
     pub time: Duration,
-    /// Messages that were sent.
+    /// Messages sent.
     pub messages: u64,
-    /// How often there was what the scenario is about: a change that was executed once, a lock given, a delegation granted, a
-    /// notice. Of some seeds there is nothing of it.
+    /// How often the checked property applied: changes executed once, locks or delegations granted, notifications. May be 0 for a seed.
     pub checks: usize,
 }
 
@@ -55,122 +54,115 @@ pub struct Report {
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "v3-once",
-        about: "NFSv3: every change is executed once, whatever is lost, late, doubled or cut off",
+        about: "NFSv3: every change is executed once, despite lost, late, duplicate and cut messages",
         run: |seed| changes_once(seed, &[Version::V3; 3]),
     },
     Scenario {
         name: "v41-once",
-        about: "NFSv4.1: the same, by sessions",
+        about: "NFSv4.1: the same with sessions",
         run: |seed| changes_once(seed, &[Version::V41; 3]),
     },
     Scenario {
         name: "v42-once",
-        about: "NFSv4.2: the same, extended attributes among them",
+        about: "NFSv4.2: the same with extended attributes",
         run: |seed| changes_once(seed, &[Version::V42; 3]),
     },
     Scenario {
         name: "v40-once",
-        about: "NFSv4.0: the same, by the seqids of owners and the reply cache",
+        about: "NFSv4.0: the same with owners' seqids and the reply cache",
         run: |seed| changes_once(seed, &[Version::V40; 3]),
     },
     Scenario {
         name: "mixed-once",
-        about: "clients of all versions beside each other",
+        about: "the same with clients of all versions",
         run: |seed| changes_once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
     },
     Scenario {
         name: "slots-once",
-        about: "NFSv4.1 and 4.2: all that the server's table has executed once, state too, in several slots at once",
+        about: "NFSv4.1 and 4.2: every operation of the server's execute-once table, in several slots at once",
         run: exactly_once::run,
     },
     Scenario {
         name: "cut-replies",
-        about: "the same, where connections are cut while calls run and in the middle of replies",
+        about: "the same with connections cut during calls and within replies",
         run: cut_replies,
     },
-    Scenario {
-        name: "restart-once",
-        about: "the same, and the server is killed again and again in the middle of them",
-        run: restart_once,
-    },
+    Scenario { name: "restart-once", about: "the same with kills of the server", run: restart_once },
     Scenario {
         name: "power-once",
-        about: "the same with persistent sessions, and the power fails too",
+        about: "the same with persistent sessions and power failures",
         run: power_once,
     },
     Scenario {
         name: "restart-locks",
-        about: "of several clients that make one directory exactly one is told so, over kills of the server too",
+        about: "one of several clients that create a directory succeeds, over kills of the server",
         run: restart_locks,
     },
     Scenario {
         name: "lease-expiry",
-        about: "an expired client keeps its opens until somebody needs them, and loses them then",
+        about: "an expired client keeps its opens until another client conflicts",
         run: lease_expiry,
     },
     Scenario {
         name: "reclaims",
-        about: "over machines that go down with torn logs, nobody reclaims a lock that another has had, and all else is kept",
+        about: "after crashes with torn logs, no client reclaims a lock that another has had, and all other locks are kept",
         run: reclaims::run,
     },
     Scenario {
         name: "shares",
-        about: "nobody has open what another denies, whoever opens for more or less, closes, falls silent or speaks version 3",
+        about: "no client has open what another denies, over upgrades, downgrades, closes, silence and NFSv3 I/O",
         run: shares::run,
     },
     Scenario {
         name: "waits",
-        about: "who waits for a byte-range lock is told in turn when it is free, and gets it, whoever is deaf, silent or restarted",
+        about: "waiters for byte-range locks are notified in turn and get them, despite deaf and silent clients and restarts",
         run: waits::run,
     },
     Scenario {
         name: "delegations",
-        about: "nobody reads what was overwritten, whatever is delegated, recalled, lost, late, doubled, cut off or changed beside the server",
+        about: "no stale read under delegations, despite faults and changes by local processes",
         run: |seed| delegations::run(seed, Subject::Files, false),
     },
     Scenario {
         name: "mute",
-        about: "the same beside a client that takes delegations and is never heard of again",
+        about: "the same with a client that takes delegations and falls silent",
         run: |seed| delegations::run(seed, Subject::Files, true),
     },
     Scenario {
         name: "directories",
-        about: "clients with delegated directories, one of which is never heard of again in every other run",
+        about: "no stale listing under directory delegations; in every other run a client falls silent",
         run: |seed| delegations::run(seed, Subject::Directories, seed % 2 == 1),
     },
     Scenario {
         name: "notices",
-        about: "holders of directories know them by what they are told (CB_NOTIFY), whatever is slow, deaf, mute, cut off or killed",
+        about: "CB_NOTIFY keeps holders' views of directories correct, despite slow, deaf and silent clients and kills",
         run: notices::run,
     },
     Scenario {
         name: "listings",
-        about: "a listing that is told again is what a look would find, whoever changes entries meanwhile, and however long looks take",
+        about: "a cached listing equals the directory, despite concurrent changes and slow reads",
         run: listings::run,
     },
     Scenario {
         name: "copies",
-        about: "the end of a copy in the background is told exactly_once, when all is there, whatever is lost, cancelled, killed or gone",
+        about: "the end of a background copy is reported once, when it is complete, despite losses, cancellations and kills",
         run: copies::run,
     },
     Scenario {
         name: "transfers",
-        about: "what is told of a copy from another server is there, whatever is lost, cancelled, killed, mute or expired",
+        about: "reported bytes of a copy from another server are there, despite losses, cancellations, kills, silence and expiry",
         run: transfers::run,
     },
 ];
 
 impl Scenario {
-    /// Runs it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// What went wrong, and the command that does it again.
+    /// Returns what went wrong, and the command that repeats the run.
     pub fn run(&self, seed: u64) -> Result<Report, String> {
         (self.run)(seed).map_err(|why| {
-            format!(
-                "{}: {why}\nto see it again: cargo run -p enfys-sim -- {} --seed {seed}",
-                self.name, self.name
-            )
+            format!("{}: {why}\nto repeat: cargo run -p enfys-sim -- {} --seed {seed}", self.name, self.name)
         })
     }
 }
@@ -183,15 +175,15 @@ enum Version {
     V42,
 }
 
-/// Rounds of changes that each client goes through.
+/// Rounds of changes of each client.
 const ROUNDS: u32 = 3;
 
-/// Clients go through every kind of change over a bad network; each change must have been executed once.
+/// Clients make every kind of change over a faulty network; each must be executed once.
 fn changes_once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     once_over(seed, versions, Faults::MANY).map(|(report, _)| report)
 }
 
-/// The same over a network that cuts connections under calls and replies.
+/// The same with cuts of connections during calls and replies.
 fn cut_replies(seed: u64) -> Result<Report, String> {
     let versions = [Version::V3, Version::V40, Version::V41, Version::V42];
     let (report, cuts) = once_over(seed, &versions, Faults::CUTS)?;
@@ -232,7 +224,7 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
             times => return Err(format!("`{note}` was executed {} times", times.unwrap_or(0))),
         }
     }
-    // What is left names handles: SETATTR and WRITE.
+    // The rest are changes by handle: SETATTR and WRITE.
     if let Some((note, times)) = executed.iter().find(|(_, times)| **times != 1) {
         return Err(format!("`{note}` was executed {times} times"));
     }
@@ -248,8 +240,8 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
     Ok((report, world.cuts))
 }
 
-/// What is not idempotent is asked for, all of it, where all clients are of version 3 or 4.0. (The scripts of later versions have what
-/// all have; `slots-once` has the rest.)
+/// Checks that clients of version 3 or 4.0 used every operation that must be executed once. (The scripts of later versions have only
+/// the common ones; `slots-once` has the rest.)
 fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), String> {
     let done = |counts: &OperationMetrics| counts.calls.load(Relaxed) > counts.errors.load(Relaxed);
     let metrics = server.metrics();
@@ -265,7 +257,7 @@ fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), Stri
     missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
 }
 
-/// Servers killed in a run, and within which time.
+/// Kills of the server in a run, and the time within which they happen.
 const KILLS: u32 = 12;
 const KILLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -278,8 +270,8 @@ fn seat(index: usize, script: Vec<Step>, first_xid: u32, locks: &Locks) -> Box<d
     }
 }
 
-/// Every change of both versions over a bad network and servers that are killed. What names a handle may be made again where
-/// that changes nothing (WRITE, NFSv4's SETATTR): nobody was told of it.
+/// Every change of both versions over a faulty network and kills of the server. Changes by handle may repeat if that has no effect
+/// (WRITE, NFSv4's SETATTR).
 fn restart_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut world = World::new(rng.next_u64(), Faults::MANY);
@@ -295,8 +287,7 @@ fn restart_once(seed: u64) -> Result<Report, String> {
     Ok(Report { time: world.now(), messages: world.messages, checks: steps.len() })
 }
 
-/// The same, where the power fails as often as the server is killed, and takes of the logs what was not synced. What the file
-/// system had done it has done.
+/// The same with as many power failures, which lose log records that were not synced. The file system loses nothing.
 fn power_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut world = World::lasting(rng.next_u64(), Faults::MANY, Durability::PowerFailures);
@@ -319,8 +310,8 @@ fn power_once(seed: u64) -> Result<Report, String> {
     Ok(Report { time: world.now(), messages: world.messages, checks: steps.len() })
 }
 
-/// Whether each change was made, and no more than once. What was made exclusively may be asked for again over a crash: it is told by
-/// its verifier that it is there (RFC 1813 §3.3.8, RFC 8881 §18.16.3), so that its client hears of success and nothing is changed.
+/// Checks that each change was made exactly once. An exclusive create may repeat over a crash: its verifier shows that the file exists
+/// (RFC 1813 §3.3.8, RFC 8881 §18.16.3), so that the client gets success and nothing changes.
 fn done_once(world: &World, steps: &[Step]) -> Result<(), String> {
     let done = world.backend.around().done();
     for (step, note) in steps.iter().filter_map(|step| Some((step, step.note()?))) {
@@ -356,36 +347,36 @@ fn restart_locks(seed: u64) -> Result<Report, String> {
     Ok(Report { time: world.now(), messages: world.messages, checks: LOCKS })
 }
 
-/// Two clients whose words the scenario speaks itself, over a network without faults.
+/// Two clients whose calls the scenario makes itself, over a network without faults.
 struct Dialogue {
     world: World,
     messages: u64,
 }
 
 impl Dialogue {
-    fn say(&mut self, bytes: bytes::Bytes) -> Result<CompoundResult, String> {
+    fn call(&mut self, bytes: bytes::Bytes) -> Result<CompoundResult, String> {
         self.messages += 1;
         let reply = self.world.ask(bytes).ok_or("no answer")?;
         parse_reply(reply).map_err(|error| error.to_string())
     }
 
-    fn introduce(&mut self, words: &mut SessionCalls) -> Result<(), String> {
-        let exchanged = self.say(words.exchange_id())?;
-        words.learn(&exchanged)?;
-        let created = self.say(words.create_session())?;
-        words.learn(&created)?;
-        self.expect(words, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })], Status::OK)?;
+    fn introduce(&mut self, calls: &mut SessionCalls) -> Result<(), String> {
+        let exchanged = self.call(calls.exchange_id())?;
+        calls.learn(&exchanged)?;
+        let created = self.call(calls.create_session())?;
+        calls.learn(&created)?;
+        self.expect(calls, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })], Status::OK)?;
         Ok(())
     }
 
     fn expect(
         &mut self,
-        words: &mut SessionCalls,
+        calls: &mut SessionCalls,
         ops: Vec<Op>,
         status: Status,
     ) -> Result<CompoundResult, String> {
         let what = format!("{:?}", ops.last());
-        let result = self.say(words.in_session(ops))?;
+        let result = self.call(calls.in_session(ops))?;
         if result.status == status {
             Ok(result)
         } else {
@@ -403,20 +394,20 @@ fn opened(result: &CompoundResult) -> Result<Stateid, String> {
     }
 }
 
-/// RFC 8881 §8.3 and §8.4.3: a lease that ran out does not end a client's state by itself ("courteous"); a conflict does.
+/// RFC 8881 §8.3, §8.4.3: an expired lease alone does not end a client's state ("courteous" server); a conflict does.
 fn lease_expiry(seed: u64) -> Result<Report, String> {
-    let mut talk = Dialogue { world: World::new(seed, Faults::NONE), messages: 0 };
-    let lease = talk.world.server.settings().lease;
+    let mut dialogue = Dialogue { world: World::new(seed, Faults::NONE), messages: 0 };
+    let lease = dialogue.world.server.settings().lease;
     let (mut holder, mut rival) = (SessionCalls::new("holder", 100), SessionCalls::new("rival", 10_000));
-    talk.introduce(&mut holder)?;
-    talk.introduce(&mut rival)?;
+    dialogue.introduce(&mut holder)?;
+    dialogue.introduce(&mut rival)?;
 
     let create = || OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
-    let exclusive = |words: &SessionCalls| words.open("file", ShareAccess::BOTH, ShareDeny::BOTH, create());
+    let exclusive = |calls: &SessionCalls| calls.open("file", ShareAccess::BOTH, ShareDeny::BOTH, create());
     let plain =
-        |words: &SessionCalls| words.open("file", ShareAccess::READ, ShareDeny::empty(), OpenHow::NoCreate);
+        |calls: &SessionCalls| calls.open("file", ShareAccess::READ, ShareDeny::empty(), OpenHow::NoCreate);
     let ops = exclusive(&holder);
-    let stateid = opened(&talk.expect(&mut holder, ops, Status::OK)?)?;
+    let stateid = opened(&dialogue.expect(&mut holder, ops, Status::OK)?)?;
     let read = || {
         let mut ops = crate::client::at_export("file");
         ops.push(Op::Read(ReadArgs { stateid, offset: 0, count: 10 }));
@@ -424,22 +415,22 @@ fn lease_expiry(seed: u64) -> Result<Report, String> {
     };
 
     // Within the lease the rival is refused.
-    talk.world.wait(lease / 2);
+    dialogue.world.wait(lease / 2);
     let ops = plain(&rival);
-    talk.expect(&mut rival, ops, Status::SHARE_DENIED)?;
+    dialogue.expect(&mut rival, ops, Status::SHARE_DENIED)?;
 
-    // Long after the lease, with nobody in the way, the holder comes back and still has its open.
-    talk.expect(&mut holder, read(), Status::OK)?;
-    talk.world.wait(lease * 3);
-    talk.expect(&mut holder, read(), Status::OK)?;
+    // Long after the lease, without a conflict, the holder still has its open.
+    dialogue.expect(&mut holder, read(), Status::OK)?;
+    dialogue.world.wait(lease * 3);
+    dialogue.expect(&mut holder, read(), Status::OK)?;
 
-    // After the lease the rival's open takes the holder's away.
-    talk.world.wait(lease + Duration::from_secs(1));
+    // After the lease the rival's open replaces the holder's.
+    dialogue.world.wait(lease + Duration::from_secs(1));
     let ops = vec![Op::PutRootFh];
-    talk.expect(&mut rival, ops, Status::OK)?;
+    dialogue.expect(&mut rival, ops, Status::OK)?;
     let ops = plain(&rival);
-    talk.expect(&mut rival, ops, Status::OK)?;
-    let late = talk.say(holder.in_session(read()))?;
+    dialogue.expect(&mut rival, ops, Status::OK)?;
+    let late = dialogue.call(holder.in_session(read()))?;
     let is_gone = matches!(
         late.status,
         Status::EXPIRED
@@ -451,5 +442,5 @@ fn lease_expiry(seed: u64) -> Result<Report, String> {
     if !is_gone {
         return Err(format!("the holder's open outlived a conflict after its lease: {:?}", late.status));
     }
-    Ok(Report { time: talk.world.now(), messages: talk.messages, checks: 1 })
+    Ok(Report { time: dialogue.world.now(), messages: dialogue.messages, checks: 1 })
 }

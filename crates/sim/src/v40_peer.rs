@@ -1,5 +1,5 @@
-//! What every client of version 4.0 does by itself, as [`Peer`](crate::peer::Peer) does it for later versions: it makes itself known,
-//! sends again what is not answered, and renews its lease. Its processes have a slot each.
+//! The protocol work of every NFSv4.0 client: client ID, retransmission and lease renewal. [`Peer`](crate::peer::Peer) does it for later
+//! versions. Each process has a call slot.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::client::{compound, set_client_id};
 use crate::peer::Incoming;
 use crate::rng::Rng;
 
-/// How often a client that has nothing to do renews its lease.
+/// Interval in which an idle client renews its lease.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// Calls of its programs under way at once.
+/// Concurrent calls of its processes.
 const SLOTS: usize = 4;
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone)]
 enum Purpose<P> {
     Introduce,
@@ -28,23 +28,23 @@ enum Purpose<P> {
     Own(P),
 }
 
-/// Where a client and the server stand.
+/// The state of the client ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Unknown,
-    /// SETCLIENTID was answered with this.
+    /// SETCLIENTID returned this verifier.
     Introduced([u8; 8]),
     Known,
     Gone,
 }
 
-/// See the module; `P` is what the client's own calls are for.
+/// The protocol state of a client; `P` is the purpose of its own calls.
 #[derive(Debug)]
 pub(crate) struct V40Peer<P> {
     pub(crate) name: String,
     pub(crate) client_id: u64,
     stage: Stage,
-    /// Of its programs, and at the end its own.
+    /// Those of the processes; the last is for protocol work.
     slots: Vec<CallSlot<Purpose<P>>>,
     renewed: Duration,
 }
@@ -68,7 +68,7 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
         self.slots[slot].is_free()
     }
 
-    /// The version has no way to leave but the end of the lease.
+    /// Stops: in this version only the end of the lease removes the client.
     pub(crate) fn leave(&mut self) {
         self.stage = Stage::Gone;
     }
@@ -77,12 +77,12 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
         self.stage == Stage::Gone
     }
 
-    /// What was not answered in time, again.
+    /// Returns calls that were not answered in time.
     pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
-        self.slots.iter_mut().filter_map(|slot| slot.again(now)).collect()
+        self.slots.iter_mut().filter_map(|slot| slot.retransmit(now)).collect()
     }
 
-    /// What is to be said before, and beside, what the client wants to say.
+    /// Returns calls that precede or accompany the client's own.
     pub(crate) fn proceed(&mut self, now: Duration) -> Vec<Bytes> {
         if !self.is_free(SLOTS) {
             return Vec::new();
@@ -100,37 +100,37 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
             }
             Stage::Known | Stage::Gone => return Vec::new(),
         };
-        vec![self.slots[SLOTS].say(purpose, now, |xid| compound(xid, 0, vec![op]))]
+        vec![self.slots[SLOTS].send(purpose, now, |xid| compound(xid, 0, vec![op]))]
     }
 
-    /// A call of the client's own, in a slot that is free.
+    /// Returns a call of the client's own, in a free slot.
     pub(crate) fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
-        self.slots[slot].say(Purpose::Own(purpose), now, |xid| compound(xid, 0, ops))
+        self.slots[slot].send(Purpose::Own(purpose), now, |xid| compound(xid, 0, ops))
     }
 
-    /// Looks at a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
-        let heard = self.slots.iter_mut().find_map(|slot| Some((slot.answered(&bytes)?.0, slot)));
-        // Otherwise: answered before.
+        let heard = self.slots.iter_mut().find_map(|slot| Some((slot.match_reply(&bytes)?.0, slot)));
+        // Otherwise the call was answered before.
         let Some((purpose, slot)) = heard else { return Ok(Incoming::Nothing) };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
-        // RFC 7530 §9.1.7: another request of the owner is still under way.
+        // RFC 7530 §9.1.7: another request of the owner still runs.
         if result.status == Status::RESOURCE {
             return Ok(Incoming::Nothing);
         }
-        slot.over();
+        slot.free();
         match (purpose, result.status, result.results.first()) {
             (Purpose::Introduce, _, Some(OpResult::SetClientId(SetClientIdResult::Ok(ok)))) => {
                 (self.client_id, self.stage) = (ok.client_id, Stage::Introduced(ok.confirm));
             }
             (Purpose::Confirm, Status::OK, _) => self.stage = Stage::Known,
-            // The server is another one since.
+            // The server was restarted.
             (Purpose::Confirm, Status::STALE_CLIENTID, _) => self.stage = Stage::Unknown,
             (Purpose::Renew, Status::OK, _) => {}
-            // RFC 7530 §9.6.3: the server was restarted, or something was taken away and everything with it.
+            // RFC 7530 §9.6.3: the server was restarted, or has revoked state, and with it everything.
             (_, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED, _) => {
                 return Ok(self.lose());
             }
@@ -140,10 +140,10 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
         Ok(Incoming::Nothing)
     }
 
-    /// The server does not know it any more: it begins anew, under its name.
+    /// Starts over after the server has forgotten the client.
     fn lose(&mut self) -> Incoming<P> {
         self.stage = Stage::Unknown;
-        self.slots.iter_mut().for_each(CallSlot::over);
+        self.slots.iter_mut().for_each(CallSlot::free);
         Incoming::Lost
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that happens, in the order of virtual time.
+//! The event loop for scripted clients, in the order of virtual time.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use std::cmp::Reverse;
@@ -26,26 +26,25 @@ use crate::logs::Logs;
 use crate::network::Faults;
 use crate::rng::Rng;
 
-/// Virtual time after which a run that has not ended is a failure: everything is retransmitted until it is answered, so
-/// that something must be stuck.
+/// Virtual time after which a run counts as stuck.
 const END_OF_TIME: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a client waits before it sends a call again.
+/// Retransmission interval of clients.
 pub const RETRANSMIT: Duration = Duration::from_secs(1);
 
-/// How long the server believes in a connection that its client has given up: it serves what comes over it until then.
+/// Maximum time until the server learns that a client has abandoned a connection. It serves its calls until then.
 const UNHEARD: Duration = Duration::from_secs(6);
 
-/// How often the server looks after itself while a call waits.
+/// Interval of `maintain` while a call waits.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// How long a call may wait for what its sender's peers do not do.
+/// Maximum time that a call may wait for other clients.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Time within which a connection is cut while a call runs.
+/// Time after a call within which its connection may be cut.
 const CUT_WITHIN: Duration = Duration::from_secs(3);
 
-/// What is sent for a call, and whether its connection is closed then.
+/// A running call: its reply, and whether its connection is closed then.
 type RunningCall = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
 
 #[derive(Debug)]
@@ -54,17 +53,17 @@ enum Event {
     Call { connection: Arc<Connection>, bytes: Bytes },
     /// A reply reaches a client.
     Reply { client: usize, connection: ConnectionId, bytes: Bytes },
-    /// A client looks at its clock.
+    /// A retransmission timer of a client.
     Timer { client: usize, call: u64 },
-    /// A connection breaks, and both sides hear of it.
+    /// A connection breaks, and both ends know.
     Cut { client: usize, connection: ConnectionId },
-    /// The server hears of a connection that its client has given up.
+    /// The server learns that a client has abandoned a connection.
     Closed { connection: Arc<Connection> },
-    /// Somebody in the server waits for this moment.
+    /// A future in the server waits for this moment.
     Alarm,
-    /// The server is killed, and another one takes its place.
+    /// The server is killed and restarted.
     Kill,
-    /// The same, and what its logs had not on stable storage is lost.
+    /// The same, and records that were not durable are lost.
     PowerFailure,
 }
 
@@ -90,35 +89,35 @@ impl Ord for Scheduled {
     }
 }
 
-/// What the logs of a world outlive.
+/// What the logs survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// The server: sessions are ordinary ones, and nobody reclaims.
+    /// Kills of the server; sessions are not persistent, and nothing is reclaimed.
     Kills,
-    /// The machine too: sessions may be persistent.
+    /// Power failures too; sessions may be persistent.
     PowerFailures,
 }
 
-/// Connections that were cut so far, where the client waited for an answer over them.
+/// Counts cuts of connections on which a client waited for a reply.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Cuts {
-    /// While the server was at a call that had come over them.
+    /// While the server executed a call of the connection.
     pub running: usize,
     /// In the middle of a reply.
     pub replies: usize,
 }
 
-/// A client and how it reaches the server.
+/// A client and its connection.
 struct Endpoint {
     client: Box<dyn Client>,
     connection: Arc<Connection>,
-    /// Number of the present call; retransmission timers of earlier ones are void.
+    /// Number of the current call; timers of earlier calls are void.
     call: u64,
-    /// The present call's bytes.
+    /// The current call.
     outstanding: Option<Bytes>,
 }
 
-/// A server, its clients, and the network between.
+/// A server, its clients and the network.
 pub struct World {
     /// The file system behind the server.
     pub backend: Arc<SlowFs>,
@@ -126,14 +125,14 @@ pub struct World {
     pub server: Arc<Server>,
     clock: Arc<Clock>,
     logs: Arc<Logs>,
-    /// What the logs outlive.
+    /// What the logs survive.
     lasting: Durability,
     /// Servers started.
     starts: u64,
-    /// The first connection that the present server knows.
+    /// The first connection of the current server.
     first_alive: ConnectionId,
     rng: Rng,
-    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    /// Decides which calls have the server's thread exclusively; separate from other random numbers.
     threads: Rng,
     faults: Faults,
     endpoints: Vec<Endpoint>,
@@ -141,26 +140,26 @@ pub struct World {
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     next_connection: u64,
-    /// Connections that the server asked for, to call clients of version 4.0.
+    /// Callback connections to clients of version 4.0.
     callback_connections: Vec<Arc<Connection>>,
-    /// What the server has begun, and over which connection it came.
+    /// Calls that the server executes, with their connections.
     running_calls: Vec<(ConnectionId, RunningCall)>,
-    /// Connections that the present server was told are gone.
+    /// Connections that the current server knows are closed.
     closed: HashSet<ConnectionId>,
-    /// What was cut.
+    /// Cuts so far.
     pub cuts: Cuts,
     /// Messages sent, for the report.
     pub messages: u64,
 }
 
 impl World {
-    /// A world of one server that exports a file system in memory as `/export`.
+    /// Creates a server that exports a file system in memory as `/export`.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self::lasting(seed, faults, Durability::Kills)
     }
 
-    /// The same, with logs that outlive as much.
+    /// The same, with logs of this durability.
     #[must_use]
     pub fn lasting(seed: u64, faults: Faults, lasting: Durability) -> Self {
         let mut rng = Rng::new(seed);
@@ -193,7 +192,7 @@ impl World {
         }
     }
 
-    /// Adds a client, which begins at once.
+    /// Adds a client, which starts at once.
     pub fn add(&mut self, client: Box<dyn Client>) {
         let index = self.endpoints.len();
         let connection = self.connect(index);
@@ -201,7 +200,7 @@ impl World {
         self.proceed(index);
     }
 
-    /// Has the server be killed so many times, at moments drawn at random from the first `within`.
+    /// Schedules kills of the server, at random moments of the first `within`.
     pub fn plan_kills(&mut self, count: u32, within: Duration) {
         for _ in 0..count {
             let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
@@ -209,7 +208,7 @@ impl World {
         }
     }
 
-    /// The same, of power failures.
+    /// Schedules power failures in the same way.
     pub fn plan_power_failures(&mut self, count: u32, within: Duration) {
         for _ in 0..count {
             let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
@@ -217,7 +216,7 @@ impl World {
         }
     }
 
-    /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
+    /// Kills the server in the middle of its calls, and starts the next one over the same files and logs.
     fn kill(&mut self) {
         self.running_calls.clear();
         self.callback_connections.clear();
@@ -227,27 +226,27 @@ impl World {
         self.server = start(&self.backend, &self.logs, self.lasting, self.starts, moment(&self.clock));
     }
 
-    /// Virtual time.
+    /// Returns virtual time.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.clock.now()
     }
 
-    /// Asks the server over a connection that nothing happens to, and waits for the answer; `None` where it gives none.
+    /// Sends a call over a connection without faults, and returns the reply, if there is one.
     pub fn ask(&mut self, bytes: Bytes) -> Option<Bytes> {
         let connection = self.connection();
         self.ask_over(connection, bytes, Vec::new)
     }
 
-    /// A connection that nothing happens to.
+    /// Creates a connection without faults.
     pub fn connection(&mut self) -> Arc<Connection> {
         let connection = self.connect(usize::from(u8::MAX));
         self.owners.remove(&connection.id);
         connection
     }
 
-    /// Asks the server over this connection. While it is at it, `hear` says what clients say by themselves, and over what: answers to
-    /// its calls, for which it may wait.
+    /// Sends a call over this connection. While it runs, `hear` returns messages of clients and their connections, such as replies to
+    /// callbacks for which the call waits.
     pub fn ask_over(
         &mut self,
         connection: Arc<Connection>,
@@ -275,8 +274,7 @@ impl World {
         }
     }
 
-    /// The server looks after itself, as it does all the time, while something waits for what may never come; what is left of the time that it
-    /// may wait.
+    /// Runs `maintain` while a call waits; returns the rest of the time that it may wait.
     fn maintain(&mut self, patience: Duration) -> Option<Duration> {
         let left = patience.checked_sub(MAINTENANCE)?;
         self.wait(MAINTENANCE);
@@ -284,15 +282,15 @@ impl World {
         Some(left)
     }
 
-    /// Lets time pass in which nobody does anything.
+    /// Advances the time without events.
     pub fn wait(&mut self, time: Duration) {
         self.clock.set(self.clock.now() + time);
     }
 
-    /// Runs until all clients are done and nothing is under way.
+    /// Runs until all clients are done and no event is left.
     ///
     /// # Errors
-    /// What a client found wrong, or that the run does not end.
+    /// Returns what a client found wrong, or that the run does not end.
     pub fn run(&mut self) -> Result<(), String> {
         while let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() {
             if time > END_OF_TIME {
@@ -312,7 +310,7 @@ impl World {
 
     fn handle_event(&mut self, event: Event) -> Result<(), String> {
         match event {
-            // What was on its way to a server that is gone never arrives.
+            // Messages to a killed server are lost.
             Event::Call { connection, bytes } if self.is_current(connection.id) => {
                 self.plan_cut(connection.id);
                 self.serve(connection, bytes);
@@ -333,7 +331,7 @@ impl World {
                 self.kill();
             }
             Event::Reply { client, connection, bytes } => {
-                // What comes over a broken connection never comes.
+                // Messages over a broken connection are lost.
                 if self.endpoints[client].connection.id == connection
                     && self.endpoints[client].outstanding.is_some()
                 {
@@ -344,7 +342,7 @@ impl World {
                             self.endpoints[client].outstanding = None;
                             self.proceed(client);
                         }
-                        // The server said: later.
+                        // The server returned DELAY or JUKEBOX.
                         Received::Later => {
                             let call = self.endpoints[client].call;
                             self.schedule(now + RETRANSMIT, Event::Timer { client, call });
@@ -366,7 +364,7 @@ impl World {
         Ok(())
     }
 
-    /// Hands a call to the server.
+    /// Starts a call in the server.
     fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
         let server = Arc::clone(&self.server);
         let now = moment(&self.clock);
@@ -381,7 +379,7 @@ impl World {
         self.running_calls.push((id, Box::pin(running)));
     }
 
-    /// Lets everything under way in the server go on as far as it can.
+    /// Polls all calls of the server.
     fn poll_running_calls(&mut self) {
         let mut context = TaskContext::from_waker(Waker::noop());
         let mut answers = Vec::new();
@@ -396,7 +394,7 @@ impl World {
             self.schedule(moment, Event::Alarm);
         }
         for (connection, reply, must_close) in answers {
-            // What is said over a connection that its client has given up is lost.
+            // Replies over an abandoned connection are lost.
             let Some(client) = self.owners.get(&connection).copied() else { continue };
             if must_close {
                 self.cut(client);
@@ -406,10 +404,10 @@ impl World {
         }
     }
 
-    /// Makes the connections that the server asks for, and answers its trials there. Nothing happens to these.
+    /// Makes the callback connections that the server asks for, without faults, and answers CB_NULL there.
     ///
     /// # Errors
-    /// Where it calls for more: nobody wants what another has.
+    /// Returns any other callback: clients do not conflict.
     fn carry_callbacks(&mut self) -> Result<(), String> {
         let mut context = TaskContext::from_waker(Waker::noop());
         while let Poll::Ready(Work::Connect(connect)) = self.server.poll_work(&context) {
@@ -432,18 +430,18 @@ impl World {
                 let (server, now) = (Arc::clone(&self.server), moment(&self.clock));
                 let mut heard = pin!(server.handle(&path, now, answer.into_bytes(), &mut nothing));
                 if heard.as_mut().poll(&mut context).is_pending() {
-                    return Err("the server waits before it hears an answer".into());
+                    return Err("the server waits within a callback reply".into());
                 }
             }
         }
         Ok(())
     }
 
-    /// Sends a reply, which may be cut off in the middle.
+    /// Sends a reply, which may be cut in the middle.
     fn reply(&mut self, client: usize, connection: ConnectionId, bytes: &Bytes) {
         self.messages += 1;
         if self.is_cut() {
-            // The first half of a record is nothing to a client.
+            // A client ignores the first half of a record.
             self.cuts.replies += usize::from(self.endpoints[client].outstanding.is_some());
             return self.cut(client);
         }
@@ -453,12 +451,12 @@ impl World {
         }
     }
 
-    /// Whether what is under way is cut. Networks without cuts draw no number for it.
+    /// Decides whether a message is cut. Networks without cuts draw no random number.
     fn is_cut(&mut self) -> bool {
         self.faults.cut > 0 && self.rng.chance(self.faults.cut)
     }
 
-    /// Has the connection break soon, or not.
+    /// Schedules a cut of the connection, or not.
     fn plan_cut(&mut self, connection: ConnectionId) {
         if let (Some(client), true) = (self.owners.get(&connection).copied(), self.is_cut()) {
             let delay = Duration::from_micros(self.rng.below(CUT_WITHIN.as_micros() as u64));
@@ -466,14 +464,13 @@ impl World {
         }
     }
 
-    /// Breaks a client's connection, of which both sides hear at once. What the server has begun it brings to its end, as
-    /// it does behind sockets.
+    /// Breaks a client's connection; both ends know at once. The server completes its calls, as behind sockets.
     fn cut(&mut self, client: usize) {
         let old = self.reconnect(client);
         self.close_connection(&old);
     }
 
-    /// Gives a client another connection; returns the one before.
+    /// Gives a client a new connection; returns the old one.
     fn reconnect(&mut self, client: usize) -> Arc<Connection> {
         let new = self.connect(client);
         let endpoint = &mut self.endpoints[client];
@@ -483,7 +480,7 @@ impl World {
         old
     }
 
-    /// The server hears that a connection is gone, unless that was known to another server.
+    /// Tells the server that a connection is closed, if it is one of the current server.
     fn close_connection(&mut self, connection: &Connection) {
         if self.is_current(connection.id) {
             self.closed.insert(connection.id);
@@ -492,12 +489,12 @@ impl World {
         }
     }
 
-    /// Whether what comes over a connection reaches the present server.
+    /// Whether a connection is open at the current server.
     fn is_current(&self, connection: ConnectionId) -> bool {
         connection >= self.first_alive && !self.closed.contains(&connection)
     }
 
-    /// Lets a client say the next thing it has to say.
+    /// Sends a client's next call.
     fn proceed(&mut self, client: usize) {
         let now = self.now();
         let endpoint = &mut self.endpoints[client];
@@ -508,7 +505,7 @@ impl World {
         }
     }
 
-    /// Sends a client's present call, for the first time or again.
+    /// Sends a client's current call, for the first time or again.
     fn send(&mut self, client: usize) {
         let is_dead = self.endpoints[client].connection.id < self.first_alive;
         if self.rng.chance(self.faults.breaking) || is_dead {
@@ -530,7 +527,7 @@ impl World {
     fn connect(&mut self, client: usize) -> Arc<Connection> {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
-        // Another port each time.
+        // A new port each time.
         let peer = SocketAddr::from((address(client), 600 + (id.0 % 400) as u16));
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         self.owners.insert(id, client);
@@ -543,12 +540,12 @@ impl World {
     }
 }
 
-/// Where the `client`th client is.
+/// Returns the address of a client.
 pub(crate) fn address(client: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, client as u8)
 }
 
-/// The server that is started as the `number`th.
+/// Starts server number `number`.
 fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Durability, number: u64, now: Now) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let export = Export {
@@ -571,7 +568,7 @@ fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Durability, number: u
     })
 }
 
-/// Virtual time, as the server is told it.
+/// Returns virtual time as the server's time.
 fn moment(clock: &Clock) -> Now {
     let monotonic = clock.now();
     let wall = Timestamp {
@@ -581,13 +578,13 @@ fn moment(clock: &Clock) -> Now {
     Now { monotonic, wall }
 }
 
-/// What a client made of a message.
+/// How a client handled a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// An answer to something long answered.
+    /// It answers an earlier call.
     NotMine,
-    /// The answer to the present call.
+    /// It answers the current call.
     Answered,
-    /// The server asks to be asked again.
+    /// The server asks for a later retry.
     Later,
 }

@@ -72,7 +72,7 @@ pub(super) struct Client {
     minor: u32,
     end: End,
     left: u32,
-    line: CallSlot<Purpose>,
+    slot: CallSlot<Purpose>,
     client_id: u64,
     create_sequence: u32,
     session: Option<SessionId>,
@@ -100,7 +100,7 @@ impl Client {
             minor,
             end,
             left,
-            line: CallSlot::new(rng.next_u64() as u32),
+            slot: CallSlot::new(rng.next_u64() as u32),
             client_id: 0,
             create_sequence: 0,
             session: None,
@@ -122,7 +122,7 @@ impl Client {
     }
 
     pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
-        if self.is_gone { None } else { self.line.again(now) }
+        if self.is_gone { None } else { self.slot.retransmit(now) }
     }
 
     /// The next call, where none is under way.
@@ -132,13 +132,13 @@ impl Client {
         model: &mut ShareModel,
         rng: &mut Rng,
     ) -> Option<Bytes> {
-        if self.is_gone || !self.line.is_free() {
+        if self.is_gone || !self.slot.is_free() {
             return None;
         }
         let purpose = self.next.take().or_else(|| self.choose(model, rng))?;
         let ops = self.words(purpose, model);
         let minor = self.minor;
-        Some(self.line.say(purpose, now, |xid| compound(xid, minor, ops)))
+        Some(self.slot.send(purpose, now, |xid| compound(xid, minor, ops)))
     }
 
     /// A silent client's opens may be another's once its lease is over.
@@ -269,7 +269,7 @@ impl Client {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn hear(&mut self, bytes: Bytes, now: Duration, model: &mut ShareModel) -> Result<(), String> {
-        let Some((purpose, asked)) = self.line.answered(&bytes).filter(|_| !self.is_gone) else {
+        let Some((purpose, asked)) = self.slot.match_reply(&bytes).filter(|_| !self.is_gone) else {
             return Ok(());
         };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
@@ -282,7 +282,7 @@ impl Client {
         if is_begun {
             return Ok(());
         }
-        self.line.over();
+        self.slot.free();
         self.heard = asked;
         let said = self.learn(purpose, &result, now, model);
         said.map_err(|why| format!("client {} of version 4.{}: {purpose:?}: {why}", self.index, self.minor))

@@ -45,7 +45,7 @@ impl V3Client {
     }
 
     pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
-        self.slot.again(now)
+        self.slot.retransmit(now)
     }
 
     /// The next call, where none is under way.
@@ -61,14 +61,14 @@ impl V3Client {
         let Some(root) = self.root else {
             let path = DirPath::from_static(b"/export");
             let program = (mount::PROGRAM, mount::VERSION_3, mount::Proc::MNT.0);
-            return Some(self.slot.say(Purpose::Mount, now, |xid| call_v3(xid, program, &path)));
+            return Some(self.slot.send(Purpose::Mount, now, |xid| call_v3(xid, program, &path)));
         };
         let call = |proc: Proc| (PROGRAM, VERSION, proc.0);
         if self.files.len() < FILES as usize {
             let name = super::name(self.files.len() as u64).into_bytes();
             let where_ = DirOpArgs { dir: root, name: Filename::new(name).expect("a short name") };
             let args = CreateArgs { where_, how: CreateHow::Unchecked(Sattr::default()) };
-            return Some(self.slot.say(Purpose::Create, now, |xid| call_v3(xid, call(Proc::CREATE), &args)));
+            return Some(self.slot.send(Purpose::Create, now, |xid| call_v3(xid, call(Proc::CREATE), &args)));
         }
         self.left -= 1;
         if self.left == 0 {
@@ -79,11 +79,11 @@ impl V3Client {
         let file = self.files[number as usize];
         Some(if rng.chance(50) {
             let args = ReadArgs { file, offset: 0, count: 4 };
-            self.slot.say(Purpose::Read(number), now, |xid| call_v3(xid, call(Proc::READ), &args))
+            self.slot.send(Purpose::Read(number), now, |xid| call_v3(xid, call(Proc::READ), &args))
         } else {
             let (stable, data) = (StableHow::FileSync, Opaque::from_static(b"data"));
             let args = WriteArgs { file, offset: 0, count: 4, stable, data };
-            self.slot.say(Purpose::Write(number), now, |xid| call_v3(xid, call(Proc::WRITE), &args))
+            self.slot.send(Purpose::Write(number), now, |xid| call_v3(xid, call(Proc::WRITE), &args))
         })
     }
 
@@ -92,8 +92,8 @@ impl V3Client {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn hear(&mut self, bytes: Bytes, model: &mut ShareModel) -> Result<(), String> {
-        let Some((purpose, asked)) = self.slot.answered(&bytes) else { return Ok(()) };
-        self.slot.over();
+        let Some((purpose, asked)) = self.slot.match_reply(&bytes) else { return Ok(()) };
+        self.slot.free();
         let wrong = |error: rpc::message::RpcError| format!("{purpose:?}: {error}");
         let (status, access) = match purpose {
             Purpose::Mount => match parse_reply::<MountResult>(bytes).map_err(wrong)? {

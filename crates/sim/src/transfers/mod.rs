@@ -189,7 +189,6 @@ impl World {
     /// The source is killed, and the next one started over the same files.
     fn restart_source(&mut self) {
         self.source.instance += 1;
-        let now = self.time();
         self.source.server = source(&self.source.files, self.source.instance);
         self.link.close(&self.source.server, ::client::ReadError::SessionLost);
     }
