@@ -51,8 +51,8 @@ impl AcceptLog {
 
     /// Logs `error`, unless there was a line in the same second.
     pub fn failed(&self, error: &io::Error) {
-        if let Some(more) = self.throttle.admit(self.clock.now()) {
-            warn!(listener = self.listener, more, "cannot accept a connection: {error}");
+        if let Some(suppressed) = self.throttle.admit(self.clock.now()) {
+            warn!(listener = self.listener, suppressed, "cannot accept a connection: {error}");
         }
     }
 }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
 use rpc::record::{self, RecordDecoder};
-use server::{Connection, Disposition, Outbox, Outcome, Server, Throttle};
+use server::{Connection, Disposition, Outbox, Outcome, Server, Suppressed, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::{debug, info, warn};
@@ -57,9 +57,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Logs a peer's error, unless there are too many. `log` gets the number of lines that were suppressed.
-    pub(crate) fn throttled(&self, log: impl FnOnce(u64)) {
-        if let Some(more) = self.throttle.admit(self.clock.now()) {
-            log(more);
+    pub(crate) fn throttled(&self, log: impl FnOnce(Suppressed)) {
+        if let Some(suppressed) = self.throttle.admit(self.clock.now()) {
+            log(suppressed);
         }
     }
 }
@@ -97,15 +97,17 @@ fn log_end(shared: &Shared, connection: &Connection, end: End) {
         End::Closed => debug!(%peer, "connection closed"),
         End::Protocol(why) => {
             metrics.malformed.fetch_add(1, Relaxed);
-            shared.throttled(|more| warn!(%peer, more, "connection closed: {why}"));
+            shared.throttled(|suppressed| warn!(%peer, suppressed, "connection closed: {why}"));
         }
         End::Stalled(stall) => {
             metrics.stalled_connections.fetch_add(1, Relaxed);
-            shared.throttled(|more| warn!(%peer, more, "connection closed: {stall}"));
+            shared.throttled(|suppressed| warn!(%peer, suppressed, "connection closed: {stall}"));
         }
         End::Unreachable(error) => {
             metrics.unreachable_connections.fetch_add(1, Relaxed);
-            shared.throttled(|more| info!(%peer, more, "connection lost: the peer is unreachable: {error}"));
+            shared.throttled(
+                |suppressed| info!(%peer, suppressed, "connection lost: the peer is unreachable: {error}"),
+            );
         }
         End::Io(error) => debug!(%peer, "connection lost: {error}"),
     }

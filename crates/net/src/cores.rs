@@ -429,8 +429,9 @@ impl Admission {
         let Some(entry) = self.enter(stream, peer) else { return };
         let peers = self.shared.peers.as_ref();
         let unknown = |error| {
-            self.shared
-                .throttled(|more| warn!(%peer, more, "cannot find the owner of a connection: {error}"));
+            self.shared.throttled(
+                |suppressed| warn!(%peer, suppressed, "cannot find the owner of a connection: {error}"),
+            );
         };
         match peers.map_or(Ok(Found::Remote), |peers| peers.find(&entry.stream, unknown)) {
             Ok(found) => {
@@ -458,13 +459,15 @@ impl Admission {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
             let limit = shared.limits.max_connections;
             shared.throttled(
-                |more| warn!(%peer, more, "connection refused: the limit of {limit} connections is reached"),
+                |suppressed| warn!(%peer, suppressed, "connection refused: the limit of {limit} connections is reached"),
             );
             return None;
         }
         let Some(counted) = self.counts.enter(peer.ip(), shared.limits.max_connections_per_address) else {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            shared.throttled(|more| warn!(%peer, more, "connection refused: the client has too many"));
+            shared.throttled(
+                |suppressed| warn!(%peer, suppressed, "connection refused: the client has too many"),
+            );
             return None;
         };
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));

@@ -113,9 +113,9 @@ impl Sources {
     /// Logs that a source refuses this server, for its administrator.
     fn log_refusal(&self, error: ReadError, source: SocketAddr) {
         if let ReadError::Refused(status @ (Status::ACCESS | Status::PERM | Status::WRONGSEC)) = error {
-            self.shared.throttled(|more| {
+            self.shared.throttled(|suppressed| {
                 warn!(
-                    %source, ?status, more,
+                    %source, ?status, suppressed,
                     "a server refuses READs for a copy: see whether it lets this one in (its exports' clients, `insecure`)"
                 );
             });

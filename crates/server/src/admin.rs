@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use vfs::{Context, Credentials, Thread};
 
 use crate::files::object::File;
@@ -157,12 +158,14 @@ impl<'a> Name<'a> {
             Self::Address(ip) => {
                 client.address().is_some_and(|address| address.ip().to_canonical() == ip.to_canonical())
             }
-            // As it is, or as it is shown.
-            Self::Owner(owner) => {
-                client.owner() == owner || client.owner().escape_ascii().eq(owner.iter().copied())
-            }
+            Self::Owner(owner) => is_name(client.owner(), owner),
         }
     }
+}
+
+/// Whether `text` is a client's name, as it is or as it is shown.
+fn is_name(owner: &[u8], text: &[u8]) -> bool {
+    owner == text || owner.escape_ascii().eq(text.iter().copied())
 }
 
 impl Server {
@@ -214,6 +217,15 @@ impl Server {
         let evicted = self.shared.state.evict(client.id).ok_or(EvictError::Unknown)?;
         self.shared.metrics.evicted.fetch_add(1, Relaxed);
         Ok((client, evicted))
+    }
+
+    /// Removes a client that the grace period waits for, by its name, so that it can no longer reclaim. Returns the name; `None` without
+    /// such a client.
+    pub fn evict_reclaimer(&self, now: Now, name: &str) -> Option<Bytes> {
+        let matches = |owner: &[u8]| is_name(owner, name.as_bytes());
+        let owner = self.shared.state.evict_reclaimer(now.monotonic, matches)?;
+        self.shared.metrics.evicted.fetch_add(1, Relaxed);
+        Some(owner)
     }
 
     /// Asks for all delegations of the file at a path that begins with its export's, links not followed; the clients return

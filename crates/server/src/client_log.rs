@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tracing::info;
 
-use crate::{ExportId, Quoted};
+use crate::{ExportId, Quoted, Suppressed};
 
 /// How many exports of one client, or of one connection of version 4.0, are logged when first used.
 const USED_EXPORTS_MAX: usize = 8;
@@ -54,7 +54,12 @@ impl fmt::Display for Id {
 }
 
 /// Logs that a confirmed client is gone. `seen` is its last address and minor version.
-pub(crate) fn left((name, id): (&[u8], u64), seen: Option<(SocketAddr, u32)>, reason: &str, suppressed: u64) {
+pub(crate) fn left(
+    (name, id): (&[u8], u64),
+    seen: Option<(SocketAddr, u32)>,
+    reason: &str,
+    suppressed: Suppressed,
+) {
     let (name, id) = (Quoted(name), Id(id));
     match seen {
         Some((peer, minor)) => {

@@ -82,7 +82,7 @@ pub use state::{
     SessionSnapshot, SlotUse, Standing,
 };
 pub(crate) use throttle::LOG_LINES_A_SECOND;
-pub use throttle::Throttle;
+pub use throttle::{Suppressed, Throttle};
 pub use transport::{ConnectionId, Transport, host_of};
 pub use versions::Versions;
 pub use work::{Connect, CopyStep, Work};

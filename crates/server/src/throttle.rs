@@ -1,20 +1,27 @@
+//! Limits the log lines that peers can cause, so that they cannot fill the disk.
+
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Now;
 
-/// Lines about mounts and clients in the log: a client that makes hundreds a second is not logged each time.
+/// Log lines a second about mounts and clients.
 pub(crate) const LOG_LINES_A_SECOND: u16 = 10;
 
-/// Lets a few log lines through a second, and counts those it keeps back: peers must not fill the disk by misbehaving.
+/// Allows a few log lines a second, and counts the suppressed ones.
 #[derive(Debug)]
 pub struct Throttle {
     lines_a_second: u16,
-    /// The second, above [`COUNT_BITS`] of how many lines it let through.
-    seen: AtomicU64,
-    kept_back: AtomicU64,
+    /// The current second, above [`COUNT_BITS`] of the lines that it has allowed.
+    allowed: AtomicU64,
+    /// Lines suppressed since the last allowed one.
+    suppressed: AtomicU64,
 }
 
-/// Bits of the count in `seen`.
+/// Number of suppressed lines, for the field `suppressed` of the next line: the field is absent if there were none.
+pub type Suppressed = Option<NonZeroU64>;
+
+/// Bits of the count in `allowed`.
 const COUNT_BITS: u32 = 16;
 
 impl Default for Throttle {
@@ -24,25 +31,25 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Lets so many lines through a second.
+    /// Allows so many lines a second.
     #[must_use]
     pub fn new(lines_a_second: u16) -> Self {
-        Self { lines_a_second, seen: AtomicU64::new(0), kept_back: AtomicU64::new(0) }
+        Self { lines_a_second, allowed: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
-    /// Whether to log now; how many lines were kept back since the last one.
+    /// Returns the lines suppressed since the last one if a line may be logged now; else counts it as suppressed.
     #[must_use]
-    pub fn admit(&self, now: Now) -> Option<u64> {
+    pub fn admit(&self, now: Now) -> Option<Suppressed> {
         let second = now.monotonic.as_secs();
-        let counted = self.seen.fetch_update(Relaxed, Relaxed, |seen| {
-            let count = if seen >> COUNT_BITS == second { seen & ((1 << COUNT_BITS) - 1) } else { 0 };
+        let counted = self.allowed.fetch_update(Relaxed, Relaxed, |allowed| {
+            let count = if allowed >> COUNT_BITS == second { allowed & ((1 << COUNT_BITS) - 1) } else { 0 };
             (count < u64::from(self.lines_a_second)).then_some(second << COUNT_BITS | (count + 1))
         });
         if counted.is_err() {
-            self.kept_back.fetch_add(1, Relaxed);
+            self.suppressed.fetch_add(1, Relaxed);
             return None;
         }
-        Some(self.kept_back.swap(0, Relaxed))
+        Some(NonZeroU64::new(self.suppressed.swap(0, Relaxed)))
     }
 }
 
@@ -55,21 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lets_several_a_second_through() {
-        let throttle = Throttle::new(2);
+    fn several_lines_a_second_are_allowed() {
+        let (throttle, two) = (Throttle::new(2), NonZeroU64::new(2));
         let at = |seconds| Now { monotonic: Duration::from_secs(seconds), wall: Timestamp::default() };
         let admitted = [7, 7, 7, 7, 8, 8, 8].map(|second| throttle.admit(at(second)));
-        assert_eq!(admitted, [Some(0), Some(0), None, None, Some(2), Some(0), None]);
+        assert_eq!(admitted, [Some(None), Some(None), None, None, Some(two), Some(None), None]);
     }
 
     #[test]
-    fn lets_one_a_second_through_and_counts_the_others() {
+    fn one_line_a_second_is_allowed_and_the_others_are_counted() {
         let throttle = Throttle::default();
         let at = |millis| Now { monotonic: Duration::from_millis(millis), wall: Timestamp::default() };
-        assert_eq!(throttle.admit(at(0)), Some(0));
+        assert_eq!(throttle.admit(at(0)), Some(None));
         assert_eq!(throttle.admit(at(10)), None);
         assert_eq!(throttle.admit(at(999)), None);
-        assert_eq!(throttle.admit(at(1000)), Some(2));
-        assert_eq!(throttle.admit(at(5000)), Some(0));
+        assert_eq!(throttle.admit(at(1000)), Some(NonZeroU64::new(2)));
+        assert_eq!(throttle.admit(at(5000)), Some(None));
     }
 }

@@ -251,9 +251,9 @@ fn shortened(name: &str, most: usize) -> String {
 
 /// `enfys evict`.
 pub fn evicted(lost: &Evicted) -> String {
+    let Some(id) = &lost.id else { return format!("evicted {}: it can no longer reclaim\n", lost.name) };
     format!(
-        "evicted {} ({}): it lost {}, {}, {} and {}\n",
-        lost.id,
+        "evicted {id} ({}): it lost {}, {}, {} and {}\n",
         lost.name,
         counted(lost.sessions as u64, "session"),
         counted(lost.opens.into(), "open"),

@@ -214,8 +214,8 @@ pub struct Session {
 /// What an evicted client lost.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Evicted {
-    /// Its id.
-    pub id: String,
+    /// Its ID; none for a client that the grace period waited for and that has not returned.
+    pub id: Option<String>,
     /// Its name.
     pub name: String,
     /// Sessions.

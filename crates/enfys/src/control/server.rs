@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{AcceptLog, Clock};
-use server::{Quoted, Server};
+use server::{EvictError, Now, Quoted, Server};
 use store::error_text;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -108,16 +108,7 @@ async fn execute(command: Command, server: &Server, clock: Clock) -> Reply {
     let now = clock.now();
     match command {
         Command::Status => Reply::Status(Box::new(Status::from(&server.look(now, MAX_CLIENTS)))),
-        Command::Evict { client } => match server.evict(now, &client) {
-            Ok((client, lost)) => {
-                let (id, name) = (format!("{:#x}", client.id), client.owner.escape_ascii().to_string());
-                let shown = Quoted(&client.owner);
-                info!(client = %id, name = %shown, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
-                let server::Evicted { sessions, opens, locks, delegations, .. } = lost;
-                Reply::Evicted(Evicted { id, name, sessions, opens, locks, delegations })
-            }
-            Err(error) => Reply::Error(format!("{client}: {error}")),
-        },
+        Command::Evict { client } => evict(server, now, &client),
         Command::Recall { file } => match server.recall(now, &file).await {
             Ok(done) => {
                 info!(
@@ -134,5 +125,24 @@ async fn execute(command: Command, server: &Server, clock: Clock) -> Reply {
             // The server logs it.
             Reply::GraceEnded(server.end_grace(now))
         }
+    }
+}
+
+/// Evicts a client, or one that the grace period waits for.
+fn evict(server: &Server, now: Now, client: &str) -> Reply {
+    match server.evict(now, client) {
+        Ok((client, lost)) => {
+            let (id, name) = (format!("{:#x}", client.id), client.owner.escape_ascii().to_string());
+            let shown = Quoted(&client.owner);
+            info!(client = %id, name = %shown, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
+            let server::Evicted { sessions, opens, locks, delegations, .. } = lost;
+            Reply::Evicted(Evicted { id: Some(id), name, sessions, opens, locks, delegations })
+        }
+        Err(EvictError::Unknown) if let Some(owner) = server.evict_reclaimer(now, client) => {
+            info!(name = %Quoted(&owner), "evicted before it reclaimed");
+            let name = owner.escape_ascii().to_string();
+            Reply::Evicted(Evicted { id: None, name, sessions: 0, opens: 0, locks: 0, delegations: 0 })
+        }
+        Err(error) => Reply::Error(format!("{client}: {error}")),
     }
 }

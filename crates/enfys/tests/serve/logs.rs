@@ -30,6 +30,7 @@ fn clients_are_logged_by_name_and_version_when_they_come_use_an_export_and_leave
     let place = Place::new();
     let server = started(&place);
     assert_eq!(lines(&server, &["mounted path=\"/export\" version=3 peer=127.0.0.1:"]).len(), 1);
+    assert!(!server.log().contains("suppressed"), "no line was: {}", server.log());
     let mut client = Client4::in_minor(server.address, NAME, 2);
     client.open("export", "file").unwrap();
     client.open("export", "file").unwrap();

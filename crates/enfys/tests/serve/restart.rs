@@ -181,3 +181,29 @@ fn others_wait_after_an_orderly_restart_for_holders_alone_and_see_which() {
     assert_eq!(scraped.get(named), None);
     server.stop();
 }
+
+#[test]
+fn a_client_that_the_grace_period_waits_for_is_evicted_by_its_shown_name() {
+    let place = Place::new();
+    let (server, arguments) = with_metrics(&place);
+    let mut holder = Client4::named(server.address, "holder \"of\" a file");
+    holder.complete();
+    let file = holder.open_often("export", "file", 1).unwrap();
+    server.kill();
+
+    let server = Server::start(&place, &arguments);
+    let shown = status(&place)["grace"]["names"][0].as_str().unwrap().to_owned();
+    assert!(!ask(&place, &["evict", "holder"]).status.success(), "another name");
+    assert_eq!(
+        said(&ask(&place, &["evict", &shown])),
+        format!("evicted {shown}: it can no longer reclaim\n")
+    );
+    // It was the last one.
+    assert_eq!(status(&place)["grace"], Value::Null);
+    let mut other = Client4::named(server.address, "other");
+    other.complete();
+    assert_eq!(other.open("export", "file"), Ok(()));
+    let mut holder = Client4::named(server.address, "holder \"of\" a file");
+    assert_eq!(holder.reclaim(file, 1), Err(Status::NO_GRACE));
+    server.stop();
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::Bytes;
 use vfs::Timestamp;
 
 use crate::state::State;
@@ -64,6 +65,12 @@ impl State {
         let evicted = Evicted { sessions: record.sessions.len(), ..held(&record.client) };
         self.release_records([record]);
         Some(evicted)
+    }
+
+    /// Removes a client that the grace period waits for, by its name, so that it can no longer reclaim. Returns the name; `None` without
+    /// such a client.
+    pub fn evict_reclaimer(&self, now: Duration, matches: impl Fn(&[u8]) -> bool) -> Option<Bytes> {
+        self.recovery.evict_reclaimer(now, matches)
     }
 
     /// Ends the grace period: what was not reclaimed until now is lost. Returns how many clients it waited for; `None` where

@@ -15,7 +15,7 @@ use super::super::client::{Client, ClientKind, nanos};
 use super::super::principal::Principal;
 use super::reclaimers::NAMES_MAX;
 use super::record::{ClientRecord, Name};
-use super::{ASKS, Clients, Reclaimers, Recovery, Says, Standing};
+use super::{ASKS, Clients, Noted, Reclaimers, Recovery, Says, Standing};
 
 /// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -115,6 +115,24 @@ impl Recovery {
         };
         info!(clients = clients_at_start, lost = lost.count, names_of_lost = %lost, "{event}");
         awaited
+    }
+
+    /// Removes the records of clients that may still reclaim and whose names match, so that they no longer can. Returns the name;
+    /// `None` without such a client.
+    pub(crate) fn evict_reclaimer(&self, now: Duration, matches: impl Fn(&[u8]) -> bool) -> Option<Bytes> {
+        if !self.in_grace(now) {
+            return None;
+        }
+        let mut clients = self.clients.lock();
+        let is_meant = |(name, noted): &(&Name, &Noted)| noted.is_awaited() && matches(name.owner());
+        let names: Vec<_> = clients.noted.iter().filter(is_meant).map(|(name, _)| name.clone()).collect();
+        let owner = names.first()?.owner().clone();
+        for name in &names {
+            clients.remove(name);
+            self.hold_back(self.write(name, None));
+        }
+        self.end_if_nobody_is_awaited(clients);
+        Some(owner)
     }
 
     /// Whether a name is that of a client which may still reclaim, and `principal` another one than made its record. Whoever took the
