@@ -59,11 +59,15 @@ struct Mount {
 pub(super) fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mounts = parse(&std::fs::read(MOUNTS)?);
     let is_inside = |mount: &Mount| mount.path != directory && mount.path.starts_with(directory);
-    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind) && !is_fuse(&mount.kind);
     let mounts = mounts.into_iter().filter(|mount| is_inside(mount) && is_served(mount) && is_visible(mount));
     let mut paths: Vec<_> = mounts.map(|mount| mount.path).collect();
     paths.sort_by_key(|path| path.components().count());
     Ok(paths)
+}
+
+/// Whether the type of the file system can be served.
+fn is_served(mount: &Mount) -> bool {
+    !NEVER_SERVED.contains(&&*mount.kind) && !is_fuse(&mount.kind)
 }
 
 /// Whether a process of any user implements the file system (FUSE). It could show set-user-ID files, or never answer. `fuseblk` is a disk
@@ -127,5 +131,24 @@ mod tests {
     #[test]
     fn kernel_file_systems_are_not_served() {
         assert!(inside(Path::new("/")).is_ok_and(|paths| !paths.contains(&"/proc".into())));
+    }
+
+    #[test]
+    fn file_systems_of_fuse_are_not_served() {
+        for kind in ["fuse", "fuse.sshfs", "fuse.a.b"] {
+            assert!(is_fuse(kind), "{kind}");
+        }
+        for kind in ["fuseblk", "ext4", "xfs", "fusectl", "fuse-like"] {
+            assert!(!is_fuse(kind), "{kind}");
+        }
+        let mount = |id: u64, kind: &str| format!("{id} 1 0:{id} / /srv/{kind} rw - {kind} source rw\n");
+        let text: String = ["ext4", "fuse.sshfs", "fuse", "fuseblk", "nfs4", "proc"]
+            .into_iter()
+            .zip(7..)
+            .map(|(kind, id)| mount(id, kind))
+            .collect();
+        let mounts = parse(text.as_bytes()).into_iter().filter(is_served);
+        let served: Vec<_> = mounts.map(|mount| mount.kind).collect();
+        assert_eq!(served, ["ext4", "fuseblk"]);
     }
 }

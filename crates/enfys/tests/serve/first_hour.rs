@@ -9,6 +9,7 @@ use protocol::nfs4::ops::lookup::LookupArgs;
 use xdr::Opaque;
 
 use crate::client::{Client, Client4};
+use crate::libnfs;
 use crate::server::{ENFYS, Place, Server, mode, run, with};
 
 /// The first commands that README.md shows.
@@ -171,10 +172,21 @@ fn an_export_at_the_root_and_a_host_name_to_listen_on_work() {
     let server = Server::start(&place, &[&arguments[..], &more].concat());
     assert!(server.address.ip().is_loopback());
     assert!(server.announced.contains(":/ /mnt\n"), "{}", server.announced);
+    // libnfs finds a file below the URL that is printed.
+    let host = server.address.ip();
+    let (before, options) =
+        (format!("nfs://{host}//"), format!("?version=3&nfsport={}", server.address.port()));
+    assert!(server.announced.contains(&format!("{before}{options}")), "{}", server.announced);
     let mut client = Client::connect(server.address);
     let root = client.mount("/").unwrap();
     client.create(root, "file").unwrap();
     assert!(export.join("file").exists());
+    if libnfs::is_installed() {
+        let options = format!("{options}&mountport={}", server.address.port());
+        std::fs::write(export.join("file"), "text").unwrap();
+        assert_eq!(libnfs::succeeds("nfs-cat", &[&format!("{before}file{options}")]), b"text");
+        libnfs::succeeds("nfs-ls", &[&format!("{before}{options}")]);
+    }
     // Version 4 finds it below PUTROOTFH.
     let mut client = Client4::connect(server.address);
     let lookup = Op::Lookup(LookupArgs { name: Opaque::from_static(b"file") });
@@ -188,4 +200,57 @@ fn a_port_alone_is_one_of_this_machine() {
     let server = Server::start(&place, &["serve", "--memory", "--listen", "0", "--metrics", "0"]);
     assert!(server.address.ip().is_loopback());
     server.stop();
+}
+
+#[test]
+fn unknown_hosts_and_netgroups_are_warned_of() {
+    let place = Place::new();
+    let directory = place.directory("data");
+    let lines = "clients = [\n'127.0.0.1',\n'no-such-host.invalid']\n[[export.client]]\nclients = ['@no-such-netgroup']";
+    let checked = checked(&place, &directory, lines);
+    let file = place.path("enfys.toml");
+    let host = format!(
+        "{}:6: export /export: `clients`: host name `no-such-host.invalid` not found",
+        file.display()
+    );
+    let netgroup = format!("{}:8: export /export: `clients`: netgroup `@no-such-netgroup` ", file.display());
+    for warning in [&host, &netgroup] {
+        assert!(checked.contains(&format!("# warning: {warning}")), "{checked}");
+    }
+    let arguments =
+        ["serve".as_ref(), "--listen".as_ref(), "0".as_ref(), "--config".as_ref(), file.as_path()];
+    let server = Server::start(&place, &arguments);
+    let log = server.log();
+    assert!(log.contains(&host) && log.contains(&netgroup), "{log}");
+    server.stop();
+}
+
+#[test]
+fn local_users_without_root_are_warned_of() {
+    let place = Place::new();
+    let directory = place.directory("data");
+    let warning = |uid: u32| {
+        format!(
+            "--local-users without root: files that other users create belong to uid {uid}, so these users often cannot \
+             write to them"
+        )
+    };
+    let server = Server::start(&place, &with(&place, &[&directory, "--local-users".as_ref()]));
+    let own = rustix::process::geteuid();
+    assert_eq!(server.log().contains(&warning(own.as_raw())), !own.is_root(), "{}", server.log());
+    server.stop();
+    if !own.is_root() {
+        return;
+    }
+    // A server of another user: mapped to uid 1000 in a namespace of its own.
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-user=1000", "--", ENFYS, "check-config"]);
+    let text = format!("local-users = true\n[[export]]\npath = '{}'\n", directory.display());
+    let text = format!("state-dir = '{}'\n{text}", place.path("other-state").display());
+    let output = command.arg(place.file("enfys.toml", &text)).output().expect("unshare");
+    if !output.status.success() {
+        return println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains(&format!("# warning: {}", warning(1000))), "{said}");
 }

@@ -181,3 +181,36 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     assert_ne!(client.getattr(again).unwrap().fsid, fsids[0]);
     server.stop();
 }
+
+/// Entries for clients apply to a file system that is mounted inside as they do to the export.
+#[test]
+fn entries_of_an_export_apply_to_what_is_mounted_inside() {
+    let place = Place::new();
+    let (data, disk) = directories(&place);
+    let Some(_mounted) = Mounted::on(&disk) else { return };
+    std::fs::set_permissions(&disk, crate::server::mode(0o777)).unwrap();
+    let exports = format!(
+        "[[export]]\npath = '{}'\nsubmounts = 'serve'\nsquash = 'none'\ninsecure = true\n\
+         [[export.client]]\nclients = ['127.0.0.1']\nread-only = true\n\
+         [[export.client]]\nclients = ['127.0.0.2']\nsquash = 'all'\nanonymous-uid = 77\n",
+        data.display()
+    );
+    let server = start(&place, &exports);
+    let client = |last: u8| Client::connect_from(server.address, [127, 0, 0, last]);
+    let mut reader = client(1);
+    let root = reader.mount("/export").unwrap();
+    let inner = reader.lookup(root, "disk").unwrap();
+    assert_eq!(reader.create(inner, "file"), Err(NfsStat::ROFS));
+    let mut squashed = client(2);
+    let file = squashed.create(inner, "file").unwrap();
+    if crate::server::is_root() {
+        assert_eq!(squashed.getattr(file).unwrap().uid, 77);
+    }
+    let mut stranger = client(4);
+    for path in ["/export", "/export/disk"] {
+        assert_eq!(stranger.mount(path), Err(MountStat::ACCES));
+    }
+    assert_eq!(stranger.getattr(inner).map(|_| ()), Err(NfsStat::ACCES));
+    assert_eq!(stranger.getattr(file).map(|_| ()), Err(NfsStat::ACCES));
+    server.stop();
+}
