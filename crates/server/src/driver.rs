@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use crate::copy::offload::Advanced;
-use crate::state::{LocalChange, Offload};
+use crate::state::{ExternalChange, Offload};
 use crate::work::{Connect, CopyStep, KINDS, Work};
 use crate::{Connection, Fetch, FetchError, Fetched, Now, Server};
 
@@ -39,7 +39,7 @@ impl Server {
                 let permit = (!copy.is_from_elsewhere()).then(|| self.driver.copy_steps.take());
                 Some(Work::StepCopy(CopyStep { copy, _permit: permit }))
             }
-            _ => self.shared.state.next_local_change().map(Work::LocalChange),
+            _ => self.shared.state.next_external_change().map(Work::ExternalChange),
         }
     }
 
@@ -59,8 +59,8 @@ impl Server {
         read.answer(outcome);
     }
 
-    /// Recalls the delegation that a [`Work::LocalChange`] conflicts with.
-    pub fn handle_local_change(&self, change: &LocalChange, now: Now) {
+    /// Recalls the delegation that a [`Work::ExternalChange`] conflicts with.
+    pub fn handle_external_change(&self, change: &ExternalChange, now: Now) {
         self.shared.state.recall_for(now.monotonic, change);
     }
 

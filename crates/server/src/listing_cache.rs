@@ -15,7 +15,7 @@
 //! looked at, one with free space or ACLs, or a change attribute that a coarse clock will move by itself.
 //!
 //! A client that has something delegated is told of it as it was at the grant, whatever others have done to it since
-//! ([`State::change_of_grant`](crate::state::State::change_of_grant)). What was looked at when nothing of its own was otherwise stays true for it as
+//! ([`State::granted_change`](crate::state::State::granted_change)). What was looked at when nothing of its own was otherwise stays true for it as
 //! long as nothing changes and nothing more is delegated to it; so a reply says for whom it is not ([`Page::is_for`]).
 //!
 //! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes)), with what the kernel holds for an entry that is watched, and directories. What is not

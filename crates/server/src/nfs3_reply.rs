@@ -16,7 +16,7 @@ use crate::files::recall;
 use crate::files::recall::announce_change;
 use crate::files::rights::Right;
 use crate::request::{Request, Served, Target, TargetError};
-use crate::state::{Against, Changing, IoKind};
+use crate::state::{ChangeGuard, Conflict, IoKind};
 
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
@@ -97,7 +97,7 @@ fn check_denials_of(
     kind: IoKind,
 ) -> Result<(), NfsStat> {
     let state = &request.server.state;
-    if !state.has_denials() {
+    if !state.has_share_denies() {
         return Ok(());
     }
     let key = File::new(export, handle).key(request.server);
@@ -109,7 +109,7 @@ fn check_denials_of(
 pub(crate) async fn recall_conflicts(
     request: &Request<'_>,
     target: &Target<'_>,
-    against: Against,
+    against: Conflict,
     right: Right<'_>,
 ) -> Result<(), NfsStat> {
     let object = (target.export, &target.handle);
@@ -125,7 +125,7 @@ pub(crate) async fn admit_io(
     kind: IoKind,
 ) -> Result<(), NfsStat> {
     check_denials(request, target, kind)?;
-    recall_conflicts(request, target, Against::io(kind), Right::Content(kind)).await?;
+    recall_conflicts(request, target, Conflict::io(kind), Right::Content(kind)).await?;
     check_denials(request, target, kind)
 }
 
@@ -139,10 +139,10 @@ pub(crate) async fn admit_truncation<'s>(
     request: &Request<'s>,
     directory: &Target<'_>,
     name: &[u8],
-) -> Result<Option<Changing<'s>>, NfsStat> {
+) -> Result<Option<ChangeGuard<'s>>, NfsStat> {
     let state = &request.server.state;
-    let unnamed = state.changing_unnamed();
-    if unnamed.is_some() && !state.has_denials() {
+    let unnamed = state.begin_unnamed_change();
+    if unnamed.is_some() && !state.has_share_denies() {
         return Ok(unnamed);
     }
     let backend = &directory.export.backend;

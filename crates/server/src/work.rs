@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::Fetch;
-use crate::state::{ConnectRequest, LocalChange, Offload};
+use crate::state::{ConnectRequest, ExternalChange, Offload};
 use crate::work_signal::WorkSignal;
 
 /// Connections to clients that the driver makes at once.
@@ -25,8 +25,8 @@ pub enum Work {
     Read(Fetch),
     /// Run a step of a background copy: [`Server::step_copy`].
     StepCopy(CopyStep),
-    /// Report a change that a local process made to a delegated object: [`Server::handle_local_change`].
-    LocalChange(LocalChange),
+    /// Report a change that a local process made to a delegated object: [`Server::handle_external_change`].
+    ExternalChange(ExternalChange),
 }
 
 /// A request to connect to a client of version 4.0.

@@ -355,8 +355,8 @@ impl<A: Actor> Cluster<A> {
             A::watch(&self.actors, &mut self.shared, Some(progress))?;
         }
         while let Poll::Ready(work) = self.server.poll_work(&context) {
-            if let Work::LocalChange(change) = work {
-                self.server.handle_local_change(&change, moment(self.now()));
+            if let Work::ExternalChange(change) = work {
+                self.server.handle_external_change(&change, moment(self.now()));
             }
         }
         for moment in self.clock.take_alarms() {

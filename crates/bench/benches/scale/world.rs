@@ -11,8 +11,8 @@ use protocol::nfs4::ops::session::{ChannelAttributes, CreateSessionFlags, Sequen
 use protocol::nfs4::types::{SessionId, Stateid, Status};
 use rpc::message;
 use server::state::{
-    Client, CreateSession, Credential, DelegationKind, ExchangeId, FileKey, IoKind, LockError, LockRange,
-    LockRequest, LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, StateProtect, Wish,
+    Client, CreateSession, Credential, DelegationKind, ExchangeId, FileKey, GrantRequest, IoKind, LockError,
+    LockRange, LockRequest, LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, StateProtect,
 };
 use server::{ConnectionId, HandleKey, Outbox, Principal, Settings};
 use vfs::Pin;
@@ -234,18 +234,20 @@ impl World {
     /// A read delegation for a client that is reachable.
     pub(crate) fn delegate(&self, peer: &Peer, fileid: u64) -> Stateid {
         let inner = vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes");
-        let wish = Wish {
+        let request = GrantRequest {
             kind: DelegationKind::Read,
-            judged: 1,
+            checked_access: 1,
             opener: CALLER,
             change: 1,
             times: None,
             handle: Default::default(),
             inner,
-            looked: self.state.looking(&inner),
+            epoch: self.state.change_epoch(&inner),
             reclaim: false,
         };
-        self.state.delegate(self.now, &peer.client, file(fileid), &wish, None, None).expect("a delegation")
+        self.state
+            .grant_delegation(self.now, &peer.client, file(fileid), &request, None, None)
+            .expect("a delegation")
     }
 
     pub(crate) fn give_back(&self, peer: &Peer, fileid: u64, delegation: &Stateid) {

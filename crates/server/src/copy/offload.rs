@@ -17,7 +17,7 @@ use crate::files::recall::recall_in_background;
 use crate::nfs4_status::of_backend;
 use crate::remote_read::Reading;
 use crate::shared::Shared;
-use crate::state::{Against, Client, Copied, FileKey, IoKind, Offload, Origin};
+use crate::state::{Client, Conflict, Copied, FileKey, IoKind, Offload, Origin};
 use crate::{Export, ExportId, FetchError, Now};
 
 /// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
@@ -84,15 +84,15 @@ impl Shared {
         // What was read ahead came before.
         let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
-        let _changing = self.state.changing(&task.span.destination);
+        let _changing = self.state.begin_change(&task.span.destination);
         let at = (self, now.monotonic);
-        recall_in_background(at, client, task.destination, Against::All).await?;
+        recall_in_background(at, client, task.destination, Conflict::Any).await?;
         // Behind the wait: see `Compound::admit_io`.
         let (export, written) = self.may_write(offload, now)?;
         let context = Context { peer: task.peer, ..Context::new(Arc::clone(&task.credentials), now.wall) };
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
-                recall_in_background(at, client, *file, Against::Writers).await?;
+                recall_in_background(at, client, *file, Conflict::Write).await?;
                 let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;
                 let step = task.span.within(*handle, [read, written]).behind(before.count);
                 export.backend.copy_range(&context, &step).await

@@ -7,7 +7,7 @@ use vfs::{Alarm, Attributes, Interest};
 
 use super::object::File;
 use crate::request::Request;
-use crate::state::{Client, DelegationKind, Lookout, NotDelegated};
+use crate::state::{Client, DelegationKind, DelegationWatch, NotDelegated};
 
 /// Watches what may be delegated to `client`, where that is wanted and nothing speaks against the delegation; nothing where changes by
 /// others cannot be seen, or nobody wants to see them. What is told of the object beside the delegation is to be looked at behind this.
@@ -19,23 +19,23 @@ pub(crate) async fn watch(
     client: &Arc<Client>,
     file: &File<'_>,
     (kind, reclaim): (DelegationKind, bool),
-) -> Result<Option<Lookout>, NotDelegated> {
+) -> Result<Option<DelegationWatch>, NotDelegated> {
     let key = file.key(request.server);
     if !file.export.options.recall_local_changes {
         return Ok(None);
     }
     let state = &request.server.state;
     // A watch takes system calls: not for what will not be delegated anyway.
-    state.would_delegate(request.now.monotonic, client, key, kind, reclaim)?;
+    state.can_grant_delegation(request.now.monotonic, client, key, kind, reclaim)?;
     // Whoever may write keeps back what others would read.
     let interest = if kind.is_write() { Interest::Uses } else { Interest::Changes };
-    let bell = state.bell(client, key);
+    let bell = state.change_notifier(client, key);
     let alarm: Arc<dyn Alarm> = bell.clone();
     let context = request.context(file.export);
     let watch = file.export.backend.watch(&context, &file.handle, interest, &alarm).await;
     // As many as may be, or the object is gone: what could not be recalled is not delegated.
     let watch = watch.map_err(|_| NotDelegated::Resource)?;
-    Ok(watch.map(|watch| Lookout::new(bell, watch)))
+    Ok(watch.map(|watch| DelegationWatch::new(bell, watch)))
 }
 
 /// Looks again at what is watched by now, for what was done between the look before and the watch.

@@ -9,11 +9,11 @@ use super::recall::{announce_change, recall_held, wait_for};
 use super::rights::Right;
 use crate::Export;
 use crate::request::Request;
-use crate::state::{Against, Client, Held, Inquiry};
+use crate::state::{Client, Conflict, HeldAttributes, HolderQuery};
 
 /// Asks the holder of a write delegation for the attributes that it keeps, before the file's attributes are sent to `client`. Returns
 /// what differs from the backend. Take the other attributes from [`Backend::getattr`](vfs::Backend::getattr) after this, and combine
-/// both by [`State::put_over`](crate::state::State::put_over).
+/// both by [`State::apply_held_attributes`](crate::state::State::apply_held_attributes).
 ///
 /// # Errors
 /// As [`recall_conflicts`](super::recall::recall_conflicts): a holder that does not answer loses its delegation first.
@@ -21,8 +21,8 @@ pub(crate) async fn ask_holder(
     request: &Request<'_>,
     client: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<Held>, Error> {
-    if !request.server.state.has_delegations(Against::Writers) {
+) -> Result<Option<HeldAttributes>, Error> {
+    if !request.server.state.has_delegations(Conflict::Write) {
         return Ok(None);
     }
     Box::pin(ask(request, client, (export, handle))).await
@@ -32,27 +32,27 @@ async fn ask(
     request: &Request<'_>,
     client: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<Held>, Error> {
+) -> Result<Option<HeldAttributes>, Error> {
     let (state, now) = (&request.server.state, request.now);
     let file = File::new(export, *handle).key(request.server);
-    let deadline = state.answer_until(now.monotonic);
+    let deadline = state.getattr_deadline(now.monotonic);
     let mut number = None;
     loop {
-        let waiter = match state.inquire(now, deadline, client, file, number) {
-            Inquiry::Nobody => return Ok(None),
-            Inquiry::Told(held) => {
-                if held.is_news {
+        let waiter = match state.query_holder(now, deadline, client, file, number) {
+            HolderQuery::NoHolder => return Ok(None),
+            HolderQuery::Answered(held) => {
+                if held.is_changed {
                     // No delegation is granted of the old attributes. A holder that just returned it has set the times.
                     let _changing = announce_change(request, handle);
                     // If that fails, the size still shows that something has changed.
-                    if state.still_holds(&held) && touch(request, (export, handle)).await.is_ok() {
-                        state.touched(&held);
+                    if state.is_still_delegated(&held) && touch(request, (export, handle)).await.is_ok() {
+                        state.change_shown(&held);
                     }
                 }
                 return Ok(Some(held));
             }
-            Inquiry::Refused => break,
-            Inquiry::Asked(asked, waiter) => {
+            HolderQuery::Refused => break,
+            HolderQuery::Pending(asked, waiter) => {
                 number = Some(asked);
                 waiter
             }
@@ -63,7 +63,7 @@ async fn ask(
     }
     let context = request.context(export);
     // Everybody may read attributes.
-    recall_held(request, client, (export, handle), Against::Writers, (&context, Right::Given))
+    recall_held(request, client, (export, handle), Conflict::Write, (&context, Right::Given))
         .await
         .map(|()| None)
 }

@@ -15,7 +15,7 @@ use crate::Export;
 use crate::files::rights::Right;
 use crate::replay::crash_replay::{Directory, LoggedOps};
 use crate::request::Request;
-use crate::state::{Against, Changing, Client, Entries, EntryChange};
+use crate::state::{ChangeGuard, Client, Conflict, EntryChange, EntryChangeKind};
 
 /// Who changes something, and how it is made ops.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ struct Announced<'c> {
     is_watched: bool,
     /// The change is being made.
     is_under_way: bool,
-    _changing: Changing<'c>,
+    _changing: ChangeGuard<'c>,
 }
 
 impl<'c> Changer<'c> {
@@ -56,17 +56,17 @@ impl<'c> Changer<'c> {
         let is_there = announced.is_watched
             && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
-            announced.recall_conflicts(EntryChange::Add, Right::Entries(place.directory)).await?;
+            announced.recall_conflicts(EntryChangeKind::Add, Right::Entries(place.directory)).await?;
         }
         wait_durable(self.request).await;
         announced.begin();
         let created = self.ops.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
-        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        let done = made.map(|made| (&made.directory, EntryChange::Added { name, replaced: false }));
         announced.end(created.as_ref().err(), done);
         if is_there && made.is_some() {
             // It went just then.
-            announced.recall_after_change(EntryChange::Add).await;
+            announced.recall_after_change(EntryChangeKind::Add).await;
         }
         created
     }
@@ -78,16 +78,16 @@ impl<'c> Changer<'c> {
         file.recall_conflicts(self.request, self.client, place).await?;
         let mut announced = self.announce(place);
         if file.may_be_there() {
-            announced.recall_conflicts(EntryChange::Remove, file.right(place.directory)).await?;
+            announced.recall_conflicts(EntryChangeKind::Remove, file.right(place.directory)).await?;
         }
         wait_durable(self.request).await;
         announced.begin();
         let removed = self.ops.remove(place, name, removal).await;
-        let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
+        let done = removed.as_ref().ok().map(|change| (change, EntryChange::Removed { name }));
         announced.end(removed.as_ref().err(), done);
         if removed.is_ok() && !file.may_be_there() {
             // It came just then.
-            announced.recall_after_change(EntryChange::Remove).await;
+            announced.recall_after_change(EntryChangeKind::Remove).await;
         }
         removed
     }
@@ -106,9 +106,9 @@ impl<'c> Changer<'c> {
         let mut source = (from != to).then(|| self.announce(place(from)));
         // §20.4.3: "This notification is only sent if both entries are in the same directory."
         let kinds = if source.is_some() {
-            (EntryChange::Remove, EntryChange::Add)
+            (EntryChangeKind::Remove, EntryChangeKind::Add)
         } else {
-            (EntryChange::Rename, EntryChange::Rename)
+            (EntryChangeKind::Rename, EntryChangeKind::Rename)
         };
         let first = source.as_ref().unwrap_or(&target);
         let old_file = announce_name(self.request, place(from), old).await?;
@@ -143,7 +143,7 @@ impl<'c> Changer<'c> {
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
         let is_within = source.is_none();
         if let Some(source) = &mut source {
-            source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
+            source.end(failed, made.map(|made| (&made.from, EntryChange::Removed { name: old })));
         }
         let Some(made) = made else {
             target.end(failed, None);
@@ -153,9 +153,9 @@ impl<'c> Changer<'c> {
             // What is told of the name would be a guess: it is dropped without an end.
             None => {}
             Some(replaced) if is_within => {
-                target.end(None, Some((&made.to, Entries::Renamed { from: old, to: new, replaced })));
+                target.end(None, Some((&made.to, EntryChange::Renamed { from: old, to: new, replaced })));
             }
-            Some(replaced) => target.end(None, Some((&made.to, Entries::Added { name: new, replaced }))),
+            Some(replaced) => target.end(None, Some((&made.to, EntryChange::Added { name: new, replaced }))),
         }
         if !old_file.may_be_there() {
             // It came just then.
@@ -173,14 +173,14 @@ impl<'c> Changer<'c> {
         let _file = announce_change(self.request, file);
         let right = Right::Entries(place.directory);
         let object = (place.export, file);
-        recall_conflicts(self.request, self.client, object, Against::All, (place.context, right)).await?;
+        recall_conflicts(self.request, self.client, object, Conflict::Any, (place.context, right)).await?;
         let mut announced = self.announce(place);
-        announced.recall_conflicts(EntryChange::Add, right).await?;
+        announced.recall_conflicts(EntryChangeKind::Add, right).await?;
         wait_durable(self.request).await;
         announced.begin();
         let linked = self.ops.link(place, file, name).await;
         let made = linked.as_ref().ok();
-        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        let done = made.map(|made| (&made.directory, EntryChange::Added { name, replaced: false }));
         announced.end(linked.as_ref().err(), done);
         linked
     }
@@ -191,7 +191,7 @@ impl<'c> Changer<'c> {
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
         let key = || File::new(place.export, *place.directory).key(server);
-        let is_watched = server.state.has_delegations(Against::Entries(EntryChange::Add))
+        let is_watched = server.state.has_delegations(Conflict::Directory(EntryChangeKind::Add))
             && server.state.is_directory_delegated(key());
         Announced { changer: self, place, is_watched, is_under_way: false, _changing }
     }
@@ -216,31 +216,36 @@ impl Occupant {
 
 impl Announced<'_> {
     /// Whether others have the directory who are not told of such a change.
-    fn is_held(&self, change: EntryChange) -> bool {
+    fn is_held(&self, change: EntryChangeKind) -> bool {
         let Changer { request, client, .. } = self.changer;
-        let against = Against::Entries(change);
+        let against = Conflict::Directory(change);
         self.is_watched
-            && request.server.state.is_held_against(client, self.file().key(request.server), against)
+            && request.server.state.has_conflicting_delegation(
+                client,
+                self.file().key(request.server),
+                against,
+            )
     }
 
     /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
-    async fn recall_conflicts(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
+    async fn recall_conflicts(&self, change: EntryChangeKind, right: Right<'_>) -> Result<(), Error> {
         if !self.is_watched {
             return Ok(());
         }
         let Directory { export, context, directory } = self.place;
         let Changer { request, client, .. } = self.changer;
-        recall_conflicts(request, client, (export, directory), Against::Entries(change), (context, right))
+        recall_conflicts(request, client, (export, directory), Conflict::Directory(change), (context, right))
             .await
     }
 
     /// As [`recall_conflicts`](Self::recall_conflicts), where the change is made already; behind [`end`](Self::end), so that those who are told hear
     /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
-    async fn recall_after_change(&self, change: EntryChange) {
+    async fn recall_after_change(&self, change: EntryChangeKind) {
         if self.is_watched {
             let (Changer { request, client, .. }, Directory { export, directory, .. }) =
                 (self.changer, self.place);
-            let _ = recall_after_change(request, client, (export, directory), Against::Entries(change)).await;
+            let _ =
+                recall_after_change(request, client, (export, directory), Conflict::Directory(change)).await;
         }
     }
 
@@ -265,7 +270,7 @@ impl Announced<'_> {
     }
 
     /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
-    fn end(&mut self, failed: Option<&Error>, done: Option<(&Change, Entries<'_>)>) {
+    fn end(&mut self, failed: Option<&Error>, done: Option<(&Change, EntryChange<'_>)>) {
         self.is_under_way =
             matches!(failed, Some(Error::Io | Error::ServerFault | Error::NoSpace | Error::Quota));
         if !self.is_watched {
@@ -274,7 +279,13 @@ impl Announced<'_> {
         let Changer { request, client, .. } = self.changer;
         if let Some((change, entries)) = done {
             let directory = self.file().key(request.server);
-            request.server.state.entries_changed(request.now.monotonic, client, directory, change, &entries);
+            request.server.state.notify_entry_change(
+                request.now.monotonic,
+                client,
+                directory,
+                change,
+                &entries,
+            );
         }
     }
 
@@ -287,7 +298,7 @@ impl Drop for Announced<'_> {
     fn drop(&mut self) {
         if self.is_watched && self.is_under_way {
             let request = self.changer.request;
-            request.server.state.entries_unsure(request.now.monotonic, self.file().key(request.server));
+            request.server.state.recall_directory(request.now.monotonic, self.file().key(request.server));
         }
     }
 }

@@ -8,14 +8,14 @@ use super::rights::Right;
 use crate::Export;
 use crate::replay::crash_replay::Directory;
 use crate::request::Request;
-use crate::state::{Against, Changing, Client};
+use crate::state::{ChangeGuard, Client, Conflict};
 
 /// The object that a name leads to, with its change announced.
 pub(crate) enum NamedObject<'s> {
     /// Not looked up, because nothing was ever delegated. Nothing will be while this lives.
-    Unknown { _changing: Changing<'s> },
+    Unknown { _changing: ChangeGuard<'s> },
     /// An object that is not delegated anew while this lives.
-    Found { found: Box<Found>, _changing: Changing<'s> },
+    Found { found: Box<Found>, _changing: ChangeGuard<'s> },
     /// None that the caller may see ([`is_absent`]). The operation itself finds out what is wrong.
     Absent,
 }
@@ -31,7 +31,7 @@ impl NamedObject<'_> {
         let Self::Found { found, .. } = self else { return false };
         let state = &request.server.state;
         let key = || File::new(export, found.handle).key(request.server);
-        state.has_delegations(Against::All) && state.is_held_against(client, key(), Against::All)
+        state.has_delegations(Conflict::Any) && state.has_conflicting_delegation(client, key(), Conflict::Any)
     }
 
     /// Recalls what conflicts with the announced change.
@@ -46,7 +46,7 @@ impl NamedObject<'_> {
     ) -> Result<(), Error> {
         let Self::Found { found, .. } = self else { return Ok(()) };
         let need = (place.context, self.right(place.directory));
-        recall_conflicts(request, client, (place.export, &found.handle), Against::All, need).await
+        recall_conflicts(request, client, (place.export, &found.handle), Conflict::Any, need).await
     }
 
     /// Returns the right that the caller needs to remove the name, or to put another object in its place.
@@ -67,7 +67,7 @@ pub(crate) async fn announce_name<'s>(
     place: Directory<'_>,
     name: &[u8],
 ) -> Result<NamedObject<'s>, Error> {
-    match request.server.state.changing_unnamed() {
+    match request.server.state.begin_unnamed_change() {
         Some(_changing) => Ok(NamedObject::Unknown { _changing }),
         None => Box::pin(find(request, place, name)).await,
     }

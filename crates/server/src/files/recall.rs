@@ -18,7 +18,7 @@ use super::object::File;
 use super::rights::Right;
 use crate::request::Request;
 use crate::shared::Shared;
-use crate::state::{Against, Changing, Client, FileKey, State, Waiter};
+use crate::state::{ChangeGuard, Client, Conflict, DelegationWaiter, FileKey, State};
 use crate::{Export, Transport};
 
 /// How many operations of one connection may wait for delegations. Fewer than the calls that may wait there, so that the server
@@ -29,7 +29,7 @@ const WAITING_MAX: u32 = 48;
 struct Waiting<'s> {
     state: &'s State,
     file: FileKey,
-    waiter: Arc<Waiter>,
+    waiter: Arc<DelegationWaiter>,
 }
 
 impl Drop for Waiting<'_> {
@@ -38,9 +38,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Announces a change of a file; see [`State::changing`].
-pub(crate) fn announce_change<'s>(request: &Request<'s>, handle: &Handle) -> Changing<'s> {
-    request.server.state.changing(handle)
+/// Announces a change of a file; see [`State::begin_change`].
+pub(crate) fn announce_change<'s>(request: &Request<'s>, handle: &Handle) -> ChangeGuard<'s> {
+    request.server.state.begin_change(handle)
 }
 
 /// Recalls the delegations of others than `client` that conflict with an operation on an object, and waits until they are back.
@@ -53,7 +53,7 @@ pub(crate) async fn recall_conflicts(
     request: &Request<'_>,
     client: Option<&Client>,
     object: (&Export, &Handle),
-    against: Against,
+    against: Conflict,
     need: (&Context, Right<'_>),
 ) -> Result<(), Error> {
     if request.server.state.has_delegations(against) {
@@ -76,10 +76,10 @@ pub(crate) async fn recall_after_change(
     request: &Request<'_>,
     client: Option<&Client>,
     (export, handle): (&Export, &Handle),
-    against: Against,
+    against: Conflict,
 ) -> Result<(), Error> {
     let file = File::new(export, *handle).key(request.server);
-    let deadline = request.server.state.revoked_by(request.now.monotonic);
+    let deadline = request.server.state.revocation_deadline(request.now.monotonic);
     Box::pin(recall_until(deadline, request, client, file, against)).await
 }
 
@@ -88,16 +88,16 @@ pub(super) async fn recall_held(
     request: &Request<'_>,
     client: Option<&Client>,
     (export, handle): (&Export, &Handle),
-    against: Against,
+    against: Conflict,
     (context, right): (&Context, Right<'_>),
 ) -> Result<(), Error> {
     let (state, now) = (&request.server.state, request.now.monotonic);
     let file = File::new(export, *handle).key(request.server);
-    if !state.is_held_against(client, file, against) {
+    if !state.has_conflicting_delegation(client, file, against) {
         return Ok(());
     }
     right.check(export, context, handle).await?;
-    recall_until(state.wait_until(now), request, client, file, against).await
+    recall_until(state.recall_wait_deadline(now), request, client, file, against).await
 }
 
 async fn recall_until(
@@ -105,11 +105,13 @@ async fn recall_until(
     request: &Request<'_>,
     client: Option<&Client>,
     file: FileKey,
-    against: Against,
+    against: Conflict,
 ) -> Result<(), Error> {
     let (state, now) = (&request.server.state, request.now.monotonic);
     loop {
-        let Some(waiter) = state.clash(now, deadline, client, file, against) else { return Ok(()) };
+        let Some(waiter) = state.recall_conflicting(now, deadline, client, file, against) else {
+            return Ok(());
+        };
         if !wait_for(request, file, waiter).await {
             return Err(Error::Later);
         }
@@ -124,12 +126,12 @@ pub(crate) async fn recall_in_background(
     (server, now): (&Shared, Duration),
     client: &Client,
     file: FileKey,
-    against: Against,
+    against: Conflict,
 ) -> Result<(), Status> {
     let state = &server.state;
-    let deadline = state.wait_until(now);
+    let deadline = state.recall_wait_deadline(now);
     while state.has_delegations(against)
-        && let Some(waiter) = state.clash(now, deadline, Some(client), file, against)
+        && let Some(waiter) = state.recall_conflicting(now, deadline, Some(client), file, against)
     {
         let waiting = Waiting { state, file, waiter };
         if !(&*waiting.waiter).await {
@@ -143,7 +145,7 @@ pub(crate) async fn recall_in_background(
 }
 
 /// Waits. Returns false if that took too long, or too many operations of the connection wait.
-pub(super) async fn wait_for(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool {
+pub(super) async fn wait_for(request: &Request<'_>, file: FileKey, waiter: Arc<DelegationWaiter>) -> bool {
     let waiting = Waiting { state: &request.server.state, file, waiter };
     // The sender of a datagram repeats it by itself, and would then wait twice.
     let is_stream = request.connection.transport == Transport::Tcp;

@@ -5,7 +5,7 @@ use vfs::{Attributes, Removal};
 use super::object::File;
 use super::recall::announce_change;
 use crate::request::Request;
-use crate::state::{Client, Entries};
+use crate::state::{Client, EntryChange};
 
 /// Removes an object that a failed operation of `client` created. Best effort, and only while the name still leads to that object and
 /// the object is as it was `created`: others may have found it meanwhile, opened it and written to it.
@@ -27,7 +27,7 @@ pub(crate) async fn undo_create(
         let removed = backend.remove(&context, &directory.handle, name, Removal::Any).await;
         if let Ok(change) = removed {
             let (key, now) = (directory.key(server), request.now.monotonic);
-            server.state.entries_changed(now, client, key, &change, &Entries::Removed { name });
+            server.state.notify_entry_change(now, client, key, &change, &EntryChange::Removed { name });
         }
     }
 }

@@ -31,7 +31,7 @@
 //! ([`State::open_turn`], [`State::end_turn`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
 //!
 //! **Delegations** are a third kind of shard entry (their legal transitions stand in
-//! [`delegation`](delegations::delegation)); recalls leave by [`callback`](callbacks::callback) over the slots of [`backchannel`](tables::backchannel).
+//! [`phase`](tables::delegation::phase)); recalls leave by [`callback`](callbacks::callback) over the slots of [`backchannel`](tables::backchannel).
 //!
 //! **Over a restart** clients reclaim what they held: [`recovery`](tables::recovery) writes down what the next server must know for that. Answers
 //! wait until it is stable ([`State::unsettled`]); the state goes on.
@@ -68,30 +68,32 @@ pub use clients::setclientid::{SetClientId, SetClientIdError};
 pub(crate) use copies::offload::{Copied, CopyTask, Origin};
 pub use copies::offload::{Offload, OffloadCounts};
 pub(crate) use copies::promise::Promise;
-pub use delegations::delegation::{
-    Against, DelegationCounts, DelegationKind, FileRecall, NotDelegated, Wish,
-};
-pub use delegations::directory::{Entries, EntryChange};
-pub use delegations::inquiry::{Held, Inquiry};
-pub use delegations::local_change::{Bell, LocalChange, Lookout};
-pub use delegations::times::{HeldTimes, Times, timestamp};
-pub use files::io::{IoKind, IoPermit};
+pub use delegations::grant::{GrantRequest, NotDelegated};
+pub use delegations::recall::FileRecall;
 pub use files::open::{OpenGrant, OpenRequest};
 pub use locks::lock::{LockError, LockRequest, LockTest, Locker};
-pub use locks::lock_queue::LockNotice;
+pub use locks::lock_wait::LockNotice;
 pub use owner::{Effect, SavedReply, Sender, Sequenced0, Turn};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
 pub use sessions::sequence::{Running, Sequenced};
 pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
 pub use tables::client::Client;
-pub use tables::contention::{Changing, Looked};
+pub use tables::delegation::active_changes::{ChangeEpoch, ChangeGuard};
+pub use tables::delegation::conflict::Conflict;
+pub use tables::delegation::entry_change::{EntryChange, EntryChangeKind};
+pub use tables::delegation::external_changes::{ChangeNotifier, DelegationWatch, ExternalChange};
+pub use tables::delegation::getattr::{HeldAttributes, HolderQuery};
+pub use tables::delegation::kind::DelegationKind;
+pub use tables::delegation::shared::DelegationCounts;
+pub use tables::delegation::times::{FileTimes, ReportedTimes, timestamp};
 pub use tables::file_key::FileKey;
 pub use tables::gauges::Counts;
+pub use tables::io::{IoKind, IoPermit};
+pub use tables::locks::LockRange;
 pub use tables::persist::PersistenceSnapshot;
 pub use tables::principal::{Credential, Principal};
 pub use tables::protect::StateProtect;
-pub use tables::range::LockRange;
 pub use tables::recovery::RecordsSnapshot;
 #[cfg(test)]
 pub(crate) use tables::recovery::tests::Disk;
@@ -101,5 +103,5 @@ pub use tables::slot::Replay;
 pub use tables::slot::SlotUse;
 pub use tables::stateid::SHARDS;
 pub use tables::v40_client::CallbackClient;
-pub use tables::waiter::Waiter;
+pub use tables::waiter::DelegationWaiter;
 pub(crate) use tables::wire::stable_how;

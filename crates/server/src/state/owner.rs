@@ -28,7 +28,7 @@ use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::principal::Principal;
 use crate::state::tables::recovery::Says;
-use crate::state::tables::shard::Kind;
+use crate::state::tables::shard::EntryKind;
 use crate::state::tables::stateid::{Place, next_seqid};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
@@ -583,9 +583,9 @@ impl State {
         let entry = shard.named(place).map_err(|flaw| flaw.status(true))?;
         let client = Arc::clone(&entry.client);
         let opener = match &entry.kind {
-            Kind::Open(open) => Some(Arc::clone(&open.owner)),
-            Kind::Lock(_) => None,
-            Kind::Delegation(delegation) => {
+            EntryKind::Open(open) => Some(Arc::clone(&open.owner)),
+            EntryKind::Lock(_) => None,
+            EntryKind::Delegation(delegation) => {
                 let is_own =
                     |by: Sender<'_>| delegation.is_of(by.caller) || client.principal() == by.principal;
                 if !by.is_none_or(is_own) {
@@ -621,9 +621,9 @@ impl State {
             return Err(Status::BAD_STATEID);
         }
         let (role, owner) = match &entry.kind {
-            Kind::Open(open) => (Role::Open, Arc::clone(&open.owner)),
-            Kind::Lock(lock) => (Role::Lock, Arc::clone(&lock.owner)),
-            Kind::Delegation(_) => return Err(Status::BAD_STATEID),
+            EntryKind::Open(open) => (Role::Open, Arc::clone(&open.owner)),
+            EntryKind::Lock(lock) => (Role::Lock, Arc::clone(&lock.name.owner)),
+            EntryKind::Delegation(_) => return Err(Status::BAD_STATEID),
         };
         Ok(Found { client: Arc::clone(&entry.client), role, owner, is_known: true })
     }

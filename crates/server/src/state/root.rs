@@ -13,11 +13,11 @@ use super::callbacks::callback::Watched;
 use super::callbacks::path;
 use super::copies::offload::Offloads;
 use super::copies::promise::Promises;
-use super::delegations::delegation::{DelegationCounts, Delegations};
 use super::owner;
 use super::tables::client::{Client, nanos};
 use super::tables::client_table::ClientTable;
 use super::tables::connections::Connections;
+use super::tables::delegation::shared::{DelegationCounts, SharedDelegations};
 use super::tables::file_key::FileKey;
 use super::tables::gauges::{self, Counts, Gauges};
 use super::tables::ids::Ids;
@@ -25,7 +25,7 @@ use super::tables::persist::Persistence;
 use super::tables::principal::Principal;
 use super::tables::recovery::{Records, Recovery};
 use super::tables::session_table::SessionTable;
-use super::tables::shard::{Kind, Shard};
+use super::tables::shard::{EntryKind, Shard};
 use super::tables::slot_memory::SlotMemory;
 use super::tables::stateid::{Place, SHARDS};
 use super::tables::wire::{Stateid, Status};
@@ -42,7 +42,7 @@ pub struct State {
     pub(super) clients: Mutex<ClientTable>,
     pub(super) sessions: SessionTable,
     pub(super) connections: Connections,
-    pub(super) delegations: Delegations,
+    pub(super) delegations: SharedDelegations,
     /// Callbacks under way.
     pub(super) watched: Watched,
     /// Copies in the background.
@@ -98,7 +98,7 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
-            delegations: Delegations::new(settings.max_delegations, Arc::clone(&work_signal)),
+            delegations: SharedDelegations::new(settings.max_delegations, Arc::clone(&work_signal)),
             watched: Watched::default(),
             offloads: Offloads::default(),
             promises: Promises::default(),
@@ -194,7 +194,7 @@ impl State {
         client: &Client,
         file: FileKey,
         stateid: &Stateid,
-        is_kind: impl FnOnce(&Kind) -> bool,
+        is_kind: impl FnOnce(&EntryKind) -> bool,
     ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
         let is_sessionless = client.sessionless().is_some();
         let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(is_sessionless))?;

@@ -245,7 +245,7 @@ impl World {
             match work {
                 Work::StepCopy(step) => self.copies.push(Copy::Next(step)),
                 Work::Read(fetch) => self.link.read(fetch, now),
-                Work::Connect(_) | Work::LocalChange(_) => unreachable!("nothing is delegated"),
+                Work::Connect(_) | Work::ExternalChange(_) => unreachable!("nothing is delegated"),
             }
         }
         self.link.go_on(&self.source.server, now);

@@ -18,7 +18,7 @@ pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut 
     let backend = &target.export.backend;
     let mut seen = backend.getattr(&target.context, &target.handle).await;
     if let Ok(attributes) = &mut seen
-        && !request.server.state.put_over(held, attributes)
+        && !request.server.state.apply_held_attributes(held, attributes)
     {
         seen = backend.getattr(&target.context, &target.handle).await;
     }

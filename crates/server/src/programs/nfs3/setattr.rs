@@ -8,7 +8,7 @@ use crate::nfs3_reply::{
     answer, check_denials, recall_conflicts, resolve_writable, set_attributes, status, timestamp, wcc_data,
 };
 use crate::request::{Request, Target};
-use crate::state::{Against, IoKind};
+use crate::state::{Conflict, IoKind};
 
 /// SETATTR (RFC 1813 §3.3.2).
 pub(super) async fn serve(request: &Request<'_>, args: SetattrArgs, reply: &mut Writer) -> NfsStat {
@@ -31,7 +31,7 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     // Who sets nothing needs no right, and must not get others' delegations recalled by that.
     if !set.is_empty() {
         let right = Right::Attributes(&set, Authority::Caller);
-        recall_conflicts(request, target, Against::All, right).await?;
+        recall_conflicts(request, target, Conflict::Any, right).await?;
     }
     if set.size.is_some() {
         // Behind the wait anew, as in `admit_io`.

@@ -9,7 +9,7 @@ use crate::files::recall::announce_change;
 use crate::nfs3_reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
 use crate::replay::reply_cache::short::SHORT;
 use crate::request::{Request, Target};
-use crate::state::{Against, Changing, IoKind};
+use crate::state::{ChangeGuard, Conflict, IoKind};
 
 /// A WRITE that could not be answered without waiting, as far as it came.
 pub(super) enum Waiting<'r> {
@@ -24,7 +24,7 @@ pub(super) enum Waiting<'r> {
 /// What the backend is to do, and what has to stay until it is done.
 pub(super) struct Writing<'r> {
     /// Nothing is delegated from the look at what stands against it until the data are written.
-    _changing: Changing<'r>,
+    _changing: ChangeGuard<'r>,
     verf: Verifier,
     written: Op<'r, Written>,
 }
@@ -45,7 +45,7 @@ pub(super) fn begin<'r>(
     }
     let changing = announce_change(request, &target.handle);
     let state = &request.server.state;
-    if state.has_delegations(Against::All) || state.unsettled(None).is_some() {
+    if state.has_delegations(Conflict::Any) || state.unsettled(None).is_some() {
         return Err(Box::new(Waiting::Before(target, args)));
     }
     let mut writing = write(changing, &target, args);
@@ -92,7 +92,7 @@ fn check(args: &WriteArgs) -> Result<(), NfsStat> {
 }
 
 /// Hands the data to the backend.
-fn write<'r>(changing: Changing<'r>, target: &Target<'r>, args: WriteArgs) -> Writing<'r> {
+fn write<'r>(changing: ChangeGuard<'r>, target: &Target<'r>, args: WriteArgs) -> Writing<'r> {
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
         StableHow::DataSync => Stability::DataSync,

@@ -19,7 +19,7 @@ use crate::replay::crash_replay::CallId;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::state;
-use crate::state::{Against, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
+use crate::state::{Conflict, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
 
 mod handles;
 pub(crate) mod header;
@@ -239,9 +239,9 @@ impl<'r> Compound<'r> {
     }
 
     /// Returns whether a stateid belongs to another client, for this file.
-    pub(crate) fn is_anothers(&self, file: &File<'_>, given: Stateid) -> Result<bool> {
+    pub(crate) fn is_other_clients_stateid(&self, file: &File<'_>, given: Stateid) -> Result<bool> {
         let stateid = self.stateid(given)?;
-        Ok(self.state().is_anothers(self.client()?, file.key(self.server()), &stateid))
+        Ok(self.state().is_other_clients_stateid(self.client()?, file.key(self.server()), &stateid))
     }
 
     /// The client that sent the compound, if known.
@@ -251,7 +251,7 @@ impl<'r> Compound<'r> {
 
     /// Finds the client of a 4.0 connection, where delegations make that matter.
     pub(crate) fn find_sender(&mut self) {
-        if self.minor == 0 && self.state().has_delegations(Against::All) {
+        if self.minor == 0 && self.state().has_delegations(Conflict::Any) {
             self.sender = self.request.connection.tenant.get();
         }
     }

@@ -13,14 +13,14 @@ use crate::files::object::{File, Object};
 use crate::files::recall::recall_conflicts;
 use crate::files::rights::Right;
 use crate::listing_cache::Holder;
-use crate::state::{Against, Changing, Client, Held, IoKind, IoPermit};
+use crate::state::{ChangeGuard, Client, Conflict, HeldAttributes, IoKind, IoPermit};
 
 impl<'r> Compound<'r> {
     /// Recalls the delegations of others that conflict with an operation on `file`, for which the caller needs `right`.
     pub(crate) async fn recall_conflicts(
         &self,
         file: &File<'_>,
-        against: Against,
+        against: Conflict,
         right: Right<'_>,
     ) -> Result {
         if !self.state().has_delegations(against) {
@@ -41,7 +41,7 @@ impl<'r> Compound<'r> {
     /// existing open denies the form of access requested, then access will be denied to the request."
     pub(crate) async fn admit_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
         let permit = self.check_io(file, given, kind)?;
-        let may_wait = given.is_special() && self.state().has_delegations(Against::io(kind));
+        let may_wait = given.is_special() && self.state().has_delegations(Conflict::io(kind));
         self.recall_for_io(file, given, kind).await?;
         if may_wait { self.check_io(file, given, kind) } else { Ok(permit) }
     }
@@ -55,11 +55,15 @@ impl<'r> Compound<'r> {
             }
             return Ok(());
         }
-        self.recall_conflicts(file, Against::io(kind), Right::Content(kind)).await
+        self.recall_conflicts(file, Conflict::io(kind), Right::Content(kind)).await
     }
 
     /// Asks the holder of a write delegation for the attributes of `object` that it keeps. Returns what differs from the backend.
-    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> Result<Option<Held>> {
+    pub(crate) async fn ask_holder(
+        &mut self,
+        object: &Object<'_>,
+        mask: Bitmap,
+    ) -> Result<Option<HeldAttributes>> {
         let Object::File(file) = object else { return Ok(None) };
         if !self.may_have_holder(mask) {
             return Ok(None);
@@ -73,20 +77,20 @@ impl<'r> Compound<'r> {
 
     /// Returns whether a holder may keep any of these attributes.
     pub(crate) fn may_have_holder(&self, mask: Bitmap) -> bool {
-        self.state().has_delegations(Against::Writers) && attributes::may_be_held(mask)
+        self.state().has_delegations(Conflict::Write) && attributes::may_be_held(mask)
     }
 
     /// Announces a change of `file`: nothing is delegated until the guard is dropped.
-    pub(crate) fn announce_change(&self, file: &File<'_>) -> Changing<'r> {
-        self.request.server.state.changing(&file.handle)
+    pub(crate) fn announce_change(&self, file: &File<'_>) -> ChangeGuard<'r> {
+        self.request.server.state.begin_change(&file.handle)
     }
 }
 
 impl Compound<'_> {
     /// Where the caller has a file delegated, the change attribute of the grant may be what it is told in place of the present one.
-    pub(crate) fn change_of_grant(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
+    pub(crate) fn granted_change(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
         let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
-        self.state().change_of_grant(client, file.key(self.server()))
+        self.state().granted_change(client, file.key(self.server()))
     }
 
     /// The caller, where that may be so of any file.
@@ -107,12 +111,12 @@ impl Compound<'_> {
         entry: &mut Entry<'_>,
     ) -> bool {
         let Some((handle, attributes)) = &mut entry.object else { return false };
-        let Some(change) = self.change_of_grant(&directory.with(*handle), mask) else { return false };
+        let Some(change) = self.granted_change(&directory.with(*handle), mask) else { return false };
         std::mem::replace(&mut attributes.change, change) != change
     }
 
     /// Tells of all clients that may be told of another change attribute than what a listing has met in `directory` has.
-    pub(crate) fn told_otherwise(
+    pub(crate) fn holders_of_older_change(
         &self,
         directory: File<'_>,
         mask: Bitmap,
@@ -121,10 +125,10 @@ impl Compound<'_> {
     ) {
         if let Some((handle, attributes)) = &entry.object
             && mask.has(number::CHANGE)
-            && self.state().is_anything_watched()
+            && self.state().has_watches()
         {
             let file = directory.with(*handle).key(self.server());
-            self.state().told_otherwise(file, attributes.change, tell);
+            self.state().holders_of_older_change(file, attributes.change, tell);
         }
     }
 }

@@ -13,7 +13,7 @@ use vfs::Attributes;
 use super::compound::Compound;
 use crate::files::external_changes::{look_again, watch};
 use crate::files::object::{File, Object};
-use crate::state::{Client, DelegationKind, Looked, NotDelegated, Times, Wish};
+use crate::state::{ChangeEpoch, Client, DelegationKind, FileTimes, GrantRequest, NotDelegated};
 
 /// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
 const SPACE_PART: u64 = 64;
@@ -81,29 +81,30 @@ async fn grant(
     let is_write = kind.is_write();
     let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
     let mut look = look_at(compound, file, is_write, known).await?;
-    if compound.state().has_moved_on(&file.handle, look.looked) {
+    if compound.state().has_changed_since(&file.handle, look.epoch) {
         // Once more. What then still changes is contended.
         look = look_at(compound, file, is_write, known).await?;
     }
-    let Look { looked, limit, seen } = look;
+    let Look { epoch, limit, seen } = look;
     // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
     // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
     // system call leaves that alone, so that each return would cost all other readers what they have cached.
-    let times = (is_write && asked.times).then(|| Times::of(&seen));
-    let wish = Wish {
+    let times = (is_write && asked.times).then(|| FileTimes::of(&seen));
+    let request = GrantRequest {
         kind,
-        judged,
+        checked_access: judged,
         opener: compound.caller(),
         change: seen.change,
         times,
         handle,
         inner: file.handle,
-        looked,
+        epoch,
         reclaim: asked.reclaim,
     };
     let (now, key) = (compound.now(), file.key(compound.server()));
-    let stateid = compound.state().delegate(now, client, key, &wish, compound.session(), lookout)?;
-    Ok(granted(stateid, &wish, limit))
+    let stateid =
+        compound.state().grant_delegation(now, client, key, &request, compound.session(), lookout)?;
+    Ok(granted(stateid, &request, limit))
 }
 
 /// What is known of a file before the look by which it is delegated.
@@ -116,7 +117,7 @@ struct Known<'a> {
 
 /// What the look shows.
 struct Look {
-    looked: Looked,
+    epoch: ChangeEpoch,
     /// How large the file may become before it is to be flushed at CLOSE: bytes, of what may be written.
     limit: u64,
     seen: Attributes,
@@ -132,14 +133,14 @@ async fn look_at(
     is_write: bool,
     known: Known<'_>,
 ) -> Result<Look, NotDelegated> {
-    let looked = compound.state().looking(&file.handle);
+    let epoch = compound.state().change_epoch(&file.handle);
     let attributes = known.attributes;
     let (limit, mut seen) =
         if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
     if known.is_watched {
         seen = look_again(compound.request, file, attributes, known.reclaim).await?;
     }
-    Ok(Look { looked, limit, seen })
+    Ok(Look { epoch, limit, seen })
 }
 
 /// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"
@@ -153,7 +154,7 @@ async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attr
     })
 }
 
-fn granted(stateid: Stateid, wish: &Wish, limit: u64) -> OpenDelegation {
+fn granted(stateid: Stateid, request: &GrantRequest, limit: u64) -> OpenDelegation {
     // Nobody is let in without ACCESS: what an ACE says here would have to mirror the mode and every squashing.
     let permissions = Ace {
         ace_type: AceType::ALLOWED,
@@ -161,11 +162,15 @@ fn granted(stateid: Stateid, wish: &Wish, limit: u64) -> OpenDelegation {
         mask: AceMask::empty(),
         who: Utf8::from_static(b"EVERYONE@"),
     };
-    if !wish.kind.is_write() {
+    if !request.kind.is_write() {
         return OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions });
     }
     let space_limit = SpaceLimit::Size(limit);
     let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
     // RFC 9754 §5: the server "MUST set OPEN_DELEGATE_WRITE_ATTRS_DELEG when it grants a write attribute delegation."
-    if wish.times.is_some() { OpenDelegation::WriteAttributes(write) } else { OpenDelegation::Write(write) }
+    if request.times.is_some() {
+        OpenDelegation::WriteAttributes(write)
+    } else {
+        OpenDelegation::Write(write)
+    }
 }

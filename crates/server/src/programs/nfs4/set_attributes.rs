@@ -9,7 +9,7 @@ use vfs::{SetAttributes, SetTime, Timestamp};
 use super::attributes::supported;
 use crate::IdNames;
 use crate::id_names::IdKind;
-use crate::state::{HeldTimes, timestamp};
+use crate::state::{ReportedTimes, timestamp};
 
 /// All bits of `mode4`.
 const MODE_BITS: u32 = 0o7777;
@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
     /// The ACL, which goes behind all others.
     pub(crate) acl: Option<Acl>,
     /// Times that the client keeps by a delegation; behind all others too, as they change nothing else.
-    pub(crate) held: HeldTimes,
+    pub(crate) held: ReportedTimes,
     /// Which attributes these are: `attrsset` when all are set.
     pub(crate) mask: Bitmap,
 }
@@ -61,7 +61,7 @@ impl Wanted {
             (mode, None) => (mode, None),
             (None, Some(ModeUmask { mode, umask })) => (Some(mode), Some(umask_bits(umask)?)),
         };
-        let held = HeldTimes {
+        let held = ReportedTimes {
             accessed: wire.time_deleg_access.map(valid).transpose()?,
             modified: wire.time_deleg_modify.map(valid).transpose()?,
         };

@@ -8,7 +8,7 @@ use crate::files::recall::announce_change;
 use crate::files::rights::Right;
 use crate::nfs3_reply::{answer, fattr, recall_conflicts, resolve_writable, status};
 use crate::request::{Request, Target};
-use crate::state::Against;
+use crate::state::Conflict;
 
 /// SETACL: sets the lists that are given, the access list first, since it is the one that protects.
 pub(super) async fn serve(request: &Request<'_>, args: SetAclArgs, reply: &mut Writer) -> NfsStat {
@@ -40,7 +40,7 @@ async fn set(
     let access = from_wire(&args.acl.acl.entries).map_err(status)?;
     let default = from_wire(&args.acl.dfacl.entries).map_err(status)?;
     let _changing = announce_change(request, &target.handle);
-    recall_conflicts(request, target, Against::All, Right::Own).await?;
+    recall_conflicts(request, target, Conflict::Any, Right::Own).await?;
     let (backend, context, handle) = (&target.export.backend, &target.context, &target.handle);
     let mut after = None;
     // An access list that is empty would leave nothing to judge by.

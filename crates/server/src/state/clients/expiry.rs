@@ -27,9 +27,9 @@ impl State {
         self.recovery.in_grace(now);
         self.tend_callbacks(now);
         self.recall_slots(now);
-        self.tend_delegations(now);
+        self.sweep_delegations(now);
         self.tend_offloads(now);
-        self.tend_lock_queues(now);
+        self.sweep_lock_queues(now);
         self.release_idle_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));
         let (removed, v40_clients, idle, more) = {

@@ -2,4 +2,4 @@
 
 pub(crate) mod io;
 pub(crate) mod open;
-pub(crate) mod revoke;
+pub(crate) mod stateids;

@@ -1,7 +1,7 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 //!
-//! READW_LT and WRITEW_LT are answered as READ_LT and WRITE_LT; those that are denied are told when they may have the lock
-//! ([`lock_queue`](super::lock_queue)).
+//! READW_LT and WRITEW_LT are answered like READ_LT and WRITE_LT. A client that was denied such a lock is notified when it may
+//! have it ([`lock_wait`](super::lock_wait)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
-use super::lock_queue::LockNotice;
+use super::lock_wait::LockNotice;
 use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::weight;
-use crate::state::tables::range::{Held, LockRange};
-use crate::state::tables::shard::{Dropped, Event, Kind, Shard};
+use crate::state::tables::locks::{
+    HeldLock, LockKind, LockOwner, LockRange, LockSet, LockedRanges, OwnerName,
+};
+use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, Shard};
 use crate::state::tables::stateid::next_seqid;
 use crate::state::tables::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
 
-/// Whose lock.
+/// The owner of a lock, as LOCK names it.
 #[derive(Debug, Clone, Copy)]
 pub enum Locker<'a> {
     /// `open_to_lock_owner4`.
@@ -33,40 +35,40 @@ pub enum Locker<'a> {
     Existing(Stateid),
 }
 
-/// What LOCK asks.
+/// The arguments of LOCK.
 #[derive(Debug, Clone, Copy)]
 pub struct LockRequest<'a> {
     /// The file.
     pub file: FileKey,
-    /// Type.
+    /// `locktype`.
     pub lock_type: LockType,
-    /// Bytes.
+    /// The bytes.
     pub range: LockRange,
     /// Whether it reclaims.
     pub reclaim: bool,
-    /// Whose.
+    /// The owner.
     pub locker: Locker<'a>,
-    /// How its client is told when a lock may be had for which it waits; `None`: it asks again by itself.
+    /// How to notify the client when a lock that it waits for is free; `None` if it only polls.
     pub notice: Option<LockNotice<'a>>,
 }
 
-/// What LOCKT asks.
+/// The arguments of LOCKT.
 #[derive(Debug, Clone, Copy)]
 pub struct LockTest<'a> {
     /// The file.
     pub file: FileKey,
-    /// Type.
+    /// `locktype`.
     pub lock_type: LockType,
-    /// Bytes.
+    /// The bytes.
     pub range: LockRange,
     /// The lock-owner's bytes.
     pub owner: &'a [u8],
 }
 
-/// Why there is no lock.
+/// Why a lock is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockError {
-    /// DENIED, by this lock.
+    /// DENIED, because of this lock.
     Denied(Box<LockDenied>),
     /// Any other status.
     Status(Status),
@@ -78,22 +80,26 @@ impl From<Status> for LockError {
     }
 }
 
-/// Ranges that one LOCK adds at most: its own, and one more where it splits another.
-const RANGES_A_LOCK: usize = 2;
+/// The most ranges that one LOCK adds: its own, and one if it splits another.
+const RANGES_PER_LOCK: usize = 2;
 
-/// Whose lock it is, found in the shard.
-struct Found {
-    /// The open that the lock is under.
-    open: u32,
-    /// The lock-owner's bytes.
-    owner: Arc<[u8]>,
+/// The open and the owner of a LOCK.
+pub(super) struct FoundLocker {
+    /// The open that the lock belongs to.
+    pub(super) open: u32,
+    pub(super) name: OwnerName,
+}
+
+/// Returns the kind of lock that a type asks for.
+pub(super) fn kind_of(lock_type: LockType) -> LockKind {
+    if lock_type.is_write() { LockKind::Exclusive } else { LockKind::Shared }
 }
 
 impl State {
     /// LOCK.
     ///
     /// # Errors
-    /// DENIED; GRACE, NO_GRACE, RECLAIM_CONFLICT, OPENMODE, DELAY (no room), DEADSESSION (the client is gone), and
+    /// DENIED; GRACE, NO_GRACE, RECLAIM_CONFLICT, OPENMODE, DELAY (no room), DEADSESSION (the client's record is removed), and
     /// as for every stateid.
     pub fn lock(
         &self,
@@ -102,24 +108,23 @@ impl State {
         request: &LockRequest<'_>,
     ) -> Result<Stateid, LockError> {
         self.admit(now, client, request.reclaim)?;
-        // An owner that is known here already needs less.
+        // An owner that has a lock stateid already needs less.
         let owner = match request.locker {
             Locker::New { owner, .. } => weight(owner),
             Locker::Existing(_) => 0,
         };
-        self.make_room(now, client, owner + RANGES_A_LOCK)?;
-        let mut dropped = Dropped::new();
-        let (mut shard, found) = self.find_locker(client, request)?;
-        let result = self.lock_in(&mut shard, now, client, request, &found, &mut dropped);
+        self.make_room(now, client, owner + RANGES_PER_LOCK)?;
+        let mut deferred = Deferred::new();
+        let (mut shard, locker) = self.find_locker(client, request)?;
+        let result = self.lock_in(&mut shard, now, client, request, &locker, &mut deferred);
         match &result {
-            Ok(_) => self.waits_no_more(&mut shard, client, request, &found.owner, &mut dropped),
+            Ok(_) => self.stop_waiting(&mut shard, request, &locker.name, &mut deferred),
             Err(LockError::Denied(_)) => {
-                let asks = (found.open, &found.owner);
-                self.denied_lock(&mut shard, now, client, request, asks, &mut dropped);
+                self.lock_denied(&mut shard, now, client, request, &locker, &mut deferred);
             }
             Err(LockError::Status(_)) => {}
         }
-        self.give_back(shard, dropped);
+        self.unlock_shard(shard, deferred);
         result
     }
 
@@ -129,31 +134,26 @@ impl State {
         now: Duration,
         client: &Arc<Client>,
         request: &LockRequest<'_>,
-        found: &Found,
-        dropped: &mut Dropped,
+        locker: &FoundLocker,
+        deferred: &mut Deferred,
     ) -> Result<Stateid, LockError> {
         if client.is_gone() {
             return Err(Status::DEADSESSION.into());
         }
-        let write = request.lock_type.is_write();
-        if !shard.open_at(found.open).modes.may_lock(write) {
+        let (file, range, kind) = (request.file, request.range, kind_of(request.lock_type));
+        if !shard.open_at(locker.open).modes.may_lock(kind) {
             return Err(Status::OPENMODE.into());
         }
-        let own = shard.lock_owner(request.file, client.id(), Arc::clone(&found.owner));
-        if let Some(held) =
-            self.conflict(shard, now, client, request.file, (request.range, write), own, dropped)
-        {
+        let own = shard.files.get(&file).and_then(|record| record.lock_owners.find(&locker.name));
+        if let Some(held) = self.lock_conflict(shard, now, client, file, (range, kind, own), deferred) {
             if request.reclaim {
                 return Err(Status::RECLAIM_CONFLICT.into());
             }
             return Err(LockError::Denied(Box::new(self.denied(shard, client, &held))));
         }
-        let index = shard.lock_entry(found.open, &found.owner, client, &self.gauges);
-        let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("just found as a lock") };
-        let number = lock.owner_number;
-        self.change_ranges(shard, client, request.file, dropped, |ranges| {
-            ranges.lock(number, request.range, write, index);
-        });
+        let index = shard.lock_entry(locker.open, &locker.name, client, &self.gauges);
+        let lock = HeldLock { range, kind, owner: shard.lock_at(index).owner, set: LockSet(index) };
+        self.change_ranges(shard, client, file, deferred, |ranges| ranges.lock(lock));
         let entry = shard.entry_mut(index);
         // §9.4: "The server MUST increment the value of the "seqid" field whenever there is any change to the locking status of
         // any byte"; it may where there is none.
@@ -166,26 +166,27 @@ impl State {
     /// # Errors
     /// DENIED; GRACE.
     pub fn lock_test(&self, now: Duration, client: &Client, request: &LockTest<'_>) -> Result<(), LockError> {
-        // A lock that will be reclaimed may be in the way.
+        // A lock that is reclaimed later may conflict.
         if self.recovery.in_grace(now) {
             return Err(Status::GRACE.into());
         }
         let shard = self.shards[self.shard_of(request.file)].lock();
         let Some(file) = shard.files.get(&request.file) else { return Ok(()) };
         // §18.11.4: "The LOCKT operation's test for conflicting locks SHOULD exclude locks for the current lock-owner".
-        let own = shard.lock_owner(request.file, client.id(), Arc::from(request.owner));
-        // What a LOCK would push aside is not in its way; a test pushes nothing.
-        let stands = |holder| !self.yields(&shard, holder, now, client);
-        match file.ranges.conflict(request.range, request.lock_type.is_write(), own, stands) {
+        let name = OwnerName { client: client.id(), owner: Arc::from(request.owner) };
+        let own = file.lock_owners.find(&name);
+        // Locks that a LOCK would revoke do not conflict. A test revokes nothing.
+        let counts = |LockSet(index)| !self.is_lease_over(&shard, index, now, client);
+        match file.ranges.conflict(request.range, kind_of(request.lock_type), own, counts) {
             Some(held) => Err(LockError::Denied(Box::new(self.denied(&shard, client, &held)))),
             None => Ok(()),
         }
     }
 
-    /// LOCKU. A range that is not locked, or only in part, is no error: POSIX.
+    /// LOCKU. A range that is not locked, or only in part, is no error, as in POSIX.
     ///
     /// # Errors
-    /// As for every stateid; DELAY where splitting a range has no room.
+    /// As for every stateid; DELAY if there is no room for the range that a split adds.
     pub fn unlock(
         &self,
         now: Duration,
@@ -194,21 +195,29 @@ impl State {
         stateid: &Stateid,
         range: LockRange,
     ) -> Result<Stateid, Status> {
-        let (has_room, mut dropped) = (self.make_room(now, client, 1), Dropped::new());
-        let (mut shard, index) =
-            self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Lock(_)))?;
-        let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
-        let number = lock.owner_number;
-        // What frees must not wait for room.
-        if shard.file_mut(file).ranges.is_split_by(number, range) {
+        let (has_room, mut deferred) = (self.make_room(now, client, 1), Deferred::new());
+        let (mut shard, index) = self.find_lock(client, file, stateid)?;
+        let owner = shard.lock_at(index).owner;
+        // An operation that frees must not need room otherwise.
+        if shard.file_mut(file).ranges.is_split_by(owner, range) {
             has_room?;
         }
-        self.change_ranges(&mut shard, client, file, &mut dropped, |ranges| ranges.unlock(number, range));
+        self.change_ranges(&mut shard, client, file, &mut deferred, |ranges| ranges.unlock(owner, range));
         let entry = shard.entry_mut(index);
         entry.seqid = next_seqid(entry.seqid);
         let stateid = shard.stateid(index, self.ids.boot());
-        self.give_back(shard, dropped);
+        self.unlock_shard(shard, deferred);
         Ok(stateid)
+    }
+
+    /// Locks the shard of the lock stateid.
+    fn find_lock(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+    ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
+        self.find_entry(client, file, stateid, |kind| matches!(kind, EntryKind::Lock(_)))
     }
 
     /// Locks the shard of the file, and finds the open and the owner of a LOCK.
@@ -216,43 +225,41 @@ impl State {
         &self,
         client: &Client,
         request: &LockRequest<'_>,
-    ) -> Result<(MutexGuard<'_, Shard>, Found), Status> {
+    ) -> Result<(MutexGuard<'_, Shard>, FoundLocker), Status> {
         match request.locker {
             Locker::New { open_stateid, owner } => {
-                let (shard, open) = self
-                    .find_entry(client, request.file, &open_stateid, |kind| matches!(kind, Kind::Open(_)))?;
-                Ok((shard, Found { open, owner: Arc::clone(owner) }))
+                let is_open = |kind: &EntryKind| matches!(kind, EntryKind::Open(_));
+                let (shard, open) = self.find_entry(client, request.file, &open_stateid, is_open)?;
+                let name = OwnerName { client: client.id(), owner: Arc::clone(owner) };
+                Ok((shard, FoundLocker { open, name }))
             }
             Locker::Existing(stateid) => {
-                let (shard, index) =
-                    self.find_entry(client, request.file, &stateid, |kind| matches!(kind, Kind::Lock(_)))?;
-                let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
-                let found = Found { open: lock.open, owner: Arc::clone(&lock.owner) };
-                Ok((shard, found))
+                let (shard, index) = self.find_lock(client, request.file, &stateid)?;
+                let lock = shard.lock_at(index);
+                let locker = FoundLocker { open: lock.open, name: lock.name.clone() };
+                Ok((shard, locker))
             }
         }
     }
 
-    /// The lock that is in the way, after those of expired leases have been pushed aside (§8.4.3).
-    #[expect(clippy::too_many_arguments, reason = "a private step of LOCK, split off for its length")]
-    fn conflict(
+    /// Returns the lock that conflicts. If only locks of expired leases do, revokes these (§8.4.3).
+    fn lock_conflict(
         &self,
         shard: &mut Shard,
         now: Duration,
         client: &Client,
         file: FileKey,
-        (range, write): (LockRange, bool),
-        own: Option<u32>,
-        dropped: &mut Dropped,
-    ) -> Option<Held> {
-        let stands = |holder| !self.yields(shard, holder, now, client);
-        let held = shard.files.get(&file)?.ranges.conflict(range, write, own, stands);
-        // "revoked as necessary": where another conflict stands, nothing is gained by it.
+        (range, kind, own): (LockRange, LockKind, Option<LockOwner>),
+        deferred: &mut Deferred,
+    ) -> Option<HeldLock> {
+        let counts = |LockSet(index)| !self.is_lease_over(shard, index, now, client);
+        let held = shard.files.get(&file)?.ranges.conflict(range, kind, own, counts);
+        // "revoked as necessary": where another conflict remains, a revocation does not help.
         if held.is_some() {
             return held;
         }
-        while let Some(held) = shard.files.get(&file)?.ranges.conflict(range, write, own, |_| true) {
-            shard.end(held.holder, Event::Conflict, &self.gauges, dropped);
+        while let Some(held) = shard.files.get(&file)?.ranges.conflict(range, kind, own, |_| true) {
+            shard.end(held.set.0, EntryEvent::Conflict, &self.gauges, deferred);
         }
         None
     }
@@ -262,30 +269,30 @@ impl State {
         shard: &mut Shard,
         client: &Client,
         file: FileKey,
-        dropped: &mut Dropped,
-        change: impl FnOnce(&mut crate::state::tables::range::Ranges),
+        deferred: &mut Deferred,
+        change: impl FnOnce(&mut LockedRanges),
     ) {
         let ranges = &mut shard.file_mut(file).ranges;
         let before = ranges.count();
         change(ranges);
         self.gauges.locks_changed(client, before, ranges.count());
-        shard.unlocked(file, dropped);
+        shard.unlocked(file, deferred);
     }
 
-    /// What DENIED says. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
-    fn denied(&self, shard: &Shard, asks: &Client, held: &Held) -> LockDenied {
-        let entry = shard.entry(held.holder);
-        let owner: &[u8] = match &entry.kind {
-            Kind::Lock(lock) => &lock.owner,
-            Kind::Open(_) | Kind::Delegation(_) => &[],
-        };
+    /// Returns the result of DENIED. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
+    fn denied(&self, shard: &Shard, asker: &Client, held: &HeldLock) -> LockDenied {
+        let LockSet(index) = held.set;
+        let (holder, owner) = (shard.entry(index).client.id(), &shard.lock_at(index).name.owner);
         LockDenied {
             offset: held.range.offset(),
             length: held.range.length(),
-            lock_type: if held.write { LockType::Write } else { LockType::Read },
+            lock_type: match held.kind {
+                LockKind::Exclusive => LockType::Write,
+                LockKind::Shared => LockType::Read,
+            },
             owner: StateOwner {
-                client_id: self.ids.denied_owner(asks.id(), entry.client.id()),
-                // It came in an owner of the same bound.
+                client_id: self.ids.denied_owner(asker.id(), holder),
+                // It was received in an owner of the same bound.
                 owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
             },
         }

@@ -1,4 +1,4 @@
 //! Operations on byte-range locks.
 
 pub(crate) mod lock;
-pub(crate) mod lock_queue;
+pub(crate) mod lock_wait;

@@ -8,7 +8,7 @@ use super::super::State;
 use super::{BUSY, Other, Owner, Owners, Role};
 use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
-use crate::state::tables::shard::{Dropped, Event};
+use crate::state::tables::shard::{Deferred, EntryEvent};
 use crate::state::tables::stateid::{Flaw, Place};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
@@ -67,15 +67,15 @@ impl State {
     /// Ends what a stateid stands for.
     pub(super) fn cancel(&self, client: &Client, other: Other) {
         let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return };
-        let mut dropped = Dropped::new();
+        let mut deferred = Deferred::new();
         let mut shard = self.shards[place.shard].lock();
         let event = match shard.find(place, client, None) {
-            Ok(_) => Event::Close,
-            Err(Flaw::Revoked(_)) => Event::Acknowledge,
+            Ok(_) => EntryEvent::Close,
+            Err(Flaw::Revoked(_)) => EntryEvent::Acknowledge,
             Err(_) => return,
         };
-        shard.end(place.index, event, &self.gauges, &mut dropped);
-        self.give_back(shard, dropped);
+        shard.end(place.index, event, &self.gauges, &mut deferred);
+        self.unlock_shard(shard, deferred);
     }
 
     /// Forgets an owner.

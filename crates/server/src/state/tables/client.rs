@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::types::OpNum;
 
-use super::contention::HoldOff;
+use super::delegation::backoff::Backoff;
 use super::host::Host;
 use super::notices::Unconfirmed;
 use super::principal::{Credential, Principal};
@@ -110,7 +110,7 @@ pub struct Client {
     /// When CB_RECALL_ANY was sent last, in seconds.
     pub(crate) asked_to_return: AtomicU64,
     /// It refused a CB_NOTIFY lately: nothing is told to it.
-    refuses_notices: HoldOff,
+    refuses_notices: Backoff,
     /// What its sessions' slots may take.
     pub(crate) slot_memory: Arc<SlotMemory>,
     /// For a client of version 4.0.
@@ -150,7 +150,7 @@ impl Client {
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
             asked_to_return: AtomicU64::new(0),
-            refuses_notices: HoldOff::default(),
+            refuses_notices: Backoff::default(),
             slot_memory,
             sessionless: None,
             seen: Mutex::default(),
@@ -361,7 +361,7 @@ impl Client {
 
     /// Whether it takes what it is told of its directories, as far as is known.
     pub(crate) fn takes_notices(&self, now: Duration) -> bool {
-        !self.refuses_notices.is_on(0, now) && self.calls.lock().carries_notices()
+        !self.refuses_notices.is_active(0, now) && self.calls.lock().carries_notices()
     }
 
     pub(crate) fn set_reachable(&self, reachable: bool) {

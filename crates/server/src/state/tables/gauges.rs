@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::client::Client;
+use super::delegation::kind::DelegationKind;
 use super::host;
 use super::notices::{Account, Unconfirmed};
-use crate::state::delegations::delegation::DelegationKind;
 
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,7 +72,7 @@ pub(crate) struct Gauges {
     pub(crate) lock_notices: AtomicU64,
     pub(crate) revoked: AtomicU64,
     /// Delegations of any kind, those for writing, and those of directories: while there are none, nobody looks for a conflict. Read and changed in
-    /// one order with [`Busy`](crate::state::delegations::delegation::Busy), so that a grant and a change never miss each other.
+    /// one order with [`ActiveChanges`](super::delegation::active_changes::ActiveChanges), so that a grant and a change never miss each other.
     pub(crate) delegations: AtomicU64,
     pub(crate) write_delegations: AtomicU64,
     pub(crate) directory_delegations: AtomicU64,

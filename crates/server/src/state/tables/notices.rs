@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use protocol::nfs4::callback::notify::Notification;
 use vfs::Change;
 
-use crate::state::delegations::directory::Entries;
+use super::delegation::entry_change::EntryChange;
 
 /// Bytes of the changes in one CB_NOTIFY at most, beyond what any callback takes: two renames with the longest names, and
 /// little enough for a back channel of a page, as Linux's is.
@@ -111,7 +111,7 @@ impl Notices {
     pub(crate) fn push(
         &mut self,
         change: &Change,
-        entries: &Entries<'_>,
+        entries: &EntryChange<'_>,
         is_told: bool,
         account: Account<'_>,
     ) -> bool {

@@ -1,4 +1,4 @@
-//! Operations that wait until delegations are back, or their holders have answered.
+//! Operations that wait until delegations are returned, or until a holder answers CB_GETATTR.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,34 +7,35 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// An operation that waits until delegations are back.
+/// An operation that waits for a delegation of a file. As a future it is ready with `true` when the operation should try
+/// again, and with `false` when its time is up.
 #[derive(Debug)]
-pub struct Waiter {
+pub struct DelegationWaiter {
     pub(crate) deadline: Duration,
-    inner: Mutex<Waiting>,
+    inner: Mutex<Outcome>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Outcome {
     waker: Option<Waker>,
-    /// Whether it is worth looking again; `Some(false)` where time is up.
-    woken: Option<bool>,
+    /// Whether to try again; `None` while it waits.
+    try_again: Option<bool>,
 }
 
-impl Waiter {
+impl DelegationWaiter {
     pub(crate) fn new(deadline: Duration) -> Self {
         Self { deadline, inner: Mutex::default() }
     }
 
-    /// A delegation came back, or was revoked.
+    /// Lets the operation try again.
     pub(crate) fn wake(&self) {
         self.end(true);
     }
 
-    /// Lets the operation go on, if nothing did before.
-    pub(crate) fn end(&self, look_again: bool) {
+    /// Ends the wait, if it has not ended.
+    pub(crate) fn end(&self, try_again: bool) {
         let mut inner = self.inner.lock();
-        inner.woken.get_or_insert(look_again);
+        inner.try_again.get_or_insert(try_again);
         let waker = inner.waker.take();
         drop(inner);
         if let Some(waker) = waker {
@@ -43,14 +44,13 @@ impl Waiter {
     }
 }
 
-/// Ready once the operation should look again (true), or has waited for as long as it may (false).
-impl Future for &Waiter {
+impl Future for &DelegationWaiter {
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
         let mut inner = self.inner.lock();
-        if let Some(look_again) = inner.woken {
-            return Poll::Ready(look_again);
+        if let Some(try_again) = inner.try_again {
+            return Poll::Ready(try_again);
         }
         inner.waker = Some(context.waker().clone());
         Poll::Pending

@@ -3,8 +3,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::state::tables::client_table::RecordEvent;
-use crate::state::tables::shard::Dropped;
-use crate::state::tables::share::Modes;
+use crate::state::tables::locks::{HeldLock, LockKind, LockOwner, LockSet};
+use crate::state::tables::shard::Deferred;
+use crate::state::tables::shard::share::Modes;
 use crate::state::tables::stateid::Place;
 
 /// Two clients with an open each of one file, and a lock of the first.
@@ -33,7 +34,7 @@ fn an_audit_finds_opens_that_exclude_each_other() {
     let why = found(|world, [open, _]| {
         let place = place(world, &open);
         let mut shard = world.state.shards[place.shard].lock();
-        shard.set_modes(place.index, Modes::new((3, 2)), &world.state.gauges, &mut Dropped::new());
+        shard.set_modes(place.index, Modes::new((3, 2)), &world.state.gauges, &mut Deferred::new());
     });
     assert!(why.contains("excludes"), "{why}");
 }
@@ -43,9 +44,11 @@ fn an_audit_finds_ranges_that_exclude_each_other() {
     let why = found(|world, [open, _]| {
         let place = place(world, &open);
         let mut shard = world.state.shards[place.shard].lock();
-        shard.file_mut(file(1)).ranges.lock(77, range(5, 10), true, place.index);
+        let (owner, set) = (LockOwner(77), LockSet(place.index));
+        let lock = HeldLock { range: range(5, 10), kind: LockKind::Exclusive, owner, set };
+        shard.file_mut(file(1)).ranges.lock(lock);
     });
-    assert!(why.contains("of owner 77"), "{why}");
+    assert!(why.contains("LockOwner(77)"), "{why}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::task::{Wake, Waker};
 
 use vfs::{Alarm, Watch};
 
-use super::super::{Bell, DelegationKind, LocalChange, Lookout, NotDelegated, Wish};
+use super::super::{
+    ChangeNotifier, DelegationKind, DelegationWatch, ExternalChange, GrantRequest, NotDelegated,
+};
 use super::*;
 
 /// Tells by its count how many watches stand.
@@ -23,27 +25,27 @@ impl Wake for Woken {
     }
 }
 
-fn lookout(bell: &Arc<Bell>, watches: &Arc<()>) -> Option<Lookout> {
-    Some(Lookout::new(Arc::clone(bell), Box::new(TestWatch(Arc::clone(watches)))))
+fn lookout(bell: &Arc<ChangeNotifier>, watches: &Arc<()>) -> Option<DelegationWatch> {
+    Some(DelegationWatch::new(Arc::clone(bell), Box::new(TestWatch(Arc::clone(watches)))))
 }
 
-fn wish(world: &World, reclaim: bool) -> Wish {
+fn request(world: &World, reclaim: bool) -> GrantRequest {
     let inner = vfs::Handle::new(&[1]).unwrap();
-    Wish {
+    GrantRequest {
         times: None,
         kind: DelegationKind::Read,
-        judged: 1,
+        checked_access: 1,
         opener: 0,
         change: 7,
         handle: Handle::new(&[1]).unwrap(),
         inner,
-        looked: world.state.looking(&inner),
+        epoch: world.state.change_epoch(&inner),
         reclaim,
     }
 }
 
-fn next(world: &World) -> Option<LocalChange> {
-    world.state.next_local_change()
+fn next(world: &World) -> Option<ExternalChange> {
+    world.state.next_external_change()
 }
 
 fn recalls(world: &World) -> (u64, u64) {
@@ -59,10 +61,17 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     world.state.work_signal().register(&waker);
-    let bell = world.state.bell(&peer.client, file(1));
+    let bell = world.state.change_notifier(&peer.client, file(1));
     world
         .state
-        .delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout(&bell, &watches))
+        .grant_delegation(
+            world.now,
+            &peer.client,
+            file(1),
+            &request(&world, false),
+            None,
+            lookout(&bell, &watches),
+        )
         .unwrap();
     for _ in 0..1000 {
         bell.ring();
@@ -81,12 +90,19 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
-    let bell = world.state.bell(&peer.client, file(1));
+    let bell = world.state.change_notifier(&peer.client, file(1));
     let lookout = lookout(&bell, &watches);
     bell.ring();
     // Whoever recalls may be quicker than the grant.
     world.state.recall_for(world.now, &next(&world).unwrap());
-    let refused = world.state.delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout);
+    let refused = world.state.grant_delegation(
+        world.now,
+        &peer.client,
+        file(1),
+        &request(&world, false),
+        None,
+        lookout,
+    );
     assert_eq!(refused, Err(NotDelegated::Contention));
     assert_eq!((recalls(&world), world.state.counts().delegations), ((0, 0), 0));
     assert_eq!(Arc::strong_count(&watches), 1, "the watch is gone");
@@ -97,12 +113,15 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
 fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
     let (world, watches) = (World::with(&settings(), &["holder"]), Arc::default());
     let peer = world.fresh_peer("holder", 1);
-    let bell = world.state.bell(&peer.client, file(1));
+    let bell = world.state.change_notifier(&peer.client, file(1));
     let lookout = lookout(&bell, &watches);
     bell.ring();
     world.state.recall_for(world.now, &next(&world).unwrap());
     // RFC 8881 §10.2.1 has what is reclaimed granted, be it to be recalled.
-    world.state.delegate(world.now, &peer.client, file(1), &wish(&world, true), None, lookout).unwrap();
+    world
+        .state
+        .grant_delegation(world.now, &peer.client, file(1), &request(&world, true), None, lookout)
+        .unwrap();
     assert_eq!(recalls(&world).0, 1);
 }
 
@@ -111,13 +130,15 @@ fn what_was_changed_through_the_server_since_the_look_is_not_delegated() {
     let world = World::new();
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
-    let delegate = |wish: &Wish| world.state.delegate(world.now, &peer.client, file(1), wish, None, None);
-    let looked = wish(&world, false);
-    drop(world.state.changing(&looked.inner));
+    let delegate = |request: &GrantRequest| {
+        world.state.grant_delegation(world.now, &peer.client, file(1), request, None, None)
+    };
+    let looked = request(&world, false);
+    drop(world.state.begin_change(&looked.inner));
     assert_eq!(delegate(&looked), Err(NotDelegated::Contention));
     assert_eq!(world.state.counts().delegations, 0);
     // Another look, behind the change.
-    delegate(&wish(&world, false)).unwrap();
+    delegate(&request(&world, false)).unwrap();
     world.state.audit().unwrap();
 }
 
@@ -126,16 +147,19 @@ fn an_old_alarm_leaves_a_new_delegation() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
-    let bell = world.state.bell(&peer.client, file(1));
+    let bell = world.state.change_notifier(&peer.client, file(1));
     let grant = |bell| {
         let lookout = lookout(bell, &watches);
-        world.state.delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout).unwrap()
+        world
+            .state
+            .grant_delegation(world.now, &peer.client, file(1), &request(&world, false), None, lookout)
+            .unwrap()
     };
     let first = grant(&bell);
     bell.ring();
     world.state.return_delegation(world.now, &peer.client, file(1), &first).unwrap();
     assert_eq!(Arc::strong_count(&watches), 1, "the watch goes with the delegation");
-    grant(&world.state.bell(&peer.client, file(1)));
+    grant(&world.state.change_notifier(&peer.client, file(1)));
     world.state.recall_for(world.now, &next(&world).unwrap());
     assert_eq!(recalls(&world), (0, 0));
     world.state.audit().unwrap();
@@ -147,11 +171,11 @@ fn watches_go_with_their_client() {
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
     for fileid in 0..10 {
-        let bell = world.state.bell(&peer.client, file(fileid));
+        let bell = world.state.change_notifier(&peer.client, file(fileid));
         let lookout = lookout(&bell, &watches);
         world
             .state
-            .delegate(world.now, &peer.client, file(fileid), &wish(&world, false), None, lookout)
+            .grant_delegation(world.now, &peer.client, file(fileid), &request(&world, false), None, lookout)
             .unwrap();
     }
     assert_eq!(Arc::strong_count(&watches), 11);

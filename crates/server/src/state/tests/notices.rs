@@ -5,7 +5,7 @@ use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::types::{Bitmap, Handle, Outcome};
 use vfs::{Attributes, Before, Change, Device, FileKind, Timestamp};
 
-use super::super::{DelegationKind, Entries, Wish};
+use super::super::{DelegationKind, EntryChange, GrantRequest};
 use super::callbacks::reachable;
 use super::*;
 use crate::state::callbacks::callback::Callback;
@@ -27,18 +27,18 @@ fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
 pub(super) fn delegate(world: &World, peer: &Peer, fileid: u64, kind: DelegationKind) -> Stateid {
     peer.client.set_reachable(true);
     let inner = vfs::Handle::new(&fileid.to_be_bytes()).unwrap();
-    let wish = Wish {
+    let request = GrantRequest {
         times: None,
         kind,
-        judged: 0,
+        checked_access: 0,
         opener: 0,
         change: 0,
         handle: Handle::new(&[1]).unwrap(),
         inner,
-        looked: world.state.looking(&inner),
+        epoch: world.state.change_epoch(&inner),
         reclaim: false,
     };
-    world.state.delegate(world.now, &peer.client, file(fileid), &wish, None, None).unwrap()
+    world.state.grant_delegation(world.now, &peer.client, file(fileid), &request, None, None).unwrap()
 }
 
 /// Somebody gives an entry of the directory another name.
@@ -63,8 +63,8 @@ fn rename(world: &World, fileid: u64, nth: u64) {
         change: nth + 1,
     };
     let change = Change { before, after, atomic: true };
-    let entries = Entries::Renamed { from: &LONG, to: &LONG, replaced: true };
-    world.state.entries_changed(world.now, None, file(fileid), &change, &entries);
+    let entries = EntryChange::Renamed { from: &LONG, to: &LONG, replaced: true };
+    world.state.notify_entry_change(world.now, None, file(fileid), &change, &entries);
 }
 
 fn recalls(world: &World) -> u64 {
@@ -118,7 +118,7 @@ fn what_a_delegation_let_gather_is_given_back_with_it() {
     grant(&world, &peer, 2);
     (0..GATHERED / 2).for_each(|nth| rename(&world, 2, nth));
     // It is on its way back: only what may be under way is kept.
-    world.state.entries_unsure(world.now, file(2));
+    world.state.recall_directory(world.now, file(2));
     assert!(peer.client.holdings.notices.bytes() <= 2048 * 2);
 }
 

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::callbacks::reachable;
 use super::*;
-use crate::state::locks::lock_queue::LockQueue;
 use crate::state::tables::gauges::adjust;
+use crate::state::tables::locks::LockQueue;
+use crate::state::tables::shard::LockNotify;
 use crate::testing::drain;
 
 const EXCLUSIVE: LockType = LockType::WriteWait;
@@ -356,7 +357,7 @@ fn the_audit_sees_who_waits_and_whose_turn_it_is() {
     found("waiters for locks counted");
     adjust(&world.state.gauges.lock_waiters, -1);
     let at = world.state.shard_of(file(1));
-    let change = |change: fn(&mut LockQueue)| {
+    let change = |change: fn(&mut LockQueue<LockNotify>)| {
         change(world.state.shards[at].lock().lock_queues.get_mut(&file(1)).unwrap());
     };
     change(LockQueue::give_all_turns);
@@ -364,7 +365,7 @@ fn the_audit_sees_who_waits_and_whose_turn_it_is() {
     world.close(&b.peer, 1, &b.open.1).unwrap();
     world.state.audit().unwrap();
     world.state.shards[at].lock().lock_queues.insert(file(2), LockQueue::default());
-    found("nobody waits in a queue");
+    found("an empty queue of waiters");
 }
 
 /// One thread frees what others wait for, others leave: whoever holds a shard's lock while it calls a client would wait for itself.

@@ -15,7 +15,7 @@ use crate::programs::nfs4::attributes::NO_ATTRIBUTES;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::Result;
-use crate::state::Against;
+use crate::state::Conflict;
 
 /// The bits of a mode that an ACL says better.
 const PERMISSIONS: u32 = 0o777;
@@ -72,7 +72,7 @@ async fn give(
     attributes: &Attributes,
 ) -> Result<Attributes> {
     let _changing = compound.announce_change(file);
-    compound.recall_conflicts(file, Against::All, Right::Own).await?;
+    compound.recall_conflicts(file, Conflict::Any, Right::Own).await?;
     Lists::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
 }
 

@@ -9,7 +9,7 @@ use super::allocate::regular_only;
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Changing, IoKind};
+use crate::state::{ChangeGuard, IoKind};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let arguments = CloneArgs::decode(arguments)?;
@@ -36,7 +36,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
 pub(super) async fn judge<'r>(
     compound: &Compound<'r>,
     (source_stateid, destination_stateid): (Stateid, Stateid),
-) -> Result<(CopyRange, File<'r>, Changing<'r>)> {
+) -> Result<(CopyRange, File<'r>, ChangeGuard<'r>)> {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     let destination = compound.writable(Status::WRONG_TYPE)?;
     let changing = compound.announce_change(&destination);

@@ -16,7 +16,7 @@ use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::remote_read::Span;
-use crate::state::{Changing, Copied, CopyTask, IoKind, Origin, stable_how};
+use crate::state::{ChangeGuard, Copied, CopyTask, IoKind, Origin, stable_how};
 use crate::wait_limit::WaitPermit;
 
 pub(crate) mod from_elsewhere;
@@ -73,7 +73,7 @@ struct Plan<'r> {
     inline_bytes: u64,
     /// The permit of a copy that waits for another server before the reply.
     _permit: Option<WaitPermit<'r>>,
-    _changing: Changing<'r>,
+    _changing: ChangeGuard<'r>,
 }
 
 /// Plans a copy within this server.
@@ -150,7 +150,8 @@ fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     match compound.check_io(&source, stateid, IoKind::Read) {
         Err(failure)
-            if failure == Status::BAD_STATEID.into() && compound.is_anothers(&source, stateid)? =>
+            if failure == Status::BAD_STATEID.into()
+                && compound.is_other_clients_stateid(&source, stateid)? =>
         {
             Err(Status::XDEV.into())
         }

@@ -12,7 +12,7 @@ use crate::files::external_changes::{look_again, watch};
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{DelegationKind, State, Wish};
+use crate::state::{DelegationKind, GrantRequest, State};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let args = GetDirDelegationArgs::decode(arguments)?;
@@ -56,9 +56,9 @@ async fn grant(
     // A directory that the caller may not list is not delegated. An error would end Linux's compound, which continues with
     // GETATTR.
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
-    let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
+    let notification_types = State::granted_notifications(compound.now(), &client, args.notification_types);
     let kind = DelegationKind::Directory(notification_types);
-    let looked = compound.state().looking(&directory.handle);
+    let epoch = compound.state().change_epoch(&directory.handle);
     let Ok(lookout) = watch(compound.request, &client, directory, (kind, false)).await else {
         return Ok(None);
     };
@@ -69,19 +69,26 @@ async fn grant(
         },
         None => attributes.change,
     };
-    let wish = Wish {
+    let request = GrantRequest {
         times: None,
         kind,
-        judged: 0,
+        checked_access: 0,
         opener: compound.caller(),
         change,
         handle,
         inner: directory.handle,
-        looked,
+        epoch,
         reclaim: false,
     };
     let key = directory.key(compound.server());
-    let granted = compound.state().delegate(compound.now(), &client, key, &wish, compound.session(), lookout);
+    let granted = compound.state().grant_delegation(
+        compound.now(),
+        &client,
+        key,
+        &request,
+        compound.session(),
+        lookout,
+    );
     Ok(granted.ok().map(|stateid| GetDirDelegationOk {
         cookie_verifier,
         stateid,

@@ -46,7 +46,7 @@ pub(crate) fn run_in_place<'r>(
         }
     }
     let Some(attributes) = compound.fresh() else { return Ok(InPlace::Pending(None)) };
-    let as_granted = compound.change_of_grant(file, mask).map(|change| Attributes { change, ..*attributes });
+    let as_granted = compound.granted_change(file, mask).map(|change| Attributes { change, ..*attributes });
     compound.subject(object, as_granted.as_ref().unwrap_or(attributes)).write(mask, reply);
     Ok(InPlace::Done)
 }
@@ -74,12 +74,12 @@ pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut 
     let held = compound.ask_holder(&object, mask).await?;
     let (mut space, mut attributes) = look(compound, &object, mask).await?;
     // Not kept for the next operation: these are the holder's values, not the file's.
-    if !compound.state().put_over(held, &mut attributes) {
+    if !compound.state().apply_held_attributes(held, &mut attributes) {
         compound.forget_fresh();
         (space, attributes) = look(compound, &object, mask).await?;
     }
     if let Object::File(file) = &object
-        && let Some(change) = compound.change_of_grant(file, mask)
+        && let Some(change) = compound.granted_change(file, mask)
     {
         attributes.change = change;
     }

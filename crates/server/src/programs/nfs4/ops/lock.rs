@@ -37,7 +37,7 @@ fn lock(
     reply: &mut Writer,
 ) -> Result<Effect> {
     let file = compound.file(Status::ISDIR)?;
-    let range = LockRange::new(arguments.offset, arguments.length)?;
+    let range = LockRange::new(arguments.offset, arguments.length).ok_or(Status::INVAL)?;
     let name;
     let locker = match &arguments.locker {
         WireLocker::New(new) => {

@@ -14,7 +14,7 @@ use crate::state::{LockRange, LockTest};
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = LockTArgs::decode(arguments)?;
     let file = compound.file(Status::ISDIR)?;
-    let range = LockRange::new(arguments.offset, arguments.length)?;
+    let range = LockRange::new(arguments.offset, arguments.length).ok_or(Status::INVAL)?;
     // LOCKT has no stateid, so the object's kind is checked here.
     match compound.attributes().await?.kind {
         FileKind::Regular => {}

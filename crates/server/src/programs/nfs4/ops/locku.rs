@@ -27,7 +27,7 @@ fn unlock(
 ) -> Result<Effect> {
     turn.map_or(Ok(()), |turn| turn.admit(Status::ACCESS))?;
     let file = compound.file(Status::BAD_STATEID)?;
-    let range = LockRange::new(args.offset, args.length)?;
+    let range = LockRange::new(args.offset, args.length).ok_or(Status::INVAL)?;
     let stateid = compound.stateid(args.lock_stateid)?;
     let key = file.key(compound.server());
     let unlocked = compound.state().unlock(compound.now(), compound.actor(turn)?, key, &stateid, range)?;

@@ -18,7 +18,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::execute::{BackendCall, InPlace};
 use crate::programs::nfs4::sequencing;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::state::{Against, Client, Effect, OpenGrant, Turn};
+use crate::state::{Client, Conflict, Effect, OpenGrant, Turn};
 
 mod claim;
 mod creation;
@@ -87,7 +87,7 @@ pub(crate) fn run_in_place<'r>(
 /// Returns the delegation part of the reply to an OPEN that may run in place.
 fn needs_no_wait(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
     // Owners of version 4.0 take turns by seqid.
-    if compound.minor == 0 || compound.state().has_delegations(Against::All) {
+    if compound.minor == 0 || compound.state().has_delegations(Conflict::Any) {
         return None;
     }
     let (access, creates) = OpenArgs::glance(encoded)?;

@@ -13,7 +13,7 @@ use crate::payload;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::execute::{BackendCall, InPlace};
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::state::{Against, IoKind};
+use crate::state::{Conflict, IoKind};
 
 /// Bytes before the data: `eof` and their length.
 const BEFORE_DATA: usize = 8;
@@ -86,7 +86,7 @@ pub(crate) fn run_in_place<'r>(
 
 /// Whether somebody who has it delegated for writing may have to be asked first.
 fn may_be_delegated(compound: &Compound<'_>, wanted: &Wanted<'_>) -> bool {
-    wanted.stateid.is_special() && compound.state().has_delegations(Against::Writers)
+    wanted.stateid.is_special() && compound.state().has_delegations(Conflict::Write)
 }
 
 /// Reads the arguments, and checks all that needs no look at the file.

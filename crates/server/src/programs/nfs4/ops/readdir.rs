@@ -188,7 +188,7 @@ async fn directory(
             }
             if let Some(keeper) = keeper.as_mut() {
                 keeper.saw(&entry);
-                compound.told_otherwise(directory, mask, &entry, |client| keeper.except(client));
+                compound.holders_of_older_change(directory, mask, &entry, |client| keeper.except(client));
             }
             let is_hidden = compound.hide_changes_of_entry(directory, mask, &mut entry);
             if let Some(keeper) = keeper.as_mut().filter(|_| is_hidden) {

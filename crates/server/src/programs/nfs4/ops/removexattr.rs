@@ -8,7 +8,7 @@ use super::getxattr::check_name;
 use crate::files::rights::Right;
 use crate::programs::nfs4::compound::{Compound, put_change};
 use crate::programs::nfs4::status::Result;
-use crate::state::Against;
+use crate::state::Conflict;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let RemoveXattrArgs { name } = RemoveXattrArgs::decode(arguments)?;
@@ -16,7 +16,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::NOTSUPP)?;
     // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
     let _changing = compound.announce_change(&file);
-    compound.recall_conflicts(&file, Against::All, Right::Xattrs).await?;
+    compound.recall_conflicts(&file, Conflict::Any, Right::Xattrs).await?;
     let context = compound.context(file.export);
     let change = compound.logged_ops().remove_xattr(file.export, &context, &file.handle, &name).await?;
     put_change(&change, reply);

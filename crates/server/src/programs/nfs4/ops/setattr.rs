@@ -15,7 +15,7 @@ use crate::programs::nfs4::attributes::can_set;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::{Failure, Result, in_minor};
-use crate::state::{Against, HeldTimes, IoKind, Times};
+use crate::state::{Conflict, FileTimes, IoKind, ReportedTimes};
 
 /// The attributes that are set one behind the other, and behind all others.
 const LAST: Bitmap = Bitmap::of(&[n::ACL, n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]);
@@ -28,7 +28,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::ROFS)?;
     let wanted = Wanted::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
     // "Since setting the size attribute modifies the file's data, it has the same locking requirements as a
-    // corresponding WRITE" (§18.30.3); without it, no stateid is looked at.
+    // corresponding WRITE" (§18.30.3); without it, no stateid is epoch at.
     let resizes = wanted.set.size.is_some();
     let judge = |compound: &Compound<'_>| match resizes {
         true => compound.check_io(&file, stateid, IoKind::Write).map(|permit| permit.authority),
@@ -46,7 +46,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let right = if is_owners { Right::Own } else { Right::Attributes(&wanted.set, authority) };
     // Who sets nothing needs no right, and must not get others' delegations recalled by that.
     if is_owners || held.is_some() || !wanted.set.is_empty() {
-        compound.recall_conflicts(&file, Against::All, right).await?;
+        compound.recall_conflicts(&file, Conflict::Any, right).await?;
         // Behind the wait anew: see `Compound::admit_io`.
         authority = judge(compound)?;
     }
@@ -116,10 +116,10 @@ async fn set_last(
 fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, after: &Attributes) {
     let accessed = set.accessed.map(|_| after.accessed);
     let modified = set.modified.map(|_| after.modified);
-    let (set, state) = (HeldTimes { accessed, modified }, compound.state());
+    let (set, state) = (ReportedTimes { accessed, modified }, compound.state());
     if let Some(client) = compound.who()
         && !set.is_empty()
-        && state.has_delegations(Against::Writers)
+        && state.has_delegations(Conflict::Write)
     {
         state.set_times(client, file.key(compound.server()), set);
     }
@@ -128,15 +128,15 @@ fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, aft
 /// Times that the holder of a delegation has kept, and hands in (RFC 9754 §5).
 struct HandedIn {
     stateid: Stateid,
-    held: HeldTimes,
+    held: ReportedTimes,
 }
 
 /// What comes of them.
 struct Judged {
     /// What will be known.
-    known: Times,
+    known: FileTimes,
     /// What of that was taken.
-    taken: HeldTimes,
+    taken: ReportedTimes,
     authority: Authority,
 }
 
@@ -145,10 +145,10 @@ impl HandedIn {
     /// RFC 9754 §5: "can only be used … by a client holding an appropriate delegation"; else as for every wrong stateid.
     fn judge(&self, compound: &Compound<'_>, file: &File<'_>) -> Result<Judged> {
         let (client, key) = (compound.client()?, file.key(compound.server()));
-        let mut known = compound.state().kept_times(client, key, &compound.stateid(self.stateid)?)?;
+        let mut known = compound.state().delegated_times(client, key, &compound.stateid(self.stateid)?)?;
         let authority = compound.check_io(file, self.stateid, IoKind::Write)?.authority;
         // "They should all be compared against the same time value for the current time."
-        let taken = known.take(self.held, compound.request.now.wall);
+        let taken = known.accept(self.held, compound.request.now.wall);
         Ok(Judged { known, taken, authority })
     }
 
@@ -156,7 +156,7 @@ impl HandedIn {
         // Once more: what this SETATTR waited for may have taken the delegation along.
         let Judged { known, .. } = self.judge(compound, file)?;
         // Before the look at the file: nobody moves its times on any more for what the holder has said.
-        compound.state().take_times(compound.client()?, file.key(compound.server()), known);
+        compound.state().advance_times(compound.client()?, file.key(compound.server()), known);
         compound.forget_fresh();
         let present = compound.attributes().await?;
         let Judged { taken, authority, .. } = self.judge(compound, file)?;

@@ -1,16 +1,15 @@
-//! Opens by file, client and open-owner: their indexes alone, since what they are found by stands in the entries. So an open
-//! pays four bytes for it.
+//! Opens by file, client and open-owner. The table holds indexes; the keys are in the entries. So an open costs four bytes here.
 
 use core::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
-use super::super::file::Keyed;
+use super::super::file_key::FileKey;
+use super::super::hashing::Keyed;
 use super::super::wire::ClientId;
-use super::{Cell, Entry, Kind};
-use crate::state::tables::file_key::FileKey;
+use super::entry::{Cell, Entry, EntryKind};
 
-/// What tells an open from all others that are held. Clients choose the owner: see [`Map`](super::super::file::Map).
+/// Identifies an open among those in effect. Clients choose the owner: see [`Map`](super::super::hashing::Map).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct OpenKey<'o> {
     pub(crate) file: FileKey,
@@ -18,14 +17,14 @@ pub(crate) struct OpenKey<'o> {
     pub(crate) owner: &'o [u8],
 }
 
-/// See the module. It is asked with the cells that the indexes are of.
+/// See the module. Each method takes the cells that the indexes refer to.
 #[derive(Debug)]
-pub(super) struct ByOwner {
+pub(super) struct OpensByOwner {
     indexes: HashTable<u32>,
     hasher: Keyed,
 }
 
-impl ByOwner {
+impl OpensByOwner {
     pub(super) fn new(hasher: Keyed) -> Self {
         Self { indexes: HashTable::new(), hasher }
     }
@@ -39,29 +38,29 @@ impl ByOwner {
         self.indexes.find(hash, |index| key_of(cells, *index) == Some(key)).copied()
     }
 
-    /// Puts in an open whose like is not there.
+    /// Adds an open whose key is not in the table.
     pub(super) fn insert(&mut self, cells: &[Cell], index: u32) {
         let hasher = self.hasher;
         let hash = |index: &u32| hash_of(hasher, cells, *index);
         self.indexes.insert_unique(hash(&index), index, hash);
     }
 
-    /// Takes an open out, whose entry is still as it was.
+    /// Removes an open. Its entry must not have changed yet.
     pub(super) fn remove(&mut self, cells: &[Cell], index: u32) {
         let hash = hash_of(self.hasher, cells, index);
-        let place = self.indexes.find_entry(hash, |other| *other == index);
-        place.expect("what is held is listed here").remove();
+        let found = self.indexes.find_entry(hash, |other| *other == index);
+        found.expect("an open in effect is in the table").remove();
     }
 }
 
 fn hash_of(hasher: Keyed, cells: &[Cell], index: u32) -> u64 {
-    hasher.hash_one(key_of(cells, index).expect("what is listed here is an open"))
+    hasher.hash_one(key_of(cells, index).expect("the table holds indexes of opens"))
 }
 
-/// What the entry at an index is found by; nothing where that is no open.
+/// Returns the key of the open at an index.
 fn key_of(cells: &[Cell], index: u32) -> Option<OpenKey<'_>> {
     match &cells.get(index as usize)?.entry {
-        Some(Entry { client, file, kind: Kind::Open(open), .. }) => {
+        Some(Entry { client, file, kind: EntryKind::Open(open), .. }) => {
             Some(OpenKey { file: *file, client: client.id(), owner: &open.owner })
         }
         _ => None,

@@ -13,7 +13,7 @@ use crate::files::durable::wait_durable;
 use crate::files::rights::Right;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Against, OpenGrant, OpenRequest};
+use crate::state::{Conflict, OpenGrant, OpenRequest};
 
 /// How often an OPEN looks for delegations in its way: others may be granted while it waits, but none to a file that was just
 /// recalled.
@@ -139,10 +139,10 @@ pub(super) fn open_at_once<'r>(
 }
 
 /// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
-fn against(arguments: &OpenArgs, target: &Target<'_>) -> Against {
+fn against(arguments: &OpenArgs, target: &Target<'_>) -> Conflict {
     let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
     let changes = writes || !arguments.share_deny.is_empty();
-    if changes { Against::All } else { Against::Writers }
+    if changes { Conflict::Any } else { Conflict::Write }
 }
 
 /// Takes the share reservation. Where something was delegated since the last look, it waits for that once more.

@@ -45,8 +45,8 @@ fn change(backend: &Faulty<MemFs>, name: &str) {
 /// Hands the server the alarms that have rung, as the transport does; how many there were.
 fn recall(lab: &Lab) -> usize {
     let mut count = 0;
-    while let Some(Work::LocalChange(change)) = lab.work() {
-        lab.server.handle_local_change(&change, lab.now());
+    while let Some(Work::ExternalChange(change)) = lab.work() {
+        lab.server.handle_external_change(&change, lab.now());
         count += 1;
     }
     count

@@ -1,14 +1,14 @@
-//! What becomes of stateids without their operations: TEST_STATEID, FREE_STATEID, and state taken away.
+//! TEST_STATEID, FREE_STATEID, and the revocation of state.
 
 use crate::state::State;
 use crate::state::tables::client::Client;
-use crate::state::tables::shard::{Dropped, Event, Kind};
+use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind};
 use crate::state::tables::stateid::{Flaw, Place, check_seqid};
 use crate::state::tables::wire::{ClientId, Stateid, Status};
 
 impl State {
-    /// One status of TEST_STATEID (RFC 8881 §18.48.3): "the status code that would be returned if that stateid were to be used in
-    /// normal operation", without a check of kind and file; "Special stateids are always considered invalid".
+    /// Returns one status of TEST_STATEID. RFC 8881 §18.48.3: "the status code that would be returned if that stateid were to be
+    /// used in normal operation", without a check of kind and file; "Special stateids are always considered invalid".
     #[must_use]
     pub fn test_stateid(&self, client: &Client, stateid: &Stateid) -> Status {
         let tested = Place::parse(stateid, self.ids.boot()).and_then(|place| {
@@ -24,68 +24,69 @@ impl State {
     /// LOCKS_HELD: "If there are valid locks (of any kind) associated with the stateid in question"; BAD_STATEID, OLD_STATEID.
     pub fn free_stateid(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
         let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(false))?;
-        let mut dropped = Dropped::new();
+        let mut deferred = Deferred::new();
         let mut shard = self.shards[place.shard].lock();
         let event = match shard.find(place, client, None) {
             // "by sending the FREE_STATEID operation, the client acknowledges the loss of those locks".
-            Err(Flaw::Revoked(_)) => Event::Acknowledge,
+            Err(Flaw::Revoked(_)) => EntryEvent::Acknowledge,
             Err(flaw) => return Err(flaw.status(false)),
             Ok(index) => {
                 let entry = shard.entry(index);
                 check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots, false)
                     .map_err(|flaw| flaw.status(false))?;
                 match &entry.kind {
-                    Kind::Open(_) | Kind::Delegation(_) => return Err(Status::LOCKS_HELD),
+                    EntryKind::Open(_) | EntryKind::Delegation(_) => return Err(Status::LOCKS_HELD),
                     // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
                     // stateids via the FREE_STATEID operation".
-                    Kind::Lock(_) if shard.holds_ranges(index) => return Err(Status::LOCKS_HELD),
-                    Kind::Lock(_) => {}
+                    EntryKind::Lock(_) if shard.holds_ranges(index) => return Err(Status::LOCKS_HELD),
+                    EntryKind::Lock(_) => {}
                 }
-                Event::Close
+                EntryEvent::Close
             }
         };
         let file = shard.entry(place.index).file;
-        shard.end(place.index, event, &self.gauges, &mut dropped);
-        if event == Event::Acknowledge {
+        shard.end(place.index, event, &self.gauges, &mut deferred);
+        if event == EntryEvent::Acknowledge {
             shard.acknowledged(client, file);
         }
-        self.give_back(shard, dropped);
+        self.unlock_shard(shard, deferred);
         Ok(())
     }
 
-    /// Takes an open or a lock stateid away from its client by the administrator's will; the client learns it from
+    /// Revokes an open, a lock stateid or a delegation for the administrator. The client learns it from
     /// SEQ4_STATUS_ADMIN_STATE_REVOKED and ADMIN_REVOKED.
     ///
     /// # Errors
-    /// BAD_STATEID where the client has no such state, EXPIRED or ADMIN_REVOKED where it has lost it already.
+    /// BAD_STATEID if the client has no such state; EXPIRED or ADMIN_REVOKED if it is revoked already.
     pub fn revoke(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
         let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(false))?;
-        let mut dropped = Dropped::new();
+        let mut deferred = Deferred::new();
         let mut shard = self.shards[place.shard].lock();
         let index = shard.find(place, client, None).map_err(|flaw| flaw.status(false))?;
-        shard.end(index, Event::Take, &self.gauges, &mut dropped);
-        self.give_back(shard, dropped);
+        shard.end(index, EntryEvent::AdminRevoke, &self.gauges, &mut deferred);
+        self.unlock_shard(shard, deferred);
         Ok(())
     }
 
-    /// Takes away all opens and locks of files in exports that are no longer served, as [`Self::revoke`] does; `is_served`
-    /// is asked for an export's `fsid`.
+    /// Revokes all state of files in exports that are no longer served, as [`Self::revoke`] does; `is_served` gets an export's
+    /// `fsid`.
     pub fn revoke_unserved(&self, is_served: impl Fn((u64, u64)) -> bool) {
         for shard in &self.shards {
-            let mut dropped = Dropped::new();
+            let mut deferred = Deferred::new();
             let mut shard = shard.lock();
-            shard.take_files(|file| !is_served(file.fsid), &self.gauges, &mut dropped);
-            self.give_back(shard, dropped);
+            shard.revoke_files(|file| !is_served(file.fsid), &self.gauges, &mut deferred);
+            self.unlock_shard(shard, deferred);
         }
     }
 
-    /// Lets go all opens and locks of a client whose record is gone. A shard at a time, so that others wait for one only.
+    /// Releases all state of a client whose record is removed. It locks one shard at a time, so that other operations wait for
+    /// one only.
     pub(crate) fn release_state(&self, client: ClientId) {
         for shard in &self.shards {
-            let mut dropped = Dropped::new();
+            let mut deferred = Deferred::new();
             let mut shard = shard.lock();
-            shard.release_client(client, &self.gauges, &mut dropped);
-            self.give_back(shard, dropped);
+            shard.release_client(client, &self.gauges, &mut deferred);
+            self.unlock_shard(shard, deferred);
         }
     }
 }

@@ -1,0 +1,123 @@
+//! CB_GETATTR (RFC 8881 §10.4.3, §20.1): asks the holder of a write delegation for the attributes that it knows better.
+//!
+//! A request for attributes by another client makes the server ask the holder. Requests at the same time share one callback. If
+//! the holder does not answer, the delegation is recalled.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use protocol::nfs4::attributes;
+use protocol::nfs4::callback::recall::CbGetAttrArgs;
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use vfs::Attributes;
+
+use crate::Now;
+use crate::state::State;
+use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::client::Client;
+use crate::state::tables::delegation::conflict::Conflict;
+use crate::state::tables::delegation::getattr::{HeldAttributes, HolderQueries, HolderQuery};
+use crate::state::tables::file_key::FileKey;
+use crate::state::tables::stateid::Place;
+
+/// The longest wait for a holder's answer, which comes from its memory.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+impl State {
+    /// Returns by when a holder that is asked at `now` should have answered.
+    #[must_use]
+    pub fn getattr_deadline(&self, now: Duration) -> Duration {
+        now + ANSWER_MAX.min(self.lease / 3)
+    }
+
+    /// Asks the holder of another client's write delegation of a file, or looks for the answer to query `number`.
+    pub fn query_holder(
+        &self,
+        now: Now,
+        deadline: Duration,
+        client: Option<&Client>,
+        file: FileKey,
+        number: Option<u64>,
+    ) -> HolderQuery {
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        let holders = shard.conflicts(file, client.map(Client::id), Conflict::Write);
+        let Some(index) = holders.first().copied() else { return HolderQuery::NoHolder };
+        let holder = Arc::clone(&shard.entry(index).client);
+        // §8.4.3: a client with an expired lease holds nothing that others need to know.
+        if holder.is_expired(now.monotonic, self.lease) {
+            return HolderQuery::NoHolder;
+        }
+        let place = shard.place(index);
+        let delegation = shard.delegation_at_mut(index);
+        if number.is_some_and(|number| delegation.queries.is_answered(number)) {
+            let held = delegation.held_attributes(place, now.wall);
+            return held.map_or(HolderQuery::Refused, HolderQuery::Answered);
+        }
+        let (asked, is_new) = delegation.queries.ask();
+        let number = number.unwrap_or(asked);
+        let call = is_new.then(|| {
+            let attributes = HolderQueries::requested(delegation.times.is_some());
+            let args = CbGetAttrArgs { handle: delegation.handle, attributes };
+            let referring = delegation.granted_by.clone();
+            Callback::new(CbOp::GetAttr(args), Purpose::GetAttr(place), referring)
+        });
+        let waiter = self.add_waiter(&mut shard, file, deadline);
+        drop(shard);
+        if let Some(call) = call {
+            self.delegations.counts.inquiries.fetch_add(1, Relaxed);
+            self.call(&holder, call);
+        }
+        HolderQuery::Pending(number, waiter)
+    }
+
+    /// Overwrites attributes that were read later with what the holder answered. Its times are the newest known ones: it may have
+    /// set others meanwhile, which the file shows already. Returns false if the delegation has ended: the attributes must be read
+    /// again. The file may show all changes of the holder by then, and more; the old answer beside a newer `change` would be
+    /// believed from then on.
+    #[must_use]
+    pub fn apply_held_attributes(&self, held: Option<HeldAttributes>, attributes: &mut Attributes) -> bool {
+        let Some(held) = held else { return true };
+        let shard = self.shards[held.place.shard].lock();
+        if !shard.is_delegation(held.place) {
+            return false;
+        }
+        let times = shard.delegation_at(held.place.index).times.as_ref();
+        held.apply(times.map(|times| times.known), attributes);
+        true
+    }
+
+    /// Returns whether the delegation is still held.
+    pub fn is_still_delegated(&self, held: &HeldAttributes) -> bool {
+        self.shards[held.place.shard].lock().is_delegation(held.place)
+    }
+
+    /// Notes that the file system shows the change that the holder reported.
+    pub fn change_shown(&self, held: &HeldAttributes) {
+        let (mut shard, place) = (self.shards[held.place.shard].lock(), held.place);
+        if shard.is_delegation(place)
+            && let Some(times) = &mut shard.delegation_at_mut(place.index).times
+            && let Some(shown) = held.times
+        {
+            times.is_changed &= times.known.modified > shown.modified;
+        }
+    }
+
+    /// Handles the reply to CB_GETATTR.
+    pub(crate) fn getattr_answered(&self, place: Place, result: Option<CbOpResult>) {
+        let reported = result.and_then(|result| match result {
+            CbOpResult::GetAttr(result) => result.into_result().ok(),
+            _ => None,
+        });
+        let reported =
+            reported.and_then(|reported| attributes::Attributes::from_file_attributes(&reported).ok());
+        let mut shard = self.shards[place.shard].lock();
+        if !shard.is_delegation(place) {
+            return;
+        }
+        let file = shard.entry(place.index).file;
+        let delegation = shard.delegation_at_mut(place.index);
+        delegation.queries.answer(reported, delegation.times.as_deref_mut());
+        shard.wake_waiting(file);
+    }
+}

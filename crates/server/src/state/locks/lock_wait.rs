@@ -1,0 +1,174 @@
+//! Clients that wait for a byte-range lock, and CB_NOTIFY_LOCK when they may have it (RFC 8881 §9.6, §20.11).
+//!
+//! Nothing is granted or reserved: "The server MUST NOT grant the byte-range lock to the client unless and until it receives a
+//! LOCK operation from the client" (§20.11.4). A waiter asked by READW_LT or WRITEW_LT, was denied, and asks again by itself;
+//! CB_NOTIFY_LOCK only makes this sooner. To reserve the lock for the first waiter ("may wait", §9.6) was rejected: a waiter whose
+//! program was killed would keep everyone out for a lease time.
+//!
+//! A notified waiter has its turn until it asks again, or for [`TURN`]. An operation that frees a lock notes the file in
+//! [`Deferred`]; callbacks are sent once the shard's lock is released ([`State::unlock_shard`]). The sweep finds locks that
+//! become free without an operation, as by the end of a holder's lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+use protocol::nfs4::callback::CbOp;
+use protocol::nfs4::callback::recall::CbNotifyLockArgs;
+use protocol::nfs4::types::Handle;
+
+use super::lock::{FoundLocker, LockRequest, kind_of};
+use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::client::Client;
+use crate::state::tables::file_key::FileKey;
+use crate::state::tables::gauges::{adjust, read};
+use crate::state::tables::locks::{LockSet, LockWaiter, OwnerName};
+use crate::state::tables::shard::{Deferred, LockNotify, Shard};
+use crate::state::tables::wire::StateOwner;
+use crate::state::{Running, State};
+
+/// The longest owner, in bytes, of which CB_NOTIFY_LOCK is sent. With it the callback is as long as CB_OFFLOAD, which every back
+/// channel takes: 4 + 68 + 8 + 4 + 32. Linux's owners have 20.
+const OWNER_BYTES_MAX: usize = 32;
+/// How long a waiter is remembered that does not ask again; the lease time if that is longer. Linux's client asks every 30 s if it
+/// may be notified.
+const WAITER_KEPT: Duration = Duration::from_secs(90);
+/// How long other waiters leave the lock to one that was notified.
+const TURN: Duration = Duration::from_secs(5);
+
+/// How to notify a client that waits for a lock.
+#[derive(Debug, Clone, Copy)]
+pub struct LockNotice<'a> {
+    /// The file as the client knows it.
+    pub handle: Handle,
+    /// The request that asks for the lock.
+    pub asked_by: Option<&'a Running>,
+}
+
+/// Clients to call, with what to send them.
+type Calls = Vec<(Arc<Client>, Callback)>;
+
+fn callback(waiter: &LockWaiter<LockNotify>) -> (Arc<Client>, Callback) {
+    let LockNotify { client, handle, asked_by, .. } = &waiter.notify;
+    // It was received in an owner of the same bound.
+    let owner = xdr::Opaque::new(Bytes::copy_from_slice(&waiter.owner.owner)).unwrap_or_default();
+    let lock_owner = StateOwner { client_id: client.id(), owner };
+    let args = CbNotifyLockArgs { handle: *handle, lock_owner };
+    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), Purpose::Advice, asked_by.clone()))
+}
+
+impl State {
+    /// Releases a shard's lock and does what waited for that: notifies clients whose locks are free, and closes files.
+    pub(crate) fn unlock_shard(&self, mut shard: MutexGuard<'_, Shard>, deferred: Deferred) {
+        let mut calls = Calls::new();
+        for file in &deferred.unlocked {
+            calls.append(&mut self.give_turns(&mut shard, *file));
+        }
+        drop(shard);
+        drop(deferred);
+        adjust(&self.gauges.lock_notices, calls.len() as i64);
+        for (client, callback) in calls {
+            self.call(&client, callback);
+        }
+    }
+
+    /// Gives turns to waiters of a file whose locks are free, and returns their callbacks.
+    fn give_turns(&self, shard: &mut Shard, file: FileKey) -> Calls {
+        let now = self.tick();
+        // Removed, so that it can be changed while the rest of the shard is read.
+        let Some(mut queue) = shard.lock_queues.remove(&file) else { return Calls::new() };
+        let may_have_turn = |waiter: &LockWaiter<LockNotify>| {
+            let client = &waiter.notify.client;
+            if !client.is_reachable() {
+                return false;
+            }
+            let Some(record) = shard.files.get(&file) else { return true };
+            let own = record.lock_owners.find(&waiter.owner);
+            let counts = |LockSet(index)| !self.is_lease_over(shard, index, now, client);
+            record.ranges.conflict(waiter.range, waiter.kind, own, counts).is_none()
+        };
+        let calls = queue.give_turns(now, may_have_turn, callback);
+        shard.lock_queues.insert(file, queue);
+        calls
+    }
+
+    /// Handles a LOCK that was denied: adds a waiter if the client waits and can be notified. §9.6: "If a server receives a
+    /// blocking LOCK operation, denies it, and then later receives a nonblocking request for the same lock, which is also denied,
+    /// then it should remove the lock in question from its list of pending blocking locks."
+    pub(super) fn lock_denied(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Arc<Client>,
+        request: &LockRequest<'_>,
+        locker: &FoundLocker,
+        deferred: &mut Deferred,
+    ) {
+        let Some(notice) = request.notice.filter(|_| request.lock_type.waits()) else {
+            return self.stop_waiting(shard, request, &locker.name, deferred);
+        };
+        // Version 4.0 has no such callback.
+        let is_too_long = locker.name.owner.len() > OWNER_BYTES_MAX;
+        if client.sessionless().is_some() || !client.is_reachable() || is_too_long {
+            return;
+        }
+        let notify = LockNotify {
+            client: Arc::clone(client),
+            open: locker.open,
+            handle: notice.handle,
+            asked_by: notice.asked_by.map(Running::as_referring),
+        };
+        let waiter = LockWaiter {
+            owner: locker.name.clone(),
+            range: request.range,
+            kind: kind_of(request.lock_type),
+            asked_at: now,
+            notified_at: None,
+            notify,
+        };
+        shard.join_queue(request.file, waiter, &self.gauges);
+        // If it had its turn and another client was faster, the turn passes to the next.
+        shard.unlocked(request.file, deferred);
+    }
+
+    /// Removes a waiter that has its lock, or no longer waits for it.
+    pub(super) fn stop_waiting(
+        &self,
+        shard: &mut Shard,
+        request: &LockRequest<'_>,
+        name: &OwnerName,
+        deferred: &mut Deferred,
+    ) {
+        let is_it = |waiter: &LockWaiter<LockNotify>| waiter.is_for(name, request.range);
+        shard.leave_queue(request.file, &self.gauges, deferred, is_it);
+    }
+
+    /// Returns whether denied LOCKs of this client may be followed by a notification, as far as is known: it has, or had, a back
+    /// channel.
+    #[must_use]
+    pub fn may_notify_locks(&self, client: &Client) -> bool {
+        client.sessionless().is_none() && client.has_wanted_callbacks()
+    }
+
+    /// Removes waiters that did not ask again, and notifies the next.
+    pub(crate) fn sweep_lock_queues(&self, now: Duration) {
+        if read(&self.gauges.lock_waiters) == 0 {
+            return;
+        }
+        let kept = self.lease.max(WAITER_KEPT);
+        let is_late = |since: Duration, limit| now.saturating_sub(since) >= limit;
+        let is_over = |waiter: &LockWaiter<LockNotify>| {
+            is_late(waiter.asked_at, kept) || waiter.notified_at.is_some_and(|at| is_late(at, TURN))
+        };
+        for shard in &self.shards {
+            let mut deferred = Deferred::new();
+            let mut shard = shard.lock();
+            for file in shard.lock_queues.keys().copied().collect::<Vec<_>>() {
+                shard.leave_queue(file, &self.gauges, &mut deferred, is_over);
+                shard.unlocked(file, &mut deferred);
+            }
+            self.unlock_shard(shard, deferred);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! I/O on files, as opens and delegations permit it.
+
+use vfs::Authority;
+
+use super::wire::Stateid;
+
+/// What I/O does to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoKind {
+    /// READ.
+    Read,
+    /// WRITE, SETATTR of the size, ALLOCATE, …
+    Write,
+}
+
+impl IoKind {
+    /// Returns the bit of `share_access` that allows it, which is also the bit of `share_deny` that forbids it.
+    pub(crate) fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Write => 2,
+        }
+    }
+}
+
+/// A permission for I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoPermit {
+    /// [`Authority::Opened`] if an open stands for the access; [`Authority::Caller`] if the caller needs permission itself.
+    pub authority: Authority,
+    /// The user whose open stands for the access, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
+    pub opener: Option<u64>,
+    /// The stateid with its present seqid, for the compound's current stateid; special stateids as they came.
+    pub stateid: Stateid,
+}
+
+impl IoPermit {
+    /// Returns the permission of one user. The users of a client can see each other's stateids, and an open stands for the
+    /// permission of its opener alone.
+    #[must_use]
+    pub fn for_caller(self, caller: u64) -> Self {
+        match self.opener {
+            Some(opener) if opener != caller => Self { authority: Authority::Caller, ..self },
+            _ => self,
+        }
+    }
+}
