@@ -11,6 +11,8 @@ pub(super) struct Forbidden {
     kind: Kind,
     name: &'static str,
     why: &'static str,
+    /// A path that is allowed although the rule matches.
+    except: Option<&'static str>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -28,34 +30,47 @@ enum Kind {
 }
 
 impl Forbidden {
+    const fn new(kind: Kind, name: &'static str, why: &'static str) -> Self {
+        Self { kind, name, why, except: None }
+    }
+
+    /// Allows this path and those below it.
+    pub(super) const fn except(self, path: &'static str) -> Self {
+        Self { except: Some(path), ..self }
+    }
+
     /// Forbids a crate or module: `root("std::fs")` finds `std::fs::File` and `use std::{fs}`.
     pub(super) const fn root(name: &'static str, why: &'static str) -> Self {
-        Self { kind: Kind::Root, name, why }
+        Self::new(Kind::Root, name, why)
     }
 
     /// Forbids the end of any path: `anywhere("Instant::now")` finds `std::time::Instant::now`.
     pub(super) const fn anywhere(name: &'static str, why: &'static str) -> Self {
-        Self { kind: Kind::Anywhere, name, why }
+        Self::new(Kind::Anywhere, name, why)
     }
 
     /// Forbids identifiers with this prefix.
     pub(super) const fn prefix(name: &'static str, why: &'static str) -> Self {
-        Self { kind: Kind::Prefix, name, why }
+        Self::new(Kind::Prefix, name, why)
     }
 
     /// Forbids one identifier or keyword.
     pub(super) const fn word(name: &'static str, why: &'static str) -> Self {
-        Self { kind: Kind::Word, name, why }
+        Self::new(Kind::Word, name, why)
     }
 
     /// Forbids `use … name as other`.
     pub(super) const fn renamed(name: &'static str, why: &'static str) -> Self {
-        Self { kind: Kind::Renamed, name, why }
+        Self::new(Kind::Renamed, name, why)
     }
 
     fn matches(&self, path: &Path) -> bool {
         let wanted: Vec<&str> = self.name.split("::").collect();
         let names: Vec<&str> = path.names.iter().map(String::as_str).collect();
+        let except: Vec<&str> = self.except.iter().flat_map(|path| path.split("::")).collect();
+        if !except.is_empty() && names.starts_with(&except) {
+            return false;
+        }
         let mut words = names.iter().copied().chain(path.alias.as_deref());
         match self.kind {
             Kind::Root => names.starts_with(&wanted) && (path.imported || names.len() > 1),
@@ -357,6 +372,7 @@ mod tests {
         Forbidden::anywhere("Instant::now", "no"),
         Forbidden::renamed("Instant", "no"),
         Forbidden::root("rand", "no"),
+        Forbidden::root("std::thread", "no").except("std::thread::panicking"),
     ];
 
     /// Returns the lines of forbidden names in `text`.
@@ -385,6 +401,12 @@ mod tests {
         assert_eq!(lines("fn f(rand: u64) -> u64 { rand + 1 }"), [0; 0]);
         assert_eq!(lines("use crate::tokio_free::thing; use std::time::Instant;"), [0; 0]);
         assert_eq!(lines("use crate::rand::Rand;"), [0; 0]);
+    }
+
+    #[test]
+    fn allows_exceptions() {
+        assert_eq!(lines("fn f() { std::thread::panicking(); }\nfn g() { std::thread::spawn(f); }"), [2]);
+        assert_eq!(lines("use std::thread::{\n    panicking,\n    sleep};\nuse std::thread;"), [3, 4]);
     }
 
     #[test]
