@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use bytes::Bytes;
 use protocol::nfs4::{PROC_COMPOUND, PROC_NULL};
 use rpc::auth::{AuthFlavor, AuthStatus};
-use rpc::message::{
-    AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, VersionRange, encode_success, peek,
-};
+use rpc::message::{AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, encode_success, peek};
 use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
@@ -15,48 +13,38 @@ use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::identity::Identity;
 use crate::replay::crash_replay::{CallOwner, LoggedCall};
 use crate::request::{Request, Served};
-use crate::{Connection, Now, Operation, Server, Transport, Versions};
+use crate::{Connection, Now, Operation, Server};
 
+mod programs;
 mod version3;
 
-/// What the transport does after [`Server::handle`].
+/// What the driver does after [`Server::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// Sends what was written.
+    /// Send the reply.
     Reply,
-    /// Sends nothing.
+    /// Send nothing.
     Drop,
-    /// Closes the connection: what comes over it is not RPC, or a call that is not answered now has to come again over another
-    /// one.
+    /// Close the connection: its peer does not speak RPC, or must repeat a call over another connection.
     Close,
 }
 
-/// What became of a record.
+/// The outcome of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// What to do now.
+    /// What to do with the connection and the reply.
     pub disposition: Disposition,
-    /// What it was.
+    /// The operation that the record asked for.
     pub operation: Operation,
-    /// Whether the answer, if any, says failure.
+    /// Whether the reply, if any, says failure.
     pub is_error: bool,
 }
-
-/// RPC program numbers (RFC 1813 §2.1, §5; RFC 1833 §2).
-const NFS: u32 = 100_003;
-const MOUNT: u32 = 100_005;
-const PORTMAP: u32 = 100_000;
-/// The side protocol for ACLs beside version 3.
-const NFSACL: u32 = protocol::nfsacl::PROGRAM;
-
-/// The port mapper's port (RFC 1833 §2.1).
-const PORTMAP_PORT: u16 = protocol::portmap::PORT;
 
 impl Server {
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
     ///
-    /// The future may be dropped at any time; a call that is cut off is then as if its reply were lost. Where it is run to
-    /// its end although the connection is gone, an NFSv4.1 client that repeats the call over another finds its reply.
+    /// The future may be dropped at any time; the call then ends as if its reply were lost. Run it to its end even if the connection is
+    /// gone: an NFSv4.1 client that repeats the call over another connection then finds its reply.
     pub async fn handle(
         &self,
         connection: &Arc<Connection>,
@@ -74,7 +62,7 @@ impl Server {
             Err(error) => return self.unreadable(connection, error, reply),
         };
         let (xid, procedure) = (header.xid, header.procedure);
-        // What a call of RPCSEC_GSS has beside the others.
+        // Protection of the reply to a call of RPCSEC_GSS.
         let mut sealing = None;
         let identity = if header.credential.flavor == AuthFlavor::RPCSEC_GSS
             && let Some(gss) = &self.shared.gss
@@ -96,12 +84,12 @@ impl Server {
             let identified = connection.callers.lock().identify(&header.credential, &connection.owner);
             match identified {
                 Ok(identity) => identity,
-                // NULL does nothing, for anybody.
+                // NULL does nothing: anybody may call it.
                 Err(CredentialError::Claim(_)) if procedure == PROC_NULL => Identity::Anonymous,
                 Err(error) => return self.refuse_credential(connection, now, xid, error, reply),
             }
         };
-        let operation = match self.select(&header, connection) {
+        let operation = match programs::select(&self.shared.settings, &header, connection) {
             Ok(operation) => operation,
             Err(status) => {
                 self.shared.metrics.unserved.fetch_add(1, Relaxed);
@@ -149,18 +137,18 @@ impl Server {
             }
             Operation::None => unreachable!("select names an operation"),
         };
-        // Something was taken from a client, and this call may be the first to see that.
+        // This call may be the first that sees a revocation.
         crate::files::durable::wait_durable(&request).await;
         let sealing = sealing.as_deref();
         self.conclude(Call { xid, operation, sealing, start }, served, reply)
     }
 
-    /// Ends a reply, as what became of the call has it.
+    /// Ends a reply by the outcome of the call.
     fn conclude(&self, call: Call<'_>, served: Served, reply: &mut Writer) -> Outcome {
         let Call { xid, operation, sealing, start } = call;
         match served {
             Served::Done { .. } | Served::Later if sealing.is_some_and(|it| !it.finish(reply)) => {
-                // RFC 2203 §5.3.3.4.2, §5.3.3.4.4: no answer; the client finds a connection that does not work.
+                // RFC 2203 §5.3.3.4.2, §5.3.3.4.4: no reply. The client sees a closed connection.
                 reply.rewind(start);
                 Outcome { disposition: Disposition::Close, operation, is_error: true }
             }
@@ -193,7 +181,7 @@ impl Server {
         }
     }
 
-    /// A record that is no call, or none of a version of RPC that is spoken here.
+    /// Answers a record that is no call of RPC version 2.
     #[cold]
     fn unreadable(&self, connection: &Connection, error: CallError, reply: &mut Writer) -> Outcome {
         match error {
@@ -207,7 +195,7 @@ impl Server {
         }
     }
 
-    /// An answer to a call of ours. What answers nothing (late, doubled, or made up) is let pass: it costs no memory.
+    /// Takes the reply to a call of this server. A reply to no known call (late, doubled, or made up) is counted and dropped.
     fn replied(&self, connection: &Connection, record: Bytes) -> Outcome {
         let is_expected = self.shared.state.replied(connection.id, &connection.outbox, record);
         if !is_expected {
@@ -217,38 +205,7 @@ impl Server {
         Outcome { disposition, operation, is_error: !is_expected }
     }
 
-    /// Finds what a call is for, or why nothing here serves it.
-    fn select(&self, header: &CallHeader, connection: &Connection) -> Result<Operation, AcceptStatus> {
-        let mismatch = |low, high| Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
-        // The port mapper's port is for the port mapper. Datagrams above all: their source can be forged, so that `clients`
-        // would mean nothing and long answers would go to somebody who never asked; and RFC 8881 §2.9.1 forbids NFSv4.1
-        // over UDP.
-        let is_port_mapper =
-            connection.transport == Transport::Udp || connection.local.port() == PORTMAP_PORT;
-        if is_port_mapper && self.shared.settings.portmap.is_some() && header.program != PORTMAP {
-            return Err(AcceptStatus::ProgramUnavailable);
-        }
-        match (header.program, header.version) {
-            (NFS, version) => match (version, self.shared.settings.versions.program_versions()) {
-                (_, None) => Err(AcceptStatus::ProgramUnavailable),
-                (3, Some((3, _))) => Ok(Operation::Nfs3(header.procedure)),
-                (4, Some((_, 4))) => Ok(Operation::Nfs4(header.procedure)),
-                (_, Some((low, high))) => mismatch(low, high),
-            },
-            (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
-            (MOUNT, _) => mismatch(3, 3),
-            (NFSACL, version) if self.shared.settings.versions.contains(Versions::V3) => match version {
-                protocol::nfsacl::VERSION => Ok(Operation::NfsAcl(header.procedure)),
-                _ => mismatch(protocol::nfsacl::VERSION, protocol::nfsacl::VERSION),
-            },
-            (PORTMAP, _) if self.shared.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),
-            (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
-            (PORTMAP, _) => mismatch(2, 4),
-            _ => Err(AcceptStatus::ProgramUnavailable),
-        }
-    }
-
-    /// A call of RPCSEC_GSS that is not served.
+    /// Refuses a call of RPCSEC_GSS.
     #[cold]
     fn turn_away(&self, entry: Entry, xid: u32, reply: &mut Writer) -> Outcome {
         let (operation, start) = (Operation::None, reply.mark());
@@ -263,8 +220,8 @@ impl Server {
         }
     }
 
-    /// A call that makes a security context (RFC 2203 §5.2): to a program that is served here.
-    #[expect(clippy::too_many_arguments, reason = "all that a call is")]
+    /// Serves a call that creates a security context (RFC 2203 §5.2), if its program is served.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
     async fn create_context(
         &self,
         gss: &Gss,
@@ -277,26 +234,26 @@ impl Server {
     ) -> Outcome {
         let (xid, start) = (header.xid, reply.mark());
         let call = |operation| Call { xid, operation, sealing: None, start };
-        let operation = match self.select(header, connection) {
+        let operation = match programs::select(&self.shared.settings, header, connection) {
             Ok(operation) => operation,
             Err(status) => {
                 self.shared.metrics.unserved.fetch_add(1, Relaxed);
                 return call(Operation::None).reject(status, reply);
             }
         };
-        let Some(said) = gss.create(now, xid, creation, arguments, reply).await else {
+        let Some(status) = gss.create(now, xid, creation, arguments, reply).await else {
             self.shared.metrics.malformed.fetch_add(1, Relaxed);
             return call(operation).reject(AcceptStatus::GarbageArguments, reply);
         };
-        let is_error = said.is_failure();
+        let is_error = status.is_failure();
         if is_error && let Some(suppressed) = self.shared.throttle.admit(now) {
-            let (peer, major, minor) = (connection.peer, said.major, said.minor);
+            let (peer, major, minor) = (connection.peer, status.major, status.minor);
             info!(%peer, major = format_args!("{major:#x}"), minor, suppressed, "RPCSEC_GSS: no security context");
         }
         Outcome { disposition: Disposition::Reply, operation, is_error }
     }
 
-    /// Answers a call whose credential is nobody's.
+    /// Answers a call whose credential is refused.
     #[cold]
     fn refuse_credential(
         &self,
@@ -334,7 +291,7 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// Replaces what was written by an answer without results.
+    /// Replaces the reply by one without results.
     fn reject(self, status: AcceptStatus, reply: &mut Writer) -> Outcome {
         reply.rewind(self.start);
         match self.sealing {

@@ -1,4 +1,4 @@
-//! Version 3 and its side protocol for ACLs, with the reply caches around what must not be executed twice.
+//! NFS 3 and NFS_ACL, with the reply caches around calls that must not be executed twice.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,11 +11,11 @@ use crate::replay::crash_replay::RecoveredCall;
 use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::{Request, Served};
 
-/// NFSv3's WRITE.
+/// WRITE of NFS 3.
 const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
 
 impl Server {
-    /// A call that is executed for the first time, or what becomes of one that is not.
+    /// Begins a call that is executed for the first time, or answers a repeated one.
     async fn begin_once(
         &self,
         request: &Request<'_>,
@@ -33,8 +33,8 @@ impl Server {
         }
     }
 
-    /// A late copy of SETACL would bring an older list back, as one of SETATTR an older mode. The log for the next process has none: sent
-    /// again there, it does the same.
+    /// Serves NFS_ACL, with the reply cache around SETACL: a late copy would restore an older list. SETACL is not in the log for the next
+    /// process, because it does the same when executed again.
     pub(super) async fn nfs_acl(
         &self,
         request: &Request<'_>,
@@ -60,7 +60,7 @@ impl Server {
         served
     }
 
-    /// NFSv3, with the reply cache around calls that are not idempotent.
+    /// Serves NFS 3, with the reply cache around calls that are not idempotent.
     pub(super) async fn nfs3(
         &self,
         request: &mut Request<'_>,
@@ -71,7 +71,7 @@ impl Server {
         if !crate::programs::nfs3::is_non_idempotent(header.procedure) {
             return crate::programs::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
-        // Kept are results without header, whose verifier is another one in each reply by RPCSEC_GSS.
+        // The cache keeps results without the header: by RPCSEC_GSS each reply has another verifier.
         let start = reply.mark();
         let client = request.connection.peer.ip();
         let key = CallKey::new(&self.shared.call_secret, client, header, arguments.peek());
@@ -104,8 +104,8 @@ impl Server {
         served
     }
 
-    /// WRITE of version 3, which has a reply cache of its own. In no log: it can be repeated, over a restart too, as nobody
-    /// was told of writes that it might undo.
+    /// Serves WRITE, which has a reply cache of its own. WRITE is in no log: it can be repeated over a restart, because no client had a
+    /// reply to a write that the repetition might undo.
     async fn write3(
         &self,
         request: &Request<'_>,
@@ -131,7 +131,7 @@ impl Server {
         served
     }
 
-    /// Answers with the results that were the answer before.
+    /// Answers with the results of the first execution.
     fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
         self.shared.metrics.replayed.fetch_add(1, Relaxed);
         reply.rewind(start);
