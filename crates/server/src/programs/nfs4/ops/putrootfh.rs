@@ -1,4 +1,4 @@
-//! PUTROOTFH (RFC 8881 §18.21): starts at the root of the pseudo file system, or of the export that is mounted there.
+//! PUTROOTFH (RFC 8881 §18.21): makes the root of the tree current: a pseudo directory, or the export that is mounted there.
 
 use super::lookup::enter;
 use crate::programs::nfs4::compound::Compound;
@@ -42,7 +42,7 @@ mod tests {
             Some(Fsid { major: 0, minor: 0 }),
             "it is no directory of the pseudo file system"
         );
-        // RFC 8881 §5.8.2.23: nothing is mounted on anything at the top of the tree.
+        // RFC 8881 §5.8.2.23: the root of the tree is mounted on nothing.
         assert_eq!(root.mounted_on_fileid, root.fileid);
         // RFC 8881 §18.14.3: "If there is no parent directory, an NFS4ERR_NOENT error must be returned."
         assert_eq!(lab.status_at(&[], Op::LookupParent), Status::NOENT);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_use_an_export_at_the_root_finds_an_empty_directory() {
+    fn a_client_without_access_gets_an_empty_root() {
         let mut lab = lab_of(vec![export_for(1, "/", "10.0.0.0/8")]);
         let root = lab.attributes(&[], &[n::FSID, n::TYPE]);
         assert_eq!(root.fsid, Some(Fsid { major: 0, minor: 0 }));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_at_the_root_says_which_flavor_leads_there() {
+    fn an_export_at_the_root_reports_its_flavors() {
         let open = export(1, "/");
         let flavors = Flavors::new(&[Flavor::Kerberos(Service::Privacy)]).unwrap();
         let options = ExportOptions { flavors, ..open.options.clone() };

@@ -17,10 +17,10 @@ use crate::state::{Conflict, IoKind};
 
 /// Bytes before the data: `eof` and their length.
 const BEFORE_DATA: usize = 8;
-/// No file has bytes beyond: offsets are signed on POSIX systems.
+/// The largest offset: offsets are signed on POSIX systems.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
-/// What is wanted, and may be read unless others have it delegated.
+/// A READ that passed all checks but that for delegations.
 struct Wanted<'r> {
     file: File<'r>,
     stateid: Stateid,
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     }
 }
 
-/// As [`run`], without a future, where nobody has to be waited for.
+/// As [`run`], without a future, if the backend answers without a wait.
 pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
@@ -75,7 +75,7 @@ pub(crate) fn run_in_place<'r>(
             answer(compound, wanted.file.export, read, head, reply);
             return Ok(InPlace::Done);
         }
-        // Of what kind it is instead may have to be asked for.
+        // `run` finds out which kind the object is.
         Ok(Err(vfs::Error::WrongKind)) => None,
         Ok(Err(error)) => return Err(error.into()),
         Err(read) => Some(BackendCall::Read(read)),
@@ -84,25 +84,25 @@ pub(crate) fn run_in_place<'r>(
     Ok(InPlace::Pending(call))
 }
 
-/// Whether somebody who has it delegated for writing may have to be asked first.
+/// Returns whether the holder of a write delegation may have to be asked first.
 fn may_be_delegated(compound: &Compound<'_>, wanted: &Wanted<'_>) -> bool {
     wanted.stateid.is_special() && compound.state().has_delegations(Conflict::Write)
 }
 
-/// Reads the arguments, and checks all that needs no look at the file.
+/// Reads the arguments, and makes the checks that need no backend.
 fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<Wanted<'r>> {
     let stateid = Stateid::decode(arguments)?;
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     let file = compound.file(Status::ISDIR)?;
     let permit = compound.check_io(&file, stateid, IoKind::Read)?;
-    // "The server may choose to return fewer bytes than specified by the client" (§18.22.3): no more than one READ may
-    // have, and no more than has room in what the client takes.
+    // "The server may choose to return fewer bytes than specified by the client" (§18.22.3): at most the limit of a READ and
+    // the room in the reply.
     let room = compound.room(reply).saturating_sub(BEFORE_DATA) & !3;
     let count = count.min(compound.server().settings().max_io);
     if count > 0 && room == 0 {
         return Err(compound.no_room().into());
     }
-    // Beyond the last byte that a file can have there is the end of the file, not an overflow.
+    // A read beyond the largest offset is at the end of the file, not an overflow.
     let offset = offset.min(LAST_OFFSET);
     let count = count.min(room as u32).min((LAST_OFFSET - offset).min(u64::from(u32::MAX)) as u32);
     let may_splice = compound.request.may_splice;
@@ -113,11 +113,11 @@ fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> 
     })
 }
 
-/// Has the backend read, behind room for what stands before the data.
+/// Starts the read; the data go after the fields that precede them.
 fn begin<'r>(compound: &Compound<'r>, wanted: &Wanted<'r>, into: &mut BytesMut) -> Op<'r, Read> {
     let (export, handle) = (wanted.file.export, &wanted.file.handle);
     let context = compound.context(export);
-    // Who has the file open has waited for nobody since the operation before saw it.
+    // For an open file, the attributes of the previous operation still hold.
     match compound.fresh() {
         Some(seen) if wanted.request.authority == Authority::Opened => {
             export.backend.read_seen(&context, handle, seen, wanted.request, into)
@@ -126,7 +126,7 @@ fn begin<'r>(compound: &Compound<'r>, wanted: &Wanted<'r>, into: &mut BytesMut) 
     }
 }
 
-/// Fills in what stands before the data, at `head`, and adds what comes behind.
+/// Fills in the fields before the data, at `head`, and appends the padding.
 fn answer(compound: &mut Compound<'_>, export: &Export, read: Read, head: Mark, reply: &mut Writer) {
     reply.patch(head, 0, &u32::from(read.eof).to_be_bytes());
     reply.patch(head, 4, &read.count.to_be_bytes());
@@ -135,7 +135,7 @@ fn answer(compound: &mut Compound<'_>, export: &Export, read: Read, head: Mark, 
     compound.set_fresh(read.attributes);
 }
 
-/// Why an object without content is refused; other errors as they are.
+/// Converts a backend error; for objects without content to the status of their kind.
 pub(super) async fn wrong_kind(compound: &mut Compound<'_>, error: vfs::Error) -> Failure {
     if error != vfs::Error::WrongKind {
         return error.into();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_tells_the_end() {
+    fn reads_and_reports_the_end() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"hello, world");
         for (offset, count, data, eof) in [
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_less_where_the_reply_has_less_room() {
+    fn reads_less_if_the_reply_has_less_room() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], &[7; 4096]);
         let mut small = crate::testing::channel();

@@ -1,4 +1,4 @@
-//! READ_PLUS (RFC 7862 §15.10): reads data, and tells holes without sending their zeros.
+//! READ_PLUS (RFC 7862 §15.10): reads data, and reports holes without sending their zeros.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,16 +18,16 @@ use crate::state::IoKind;
 const DATA_HEADER: usize = 4 + 8 + 4;
 /// Bytes of a hole: kind, offset, length.
 const HOLE: usize = 4 + 8 + 8;
-/// Pieces that one reply holds at most: a file that is all small holes costs two system calls for each.
+/// Most pieces in one reply: each costs two system calls in a file of many small holes.
 const MAX_PIECES: u32 = 64;
-/// Times that data which were told are not there before the rest counts as a hole.
+/// How often announced data may be missing before the rest counts as a hole.
 const MAX_MISSES: u32 = 2;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let ReadPlusArgs { stateid, offset, count } = ReadPlusArgs::decode(arguments)?;
     let file = compound.file(Status::ISDIR)?;
     let permit = compound.admit_io(&file, stateid, IoKind::Read).await?;
-    // Attributes before content, as everywhere: a GETATTR that follows must not vouch for bytes older than itself.
+    // Attributes before content: a GETATTR that follows must not be newer than the bytes.
     let seen = compound.attributes().await?;
     if seen.kind != FileKind::Regular {
         return Err(not_regular(seen.kind).into());
@@ -38,7 +38,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let pieces_at = reply.reserve_u32();
     let (mut at, mut pieces) = (offset, 0);
     let end = offset.saturating_add(u64::from(count)).min(seen.size);
-    // Asked even where nothing is to be read: the backend judges the caller.
+    // Called even for zero bytes: the backend checks the permission.
     let mut piece = reading.next(at).await?;
     let mut misses = 0;
     while at < end && pieces < MAX_PIECES {
@@ -58,7 +58,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
                     wanted => reading.data(compound, at, wanted as u32, reply).await?,
                 };
                 if read == 0 {
-                    // There were data when it was asked, and then the file ended before: another client cut them off. Where
+                    // Data were announced, and then the file ended before: another client truncated it. If
                     // they do not come to rest, that moment is answered: nothing there, up to the size that was seen.
                     misses += 1;
                     piece = if misses < MAX_MISSES { reading.next(at).await? } else { Piece::Hole(end) };
@@ -66,7 +66,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
                 }
                 u64::from(read)
             }
-            // No room.
+            // The reply has no room.
             _ => break,
         };
         (at, pieces) = (at + length, pieces + 1);
@@ -83,7 +83,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// What lies at an offset, up to another.
+/// A piece of a file from one offset to another.
 #[derive(Debug, Clone, Copy)]
 enum Piece {
     Data(u64),
@@ -98,7 +98,7 @@ impl Piece {
     }
 }
 
-/// A file that is being read.
+/// The file to read.
 struct Reading<'r> {
     context: Context,
     file: File<'r>,
@@ -106,7 +106,7 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// What lies at `at`. Behind the end, which may have moved since, all is hole.
+    /// Returns the piece at `at`. Beyond the end, which may have moved, all is hole.
     async fn next(&self, at: u64) -> Result<Piece> {
         match self.seek(at, Seek::Data).await? {
             Some(data) if data == at => Ok(Piece::Data(self.seek(at, Seek::Hole).await?.unwrap_or(u64::MAX))),
@@ -119,13 +119,13 @@ impl Reading<'_> {
         match self.file.export.backend.seek(&self.context, &self.file.handle, at, what, self.authority).await
         {
             Err(Error::NoDevice) => Ok(None),
-            // A back end without holes: all is data.
+            // A backend without holes: all is data.
             Err(Error::NotSupported) => Ok(Some(if what == Seek::Data { at } else { u64::MAX })),
             found => Ok(found?),
         }
     }
 
-    /// Writes a data piece; how many bytes it has. Where that is none, nothing is written.
+    /// Writes a data piece, and returns its length; writes nothing if it is zero.
     async fn data(
         &self,
         compound: &Compound<'_>,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_data_and_holes_in_order() {
+    fn reports_data_and_holes_in_order() {
         let mut lab = lab_42();
         // Sevens from 64 KiB to 68 KiB, then a hole up to 128 KiB.
         let file = sparse(&mut lab, "file", 65_536, 4096, 131_072);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_less_where_the_reply_has_less_room() {
+    fn reads_less_if_the_reply_has_less_room() {
         let mut lab = lab_42();
         let file = sparse(&mut lab, "file", 0, 8192, 8192);
         let mut small = channel();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_were_cut_off_meanwhile_are_asked_for_again_and_then_a_hole() {
+    fn truncated_data_are_read_again_and_then_a_hole() {
         let (export, backend) = faulty();
         let mut lab = lab_of(vec![export]);
         lab.minor = 2;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_kinds_and_stateids_are_judged() {
+    fn checks_permission_kinds_and_stateids() {
         let mut lab = lab_42();
         let file = sparse(&mut lab, "file", 0, 10, 10);
         let wrong = op(Stateid { seqid: 1, other: [7; 12] }, 0, 1);

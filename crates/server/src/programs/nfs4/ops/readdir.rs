@@ -27,7 +27,7 @@ use crate::{Settings, payload};
 
 /// `READDIR4resok` around the entries: verifier, end of the list, `eof`.
 const AROUND_ENTRIES: usize = 8 + 4 + 4;
-/// Bytes that an entry with a long name and the attributes that clients ask for takes.
+/// Bytes of an entry with a long name and the usual attributes.
 const ENTRY_ROOM: usize = 1024;
 /// Cookies below are reserved (§18.23.3: "the cookie values of zero, 1, and 2 are to be considered reserved").
 const FIRST_COOKIE: u64 = 3;
@@ -49,7 +49,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         left: (arguments.maxcount as usize).min(room),
         listed: 0,
         // "If the server is unable to return a single directory entry within the maxcount limit, the error
-        // NFS4ERR_TOOSMALL MUST be returned to the client" (§18.23.3); other limits have other names.
+        // NFS4ERR_TOOSMALL MUST be returned to the client" (§18.23.3); other limits have other statuses.
         too_small: if room < arguments.maxcount as usize { compound.no_room() } else { Status::TOOSMALL },
     };
     if listing.left < AROUND_ENTRIES {
@@ -61,23 +61,23 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
 }
 
-/// A listing as it is written.
+/// A listing that is being written.
 struct Listing<'a> {
     settings: &'a Settings,
     minor: u32,
     mask: Bitmap,
-    /// What the client wants of names and cookies, in bytes; a hint.
+    /// `dircount`: bytes of names and cookies that the client wants; a hint.
     dircount: usize,
-    /// Room in bytes for what comes.
+    /// Remaining room in bytes.
     left: usize,
     /// Entries written.
     listed: usize,
-    /// What to answer where not one entry has room.
+    /// The status if not one entry fits.
     too_small: Status,
 }
 
 impl Listing<'_> {
-    /// Writes what stands before the entries.
+    /// Writes the fields before the entries.
     fn begin(&mut self, reply: &mut Writer) -> Mark {
         self.left -= AROUND_ENTRIES;
         let verifier_at = reply.mark();
@@ -85,7 +85,7 @@ impl Listing<'_> {
         verifier_at
     }
 
-    /// Writes an entry whose attributes `attributes` writes, or breaks where it has no room.
+    /// Writes an entry with the attributes that `attributes` writes; breaks if it does not fit.
     fn put(
         &mut self,
         name: &[u8],
@@ -119,10 +119,10 @@ impl Listing<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Writes what stands behind the entries.
+    /// Writes the fields after the entries.
     ///
     /// # Errors
-    /// Where an entry waits and not one had room.
+    /// The status of the limit, if there is an entry and not one fits.
     fn end(self, verifier_at: Mark, verifier: Verifier, eof: bool, reply: &mut Writer) -> Result {
         if self.listed == 0 && !eof {
             return Err(self.too_small.into());
@@ -144,7 +144,7 @@ async fn directory(
 ) -> Result {
     let context = compound.context(directory.export);
     let backend = &directory.export.backend;
-    // Asked for once: a directory and its entries are of one file system.
+    // Fetched once: a directory and its entries are in one file system.
     let space = match needs_space(listing.mask) {
         true => backend.statfs(&context, &directory.handle).await?.0,
         false => NO_SPACE,
@@ -174,7 +174,7 @@ async fn directory(
     let mut attributes =
         EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
     let listed = if listing.mask.has(number::ACL) && backend.properties().acls {
-        // Apart, and on the heap: who asks for that is rare, and all others would make room for it.
+        // Allocated apart: few clients ask for ACLs, and the future of other listings stays small.
         Box::pin(acls::list(compound, directory, request, &mut listing, (&attributes, &inside), reply))
             .await?
     } else {
@@ -194,7 +194,7 @@ async fn directory(
             if let Some(keeper) = keeper.as_mut().filter(|_| is_hidden) {
                 keeper.spoil();
             }
-            // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
+            // An entry whose object was removed meanwhile gets rdattr_error, or is left out as if the listing had come later.
             if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
                 return ControlFlow::Continue(());
             }
@@ -212,7 +212,7 @@ async fn directory(
             Ok(())
         }
         Err(vfs::Error::NotDirectory) => match not_directory(compound, &directory).await {
-            // READDIR has no SYMLINK among its errors (§15.2).
+            // READDIR's errors do not include SYMLINK (§15.2).
             Failure::Status(Status::SYMLINK) => Err(Status::NOTDIR.into()),
             failure => Err(failure),
         },
@@ -225,7 +225,7 @@ async fn directory(
     }
 }
 
-/// Whether what was told before may be told again. What is not the same for everybody is looked at each time: space and ACLs.
+/// Returns whether and how a cached listing may be used. Space and ACLs are not cached: they differ among callers.
 async fn way<'r>(
     compound: &Compound<'r>,
     directory: File<'_>,
@@ -248,13 +248,13 @@ async fn way<'r>(
     listings::way(compound.request, directory.export, context, &directory.handle, form, holder).await
 }
 
-/// Whether the directory now has another verifier than the client sent.
+/// Returns whether the verifier that the client sent is outdated.
 async fn is_outdated(compound: &Compound<'_>, directory: File<'_>, arguments: &ReadDirArgs) -> bool {
     let verifier = verifier(compound, &directory).await;
     verifier.is_ok_and(|verifier| verifier != arguments.cookie_verifier)
 }
 
-/// The verifier that a listing from the start would have.
+/// Returns the verifier of a listing from the start.
 pub(super) async fn verifier(
     compound: &Compound<'_>,
     directory: &File<'_>,
@@ -266,9 +266,8 @@ pub(super) async fn verifier(
     Ok(listed?.verifier)
 }
 
-/// A directory of the pseudo file system. Cookies are a node's number among those that the
-/// client sees, from 3 on; the verifier is the
-/// change attribute, which differs when they do.
+/// Lists a directory of the pseudo file system. A cookie is the position of a node among those that the client sees, from 3 on. The
+/// verifier is the change attribute, which changes with them.
 async fn pseudo(
     compound: &mut Compound<'_>,
     node: &Node,
@@ -292,7 +291,7 @@ async fn pseudo(
         let object = seen_in_listing(compound, child, listing.mask)?;
         let (space, attributes) = match look(compound, &object, listing.mask).await {
             Ok(seen) => seen,
-            // RFC 8881 §18.23.3: with rdattr_error asked for, one entry's failure is not all entries'.
+            // RFC 8881 §18.23.3: with rdattr_error, the failure of one entry does not fail the listing.
             Err(Failure::Status(status)) if listing.mask.has(number::RDATTR_ERROR) => {
                 let attributes = compound.pseudo_attributes(child);
                 let subject = Subject { error: status, ..compound.subject(object, &attributes) };
@@ -318,9 +317,9 @@ async fn pseudo(
     listing.end(verifier_at, verifier, eof, reply)
 }
 
-/// The object whose attributes a listing tells at a node. Where an export is mounted that this call may not come into, the client
-/// is told so by `rdattr_error`; where it does not ask for that, or for nothing else that is the export's, it is shown the
-/// directory that the export is mounted on.
+/// Returns the object whose attributes a listing returns for a node. If the call may not enter the export that is mounted there, the
+/// client gets `rdattr_error`; if it does not ask for that, or for attributes of the export, it gets those of the directory below
+/// the mount.
 fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) -> Result<Object<'r>> {
     let object = enter(compound, node)?;
     let can_be_told = mask.has(number::RDATTR_ERROR) && needs_object(mask);
@@ -328,7 +327,7 @@ fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) ->
     Ok(if is_hidden { Object::Pseudo(node) } else { object })
 }
 
-/// What attributes of an entry of the pseudo file system are written from.
+/// Fetches the attributes of an entry of the pseudo file system.
 async fn look(compound: &Compound<'_>, object: &Object<'_>, mask: Bitmap) -> Result<(FsStat, Attributes)> {
     if let Object::File(_) = object {
         compound.check_flavor(object)?;
@@ -385,7 +384,7 @@ mod tests {
         assert!(pieces_of(&mut lab, 50, ReadDirArgs { maxcount: 300, ..ALL }) > 5);
     }
 
-    /// Lists what [`filled`] has made, each entry once, in as many pieces as are returned.
+    /// Lists the directory of [`filled`], each entry once; returns the number of replies.
     pub(super) fn pieces_of(lab: &mut Lab, count: usize, mut args: ReadDirArgs) -> usize {
         let (mut seen, mut pieces) = (Vec::new(), 0);
         loop {
@@ -410,7 +409,7 @@ mod tests {
         let mut lab = filled(20);
         for maxcount in [100, 200, 333] {
             let result = lab.last(at(&["export"], vec![Op::ReadDir(ReadDirArgs { maxcount, ..ALL })]));
-            // Without the operation's number and status.
+            // Without operation number and status.
             let length = xdr::to_bytes(&result).len() - 8;
             let entry = 4 + 8 + 4 + 12 + 8 + 4 + 8;
             assert!(length <= maxcount as usize && length + entry > maxcount as usize, "{length}");
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_is_said_only_where_an_entry_waits() {
+    fn too_small_only_if_there_is_an_entry() {
         let mut lab = filled(1);
         let small = |maxcount| Op::ReadDir(ReadDirArgs { maxcount, ..ALL });
         assert_eq!(lab.status_at(&["export"], small(40)), Status::TOOSMALL);
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_without_room_is_not_the_client_s_maxcount() {
+    fn a_reply_without_room_is_not_toosmall() {
         let mut lab = filled(1);
         let mut fore = crate::testing::channel();
         fore.max_response_size = 256;

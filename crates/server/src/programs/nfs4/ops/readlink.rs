@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, reply: &mut Writer) -> Resu
             compound.set_fresh(attributes);
             Ok(())
         }
-        // RFC 8881 §15.1.2.9: "an invalid type for the current operation"; version 4.0 says INVAL.
+        // RFC 8881 §15.1.2.9: "an invalid type for the current operation"; version 4.0 has INVAL.
         Err(vfs::Error::Invalid) => Err(Status::WRONG_TYPE.into()),
         Err(error) => Err(error.into()),
     }
@@ -31,7 +31,7 @@ mod tests {
     use crate::testing::{at, lab, mode, name};
 
     #[test]
-    fn returns_the_text_as_it_was_given() {
+    fn returns_the_text_unchanged() {
         let mut lab = lab();
         let text = Opaque::from_static(b"../any \xff text");
         let link = CreateArgs {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn only_symbolic_links_have_one() {
+    fn only_symbolic_links_have_a_text() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         for path in [&["export", "file"][..], &["export"], &[]] {

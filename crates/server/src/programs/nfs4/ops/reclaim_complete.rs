@@ -1,4 +1,4 @@
-//! RECLAIM_COMPLETE (RFC 8881 §18.51): the client has nothing more to reclaim.
+//! RECLAIM_COMPLETE (RFC 8881 §18.51): ends the reclaims of a client.
 
 use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use xdr::{Decode, Reader};
@@ -9,7 +9,7 @@ use crate::programs::nfs4::status::Result;
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let ReclaimCompleteArgs { one_fs } = ReclaimCompleteArgs::decode(arguments)?;
     if one_fs {
-        // §18.51.3: for a file system that has moved here; it "is specified by the current filehandle". None moves, so
+        // §18.51.3: for a migrated file system, which "is specified by the current filehandle". Migration is not supported, so
         // there is nothing to remember.
         compound.current()?;
         return Ok(());
@@ -26,7 +26,7 @@ mod tests {
     use crate::testing::{at, lab};
 
     #[test]
-    fn is_done_once_for_all_and_any_time_for_one_file_system() {
+    fn succeeds_once_globally_and_always_for_one_file_system() {
         let mut lab = lab();
         let done = |one_fs| Op::ReclaimComplete(ReclaimCompleteArgs { one_fs });
         assert_eq!(lab.status(vec![done(false)]), Status::COMPLETE_ALREADY);

@@ -1,4 +1,4 @@
-//! RELEASE_LOCKOWNER (RFC 7530 §16.37), of version 4.0 alone: a lock-owner will not come again.
+//! RELEASE_LOCKOWNER (RFC 7530 §16.37), version 4.0 only: forgets a lock-owner.
 
 use protocol::nfs4::ops::lock::ReleaseLockOwnerArgs;
 use xdr::{Decode, Reader};
@@ -22,7 +22,7 @@ mod tests {
     use crate::testing::putfh;
 
     #[test]
-    fn an_owner_goes_with_its_stateids_when_it_holds_no_lock() {
+    fn an_owner_without_locks_is_forgotten_with_its_stateids() {
         let mut lab = lab0();
         let release = |lab: &crate::testing::minor0::Lab0, owner| {
             vec![Op::ReleaseLockOwner(ReleaseLockOwnerArgs { lock_owner: lab.owner(owner) })]
@@ -36,7 +36,7 @@ mod tests {
         let unlocked = unlocked.into_result().unwrap();
         assert_eq!(lab.status(release(&lab, b"locker")), Status::OK);
         assert_eq!(lab.status(vec![putfh(file), lock_more(unlocked, 3, 0)]), Status::BAD_STATEID);
-        // Known no more, it begins anew with any seqid.
+        // Forgotten, it starts again with any seqid.
         let lock = lab.lock_op(open, b"owner", b"locker", 0);
         assert_eq!(lab.status(vec![putfh(file), lock]), Status::OK);
     }

@@ -13,13 +13,13 @@ use crate::programs::nfs4::status::Result;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let (directory, target) = want(compound, arguments)?;
     let context = compound.context(directory.export);
-    // An open file stays what it is until its last CLOSE: opens hold a pin.
+    // An open file remains until its last CLOSE: opens hold a pin.
     let removed = compound.changer().remove(directory.place(&context), &target, Removal::Any).await?;
     answer(compound, &removed, reply);
     Ok(())
 }
 
-/// Reads the arguments, and checks all that needs no look at the directory.
+/// Reads the arguments, and makes the checks that need no backend.
 fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader) -> Result<(File<'r>, Component)> {
     let RemoveArgs { target } = RemoveArgs::decode(arguments)?;
     let directory = compound.writable(Status::ROFS)?;
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_can_be_read_after_its_last_name_is_gone() {
+    fn an_open_file_is_readable_without_a_name() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"still here");
         let (file, stateid) = lab.open(&["export", "file"], b"owner");

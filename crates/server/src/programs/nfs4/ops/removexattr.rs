@@ -14,7 +14,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let RemoveXattrArgs { name } = RemoveXattrArgs::decode(arguments)?;
     check_name(&name)?;
     let file = compound.writable(Status::NOTSUPP)?;
-    // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
+    // A delegation covers extended attributes too: its holder does not revalidate them.
     let _changing = compound.announce_change(&file);
     compound.recall_conflicts(&file, Conflict::Any, Right::Xattrs).await?;
     let context = compound.context(file.export);

@@ -1,4 +1,4 @@
-//! RENAME (RFC 8881 §18.26): from the saved directory to the current one.
+//! RENAME (RFC 8881 §18.26): moves a name from the saved directory to the current one.
 
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::types::Status;
@@ -24,7 +24,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Ok(())
         }
         // RFC 8881 §18.26.3: "If the source object and the target are not compatible …, the server will return the
-        // error NFS4ERR_EXIST"; ISDIR is none of RENAME's errors (§15.2).
+        // error NFS4ERR_EXIST"; RENAME's errors do not include ISDIR (§15.2).
         Err(vfs::Error::IsDirectory) => Err(Status::EXIST.into()),
         Err(error) => Err(error.into()),
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_take_another_s_place() {
+    fn refuses_incompatible_targets() {
         let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
         directory(&mut lab, &["export"], "d");
         lab.file(&["export", "d", "inside"], b"");

@@ -1,4 +1,4 @@
-//! RENEW (RFC 7530 §16.28), of version 4.0 alone: renews the lease of all that a client holds.
+//! RENEW (RFC 7530 §16.28), version 4.0 only: renews the lease of a client.
 
 use protocol::nfs4::ops::setclientid::RenewArgs;
 use protocol::nfs4::types::Status;
@@ -24,7 +24,7 @@ mod tests {
     use crate::testing::minor0::lab0;
 
     #[test]
-    fn keeps_a_lease_and_tells_when_there_is_none() {
+    fn renews_a_lease_or_reports_its_loss() {
         let mut lab = lab0();
         lab.open("file", b"owner");
         let mut other = lab.other(b"other");

@@ -16,12 +16,12 @@ mod tests {
 
     #[test]
     fn needs_a_saved_file_handle() {
-        // RFC 8881 §18.27.3; version 4.0 had RESTOREFH for it.
+        // RFC 8881 §18.27.3; version 4.0 has the status RESTOREFH.
         assert_eq!(lab().status(vec![Op::PutRootFh, Op::RestoreFh]), Status::NOFILEHANDLE);
     }
 
     #[test]
-    fn brings_back_what_was_saved() {
+    fn restores_the_saved_handle() {
         let mut lab = lab();
         let export = lab.handle(&["export"]);
         let ops = at(&["export"], vec![Op::SaveFh, Op::PutRootFh, Op::RestoreFh, Op::GetFh]);

@@ -1,4 +1,4 @@
-//! SAVEFH (RFC 8881 §18.28): keeps the current file handle and stateid.
+//! SAVEFH (RFC 8881 §18.28): saves the current file handle and stateid.
 
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;

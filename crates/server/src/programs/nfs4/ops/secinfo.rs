@@ -1,4 +1,4 @@
-//! SECINFO (RFC 8881 §18.29): which security flavors an entry can be reached with.
+//! SECINFO (RFC 8881 §18.29): lists the security flavors of an entry.
 
 use protocol::nfs4::ops::secinfo::{AUTH_NONE, AUTH_SYS, GssInfo, GssService, SecInfo};
 use rpc::gss::Service;
@@ -21,7 +21,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         _ => compound.flavors(&find(compound, name).await?.0),
     };
     put_flavors(flavors, reply);
-    // "On success, the current filehandle is consumed" (§18.29.3); RFC 7530 §16.31 leaves it.
+    // "On success, the current filehandle is consumed" (§18.29.3); RFC 7530 §16.31 keeps it.
     if compound.minor > 0 {
         compound.consume_current();
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn version_4_0_leaves_the_handle() {
+    fn version_4_0_keeps_the_handle() {
         let mut lab = crate::testing::minor0::lab0();
         assert_eq!(lab.status(at(&["export"], vec![secinfo("file"), Op::GetFh])), Status::OK);
     }

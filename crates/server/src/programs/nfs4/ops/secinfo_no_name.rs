@@ -1,5 +1,4 @@
-//! SECINFO_NO_NAME (RFC 8881 §18.45): which security flavors the current object, or the directory above, can be reached
-//! with.
+//! SECINFO_NO_NAME (RFC 8881 §18.45): lists the security flavors of the current object or its parent.
 
 use protocol::nfs4::ops::secinfo::SecInfoStyle;
 use protocol::nfs4::types::Status;
@@ -15,8 +14,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let current = compound.current()?;
     let flavors = match SecInfoStyle::decode(arguments)? {
         SecInfoStyle::CURRENT_FH => compound.flavors(&current),
-        // As with SECINFO: what is above is of the same export, whose flavors are known without asking.
-        SecInfoStyle::PARENT if is_shut(compound, &current) => compound.flavors(&current),
+        // As for SECINFO: the parent is in the same export, whose flavors are known.
+        SecInfoStyle::PARENT if is_refused(compound, &current) => compound.flavors(&current),
         // "SECINFO should apply the same access methodology used for LOOKUPP" (§18.45.3).
         SecInfoStyle::PARENT => compound.flavors(&parent(compound).await?.0),
         _ => return Err(Status::BADXDR.into()),
@@ -26,8 +25,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Whether this is below the top of an export that this call may not come into.
-fn is_shut(compound: &Compound<'_>, current: &Object<'_>) -> bool {
+/// Returns whether the object is below the root of an export that this call may not enter.
+fn is_refused(compound: &Compound<'_>, current: &Object<'_>) -> bool {
     matches!(current, Object::File(file) if !file.is_root()) && !compound.allows(current)
 }
 
@@ -44,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_the_object_or_the_directory_above() {
+    fn lists_flavors_of_the_object_or_its_parent() {
         let mut lab = lab();
         assert_eq!(lab.status_at(&[], ask(SecInfoStyle::CURRENT_FH)), Status::OK);
         assert_eq!(lab.status_at(&["export"], ask(SecInfoStyle::PARENT)), Status::OK);

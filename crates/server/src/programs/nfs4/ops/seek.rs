@@ -1,4 +1,4 @@
-//! SEEK (RFC 7862 §15.11): the next data or hole.
+//! SEEK (RFC 7862 §15.11): finds the next data or hole.
 
 use protocol::nfs4::ops::space::{DataContent, SeekArgs};
 use protocol::nfs4::types::Status;
@@ -28,7 +28,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Ok(found) => found,
         Err(error) => return Err(wrong_kind(compound, error).await),
     };
-    // "All files MUST have a virtual hole at the end of the file": to find only that is to find the end.
+    // "All files MUST have a virtual hole at the end of the file": SEEK then returns the size.
     let size = compound.attributes().await?.size;
     let offset = found.unwrap_or(size);
     reply.bool(offset >= size);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_borders_and_the_virtual_hole_at_the_end() {
+    fn finds_data_holes_and_the_virtual_hole_at_the_end() {
         let mut lab = lab_42();
         // Data from 64 KiB to 68 KiB, then a hole up to 128 KiB.
         let file = sparse(&mut lab, "file", 65_536, 4096, 131_072);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_lies_behind_the_end_and_unknown_contents() {
+    fn refuses_offsets_beyond_the_end_and_unknown_contents() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"data");
         for offset in [4, 5, u64::MAX] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_stands_for_permission() {
+    fn an_open_grants_permission() {
         let mut lab = lab_42();
         lab.file(&["export", "file"], b"data");
         let ops =

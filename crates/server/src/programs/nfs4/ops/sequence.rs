@@ -1,4 +1,4 @@
-//! SEQUENCE (RFC 8881 §18.46): takes a slot, or finds the reply of a retransmission in it.
+//! SEQUENCE (RFC 8881 §18.46): takes a slot, or finds the kept reply of a retransmission.
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::Status;
@@ -39,7 +39,7 @@ mod tests {
     use crate::testing::{at, compound, lab, name};
 
     #[test]
-    fn takes_its_slot_and_tells_how_many_there_are() {
+    fn takes_its_slot_and_returns_the_slot_count() {
         let mut lab = lab();
         let result = lab.run(vec![]);
         let OpResult::Sequence(sequence) = &result.results[0] else { panic!() };
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retransmission_is_answered_and_not_executed_again() {
+    fn a_retransmission_is_replayed() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let remove = Op::Remove(RemoveArgs { target: name("file") });
@@ -76,7 +76,7 @@ mod tests {
             let result = lab.send(&compound(vec![Op::Sequence(args), Op::PutRootFh]));
             assert_eq!((result.status, result.results.len()), (status, 1));
         }
-        // None of these errors touched the slot.
+        // None of these errors changed the slot.
         assert_eq!(lab.send(&compound(vec![Op::Sequence(good)])).status, Status::OK);
     }
 }

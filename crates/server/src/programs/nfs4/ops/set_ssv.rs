@@ -7,7 +7,7 @@ use xdr::{Decode, Reader};
 use crate::programs::nfs4::status::Result;
 
 /// "It MUST NOT be used if the client did not opt for SP4_SSV state protection …; the server returns NFS4ERR_INVAL in
-/// that case" (§18.47.3): EXCHANGE_ID lets no client opt for it.
+/// that case" (§18.47.3): EXCHANGE_ID refuses SP4_SSV.
 pub(crate) fn run(arguments: &mut Reader) -> Result {
     SetSsvArgs::decode(arguments)?;
     Err(Status::INVAL.into())
@@ -21,7 +21,7 @@ mod tests {
     use crate::testing::lab;
 
     #[test]
-    fn no_client_opted_for_it() {
+    fn is_invalid_without_ssv_protection() {
         let args = SetSsvArgs { ssv: Default::default(), digest: Default::default() };
         assert_eq!(lab().status(vec![Op::SetSsv(args)]), Status::INVAL);
     }

@@ -17,7 +17,7 @@ use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::{Failure, Result, in_minor};
 use crate::state::{Conflict, FileTimes, IoKind, ReportedTimes};
 
-/// The attributes that are set one behind the other, and behind all others.
+/// The attributes that are set last, one after the other.
 const LAST: Bitmap = Bitmap::of(&[n::ACL, n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]);
 /// The attributes that set the mode.
 const MODES: Bitmap = Bitmap::of(&[n::MODE, n::MODE_SET_MASKED]);
@@ -37,17 +37,17 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let mut authority = judge(compound)?;
     let held = Some(wanted.held).filter(|held| !held.is_empty()).map(|held| HandedIn { stateid, held });
     if let Some(held) = &held {
-        held.judge(compound, &file)?;
+        held.check(compound, &file)?;
     }
     // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
     let _changing = compound.announce_change(&file);
-    // A mode in parts and a list are the owner's to set, like a mode.
+    // A masked mode and an ACL require ownership, like a mode.
     let is_owners = wanted.masked.is_some() || wanted.acl.is_some();
     let right = if is_owners { Right::Own } else { Right::Attributes(&wanted.set, authority) };
-    // Who sets nothing needs no right, and must not get others' delegations recalled by that.
+    // Setting nothing requires no right, and must not recall delegations.
     if is_owners || held.is_some() || !wanted.set.is_empty() {
         compound.recall_conflicts(&file, Conflict::Any, right).await?;
-        // Behind the wait anew: see `Compound::admit_io`.
+        // Checked again after the wait: see `Compound::admit_io`.
         authority = judge(compound)?;
     }
     let set = match wanted.masked {
@@ -63,7 +63,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Some((lists, present.kind))
         }
     };
-    // What has been set so far.
+    // The attributes set so far.
     let mut told = Bitmap::EMPTY;
     if !set.is_empty() {
         let context = compound.context(file.export);
@@ -71,7 +71,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
             Ok(change) => {
                 told = wanted.mask.difference(LAST);
-                // "what (if any) attributes were successfully set" (§18.30.3): no mode of what takes none.
+                // "what (if any) attributes were successfully set" (§18.30.3): not the mode of an object without one.
                 if set.for_kind(change.after.kind).mode.is_none() {
                     told = told.difference(MODES);
                 }
@@ -94,7 +94,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     })
 }
 
-/// Sets what goes behind all others, [`LAST`].
+/// Sets the attributes of [`LAST`].
 async fn set_last(
     compound: &mut Compound<'_>,
     file: &File<'_>,
@@ -112,7 +112,7 @@ async fn set_last(
     }
 }
 
-/// Times that a client sets itself are known of what it keeps the times of: its word for later ones is judged by them.
+/// Records times that the holder of a timestamp delegation sets itself: later values from it are compared with them.
 fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, after: &Attributes) {
     let accessed = set.accessed.map(|_| after.accessed);
     let modified = set.modified.map(|_| after.modified);
@@ -125,50 +125,50 @@ fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, aft
     }
 }
 
-/// Times that the holder of a delegation has kept, and hands in (RFC 9754 §5).
+/// Times that the holder of a delegation returns (RFC 9754 §5).
 struct HandedIn {
     stateid: Stateid,
     held: ReportedTimes,
 }
 
-/// What comes of them.
-struct Judged {
-    /// What will be known.
+/// The result of checking them.
+struct Checked {
+    /// The times to record.
     known: FileTimes,
-    /// What of that was taken.
+    /// The times that were accepted.
     taken: ReportedTimes,
     authority: Authority,
 }
 
 impl HandedIn {
     /// # Errors
-    /// RFC 9754 §5: "can only be used … by a client holding an appropriate delegation"; else as for every wrong stateid.
-    fn judge(&self, compound: &Compound<'_>, file: &File<'_>) -> Result<Judged> {
+    /// RFC 9754 §5: "can only be used … by a client holding an appropriate delegation"; otherwise as for any wrong stateid.
+    fn check(&self, compound: &Compound<'_>, file: &File<'_>) -> Result<Checked> {
         let (client, key) = (compound.client()?, file.key(compound.server()));
         let mut known = compound.state().delegated_times(client, key, &compound.stateid(self.stateid)?)?;
         let authority = compound.check_io(file, self.stateid, IoKind::Write)?.authority;
         // "They should all be compared against the same time value for the current time."
         let taken = known.accept(self.held, compound.request.now.wall);
-        Ok(Judged { known, taken, authority })
+        Ok(Checked { known, taken, authority })
     }
 
     async fn set(self, compound: &mut Compound<'_>, file: &File<'_>) -> Result {
-        // Once more: what this SETATTR waited for may have taken the delegation along.
-        let Judged { known, .. } = self.judge(compound, file)?;
-        // Before the look at the file: nobody moves its times on any more for what the holder has said.
+        // Checked again: the delegation may have been returned or revoked during the wait.
+        let Checked { known, .. } = self.check(compound, file)?;
+        // Before the attributes are read: from here on nothing moves the times for the holder.
         compound.state().advance_times(compound.client()?, file.key(compound.server()), known);
         compound.forget_fresh();
         let present = compound.attributes().await?;
-        let Judged { taken, authority, .. } = self.judge(compound, file)?;
+        let Checked { taken, authority, .. } = self.check(compound, file)?;
         let context = match authority {
-            // Whose open it was granted for may write, and need not own the file.
+            // The delegation was granted with an open for writing: the holder need not own the file.
             Authority::Opened => Context {
                 peer: compound.request.peer(),
                 ..Context::new(Arc::new(Credentials::root()), compound.request.now.wall)
             },
             Authority::Caller => compound.context(file.export),
         };
-        // What is there already is no change.
+        // Equal times are no change.
         let kept = |taken: Option<_>, present| taken.filter(|time| *time != present).map(SetTime::Kept);
         let set = SetAttributes {
             accessed: kept(taken.accessed, present.accessed),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_and_tells_what_was_set() {
+    fn sets_and_reports_attributes() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"hello");
         let time = Time { seconds: -5, nanoseconds: 999_999_999 };
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(file.owner.as_deref(), Some(&b"12"[..]));
         assert_eq!(file.owner_group.as_deref(), Some(&b"34"[..]));
         assert_eq!(file.time_modify, Some(time));
-        // The server's clock, as the test's requests tell it.
+        // The server's clock, as given by the test's requests.
         assert_eq!(file.time_access.map(|time| time.seconds), Some(1_000_001));
     }
 
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_of_a_symbolic_link_is_passed_over() {
+    fn ignores_the_mode_of_a_symbolic_link() {
         let mut lab = lab();
         let (object_type, attributes) = (CreateType::Link(Opaque::from_static(b"file")), mode(0o777));
         let create = Op::Create(CreateArgs { object_type, name: name("link"), attributes });
         lab.ok(at(&["export"], vec![create]));
         let path = ["export", "link"];
         let before = lab.attributes(&path, &[n::MODE, n::CHANGE]);
-        // RFC 8881 §15.2 has no NOTSUPP for SETATTR, and the request is a sound one.
+        // RFC 8881 §15.2 does not list NOTSUPP for SETATTR, and the request is valid.
         let done = result(&mut lab, &path, mode(0o600));
         assert_eq!(done, SetAttrResult { status: Status::OK, attributes_set: Bitmap::EMPTY });
         assert_eq!(lab.attributes(&path, &[n::MODE, n::CHANGE]), before);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_that_nothing_was_set() {
+    fn failures_report_an_empty_attrsset() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"");
         let nothing = |status| SetAttrResult { status, attributes_set: Bitmap::EMPTY };

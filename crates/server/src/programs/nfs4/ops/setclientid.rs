@@ -1,4 +1,4 @@
-//! SETCLIENTID (RFC 7530 §16.33), of version 4.0 alone: a client makes itself known, and says where callbacks go.
+//! SETCLIENTID (RFC 7530 §16.33), version 4.0 only: registers a client and its callback address.
 
 use protocol::nfs4::ops::setclientid::SetClientIdArgs;
 use protocol::nfs4::types::Status;
@@ -11,8 +11,8 @@ use crate::state::{CallbackClient, SetClientId, SetClientIdError};
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        // Linux's client has no answer to PERM here; to this one it ends the mount. The status tells an address (§16.33.2):
-        // the caller's own, so that nothing is learned of others.
+        // Linux's client retries PERM for ever here; this status ends the mount. It carries an address (§16.33.2): the caller's
+        // own, so that it reveals nothing.
         callback.location.encode(reply);
         return Err(Failure::Written(Status::CLID_INUSE));
     }
@@ -31,7 +31,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     };
     match compound.state().set_client_id(compound.now(), &request) {
         Ok(ok) => {
-            // Refused, it would be nobody here: Linux's client then takes another string.
+            // Linux's client then takes another id string.
             compound.request.connection.tenant.announce(&client.owner_id);
             compound.state().seen_at(ok.client_id, compound.request.connection.peer, compound.minor);
             ok.encode(reply);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn new_callbacks_count_when_they_are_confirmed_and_cost_no_state() {
+    fn new_callbacks_apply_once_confirmed_and_keep_state() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let (first, second) = (ok(&mut lab, 1, 9), ok(&mut lab, 1, 10));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_ends_what_was_held_when_it_is_confirmed() {
+    fn a_confirmed_restart_ends_the_old_state() {
         let mut lab = lab0();
         let (file, open) = lab.open("file", b"owner");
         let rebooted = ok(&mut lab, 2, 0);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_gets_a_name_only_where_nothing_is_held() {
+    fn another_principal_gets_a_name_only_without_state() {
         let mut lab = lab0();
         lab.open("file", b"owner");
         let update = ok(&mut lab, 1, 9);
@@ -110,13 +110,13 @@ mod tests {
         assert_eq!(lab.confirm(&update), Status::CLID_INUSE);
         let SetClientIdResult::InUse(user) = lab.set_client_id(b"client", 2, 0) else { panic!() };
         assert_eq!((&user.netid[..], &user.address[..]), (&b"tcp"[..], &b"192.0.2.1.0.0"[..]));
-        // Its lease over, nobody is kept from the name.
+        // After the lease, the name is free.
         lab.lab.seconds += 91;
         assert_eq!(lab.set_client_id(b"client", 2, 0).status(), Status::OK);
     }
 
     #[test]
-    fn names_are_apart_from_those_of_other_minor_versions() {
+    fn names_are_separate_from_later_minor_versions() {
         let mut lab = lab0();
         lab.reboot(b"both", 1);
         let mut other = crate::testing::Lab::without_session(lab.lab.server.clone(), 9);

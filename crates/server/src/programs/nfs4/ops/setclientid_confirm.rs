@@ -1,4 +1,4 @@
-//! SETCLIENTID_CONFIRM (RFC 7530 §16.34), of version 4.0 alone.
+//! SETCLIENTID_CONFIRM (RFC 7530 §16.34), version 4.0 only: confirms a client ID.
 
 use protocol::nfs4::ops::setclientid::SetClientIdConfirmArgs;
 use xdr::{Decode, Reader};
@@ -23,7 +23,7 @@ mod tests {
     use crate::testing::minor0::lab0;
 
     #[test]
-    fn confirms_what_was_given_and_within_a_lease() {
+    fn confirms_a_given_id_within_a_lease() {
         let mut lab = lab0();
         let unknown = SetClientIdOk { client_id: 5, confirm: [0; 8] };
         assert_eq!(lab.confirm(&unknown), Status::STALE_CLIENTID);

@@ -21,7 +21,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     };
     check_name(&key)?;
     let file = compound.writable(Status::NOTSUPP)?;
-    // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
+    // A delegation covers extended attributes too: its holder does not revalidate them.
     let _changing = compound.announce_change(&file);
     compound.recall_conflicts(&file, Conflict::Any, Right::Xattrs).await?;
     let context = compound.context(file.export);
@@ -30,7 +30,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         SetXattr::Create => {
             compound.logged_ops().create_xattr(file.export, &context, handle, (&key, value)).await?
         }
-        // These can be repeated.
+        // These options are idempotent.
         SetXattr::Either | SetXattr::Replace => {
             file.export.backend.set_xattr(&context, handle, &key, value, how).await?
         }
@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{attributes_in, getattr, lab_42, putfh, read_only};
 
     #[test]
-    fn creates_and_replaces_as_it_is_told() {
+    fn creates_and_replaces_by_option() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let mut status =
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_change_and_makes_one() {
+    fn returns_the_change() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let attributes = || getattr(&[n::CHANGE, n::TIME_METADATA]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_names_beyond_the_limits_are_refused() {
+    fn refuses_values_and_names_beyond_the_limits() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let too_big = set(SetXattrOption::EITHER, "name", vec![1; 65_537]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_export_and_the_pseudo_file_system_take_none() {
+    fn refuses_on_read_only_exports_and_pseudo_directories() {
         let (mut lab, file) = read_only();
         let op = || set(SetXattrOption::EITHER, "name", vec![1]);
         assert_eq!(lab.status(vec![putfh(file), op()]), Status::ROFS);

@@ -1,4 +1,4 @@
-//! TEST_STATEID (RFC 8881 §18.48): how stateids do.
+//! TEST_STATEID (RFC 8881 §18.48): tests stateids.
 
 use protocol::nfs4::ops::stateid::TestStateidArgs;
 use protocol::nfs4::types::Status;
@@ -33,7 +33,7 @@ mod tests {
     use crate::testing::lab;
 
     #[test]
-    fn tells_each_stateid_s_status_and_goes_on() {
+    fn returns_a_status_per_stateid() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let (_, open) = lab.open(&["export", "file"], b"owner");

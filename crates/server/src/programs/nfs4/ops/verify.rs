@@ -1,4 +1,4 @@
-//! VERIFY (RFC 8881 §18.31): goes on only where attributes are as the client thinks.
+//! VERIFY (RFC 8881 §18.31): ends the compound unless attributes have the given values.
 
 use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
 use protocol::nfs4::types::{Bitmap, Status};
@@ -13,23 +13,22 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     if is_same(compound, arguments).await? { Ok(()) } else { Err(Status::NOT_SAME.into()) }
 }
 
-/// Whether the current object has the attributes that were sent. Their values have one encoding each, so bytes are
-/// compared.
+/// Returns whether the current object has the given attributes. Each value has one encoding, so bytes are compared.
 pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result<bool> {
     let sent = FileAttributes::decode(arguments)?;
     let mask = comparable(&sent, compound.minor)?;
-    // What a client was told by GETATTR is the same: the holder of a write delegation is asked here too.
+    // As for GETATTR, the holder of a write delegation is asked first.
     let mut ours = Writer::new();
     tell(compound, mask, &mut ours).await?;
     let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;
-    // An attribute that this object lacks is not the same as any value.
+    // An attribute that this object lacks equals no value.
     Ok(ours == sent)
 }
 
-/// Which attributes to compare.
+/// Returns the attributes to compare.
 ///
 /// RFC 8881 §18.31.4: "When the attribute rdattr_error or any set-only attribute … is specified, the error NFS4ERR_INVAL
-/// is returned to the client"; ATTRNOTSUPP for one that is not supported.
+/// is returned to the client"; ATTRNOTSUPP for an unsupported one.
 fn comparable(sent: &FileAttributes, minor: u32) -> Result<Bitmap> {
     let mask = sent.mask;
     readable(mask, minor)?;
@@ -59,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_and_goes_on_or_not() {
+    fn continues_or_stops_by_comparison() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"hello");
         let of = |size| {
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_compared() {
+    fn refuses_incomparable_attributes() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let of = |number, length: usize| FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();

@@ -1,4 +1,4 @@
-//! WANT_DELEGATION (RFC 8881 §18.49): a delegation without an OPEN.
+//! WANT_DELEGATION (RFC 8881 §18.49): grants a delegation without an OPEN.
 
 use std::sync::Arc;
 
@@ -36,27 +36,27 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     let writes = access.contains(ShareAccess::WRITE);
     if writes && file.export.options.read_only {
-        // An OPEN would be told ROFS, which §15.2 does not have for this operation.
+        // An OPEN would fail with ROFS, which §15.2 does not list for this operation.
         OpenDelegation::NoneExt(NoDelegation::Resource(false)).encode(reply);
         return Ok(());
     }
-    // What the client may then do locally is judged as an OPEN would be; nothing stays open.
+    // The caller needs the rights of an OPEN; nothing stays open.
     let open = OpenAccess { read: true, write: writes };
     let context = compound.context(file.export);
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
-    // RFC 9754 §5 has times kept by the word of an OPEN.
+    // RFC 9754 §5: timestamp delegations come with an OPEN.
     let asked = DelegationWish { access, want, times: false, reclaim };
     delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
-    // As OPEN does: what was seen before the grant may have changed by then.
+    // As for OPEN: attributes read before the grant may be outdated.
     compound.forget_fresh();
     Ok(())
 }
 
-/// The access that a delegation is wanted for, none where a wish is cancelled, and the wish.
+/// Returns the wanted access (`None` to cancel) and the want.
 ///
 /// # Errors
-/// INVAL where no delegation is wanted: §18.49.3 knows READ, WRITE, ANY and CANCEL, whatever is claimed. NOTSUPP for what was held before
-/// the client's own restart, which is not kept.
+/// INVAL if no delegation is wanted: §18.49.3 permits READ, WRITE, ANY and CANCEL. NOTSUPP for a delegation from before the client's
+/// own restart, which is not kept.
 fn wanted(
     want: DelegationWant,
     claim: &DelegationClaim,
@@ -66,10 +66,10 @@ fn wanted(
     match (claim, want) {
         (DelegationClaim::DelegatePrevFh, _) => Err(Status::NOTSUPP),
         (_, Want::CANCEL) => Ok((ShareAccess::empty(), want)),
-        // The lesser one of ANY stands in nobody's way.
+        // For ANY, a read delegation conflicts with fewer clients.
         (DelegationClaim::Fh, Want::READ_DELEG | Want::ANY_DELEG) => Ok((ShareAccess::READ, want)),
         (DelegationClaim::Fh, Want::WRITE_DELEG) => Ok((ShareAccess::BOTH, want)),
-        // What was held is what is wanted.
+        // A reclaim wants the delegation that was held.
         (DelegationClaim::Previous(held), Want::READ_DELEG | Want::WRITE_DELEG | Want::ANY_DELEG) => {
             match *held {
                 Type::READ | Type::READ_ATTRS_DELEG => Ok((ShareAccess::READ, Want::READ_DELEG)),

@@ -15,10 +15,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let stateid = Stateid::decode(arguments)?;
     let offset = arguments.u64()?;
     let stable = StableHow::decode(arguments)?;
-    // The record bounds it: `max_record` has room for `max_io` bytes and little more.
+    // The record bounds the length: `max_record` has room for `max_io` bytes and little more.
     let data = arguments.opaque(arguments.remaining())?;
     let file = compound.writable(Status::ISDIR)?;
-    // Nothing is delegated from the look at what stands against it until the data are written.
+    // No delegation is granted between the check for conflicts and the write.
     let _changing = compound.announce_change(&file);
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
@@ -31,7 +31,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         StableHow::DataSync => Stability::DataSync,
         StableHow::FileSync => Stability::FileSync,
     };
-    // The verifier before the data: were it taken behind, a loss in between would hide from the client.
+    // The verifier is read before the data are written: otherwise a loss in between would be hidden from the client.
     let verifier = backend.write_verifier();
     let write = backend.write(&context, &file.handle, offset, &data, stability, permit.authority);
     let written = match write.await {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_as_stable_as_asked_and_getattr_sees_it() {
+    fn writes_as_stable_as_wanted_and_getattr_sees_it() {
         let mut lab = lab();
         let (file, stateid) = {
             lab.file(&["export", "file"], b"");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_file_can_hold() {
+    fn refuses_offsets_beyond_the_largest_file() {
         let mut lab = lab();
         let file = lab.file(&["export", "file"], b"");
         for offset in [u64::MAX, i64::MAX as u64] {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_export_takes_nothing() {
+    fn refuses_on_a_read_only_export() {
         let (mut lab, file) = read_only();
         let op = write(Stateid::ANONYMOUS, 0, StableHow::Unstable, b"x");
         assert_eq!(lab.status(vec![putfh(file), op]), Status::ROFS);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_stands_for_what_its_opener_may_and_nobody_else() {
+    fn an_open_grants_its_opener_access_and_no_other() {
         let (mut lab, file, stateid) = created();
         let write = write(stateid, 0, StableHow::FileSync, b"x");
         assert_eq!(lab.status(vec![putfh(file), write.clone()]), Status::OK);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_of_two_users_stands_for_what_neither_may() {
+    fn an_open_of_two_users_needs_permission_of_each() {
         let (mut lab, file, _) = created();
         // The mode, 0644, lets the other read, who upgrades the first one's open for both.
         lab.uid = 2000;

@@ -1,9 +1,9 @@
 //! WRITE_SAME (RFC 7862 §15.12): fills a range with application data blocks, each with its number and a pattern.
 //!
-//! The blocks are made here and written in pieces, between which other requests go on. "WRITE_SAME MUST appear to populate the range of
-//! the file as if the client used WRITE to transfer the instantiated ADBs" (§15.12.3.2), so it may stop early as WRITE may, at the
-//! end of a block; the client goes on with the next. (The RFC's other way, to go on behind the answer, tells it no sooner
-//! that the blocks are there.) Holes are no way to write zeros: §8.4 has them not "modify space reservations".
+//! The server makes the blocks and writes them in pieces, between which other requests run. "WRITE_SAME MUST appear to populate the range of
+//! the file as if the client used WRITE to transfer the instantiated ADBs" (§15.12.3.2), so it may stop early, as WRITE may, at the
+//! end of a block; the client continues with the next. Completion by CB_OFFLOAD is not used: it would end no sooner. Zeros are not
+//! written as holes: §8.4 forbids to "modify space reservations".
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{IoKind, stable_how};
 
-/// Bytes that one WRITE_SAME writes at most, and that a block may have: as many as one COPY copies before its answer.
+/// Most bytes of one WRITE_SAME and of a block: as many as one COPY copies before its reply.
 const MAX_BYTES: u64 = 64 << 20;
 /// Bytes made and written at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -33,11 +33,11 @@ const NOWHERE: u64 = u64::MAX;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let WriteSameArgs { stateid, stable, block } = WriteSameArgs::decode(arguments)?;
     let file = compound.writable(Status::ISDIR)?;
-    // As for WRITE: nothing is delegated from the look at what stands against it until the data are written.
+    // As for WRITE: no delegation is granted between the check for conflicts and the write.
     let _changing = compound.announce_change(&file);
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     let blocks = Blocks::new(&block)?;
-    // As for WRITE, the verifier before the data.
+    // The verifier is read before the data are written, as for WRITE.
     let verifier = file.export.backend.write_verifier();
     let (count, stability) = fill(compound, &file, &blocks, permit.authority).await?;
     let stability = match stable {
@@ -51,7 +51,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         }
         _ => Stability::FileSync,
     };
-    // It is over: no `wr_callback_id`.
+    // Complete: no `wr_callback_id`.
     reply.u32(0);
     reply.u64(count);
     reply.u32(stable_how(stability) as u32);
@@ -60,25 +60,25 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Blocks to write.
+/// The blocks to write.
 #[derive(Debug)]
 struct Blocks {
     /// First byte in the file.
     offset: u64,
     /// Bytes of a block.
     size: u64,
-    /// Bytes of all that are written.
+    /// Total bytes.
     length: u64,
-    /// Where in a block its number goes, and that of the first.
+    /// Offset of the number in a block, and the number of the first block.
     number: Option<(u64, u32)>,
-    /// Where in a block the pattern goes.
+    /// Offset of the pattern in a block, and the pattern.
     pattern: Option<(u64, Bytes)>,
 }
 
 impl Blocks {
     /// # Errors
-    /// INVAL for blocks of no bytes or too many, numbers and patterns that lie across a block's end or in each other, and more
-    /// blocks than have numbers; FBIG as for WRITE.
+    /// INVAL for empty or too large blocks, for numbers and patterns that overlap or cross the end of a block, and if block numbers
+    /// overflow; FBIG as for WRITE.
     fn new(block: &AppDataBlock) -> std::result::Result<Self, Status> {
         let AppDataBlock { offset, block_size: size, block_count, .. } = *block;
         if size == 0 || size > MAX_BYTES {
@@ -107,13 +107,13 @@ impl Blocks {
         Ok(Self { offset, size, length, number, pattern })
     }
 
-    /// Bytes that are written at once, from `done` on: whole blocks, or a part of one that is longer.
+    /// Returns the length of the piece at `done`: whole blocks, or a part of a long one.
     fn piece(&self, done: u64) -> u64 {
         let most = if self.size < PIECE_BYTES { PIECE_BYTES / self.size * self.size } else { PIECE_BYTES };
         most.min(self.length - done)
     }
 
-    /// The bytes from `start` on, counted from the first block's beginning.
+    /// Returns the bytes from `start` on, relative to the first block.
     fn bytes(&self, start: u64, length: u64) -> Bytes {
         let mut bytes = BytesMut::zeroed(length as usize);
         for index in start / self.size..(start + length).div_ceil(self.size) {
@@ -128,19 +128,19 @@ impl Blocks {
         bytes.freeze()
     }
 
-    /// Whether pieces of one length have the same bytes where they begin at the same place in a block.
+    /// Returns whether pieces of one length at the same offset in a block are equal.
     fn repeats(&self) -> bool {
         self.number.is_none() && self.size <= PIECE_BYTES
     }
 }
 
-/// Where in a block something lies: from the first byte to behind the last.
+/// Returns the range of a part within a block, as start and end.
 fn part(at: u64, length: u64, size: u64) -> std::result::Result<(u64, u64), Status> {
     let end = at.checked_add(length).filter(|end| *end <= size).ok_or(Status::INVAL)?;
     Ok((at, end))
 }
 
-/// Puts `what`, which begins at `at`, where it lies in the bytes that begin at `start`.
+/// Copies `what`, whose offset is `at`, into the bytes that start at offset `start`.
 fn put(bytes: &mut [u8], start: u64, at: u64, what: &[u8]) {
     let (from, to) = (at.max(start), (at + what.len() as u64).min(start + bytes.len() as u64));
     if from < to {
@@ -149,7 +149,7 @@ fn put(bytes: &mut [u8], start: u64, at: u64, what: &[u8]) {
     }
 }
 
-/// Writes blocks; the bytes of those that are whole, and how stable they are.
+/// Writes blocks; returns the bytes of whole blocks, and their stability.
 async fn fill(
     compound: &mut Compound<'_>,
     file: &File<'_>,
@@ -159,7 +159,7 @@ async fn fill(
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     let (mut done, mut stability) = (0, Stability::FileSync);
-    // What was written last, and where in a block that begins: a backend may stop within one.
+    // The last piece, and its offset in a block: a backend may stop within a block.
     let (mut bytes, mut place) = (Bytes::new(), 0);
     while done < blocks.length {
         let length = blocks.piece(done);
@@ -173,19 +173,19 @@ async fn fill(
                 done += u64::from(written.count);
                 stability = stability.min(written.stability);
             }
-            // As for a WRITE that stops short: the next one hears why.
+            // As for a short WRITE: the next one reports the error.
             Err(_) if done >= blocks.size => break,
             Err(error) => return Err(wrong_kind(compound, error).await),
         }
         if done < blocks.length {
-            give_way().await;
+            yield_now().await;
         }
     }
     Ok((done / blocks.size * blocks.size, stability))
 }
 
-/// Lets other requests go on: what is written to memory waits for nothing by itself.
-async fn give_way() {
+/// Yields to other requests: writes to memory never wait by themselves.
+async fn yield_now() {
     let mut has_waited = false;
     poll_fn(|context| {
         if std::mem::replace(&mut has_waited, true) {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_blocks_that_are_none() {
+    fn refuses_invalid_blocks() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         for (block, status) in [
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn wants_what_write_wants() {
+    fn has_the_checks_of_write() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         let op = || same(Stateid::ANONYMOUS, block(1));
@@ -302,14 +302,14 @@ mod tests {
         assert_eq!(lab.status(vec![putfh(file), op()]), Status::ACCESS);
         let (mut lab, file) = read_only();
         assert_eq!(lab.status(vec![putfh(file), op()]), Status::ROFS);
-        // It is version 4.2's.
+        // Only version 4.2 has it.
         let mut lab = crate::testing::lab();
         let file = lab.file(&["export", "file"], b"");
         assert_eq!(lab.status(vec![putfh(file), op()]), Status::OP_ILLEGAL);
     }
 
     #[test]
-    fn is_as_stable_as_asked() {
+    fn is_as_stable_as_wanted() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         for stable in [StableHow::Unstable, StableHow::DataSync, StableHow::FileSync] {
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Polls until the end; the result, and how often it was polled.
+    /// Polls until the end; returns the result and the number of polls.
     fn finish(lab: &mut Lab, ops: Vec<Op>) -> (CompoundResult, u64) {
         let mut flight = lab.start(1, ops);
         for polls in 1..1000 {
@@ -332,7 +332,7 @@ mod tests {
 
     /// §15.12.3.2: "as if the client used WRITE to transfer the instantiated ADBs".
     #[test]
-    fn what_was_written_before_an_error_is_told() {
+    fn reports_blocks_written_before_an_error() {
         let with = |rule: Rule| {
             let (export, backend) = faulty();
             let mut lab = lab_of(vec![export]);
@@ -349,14 +349,14 @@ mod tests {
         assert_eq!(done.as_result().unwrap().count, PIECE_BYTES / 48 * 48);
     }
 
-    /// A backend may stop anywhere, and what was made for the middle of a block is not what begins one.
+    /// A backend may stop within a block; the next piece then continues there.
     #[test]
-    fn blocks_are_whole_wherever_the_backend_stops() {
+    fn blocks_are_whole_after_short_writes() {
         let (export, backend) = faulty();
         let mut lab = lab_of(vec![export]);
         lab.minor = 2;
         let file = lab.file(&["export", "file"], b"");
-        // To the middle of a block, and from there to its end.
+        // To the middle of a block, then to its end.
         for bytes in [24, 8] {
             backend.add(Rule::on(Method::Write, Fault::Short(bytes)).times(1));
         }
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_delegated_comes_back_first() {
+    fn recalls_delegations_of_others_first() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"hello");
         let mut holder = lab.reachable(b"holder", 11);
@@ -385,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn one_is_bounded_and_lets_others_go_on() {
+    fn one_call_is_bounded_and_yields() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
-        // Blocks that pieces do not end with.
+        // Blocks that do not divide the pieces.
         let size = PIECE_BYTES + 48;
         let long =
             AppDataBlock { block_size: size, block_number: 5, pattern_offset: size - 4, ..block(1000) };

@@ -1,4 +1,4 @@
-//! Which file the claim and the name of an OPEN mean (RFC 8881 §18.16.1, `open_claim4`).
+//! The file that the claim of an OPEN names (RFC 8881 §18.16.1, `open_claim4`).
 
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
@@ -17,16 +17,16 @@ use crate::programs::nfs4::status::Result;
 #[derive(Debug)]
 pub(crate) struct Target<'r> {
     pub(super) file: File<'r>,
-    /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
+    /// The authority to open: the creator may open a new file whatever its mode.
     pub(super) authority: Authority,
     /// Whether this OPEN created it.
     pub(super) is_new: bool,
-    /// As it was when this OPEN had found it by its name, created it, or in the end opened it.
+    /// Its attributes when this OPEN last looked, created or opened it.
     pub(super) seen: Option<Attributes>,
-    /// The directory around a creation; the same twice where none was.
+    /// The change of the directory; both values are equal if nothing was created.
     pub(super) change: ChangeInfo,
     pub(super) attributes_set: Bitmap,
-    /// The size to set when the open is granted.
+    /// The size to set once the open is granted.
     pub(super) size: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn find<'r>(
     };
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
-        // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
+        // §18.16.3 permits CLAIM_DELEGATE_CUR to create; a delegated file exists already.
         (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, (how, access))).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
@@ -127,14 +127,14 @@ pub(super) fn by_name_at_once<'r>(
     names::check(name)?;
     match directory.export.backend.lookup(context, &directory.handle, name).at_once() {
         Ok(Ok(found)) => Ok(Ok(named(directory, &found, access)?)),
-        // Of what kind it is instead may have to be asked for.
+        // `run` finds out which kind the object is.
         Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
         Ok(Err(error)) => Err(error.into()),
         Err(lookup) => Ok(Err(Some(BackendCall::Lookup(lookup)))),
     }
 }
 
-/// What a name was found to lead to.
+/// Converts a lookup result.
 fn named<'r>(directory: &File<'r>, found: &Found, access: OpenAccess) -> Result<Target<'r>> {
     check_regular(&found.attributes)?;
     let file = directory.with(found.handle);
@@ -170,7 +170,7 @@ mod tests {
     use crate::testing::{Lab, at, lab, mode, name, open, open_args, putfh};
 
     #[test]
-    fn opens_regular_files_only() {
+    fn opens_only_regular_files() {
         let mut lab = lab();
         for (kind, text) in [
             (CreateType::DIRECTORY, "directory"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_names_shares_and_claims_that_cannot_be() {
+    fn refuses_invalid_names_shares_and_claims() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let at_export = |lab: &mut Lab, op| lab.status_at(&["export"], op);
@@ -229,7 +229,7 @@ mod tests {
             (OpenClaim::Fh, create(), Status::INVAL),
             (OpenClaim::DelegatePrevFh, OpenHow::NoCreate, Status::NOTSUPP),
             (OpenClaim::DelegateCurFh(Stateid::ANONYMOUS), OpenHow::NoCreate, Status::BAD_STATEID),
-            // The server remembers no client from before its start: there is no grace period.
+            // The server has no clients from before its start, so there is no grace period.
             (
                 OpenClaim::Previous(protocol::nfs4::ops::open::DelegationType::NONE),
                 OpenHow::NoCreate,

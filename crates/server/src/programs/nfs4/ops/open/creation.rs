@@ -1,4 +1,4 @@
-//! Creation (RFC 8881 §18.16.1, `createhow4`): the file that is made or found, and what becomes of it where the OPEN fails.
+//! Creation (RFC 8881 §18.16.1, `createhow4`): creates or finds the file, and removes it if the OPEN fails.
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
@@ -17,7 +17,7 @@ use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::Result;
 use crate::state::Running;
 
-/// What a `createhow4` means to the backend.
+/// A `createhow4` as the backend takes it.
 struct Creation {
     mode: CreateMode,
     wanted: Wanted,
@@ -46,16 +46,16 @@ impl Creation {
     }
 }
 
-/// What is to be made where.
+/// A planned creation.
 struct Plan<'r> {
     creation: Creation,
     directory: File<'r>,
     what: Create,
-    /// Without the size: truncation waits for the share reservation; in a new file nobody holds one.
+    /// Without the size: truncation follows the share reservation.
     set: SetAttributes,
 }
 
-/// Checks all that needs no look at the directory; what was wanted alone, where nothing can be created.
+/// Makes the checks that need no backend. Returns only the parsed arguments if nothing can be created here.
 fn plan<'r>(
     compound: &Compound<'r>,
     name: &[u8],
@@ -85,7 +85,7 @@ pub(super) async fn create<'r>(
 ) -> Result<Box<Target<'r>>> {
     let plan = match plan(compound, name, how)? {
         Ok(plan) => plan,
-        // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.
+        // An existing file can still be opened, as by open(2) with O_CREAT on a read-only file system.
         Err(creation) => return existing_on_read_only(compound, name, &creation, access).await,
     };
     let (creation, directory) = (&plan.creation, &plan.directory);
@@ -94,7 +94,7 @@ pub(super) async fn create<'r>(
     let mut created = match compound.changer().create(place, name, &plan.what, &plan.set).await {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, directory).await),
-        // A name that is no regular file's.
+        // The name exists and is not a regular file.
         Err(vfs::Error::Exists) if creation.mode == CreateMode::Unchecked => {
             by_name(compound, name, access, None).await?;
             return Err(Status::EXIST.into());
@@ -110,16 +110,16 @@ pub(super) async fn create<'r>(
 }
 
 impl<'r> Plan<'r> {
-    /// Whether what was created or found is the caller's to open whatever its mode says, with what it wanted set.
+    /// Returns whether the caller may open the file whatever its mode, and have its attributes set.
     fn is_ours(&self, created: &Created, context: &Context) -> bool {
         created.is_new || is_own_retry(&self.creation, &created.attributes, context.credentials.uid)
     }
 
-    /// What to open.
+    /// Returns the file to open.
     fn made(&self, created: &Created, is_ours: bool) -> Target<'r> {
         let size = self.creation.wanted.set.size;
         let (size, attributes_set) = if is_ours {
-            let mask = told_as_set(self.creation.wanted.mask, created.verifier_in_times);
+            let mask = attributes_set(self.creation.wanted.mask, created.verifier_in_times);
             (size.filter(|size| *size != created.attributes.size), mask)
         } else {
             // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
@@ -143,30 +143,29 @@ impl<'r> Plan<'r> {
     }
 }
 
-/// What `attrset` tells of a creation.
+/// Returns the `attrset` of a creation.
 ///
 /// RFC 8881 §18.16.3: "The response field, attrset, indicates both which attributes the server set from cva_attrs and
 /// which attributes the server used to store the verifier."
-fn told_as_set(set: Bitmap, verifier_in_times: bool) -> Bitmap {
+fn attributes_set(set: Bitmap, verifier_in_times: bool) -> Bitmap {
     let times = Bitmap::of(&[number::TIME_ACCESS, number::TIME_MODIFY]);
     if verifier_in_times { set.union(times) } else { set }
 }
 
-/// Whether an exclusive creation that found its verifier is the creator's own, come again: then the file is still as
-/// creation left it, and is open whatever its mode says.
+/// Returns whether an exclusive creation that found its verifier is a retry by the creator. The file is then as creation left it,
+/// and the caller may open it whatever its mode.
 ///
 /// RFC 8881 §18.16.3: "If the object does exist and the stored verifier matches the client provided verifier, the server
-/// uses the existing object as the newly created object." The verifier is no secret, though (a backend may keep it where
-/// everybody can read it), so that it vouches for nothing: any other OPEN that brings it is judged as the caller's, and
-/// changes no size.
+/// uses the existing object as the newly created object." The verifier is not secret (a backend may
+/// keep it in readable times), so it proves nothing: any other OPEN with it needs the caller's rights, and does not truncate.
 fn is_own_retry(creation: &Creation, found: &Attributes, caller: u32) -> bool {
-    // Who asks for an owner is that owner already, or may give files away.
+    // A caller that sets an owner is that owner already, or may change owners.
     let may_give = caller == 0 && creation.wanted.set.uid == Some(found.uid);
     let is_callers = found.uid == caller || may_give;
     matches!(creation.mode, CreateMode::Exclusive(_)) && found.size == 0 && is_callers
 }
 
-/// A create where nothing can be created.
+/// Opens an existing file where nothing can be created.
 async fn existing_on_read_only<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
@@ -175,15 +174,14 @@ async fn existing_on_read_only<'r>(
 ) -> Result<Box<Target<'r>>> {
     match by_name(compound, name, access, None).await {
         Ok(_) if creation.mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
-        // RFC 8881 §18.16.3: with a size of zero "the existing file is truncated", which it cannot be.
+        // RFC 8881 §18.16.3: with a size of zero "the existing file is truncated", which fails here.
         Ok(_) if creation.wanted.set.size == Some(0) => Err(Status::ROFS.into()),
         Err(failure) if failure == Status::NOENT.into() => Err(Status::ROFS.into()),
         other => other,
     }
 }
 
-/// Removes a file whose OPEN is told to come again: found by its repetition, it would be EXIST for a guarded one, and
-/// closed to its creator where its mode is.
+/// Removes a new file whose OPEN fails with DELAY: a guarded retry would get EXIST, and the mode could refuse its creator.
 pub(super) async fn undo_create(
     compound: &Compound<'_>,
     arguments: &OpenArgs,
@@ -218,7 +216,7 @@ mod tests {
     };
 
     #[test]
-    fn creates_and_the_new_file_is_open_whatever_its_mode() {
+    fn the_creator_opens_a_new_file_whatever_its_mode() {
         let mut lab = lab();
         lab.ok(at(
             &["export"],
@@ -233,13 +231,13 @@ mod tests {
         assert_eq!(done.attributes_set, Bitmap::of(&[n::MODE]));
         assert_eq!(done.flags, OpenResultFlags::LOCKTYPE_POSIX);
         assert_eq!(done.delegation, OpenDelegation::None);
-        // Opening it again is judged by the mode.
+        // A second open needs permission by the mode.
         let again = open("new", b"other", ShareAccess::READ);
         assert_eq!(lab.status_at(&["export"], again), Status::ACCESS);
     }
 
     #[test]
-    fn unchecked_takes_what_is_there_and_truncates_only_to_zero() {
+    fn unchecked_opens_existing_files_and_truncates_only_to_zero() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"hello");
         let done = opened(&mut lab, creating("file", CreateHow::Unchecked(size(3))));
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn exclusive_creation_can_be_repeated_with_its_verifier_alone() {
+    fn exclusive_creation_is_repeated_only_with_its_verifier() {
         let mut lab = lab();
         let how = |verifier| {
             CreateHow::Exclusive41(CreateVerifierAttributes {
@@ -284,17 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn times_that_hold_the_verifier_are_told_beside_what_was_set() {
+    fn attrset_includes_times_that_hold_the_verifier() {
         let mode = Bitmap::of(&[n::MODE]);
-        assert_eq!(told_as_set(mode, true), Bitmap::of(&[n::MODE, n::TIME_ACCESS, n::TIME_MODIFY]));
-        assert_eq!(told_as_set(mode, false), mode);
+        assert_eq!(attributes_set(mode, true), Bitmap::of(&[n::MODE, n::TIME_ACCESS, n::TIME_MODIFY]));
+        assert_eq!(attributes_set(mode, false), mode);
         // RFC 8881 §18.16.4: "any bits set in the former but not the latter identify the attributes used to store the verifier."
-        let told = told_as_set(can_set_with_exclusive(1), true).difference(can_set_with_exclusive(1));
+        let told = attributes_set(can_set_with_exclusive(1), true).difference(can_set_with_exclusive(1));
         assert_eq!(told, Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]));
     }
 
     #[test]
-    fn an_exclusive_verifier_opens_nobody_else_s_file_and_truncates_nothing() {
+    fn an_exclusive_verifier_grants_no_access_and_no_truncation() {
         let mut lab = lab();
         let writable = SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o777) };
         lab.ok(at(&["export"], vec![Op::SetAttr(writable)]));
@@ -314,7 +312,7 @@ mod tests {
         opened(&mut lab, exclusive(None));
         lab.uid = 2000;
         assert_eq!(lab.status_at(&["export"], exclusive(None)), Status::ACCESS);
-        // Nor who says whose it shall be.
+        // Nor with an owner to set.
         let set = protocol::nfs4::attributes::SetAttributes {
             owner: Some(protocol::nfs4::types::Utf8::from_static(b"1000")),
             ..Default::default()
@@ -339,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_come_again_leaves_no_file() {
+    fn a_delayed_open_leaves_no_file() {
         let mut lab = lab_with(vec![export(1, "/export")], |settings| settings.max_state = 2);
         lab.ok(at(&["export"], vec![create("a", b"owner")]));
         lab.ok(at(&["export"], vec![create("b", b"owner")]));
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pseudo_file_system_and_read_only_exports_create_nothing() {
+    fn refuses_on_read_only_exports_and_pseudo_directories() {
         let mut exported = export(1, "/export");
         let mut lab = lab_of(vec![exported.clone()]);
         lab.file(&["export", "file"], b"hello");

@@ -1,4 +1,4 @@
-//! What is delegated beside an open, or instead of it.
+//! Delegations beside an open, or instead of it.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::delegation::{DelegationWish, delegate};
 use crate::state::{Client, OpenGrant, Turn};
 
-/// Whether anything may be delegated beside an open of version 4.0. RFC 7530 §9.1.11: "The server must not bestow a delegation
-/// for any open that would require confirmation." Nothing is delegated for writing where several clients share the connection:
-/// which of them asks for attributes, and might hold that delegation itself, is not known.
+/// Returns whether a 4.0 open may get a delegation. RFC 7530 §9.1.11: "The server must not bestow a delegation for any open that
+/// would require confirmation." If several clients share the connection, none gets a write delegation: the server could not tell
+/// whether a later GETATTR is the holder's.
 pub(super) fn may_delegate(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
     let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
     let is_known = || compound.request.connection.tenant.get().is_some();
     turn.is_none_or(|turn| !turn.needs_confirmation() && (is_reader || is_known()))
 }
 
-/// The answer where nothing is delegated beside an open, whatever file it is of; none where something may be.
+/// Returns the reply if no delegation is possible for any file; `None` if one may be granted.
 pub(super) fn nothing(client: &Client, want: DelegationWant) -> Option<OpenDelegation> {
     match want {
         DelegationWant::NO_DELEG => Some(not_delegated(WhyNoDelegation::NOT_WANTED)),
-        // Whoever cannot be called back gets none. RFC 8881 §18.16.3: "why" is told to those who have said what they want.
+        // A client without a back channel gets none. RFC 8881 §18.16.3: the reason is sent if the client stated a want.
         DelegationWant::NO_PREFERENCE if !client.is_reachable() => Some(OpenDelegation::None),
         _ => None,
     }
 }
 
-/// With the reason that is due to who has said what it wants, where nothing is delegated. RFC 8881 §18.16.3: "if … the server does not
-/// return a delegation, it MUST return a delegation type of OPEN_DELEGATE_NONE_EXT". Version 4.0 knows no wishes.
+/// Adds the reason for not delegating, if the client stated a want. RFC 8881 §18.16.3: "if … the server does not
+/// return a delegation, it MUST return a delegation type of OPEN_DELEGATE_NONE_EXT". Version 4.0 has no wants.
 pub(super) fn explained(delegation: OpenDelegation, want: DelegationWant) -> OpenDelegation {
     match (delegation, want) {
         (OpenDelegation::None, DelegationWant::NO_DELEG) => not_delegated(WhyNoDelegation::NOT_WANTED),
@@ -50,7 +50,7 @@ fn not_delegated(why: WhyNoDelegation) -> OpenDelegation {
     OpenDelegation::NoneExt(NoDelegation::Other(why.0))
 }
 
-/// What is delegated beside the open.
+/// Grants a delegation beside an open.
 pub(super) async fn beside_open(
     compound: &Compound<'_>,
     client: &Arc<Client>,
@@ -61,7 +61,7 @@ pub(super) async fn beside_open(
     let (access, want) = (arguments.share_access, arguments.share_access.want());
     let times = access.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
     let asked = match arguments.claim {
-        // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
+        // RFC 8881 §9.11: a delegation from before the restart is reclaimed with the open.
         OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
             return OpenDelegation::None;
         }
@@ -70,10 +70,10 @@ pub(super) async fn beside_open(
                 DelegationType::READ | DelegationType::READ_ATTRS_DELEG => DelegationWant::READ_DELEG,
                 _ => DelegationWant::WRITE_DELEG,
             };
-            // No more than this OPEN was judged for, whatever was held: a claim is the client's word.
+            // At most the access of this OPEN: what the client claims is not verified.
             DelegationWish { access, want, times, reclaim: true }
         }
-        // The client has one, and brings opens that it made under it: it is on its way back.
+        // The client returns a delegation and turns its local opens into real ones.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
         _ => match nothing(client, want) {
             Some(nothing) => return nothing,
@@ -83,10 +83,10 @@ pub(super) async fn beside_open(
     delegate(compound, client, file, asked, attributes).await
 }
 
-/// The delegation that stands for the open as well, where the client would have only one of them (RFC 9754 §4).
+/// Returns whether the delegation replaces the open stateid (RFC 9754 §4).
 ///
-/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does where
-/// the open denies something, which a delegation does not.
+/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does if
+/// the open denies access, which a delegation cannot.
 pub(super) fn instead_of_open(
     arguments: &OpenArgs,
     grant: &OpenGrant,
@@ -96,7 +96,7 @@ pub(super) fn instead_of_open(
         && arguments.share_deny.is_empty()
         && grant.is_new();
     match delegation {
-        // One for reading does not stand for an open that writes: RFC 8881 §18.16.3 lets a client want it beside such a one.
+        // A read delegation does not replace an open for writing: RFC 8881 §18.16.3 permits to want both.
         OpenDelegation::Read(read) if is_wanted && !arguments.share_access.contains(ShareAccess::WRITE) => {
             Some(read.stateid)
         }
@@ -114,7 +114,7 @@ mod tests {
     use crate::testing::{Lab, lab, open};
 
     #[test]
-    fn says_why_there_is_no_delegation_when_asked() {
+    fn gives_the_reason_for_no_delegation() {
         let mut lab = lab();
         lab.file(&["export", "file"], b"");
         let wanting = |lab: &mut Lab, want| {

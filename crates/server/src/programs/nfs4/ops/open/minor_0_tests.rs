@@ -1,4 +1,4 @@
-//! What is peculiar to version 4.0.
+//! OPEN in version 4.0.
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
@@ -9,7 +9,7 @@ use crate::testing::minor0::{Lab0, lab0};
 use crate::testing::{at, mode, name, open_args, putfh};
 
 #[test]
-fn a_retransmission_gets_the_first_answer_and_its_file() {
+fn a_retransmission_gets_the_first_reply_and_its_file() {
     let mut lab = lab0();
     lab.open("file", b"owner");
     let mut args = open_args("new", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
@@ -27,10 +27,10 @@ fn a_retransmission_gets_the_first_answer_and_its_file() {
     assert_eq!(lab.lab.server.counts().opens, 2);
 }
 
-/// As libnfs opens through a symbolic link to a directory: the owner is new, and its first OPEN comes again under the same
-/// seqid in the directory that the link leads to.
+/// libnfs opens through a symbolic link to a directory this way: a new owner repeats its first OPEN with the same seqid in the
+/// directory that the link names.
 #[test]
-fn an_open_in_another_directory_is_no_repetition() {
+fn an_open_in_another_directory_is_no_retransmission() {
     let mut lab = lab0();
     let make = CreateArgs { object_type: CreateType::DIRECTORY, name: name("sub"), attributes: mode(0o777) };
     lab.last(at(&["export"], vec![Op::Create(make)]));
@@ -49,7 +49,7 @@ fn an_open_in_another_directory_is_no_repetition() {
 }
 
 #[test]
-fn what_a_known_owner_asks_of_another_object_is_no_repetition() {
+fn an_operation_on_another_object_is_no_retransmission() {
     let mut lab = lab0();
     let (file, open) = lab.open("file", b"owner");
     let close = lab.close_op(open, b"owner");
@@ -59,7 +59,7 @@ fn what_a_known_owner_asks_of_another_object_is_no_repetition() {
 }
 
 #[test]
-fn errors_take_a_seqid_but_for_those_that_the_rfc_names() {
+fn errors_advance_the_seqid_except_those_of_the_rfc() {
     let mut lab = lab0();
     let absent = lab.open_op("absent", b"owner");
     assert_eq!(lab.status(at(&["export"], vec![absent.clone()])), Status::NOENT);
@@ -72,7 +72,7 @@ fn errors_take_a_seqid_but_for_those_that_the_rfc_names() {
 }
 
 #[test]
-fn there_are_no_claims_and_wishes_of_later_ones() {
+fn refuses_claims_and_wants_of_later_versions() {
     let mut lab = lab0();
     let with = |lab: &mut Lab0, change: &dyn Fn(&mut OpenArgs)| {
         let Op::Open(mut args) = lab.open_op("file", b"owner") else { panic!() };
@@ -84,7 +84,7 @@ fn there_are_no_claims_and_wishes_of_later_ones() {
     assert_eq!(with(&mut lab, &|args| args.claim = OpenClaim::Fh), Status::BADXDR);
     let fifo = CreateArgs { object_type: CreateType::FIFO, name: name("fifo"), attributes: mode(0o777) };
     lab.last(at(&["export"], vec![Op::Create(fifo)]));
-    // BADXDR took no seqid.
+    // BADXDR did not advance the seqid.
     let mut args = open_args("fifo", b"owner", ShareAccess::READ, OpenHow::NoCreate);
     (args.seqid, args.owner) = (2, lab.owner(b"owner"));
     assert_eq!(lab.status(at(&["export"], vec![Op::Open(args)])), Status::SYMLINK);

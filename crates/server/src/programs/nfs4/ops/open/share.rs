@@ -1,4 +1,4 @@
-//! Share access and deny (RFC 8881 §9.7): checked, then reserved, with the file open at the backend; truncation behind that.
+//! Share access and deny (RFC 8881 §9.7): checks and reserves them with the file open at the backend, then truncates.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -15,12 +15,11 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{Conflict, OpenGrant, OpenRequest};
 
-/// How often an OPEN looks for delegations in its way: others may be granted while it waits, but none to a file that was just
-/// recalled.
+/// How often an OPEN waits for conflicting delegations: new ones may be granted meanwhile, but not right after a recall.
 const LOOKS_MAX: u32 = 4;
 
-/// RFC 8881 §18.16.3: share_access without wishes "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
-/// "If not, the server MUST return NFS4ERR_INVAL". Version 4.0 has no wishes.
+/// Checks the share bits. RFC 8881 §18.16.3: share_access without wants "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
+/// "If not, the server MUST return NFS4ERR_INVAL". Version 4.0 has no wants.
 pub(super) fn check(
     access: ShareAccess,
     deny: ShareDeny,
@@ -45,8 +44,8 @@ pub(super) fn check(
     Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
 }
 
-/// Opens the file with the backend and takes the share reservation; then truncates. `asked` is what the backend was asked already. The
-/// target is as it was seen last.
+/// Opens the file with the backend, takes the share reservation, then truncates. `asked` is a backend call that has started. Updates
+/// the attributes of the target.
 pub(super) async fn open(
     compound: &mut Compound<'_>,
     opener: &Opener,
@@ -58,13 +57,13 @@ pub(super) async fn open(
     let file = &target.file;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
-    // The truncation comes before anybody may have the file delegated.
+    // No delegation is granted until the truncation is done.
     let _changing = target.size.map(|_| compound.announce_change(file));
-    // To truncate is to write, whatever the share access says.
+    // Truncation is a write, whatever the share access.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
     let against = against(arguments, target);
-    // What was seen stands as long as nobody is waited for. Asked once: what is delegated from here on is met when the share is
+    // Attributes hold as long as nothing waits. Checked once: delegations granted from here on conflict when the share is
     // reserved.
     let seen = match compound.state().has_delegations(against) {
         true => {
@@ -79,7 +78,7 @@ pub(super) async fn open(
         (None, _) => backend.open(&context, &file.handle, wanted, target.authority),
     };
     let opened = match opening.await {
-        // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
+        // The backend may lack descriptors: opens of expired clients are dropped.
         Err(vfs::Error::Later) => {
             compound.state().remove_expired(compound.now());
             backend.open(&context, &file.handle, wanted, target.authority).await?
@@ -91,7 +90,7 @@ pub(super) async fn open(
         target.seen = Some(opened.attributes);
         return Ok(grant);
     }
-    // The reservation may be somebody's who has lost it just now.
+    // The reservation may have been revoked from another client just now; that must be durable first.
     wait_durable(compound.request).await;
     let set = SetAttributes { size: target.size, ..SetAttributes::default() };
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
@@ -106,8 +105,7 @@ pub(super) async fn open(
     }
 }
 
-/// As [`open`], where nothing is truncated, nobody has to be waited for, nor anything delegated is in the way; elsewhere what the
-/// backend was asked.
+/// As [`open`], without a wait, truncation or conflicting delegation; otherwise returns the backend call that has started.
 pub(super) fn open_at_once<'r>(
     compound: &Compound<'r>,
     context: &Context,
@@ -121,7 +119,7 @@ pub(super) fn open_at_once<'r>(
     let opening = export.backend.open_seen(context, &target.file.handle, seen, access, target.authority);
     let opened = match opening.at_once() {
         Ok(Ok(opened)) => opened,
-        // `open` makes room, and tries once more.
+        // `open` makes room and retries.
         Ok(Err(vfs::Error::Later)) => return Ok(Err(Some(Box::pin(ready(Err(vfs::Error::Later)))))),
         Ok(Err(error)) => return Err(error.into()),
         Err(opening) => return Ok(Err(Some(opening))),
@@ -138,14 +136,14 @@ pub(super) fn open_at_once<'r>(
     }
 }
 
-/// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
+/// Returns which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
 fn against(arguments: &OpenArgs, target: &Target<'_>) -> Conflict {
     let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
     let changes = writes || !arguments.share_deny.is_empty();
     if changes { Conflict::Any } else { Conflict::Write }
 }
 
-/// Takes the share reservation. Where something was delegated since the last look, it waits for that once more.
+/// Takes the share reservation. Waits again for a delegation that was granted meanwhile.
 async fn reserve(
     compound: &Compound<'_>,
     opener: &Opener,
@@ -197,7 +195,7 @@ mod tests {
     use crate::testing::{at, faulty, lab, lab_of, open_args, size};
 
     #[test]
-    fn a_backend_that_is_short_gets_back_what_expired_clients_hold() {
+    fn a_backend_without_descriptors_drops_opens_of_expired_clients() {
         let (exported, backend) = faulty();
         let mut lab = lab_of(vec![exported]);
         lab.file(&["export", "file"], b"");

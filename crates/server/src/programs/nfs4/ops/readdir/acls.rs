@@ -1,4 +1,4 @@
-//! Listings with ACLs: each is a call of its own, which may have to wait.
+//! Listings with ACLs: each ACL is a backend call of its own, which may wait.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,9 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::entry_attributes::EntryAttributes;
 use crate::programs::nfs4::status::{Failure, Result};
 
-/// Entries of a reply at most. Those that are looked at in vain, for want of room, are no more.
+/// Most entries of a reply; also bounds entries that are fetched and do not fit.
 const ENTRIES_MAX: usize = 128;
-/// Bytes that an entry takes at least: there is one, its cookie, a name, an empty mask, no attributes.
+/// Least bytes of an entry: its flag, cookie, a name, an empty mask, no attributes.
 const ENTRY_BYTES_MIN: usize = 4 + 8 + 8 + 4 + 4;
 
 /// An entry that waits for its ACL.
@@ -31,7 +31,7 @@ struct Waiting {
 /// Writes a directory's entries with their ACLs.
 ///
 /// # Errors
-/// Inside, that of the listing; outside, that of an entry whose ACL cannot be told where nobody asks for `rdattr_error`.
+/// The inner one is the listing's; the outer one is that of an entry whose ACL fails without `rdattr_error`.
 pub(super) async fn list(
     compound: &Compound<'_>,
     directory: File<'_>,
@@ -71,7 +71,7 @@ pub(super) async fn list(
             Err(Failure::Status(error)) if listing.mask.has(number::RDATTR_ERROR) => {
                 listing.put(&name, cookie, reply, |reply| attributes.write_error(fileid, error, reply))
             }
-            // It went meanwhile: as if the listing had come later.
+            // Removed meanwhile: left out, as if the listing had come later.
             Err(Failure::Status(Status::STALE)) => continue,
             Err(failure) => return Err(failure),
         };
@@ -83,7 +83,7 @@ pub(super) async fn list(
     Ok(Ok(end))
 }
 
-/// The next entries, `most` of them at most.
+/// Fetches the next entries, at most `most`.
 async fn gather(
     compound: &Compound<'_>,
     directory: File<'_>,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_s_list_is_what_getattr_tells() {
+    fn each_entry_has_the_acl_of_getattr() {
         let mut lab = filled(3);
         let_read(&mut lab, "entry-000", "1");
         let_read(&mut lab, "entry-002", "4000000");
@@ -153,16 +153,16 @@ mod tests {
             lists.push(told.acl.unwrap());
         }
         assert!(lists[0] != lists[1] && lists[0] != lists[2], "the users are in them");
-        // The top of an export is listed where it is mounted.
+        // The root of an export is listed where it is mounted.
         let top = list(&mut lab, &[], WITH_ACL);
         let told = Attributes::from_file_attributes(&top.entries[0].attributes).unwrap();
         assert_eq!(told.acl, lab.attributes(&["export"], &[n::ACL]).acl);
         assert!(told.acl.is_some());
     }
 
-    /// RFC 8881 §18.23.3 has `rdattr_error` for what cannot be told of one entry.
+    /// RFC 8881 §18.23.3: `rdattr_error` reports the failure of one entry.
     #[test]
-    fn a_list_that_cannot_be_read_fails_its_entry_where_the_client_can_be_told() {
+    fn an_unreadable_acl_fails_only_its_entry_with_rdattr_error() {
         let (export, backend) = faulty();
         let mut lab = lab_of(vec![export]);
         lab.file(&["export", "a"], b"");
@@ -179,13 +179,13 @@ mod tests {
         backend.add(broken);
         let untold = ReadDirArgs { attributes: Bitmap::of(&[n::ACL]), ..ALL };
         assert_eq!(lab.status_at(&["export"], Op::ReadDir(untold)), Status::IO);
-        // An entry that goes meanwhile is left out.
+        // An entry that is removed meanwhile is left out.
         backend.add(Rule::on(Method::GetAcl, Fault::Fail(vfs::Error::Stale)).times(1));
         assert_eq!(list(&mut lab, &["export"], untold).entries.len(), 1);
     }
 
     #[test]
-    fn more_than_fit_are_listed_in_pieces() {
+    fn lists_in_pieces() {
         const FILES: usize = ENTRIES_MAX + 20;
         let mut lab = filled(FILES);
         for maxcount in [1000, ALL.maxcount] {

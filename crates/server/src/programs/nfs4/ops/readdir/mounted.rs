@@ -1,7 +1,7 @@
-//! Entries of a listing that are mount points: told as the top of what is mounted there.
+//! Entries of a listing that are mount points: listed with the attributes of the mounted root.
 //!
-//! RFC 8881 §5.8.2.23: at a mount point, `fileid` and `fsid` are those of what is mounted, and `mounted_on_fileid` is the covered
-//! directory's.
+//! RFC 8881 §5.8.2.23: at a mount point, `fileid` and `fsid` are those of the mounted root, and `mounted_on_fileid` is that of the
+//! covered directory.
 
 use protocol::nfs4::attributes::acl::Acl;
 use protocol::nfs4::types::Bitmap;
@@ -22,7 +22,7 @@ pub(super) struct Mounted<'r> {
     acl: Option<Acl>,
 }
 
-/// Looks at what is mounted in a directory. What cannot be looked at is left out.
+/// Fetches the roots that are mounted in a directory; leaves out those that fail.
 pub(super) async fn inside<'r>(
     compound: &Compound<'r>,
     directory: &File<'_>,
@@ -54,13 +54,13 @@ async fn look<'r>(
 }
 
 impl<'r> Mounted<'r> {
-    /// The one that is this entry.
+    /// Returns the mount point of an entry.
     pub(super) fn of<'s>(all: &'s [Self], entry: &Entry<'_>) -> Option<&'s Self> {
-        // Where the backend shows an object, nothing is mounted there any more.
+        // If the backend returns an object, it is no longer a mount point.
         all.iter().find(|mounted| entry.object.is_none() && mounted.name == entry.name)
     }
 
-    /// What its attributes are written from.
+    /// Returns the values from which its attributes are encoded.
     pub(super) fn subject<'s>(&'s self, compound: &'s Compound<'r>) -> Subject<'s> {
         let (space, acl) = (self.space, self.acl.as_ref());
         Subject { space, acl, ..compound.subject(Object::File(self.top), &self.attributes) }
