@@ -197,7 +197,7 @@ impl Server {
 
     /// Takes the reply to a call of this server. A reply to no known call (late, doubled, or made up) is counted and dropped.
     fn replied(&self, connection: &Connection, record: Bytes) -> Outcome {
-        let is_expected = self.shared.state.replied(connection.id, &connection.outbox, record);
+        let is_expected = self.shared.state.callback_replied(connection.id, &connection.outbox, record);
         if !is_expected {
             self.shared.metrics.malformed.fetch_add(1, Relaxed);
         }

@@ -100,7 +100,10 @@ impl World {
         let (xid, _) = message::peek(&probe).expect("a call");
         let mut reply = Writer::new();
         message::encode_success(&mut reply, xid);
-        assert!(self.state.replied(peer.connection, &outbox, reply.into_bytes()), "the probe's reply");
+        assert!(
+            self.state.callback_replied(peer.connection, &outbox, reply.into_bytes()),
+            "the probe's reply"
+        );
         peer
     }
 

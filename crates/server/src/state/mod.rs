@@ -51,16 +51,13 @@ mod tables;
 
 mod audit;
 pub(crate) mod connection_owner;
-mod owner;
 mod snapshot;
 pub(crate) mod state_log;
+mod v40_owners;
 
 #[cfg(test)]
 mod tests;
 
-pub use callbacks::callback::Outbox;
-pub use callbacks::callback::Sent;
-pub use callbacks::path::ConnectRequest;
 pub use clients::administer::Evicted;
 pub use clients::exchange_id::{ExchangeId, ExchangedId};
 pub use clients::expiry::Swept;
@@ -73,11 +70,11 @@ pub use delegations::recall::FileRecall;
 pub use files::open::{OpenGrant, OpenRequest};
 pub use locks::lock::{LockError, LockRequest, LockTest, Locker};
 pub use locks::lock_wait::LockNotice;
-pub use owner::{Effect, SavedReply, Sender, Sequenced0, Turn};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
 pub use sessions::sequence::{Running, Sequenced};
 pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
+pub use tables::callback::{Outbox, Sent, SentCallback};
 pub use tables::client::Client;
 pub use tables::delegation::active_changes::{ChangeEpoch, ChangeGuard};
 pub use tables::delegation::conflict::Conflict;
@@ -103,5 +100,8 @@ pub use tables::slot::Replay;
 pub use tables::slot::SlotUse;
 pub use tables::stateid::SHARDS;
 pub use tables::v40_client::CallbackClient;
+pub use tables::v40_owners::SavedReply;
+pub use tables::v40_path::ConnectRequest;
 pub use tables::waiter::DelegationWaiter;
 pub(crate) use tables::wire::stable_how;
+pub use v40_owners::request::{Effect, Sender, Sequenced0, Turn};

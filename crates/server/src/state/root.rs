@@ -9,11 +9,9 @@ use bytes::Bytes;
 use foldhash::quality::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::callbacks::callback::Watched;
-use super::callbacks::path;
 use super::copies::offload::Offloads;
 use super::copies::promise::Promises;
-use super::owner;
+use super::tables::callback::SentCallbacks;
 use super::tables::client::{Client, nanos};
 use super::tables::client_table::ClientTable;
 use super::tables::connections::Connections;
@@ -28,6 +26,8 @@ use super::tables::session_table::SessionTable;
 use super::tables::shard::{EntryKind, Shard};
 use super::tables::slot_memory::SlotMemory;
 use super::tables::stateid::{Place, SHARDS};
+use super::tables::v40_owners::ClosedStateids;
+use super::tables::v40_path::V40Connections;
 use super::tables::wire::{Stateid, Status};
 use crate::work_signal::WorkSignal;
 use crate::{Now, Settings, Throttle};
@@ -44,7 +44,7 @@ pub struct State {
     pub(super) connections: Connections,
     pub(super) delegations: SharedDelegations,
     /// Callbacks under way.
-    pub(super) watched: Watched,
+    pub(super) sent_callbacks: SentCallbacks,
     /// Copies in the background.
     pub(super) offloads: Offloads,
     /// What other servers may read for clients.
@@ -62,9 +62,9 @@ pub struct State {
     /// Of whoever has no client record (NFSv3).
     pub(super) nobody: Arc<Client>,
     /// What each owner of version 4.0 closed last.
-    pub(super) closed: owner::Closed,
+    pub(super) closed: ClosedStateids,
     /// Connections to clients of version 4.0.
-    pub(super) paths: path::Paths,
+    pub(super) v40_connections: V40Connections,
     /// Notified when the driver has something to do.
     pub(super) work_signal: Arc<WorkSignal>,
     pub(super) hasher: FixedState,
@@ -99,7 +99,7 @@ impl State {
             sessions: SessionTable::default(),
             connections: Connections::default(),
             delegations: SharedDelegations::new(settings.max_delegations, Arc::clone(&work_signal)),
-            watched: Watched::default(),
+            sent_callbacks: SentCallbacks::default(),
             offloads: Offloads::default(),
             promises: Promises::default(),
             tick: AtomicU64::new(nanos(now)),
@@ -110,8 +110,8 @@ impl State {
             persistence,
             departures: Throttle::new(crate::LOG_LINES_A_SECOND),
             nobody: Arc::new(nobody),
-            closed: owner::Closed::default(),
-            paths: path::Paths::default(),
+            closed: ClosedStateids::default(),
+            v40_connections: V40Connections::default(),
             work_signal,
             hasher: FixedState::with_seed(seed),
             settings: settings.clone(),

@@ -25,7 +25,7 @@ impl State {
         self.tick.fetch_max(nanos(now), Relaxed);
         // Ends and logs a grace period whose time is over, even if nobody asks for it.
         self.recovery.in_grace(now);
-        self.tend_callbacks(now);
+        self.maintain_callbacks(now);
         self.recall_slots(now);
         self.sweep_delegations(now);
         self.tend_offloads(now);
@@ -46,7 +46,7 @@ impl State {
         idle.iter().for_each(|client| self.recovery.rests(client));
         for client in v40_clients {
             self.sweep_owners(now, &client);
-            self.tend_path(now, &client);
+            self.maintain_v40_path(now, &client);
         }
         self.recovery.push();
         Swept { clients, more }
@@ -75,7 +75,7 @@ impl State {
             self.log_departure(&record.client);
             self.recovery.forget(&record.client);
             self.release_owners(&record.client);
-            self.path_down(&record.client);
+            self.disconnect_v40(&record.client);
             self.release_offloads(record.client.id());
             self.release_promises(record.client.id());
             for id in &record.sessions {

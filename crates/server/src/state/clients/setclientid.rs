@@ -170,7 +170,7 @@ impl State {
         self.release_records(replaced);
         let client = client.ok_or(Status::STALE_CLIENTID)?;
         if is_news {
-            self.renew_path(&client);
+            self.reconnect_v40(&client);
         }
         Ok(client)
     }

@@ -22,7 +22,7 @@ use xdr::List;
 
 use crate::ExportId;
 use crate::remote_read::{Reading, Span};
-use crate::state::callbacks::callback::{Callback, Purpose, Referring};
+use crate::state::tables::callback::{Callback, CallbackPurpose, ReferringRequest};
 use crate::state::tables::client::Client;
 use crate::state::tables::stateid::other_of;
 use crate::state::tables::transitions::{Row, step};
@@ -128,7 +128,7 @@ pub(crate) struct Copied {
 pub struct Offload {
     number: u32,
     client: Arc<Client>,
-    asked_by: Option<Referring>,
+    asked_by: Option<ReferringRequest>,
     pub(crate) task: CopyTask,
     progress: Mutex<Progress>,
     /// How often its client has asked to hear of its end later.
@@ -381,7 +381,7 @@ impl State {
         };
         let stateid = self.copy_stateid(offload.number);
         let args = CbOffloadArgs { handle: offload.task.handle, stateid, info };
-        let purpose = Purpose::Offload(offload.number);
+        let purpose = CallbackPurpose::Offload(offload.number);
         // §16.1.3 names the "race between the reply to the original transaction on the forechannel and the CB_OFFLOAD
         // callback".
         let callback = Callback::new(CbOp::Offload(args), purpose, offload.asked_by.clone());

@@ -14,7 +14,7 @@ use vfs::Attributes;
 
 use crate::Now;
 use crate::state::State;
-use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::delegation::conflict::Conflict;
 use crate::state::tables::delegation::getattr::{HeldAttributes, HolderQueries, HolderQuery};
@@ -60,7 +60,7 @@ impl State {
             let attributes = HolderQueries::requested(delegation.times.is_some());
             let args = CbGetAttrArgs { handle: delegation.handle, attributes };
             let referring = delegation.granted_by.clone();
-            Callback::new(CbOp::GetAttr(args), Purpose::GetAttr(place), referring)
+            Callback::new(CbOp::GetAttr(args), CallbackPurpose::GetAttr(place), referring)
         });
         let waiter = self.add_waiter(&mut shard, file, deadline);
         drop(shard);

@@ -21,7 +21,7 @@ use xdr::List;
 
 use super::recall::Calls;
 use crate::state::State;
-use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::delegation::entry_change::{EntryChange, SUPPORTED_NOTIFICATIONS};
 use crate::state::tables::delegation::kind::DelegationKind;
@@ -34,8 +34,8 @@ impl State {
     /// Returns the notifications that a client gets of those that it asks for. A client that refused one recently gets none: to
     /// recall at the first change is less work for both sides than after it.
     #[must_use]
-    pub fn granted_notifications(now: Duration, client: &Client, requested: Bitmap) -> Bitmap {
-        if client.takes_notices(now) {
+    pub fn granted_notifications(&self, now: Duration, client: &Client, requested: Bitmap) -> Bitmap {
+        if self.takes_notices(client, now) {
             requested.intersection(SUPPORTED_NOTIFICATIONS)
         } else {
             Bitmap::EMPTY
@@ -127,7 +127,7 @@ impl State {
             changes: List::new(changes).unwrap_or_default(),
         };
         let referring = delegation.granted_by.clone();
-        Some((client, Callback::new(CbOp::Notify(args), Purpose::Notify(place, charge), referring)))
+        Some((client, Callback::new(CbOp::Notify(args), CallbackPurpose::Notify(place, charge), referring)))
     }
 }
 

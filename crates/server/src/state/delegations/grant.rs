@@ -8,8 +8,8 @@ use protocol::nfs4::types::Handle;
 
 use super::recall::Calls;
 use crate::state::State;
-use crate::state::callbacks::callback::Callback;
 use crate::state::sessions::sequence::Running;
+use crate::state::tables::callback::Callback;
 use crate::state::tables::client::Client;
 use crate::state::tables::delegation::active_changes::ChangeEpoch;
 use crate::state::tables::delegation::conflict::Conflict;

@@ -9,7 +9,7 @@ use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbRecallArgs;
 
 use crate::state::State;
-use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::delegation::active_changes::{ChangeEpoch, ChangeGuard};
 use crate::state::tables::delegation::conflict::Conflict;
@@ -229,7 +229,7 @@ impl State {
         let delegation = shard.delegation_at(place.index);
         let stateid = shard.stateid(place.index, self.ids.boot());
         let args = CbRecallArgs { stateid, truncate: false, handle: delegation.handle };
-        let (purpose, referring) = (Purpose::Recall(place), delegation.granted_by.clone());
+        let (purpose, referring) = (CallbackPurpose::Recall(place), delegation.granted_by.clone());
         let client = Arc::clone(&shard.entry(place.index).client);
         (client, Callback::new(CbOp::Recall(args), purpose, referring))
     }

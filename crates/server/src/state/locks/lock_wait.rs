@@ -19,7 +19,7 @@ use protocol::nfs4::callback::recall::CbNotifyLockArgs;
 use protocol::nfs4::types::Handle;
 
 use super::lock::{FoundLocker, LockRequest, kind_of};
-use crate::state::callbacks::callback::{Callback, Purpose};
+use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::{adjust, read};
@@ -55,7 +55,7 @@ fn callback(waiter: &LockWaiter<LockNotify>) -> (Arc<Client>, Callback) {
     let owner = xdr::Opaque::new(Bytes::copy_from_slice(&waiter.owner.owner)).unwrap_or_default();
     let lock_owner = StateOwner { client_id: client.id(), owner };
     let args = CbNotifyLockArgs { handle: *handle, lock_owner };
-    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), Purpose::Advice, asked_by.clone()))
+    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), CallbackPurpose::Advice, asked_by.clone()))
 }
 
 impl State {

@@ -48,7 +48,7 @@ impl State {
         }
         if session.bind(connection, wanted, outbox, &self.connections) {
             if wanted.contains(Channels::BACK) {
-                self.try_path(&session);
+                self.probe_back_channel(&session);
             }
             Ok(wanted.answer())
         } else {
@@ -58,12 +58,12 @@ impl State {
 
     /// Forgets a connection that closed.
     pub fn connection_closed(&self, connection: ConnectionId) {
-        self.path_closed(connection);
+        self.v40_connection_closed(connection);
         let sessions = self.connections.remove(connection);
         for id in sessions.into_iter().flatten() {
             if let Some(session) = self.sessions.get(&id) {
                 session.unbind(connection);
-                self.path_lost(&session, connection);
+                self.back_channel_lost(&session, connection);
             }
         }
     }
@@ -77,7 +77,7 @@ impl State {
         let is_usable = back.is_usable();
         drop(back);
         if is_usable && !was_usable {
-            self.try_path(&running.session);
+            self.probe_back_channel(&running.session);
         }
     }
 

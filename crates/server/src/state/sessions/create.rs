@@ -123,9 +123,9 @@ impl State {
         }
         record.sessions.push(id);
         let session = self.sessions.insert(session);
-        Self::add_way(&session);
+        self.add_callback_session(&session);
         if wants_back && is_bound {
-            self.try_path(&session);
+            self.probe_back_channel(&session);
         }
         // "If the server does not or cannot provide a persistent reply cache, the server MUST NOT set
         // CREATE_SESSION4_FLAG_PERSIST in the field csr_flags." No RDMA.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::ConnectionId;
 use crate::state::State;
-use crate::state::callbacks::callback::Referring;
+use crate::state::tables::callback::ReferringRequest;
 use crate::state::tables::client::Client;
 use crate::state::tables::persist::{LoggedSlots, Persistence};
 use crate::state::tables::session::{MIN_RESPONSE, Session};
@@ -74,9 +74,9 @@ impl Running {
     }
 
     /// As a callback names it that makes no sense before this request's reply.
-    pub(crate) fn as_referring(&self) -> Referring {
+    pub(crate) fn as_referring(&self) -> ReferringRequest {
         let (slot, sequence) = (self.sequence.slot_id, self.sequence.sequence_id);
-        Referring { session: Arc::downgrade(&self.session), slot, sequence }
+        ReferringRequest { session: self.session.id, slot, sequence }
     }
 
     /// `sa_cachethis`.

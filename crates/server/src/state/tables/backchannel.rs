@@ -11,11 +11,11 @@ use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call};
 use xdr::{List, Opaque, Writer};
 
+use super::callback::{Callback, CallbackSlotId};
 use super::notices::NOTICE_BYTES_MAX;
 use super::transitions::{Row, step};
 use super::wire::{ChannelAttributes, SessionId};
 use crate::ConnectionId;
-use crate::state::callbacks::callback::Callback;
 
 /// Callbacks under way on one session at most, whatever the client offers.
 const CALLBACKS_MAX: u32 = 64;
@@ -67,17 +67,6 @@ struct CallbackSlot {
     /// Over which connection, when it was sent last, and when that was, monotonic.
     connection: ConnectionId,
     sent_at: Duration,
-}
-
-/// A callback's place: what its CB_SEQUENCE says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CallbackTurn {
-    /// `csa_slotid`.
-    pub(crate) slot_id: u32,
-    /// `csa_sequenceid`.
-    pub(crate) sequence_id: u32,
-    /// `csa_highest_slotid`.
-    pub(crate) highest_slot_id: u32,
 }
 
 /// A session's back channel.
@@ -148,8 +137,9 @@ impl BackChannel {
     pub(crate) fn send(
         &mut self,
         callback: Callback,
+        referring: Option<ReferringCallList>,
         (connection, now): (ConnectionId, Duration),
-    ) -> Result<CallbackTurn, Callback> {
+    ) -> Result<CallbackSlotId, Callback> {
         let idle = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
         let index = match idle {
             Some(index) => index,
@@ -171,13 +161,17 @@ impl BackChannel {
         let slot = &mut self.slots[index];
         // §18.36.4: "the first CB_SEQUENCE operation on a slot after session creation MUST have a sequence ID of one".
         slot.sequence_id = slot.sequence_id.wrapping_add(1);
-        slot.referring = callback.referring_calls();
+        slot.referring = referring;
         slot.callback = Some(callback);
         Ok(self.sent(index, (connection, now)))
     }
 
     /// Sends again what may have been lost, under the same sequence ID; `None` where nothing was lost on this slot.
-    pub(crate) fn send_again(&mut self, slot_id: u32, way: (ConnectionId, Duration)) -> Option<CallbackTurn> {
+    pub(crate) fn send_again(
+        &mut self,
+        slot_id: u32,
+        way: (ConnectionId, Duration),
+    ) -> Option<CallbackSlotId> {
         let index = slot_id as usize;
         (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index, way))
     }
@@ -190,12 +184,12 @@ impl BackChannel {
     }
 
     /// The client replied; gives the callback, once.
-    pub(crate) fn answered(&mut self, turn: CallbackTurn) -> Option<Callback> {
+    pub(crate) fn answered(&mut self, turn: CallbackSlotId) -> Option<Callback> {
         self.turn(turn, Event::Answer)?.callback.take()
     }
 
     /// It is not known whether the client has it: the connection went, or the client asked to be asked again.
-    pub(crate) fn lost(&mut self, turn: CallbackTurn) {
+    pub(crate) fn lost(&mut self, turn: CallbackSlotId) {
         self.turn(turn, Event::Lose);
     }
 
@@ -222,7 +216,7 @@ impl BackChannel {
 
     /// Over which connection a callback was sent, last at this time, that is not answered yet.
     #[must_use]
-    pub(crate) fn awaits(&self, turn: CallbackTurn, sent_at: Duration) -> Option<ConnectionId> {
+    pub(crate) fn awaits(&self, turn: CallbackSlotId, sent_at: Duration) -> Option<ConnectionId> {
         let slot = self.slots.get(turn.slot_id as usize)?;
         let is_last = slot.sequence_id == turn.sequence_id && slot.sent_at == sent_at;
         let waits = slot.phase == Phase::Sent && is_last;
@@ -230,7 +224,7 @@ impl BackChannel {
     }
 
     /// The record of a callback in its slot.
-    pub(crate) fn record(&self, turn: CallbackTurn, xid: u32) -> Bytes {
+    pub(crate) fn record(&self, turn: CallbackSlotId, xid: u32) -> Bytes {
         let slot = self.slots.get(turn.slot_id as usize);
         let referring = slot.and_then(|slot| slot.referring.clone());
         let sequence = CbOp::Sequence(CbSequenceArgs {
@@ -266,7 +260,7 @@ impl BackChannel {
         CallHeader { credential, ..CallHeader::new(xid, self.program, callback::VERSION, procedure) }
     }
 
-    fn turn(&mut self, turn: CallbackTurn, event: Event) -> Option<&mut CallbackSlot> {
+    fn turn(&mut self, turn: CallbackSlotId, event: Event) -> Option<&mut CallbackSlot> {
         let slot = self.slots.get_mut(turn.slot_id as usize)?;
         if slot.sequence_id != turn.sequence_id {
             return None;
@@ -275,14 +269,14 @@ impl BackChannel {
         Some(slot)
     }
 
-    fn sent(&mut self, index: usize, (connection, now): (ConnectionId, Duration)) -> CallbackTurn {
+    fn sent(&mut self, index: usize, (connection, now): (ConnectionId, Duration)) -> CallbackSlotId {
         let slot = &mut self.slots[index];
         slot.phase =
             step(TRANSITIONS, slot.phase, Event::Send).expect("only idle and unsure slots are sent on");
         (slot.connection, slot.sent_at) = (connection, now);
         let sequence_id = slot.sequence_id;
         let highest = self.slots.iter().rposition(|slot| slot.phase != Phase::Idle).unwrap_or(index);
-        CallbackTurn { slot_id: index as u32, sequence_id, highest_slot_id: highest as u32 }
+        CallbackSlotId { slot_id: index as u32, sequence_id, highest_slot_id: highest as u32 }
     }
 }
 
@@ -318,8 +312,8 @@ mod tests {
         BackChannel::new([1; 16], 1, (7, &SecParmsList::default()), attributes)
     }
 
-    fn turn(slot_id: u32, sequence_id: u32, highest_slot_id: u32) -> CallbackTurn {
-        CallbackTurn { slot_id, sequence_id, highest_slot_id }
+    fn turn(slot_id: u32, sequence_id: u32, highest_slot_id: u32) -> CallbackSlotId {
+        CallbackSlotId { slot_id, sequence_id, highest_slot_id }
     }
 
     #[test]
@@ -331,7 +325,7 @@ mod tests {
     fn callbacks_take_the_lowest_idle_slot_and_retry_what_was_lost() {
         let at = Duration::from_secs;
         let (mut back, home, new) = (back(), (ConnectionId(1), at(1)), (ConnectionId(2), at(5)));
-        let send = |back: &mut BackChannel| back.send(Callback::recall_slot(1), home);
+        let send = |back: &mut BackChannel| back.send(Callback::recall_slot(1), None, home);
         let (first, second) = (send(&mut back).unwrap(), send(&mut back).unwrap());
         assert_eq!((first, second), (turn(0, 1, 0), turn(1, 1, 1)));
         assert!(send(&mut back).is_err(), "the client offered two");

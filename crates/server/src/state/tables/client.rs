@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::types::OpNum;
 
+use super::callback::CallbackQueue;
 use super::delegation::backoff::Backoff;
 use super::host::Host;
 use super::notices::Unconfirmed;
@@ -21,7 +22,6 @@ use super::slot_memory::SlotMemory;
 use super::v40_client::{CallbackClient, Sessionless};
 use super::wire::{ClientId, SequenceStatus, Status, Verifier};
 use crate::client_log::UsedExports;
-use crate::state::callbacks::callback::Calls;
 
 /// Owner strings of version 4.0 and of later versions are separate name spaces: the same string names different clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,7 +104,7 @@ pub struct Client {
     empty_since: AtomicU64,
     pub(crate) holdings: Holdings,
     /// Callbacks that wait, and its sessions.
-    pub(crate) calls: Mutex<Calls>,
+    pub(crate) calls: Mutex<CallbackQueue>,
     /// A callback, or a trial, was answered, and the way it took may still be there.
     reachable: AtomicBool,
     /// When CB_RECALL_ANY was sent last, in seconds.
@@ -359,9 +359,9 @@ impl Client {
         self.refuses_notices.begin(0, now);
     }
 
-    /// Whether it takes what it is told of its directories, as far as is known.
-    pub(crate) fn takes_notices(&self, now: Duration) -> bool {
-        !self.refuses_notices.is_active(0, now) && self.calls.lock().carries_notices()
+    /// Whether it has refused a CB_NOTIFY lately.
+    pub(crate) fn refuses_notices(&self, now: Duration) -> bool {
+        self.refuses_notices.is_active(0, now)
     }
 
     pub(crate) fn set_reachable(&self, reachable: bool) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bitflags::bitflags;
 use parking_lot::Mutex;
 
+use super::callback::{Outbox, Sent};
 use super::transitions::{Row, step};
 use super::wire::{DirFromServer, SessionId};
 use crate::ConnectionId;
-use crate::state::callbacks::callback::{Outbox, Sent};
 
 /// Connections remembered per session. A client that opens more may use them: with SP4_NONE, only DESTROY_SESSION and
 /// callbacks need a remembered connection.

@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backchannel;
+pub(crate) mod callback;
 pub(crate) mod client;
 pub(crate) mod client_table;
 pub(crate) mod connections;
@@ -28,6 +29,8 @@ pub(crate) mod slot_memory;
 pub(crate) mod stateid;
 pub(crate) mod transitions;
 pub(crate) mod v40_client;
+pub(crate) mod v40_owners;
+pub(crate) mod v40_path;
 pub(crate) mod waiter;
 pub(crate) mod window;
 pub(crate) mod wire;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use parking_lot::{Mutex, RwLock};
 
 use super::backchannel::BackChannel;
+use super::callback::{Outbox, Sent};
 use super::client::Client;
 use super::connections::{Binding, BoundConnections, Channels, Connections};
 use super::persist::LoggedSlots;
@@ -15,7 +16,6 @@ use super::window::Window;
 use super::wire::{
     ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SequenceStatus, SessionId, Status,
 };
-use crate::state::callbacks::callback::{Outbox, Sent};
 use crate::{ConnectionId, Settings};
 
 /// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
@@ -74,12 +74,12 @@ pub(crate) struct Session {
     pub(crate) last_connection: AtomicU64,
     pub(crate) bound: RwLock<BoundConnections>,
     pub(crate) back: Mutex<BackChannel>,
-    /// Nobody knows any more what the slots of the back channel have seen.
+    /// Server and client disagree about the slots of the back channel.
     pub(crate) has_fault: AtomicBool,
     /// The slots that the client may use since CB_RECALL_SLOT was sent; 0 where none was, or memory is scarce no more.
     pub(crate) recalled_slots: AtomicU32,
-    /// A callback may be lost, and there is no connection to send it again.
-    pub(crate) is_cut: AtomicBool,
+    /// A callback may be lost, and no connection can carry it again.
+    pub(crate) has_lost_callback: AtomicBool,
 }
 
 impl Session {
@@ -99,7 +99,7 @@ impl Session {
         let last_connection = AtomicU64::new(0);
         let bound = RwLock::new(BoundConnections::default());
         let back = Mutex::new(back);
-        let (has_fault, is_cut) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (has_fault, has_lost_callback) = (AtomicBool::new(false), AtomicBool::new(false));
         Some(Self {
             id,
             client,
@@ -112,7 +112,7 @@ impl Session {
             back,
             has_fault,
             recalled_slots: AtomicU32::new(0),
-            is_cut,
+            has_lost_callback,
         })
     }
 }
@@ -178,7 +178,7 @@ impl Session {
         let mut flags = self.client.status_flags();
         // §18.46.3: if all paths to the client are down, this session's is down too. A session without a path beside others
         // with one matters only if a callback waits for it (§2.10.6.2: it must be repeated over the same session).
-        if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.is_cut.load(Relaxed) {
+        if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.has_lost_callback.load(Relaxed) {
             flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, self.bound.read().has_lost_back());
         }
         flags.set(SequenceStatus::BACKCHANNEL_FAULT, self.has_fault.load(Relaxed));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::RwLock;
 
@@ -42,6 +43,25 @@ impl SessionTable {
 
     pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.part(id).read().get(id).cloned()
+    }
+
+    pub(crate) fn contains(&self, id: &SessionId) -> bool {
+        self.part(id).read().contains_key(id)
+    }
+
+    /// Whether one of these sessions has a connection for callbacks, is wide enough for them, and is in step.
+    pub(crate) fn carry_callbacks(&self, ids: &[SessionId]) -> bool {
+        let carries = |session: Arc<Session>| {
+            !session.has_fault.load(Relaxed)
+                && session.bound.read().back().is_some()
+                && session.back.lock().is_usable()
+        };
+        ids.iter().filter_map(|id| self.get(id)).any(carries)
+    }
+
+    /// Whether one of these sessions has room for notifications.
+    pub(crate) fn carry_notices(&self, ids: &[SessionId]) -> bool {
+        ids.iter().filter_map(|id| self.get(id)).any(|session| session.back.lock().carries_notices())
     }
 
     pub(crate) fn insert(&self, session: Session) -> Arc<Session> {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rpc::address::{NetId, UniversalAddress};
 
 use super::wire::{NetAddress, Verifier};
-use crate::state::owner::{Owner, Owners};
+use crate::state::tables::v40_owners::{Owner, Owners};
 
 /// Where callbacks of version 4.0 go: `cb_client4` and `callback_ident`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ pub(crate) struct Sessionless {
     /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
     pub(crate) callback: Mutex<CallbackClient>,
     /// The connection for them.
-    pub(crate) path: Mutex<crate::state::callbacks::path::Path>,
+    pub(crate) path: Mutex<super::v40_path::V40CallbackPath>,
     pub(crate) owners: Mutex<Owners>,
     /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
     pub(crate) unconfirmed: AtomicU32,

@@ -11,7 +11,7 @@ use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
 use xdr::{Encode, List, Opaque, Writer};
 
 use super::*;
-use crate::state::callbacks::callback::{Callback, Sent};
+use crate::state::tables::callback::{Callback, Sent};
 use crate::state::tables::wire::DirFromClient;
 use crate::testing::{Call, drain};
 
@@ -42,7 +42,7 @@ pub(super) fn reachable(world: &mut World, owner: &str) -> Peer {
     world.outbox = Arc::default();
     let peer = world.peer(owner);
     let trial = drain(&world.outbox).pop().expect("the path is tried");
-    assert!(world.state.replied(peer.connection, &world.outbox, trial.reply(&())));
+    assert!(world.state.callback_replied(peer.connection, &world.outbox, trial.reply(&())));
     peer
 }
 
@@ -53,7 +53,7 @@ fn send(world: &World, peer: &Peer, numbers: impl IntoIterator<Item = u32>) {
 }
 
 fn answer(world: &World, peer: &Peer, reply: Bytes) -> bool {
-    world.state.replied(peer.connection, &world.outbox, reply)
+    world.state.callback_replied(peer.connection, &world.outbox, reply)
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn what_was_sent_again_has_its_time_from_then_on() {
 fn what_a_full_connection_does_not_take_waits_for_the_next_look() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
-    while world.outbox.call(Sent::to_nobody(), |_| Bytes::new()) {}
+    while world.outbox.call(Sent::Probe([0; 16]), |_| Bytes::new()) {}
     send(&world, &peer, [5]);
     for _ in 0..3 {
         world.pass(SECOND);
@@ -502,7 +502,7 @@ fn recalled(world: &mut World) -> Vec<(SessionId, u32)> {
     let calls = drain(&world.outbox).into_iter().filter(|call| call.compound.is_some());
     calls
         .map(|call| {
-            assert!(world.state.replied(ConnectionId(1), &world.outbox, call.results(done())));
+            assert!(world.state.callback_replied(ConnectionId(1), &world.outbox, call.results(done())));
             call.recalled_slots()
         })
         .collect()
@@ -545,7 +545,7 @@ fn slots_are_recalled_through_their_own_session_as_soon_as_it_can_be_called() {
     both.sort_unstable();
     assert_eq!(told, both);
     assert!(drain(&unreached).is_empty());
-    assert!(world.state.replied(b.connection, &unreached, trial.reply(&())));
+    assert!(world.state.callback_replied(b.connection, &unreached, trial.reply(&())));
     assert_eq!(recalled(&mut world), []);
     let [call] = &drain(&unreached)[..] else { panic!("it can be called now") };
     assert_eq!(call.recalled_slots(), (b.session, 1));

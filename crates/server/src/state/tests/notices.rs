@@ -8,7 +8,7 @@ use vfs::{Attributes, Before, Change, Device, FileKind, Timestamp};
 use super::super::{DelegationKind, EntryChange, GrantRequest};
 use super::callbacks::reachable;
 use super::*;
-use crate::state::callbacks::callback::Callback;
+use crate::state::tables::callback::Callback;
 use crate::state::tables::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
 use crate::testing::drain;
 
@@ -133,7 +133,7 @@ fn obey(world: &World, peer: &Peer, mut calls: Vec<crate::testing::Call>) -> usi
                 _ => CbOpResult::RecallAny(Outcome::Ok(())),
             };
             notices += usize::from(matches!(result, CbOpResult::Notify(_)));
-            assert!(world.state.replied(peer.connection, &world.outbox, call.results(result)));
+            assert!(world.state.callback_replied(peer.connection, &world.outbox, call.results(result)));
         }
         calls = drain(&world.outbox);
     }

@@ -65,7 +65,7 @@ impl Process {
             assert_eq!(args.lock_owner.client_id, self.peer.client.id());
             assert_eq!(&args.lock_owner.owner[..], b"process");
             let reply = call.results(CbOpResult::NotifyLock(Outcome::Ok(())));
-            assert!(world.state.replied(self.peer.connection, &self.outbox, reply));
+            assert!(world.state.callback_replied(self.peer.connection, &self.outbox, reply));
         }
         calls.len()
     }

@@ -12,7 +12,7 @@ use crate::files::external_changes::{look_again, watch};
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{DelegationKind, GrantRequest, State};
+use crate::state::{DelegationKind, GrantRequest};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let args = GetDirDelegationArgs::decode(arguments)?;
@@ -56,7 +56,8 @@ async fn grant(
     // A directory that the caller may not list is not delegated. An error would end Linux's compound, which continues with
     // GETATTR.
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
-    let notification_types = State::granted_notifications(compound.now(), &client, args.notification_types);
+    let notification_types =
+        compound.state().granted_notifications(compound.now(), &client, args.notification_types);
     let kind = DelegationKind::Directory(notification_types);
     let epoch = compound.state().change_epoch(&directory.handle);
     let Ok(lookout) = watch(compound.request, &client, directory, (kind, false)).await else {

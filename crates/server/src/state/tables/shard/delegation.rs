@@ -15,7 +15,7 @@ use super::super::io::{IoKind, IoPermit};
 use super::super::notices::Notices;
 use super::super::stateid::Place;
 use super::super::wire::{Stateid, Status};
-use crate::state::callbacks::callback::Referring;
+use crate::state::tables::callback::ReferringRequest;
 
 /// What a delegation counts toward the bounds on state: its record, and its positions in the lists of file and client.
 pub(crate) const DELEGATION_WEIGHT: usize = 2;
@@ -32,7 +32,7 @@ pub(crate) struct Delegation {
     /// The file as the client knows it.
     pub(crate) handle: Handle,
     /// The OPEN that granted it.
-    pub(crate) granted_by: Option<Referring>,
+    pub(crate) granted_by: Option<ReferringRequest>,
     pub(crate) recalled_at: Option<Duration>,
     pub(crate) queries: HolderQueries,
     /// The file's times, if the holder maintains them.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::super::State;
-use super::{BUSY, Other, Owner, Owners, Role};
+use super::request::BUSY;
+use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::shard::{Deferred, EntryEvent};
 use crate::state::tables::stateid::{Flaw, Place};
+use crate::state::tables::v40_owners::{Other, Owner, Owners, Role};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
 /// Lock stateids of an owner that are remembered before those that are gone are forgotten.
@@ -42,7 +43,7 @@ impl State {
     }
 
     /// Keeps a lock stateid for RELEASE_LOCKOWNER.
-    pub(super) fn remember(&self, client: &Client, owner: &mut Owner, other: Other) {
+    pub(crate) fn remember(&self, client: &Client, owner: &mut Owner, other: Other) {
         if owner.stateids.contains(&other) {
             return;
         }
@@ -65,7 +66,7 @@ impl State {
     }
 
     /// Ends what a stateid stands for.
-    pub(super) fn cancel(&self, client: &Client, other: Other) {
+    pub(crate) fn cancel(&self, client: &Client, other: Other) {
         let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return };
         let mut deferred = Deferred::new();
         let mut shard = self.shards[place.shard].lock();
@@ -79,7 +80,7 @@ impl State {
     }
 
     /// Forgets an owner.
-    pub(super) fn forget(&self, client: &Client, owners: &mut Owners, role: Role, name: &Arc<[u8]>) {
+    pub(crate) fn forget(&self, client: &Client, owners: &mut Owners, role: Role, name: &Arc<[u8]>) {
         let Some(owner) = owners.of(role).remove(name) else { return };
         self.gauges.charge(client, -(weight(name) as i32));
         if let Some(closed) = owner.closed {

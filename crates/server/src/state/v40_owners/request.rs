@@ -9,51 +9,19 @@
 //!
 //! Every owner weighs on its client's share of `max_state` like an open.
 
-mod forget;
-mod named;
-
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
-use parking_lot::Mutex;
-use smallvec::SmallVec;
-use vfs::Handle;
-
-use super::State;
-use crate::ExportId;
+use crate::state::root::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::principal::Principal;
 use crate::state::tables::recovery::Says;
 use crate::state::tables::shard::EntryKind;
-use crate::state::tables::stateid::{Place, next_seqid};
+use crate::state::tables::stateid::Place;
+use crate::state::tables::v40_owners::{Check, Last, Other, Owner, Role, SavedReply};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
-
-/// The 12 bytes of a stateid that stay.
-type Other = [u8; 12];
-
-/// Which of the two name spaces an owner is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// `open_owner4`.
-    Open,
-    /// `lock_owner4`.
-    Lock,
-}
-
-/// The answer that a retransmission gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SavedReply {
-    /// Of the operation.
-    pub status: Status,
-    /// What followed the status.
-    pub body: Bytes,
-    /// What OPEN made current.
-    pub current: Option<(ExportId, Handle)>,
-}
 
 /// What an operation changed, for its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +55,6 @@ pub struct Sender<'a> {
     /// As client records tell principals apart.
     pub principal: &'a Principal,
 }
-
-/// Callers of one owner that are remembered, the latest ones. Linux and libnfs have an owner for each user.
-const CALLERS_AN_OWNER: usize = 16;
 
 /// A request that has its owners to itself. Dropped without [`State::end_turn`] it is as though it had not come.
 #[derive(Debug)]
@@ -159,59 +124,6 @@ impl Drop for Turn {
     }
 }
 
-/// A client's owners.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    open: HashMap<Arc<[u8]>, Owner>,
-    lock: HashMap<Arc<[u8]>, Owner>,
-    /// When those without state were last looked for.
-    swept: Duration,
-}
-
-impl Owners {
-    fn of(&mut self, role: Role) -> &mut HashMap<Arc<[u8]>, Owner> {
-        match role {
-            Role::Open => &mut self.open,
-            Role::Lock => &mut self.lock,
-        }
-    }
-}
-
-/// The last request of an owner.
-#[derive(Debug)]
-struct Last {
-    seqid: u32,
-    digest: u64,
-    reply: SavedReply,
-}
-
-#[derive(Debug)]
-pub(crate) struct Owner {
-    /// None before the first request is answered.
-    last: Option<Last>,
-    /// A request of it is being executed.
-    running: bool,
-    /// Of a lock-owner always.
-    pub(crate) confirmed: bool,
-    /// What waits for OPEN_CONFIRM.
-    opened: Option<Other>,
-    /// What the last request closed: that request's retransmission names it.
-    closed: Option<Other>,
-    /// A lock-owner's stateids, some of which may be gone.
-    stateids: Vec<Other>,
-    /// Whose OPENs and LOCKs succeeded with it, as numbers: [`CALLERS_AN_OWNER`] at most.
-    callers: SmallVec<[u64; 1]>,
-    used: Duration,
-}
-
-/// What a seqid says.
-enum Check {
-    Next,
-    Replay(SavedReply),
-    Running,
-    Wrong,
-}
-
 impl Check {
     /// The answer to a request of `client` whose turn it is not.
     fn answer(self, client: &Arc<Client>) -> Option<Result<Sequenced0, Status>> {
@@ -224,50 +136,6 @@ impl Check {
     }
 }
 
-impl Owner {
-    fn new(confirmed: bool, now: Duration) -> Self {
-        Self {
-            last: None,
-            running: true,
-            confirmed,
-            opened: None,
-            closed: None,
-            stateids: Vec::new(),
-            callers: SmallVec::new(),
-            used: now,
-        }
-    }
-
-    /// Remembers who obtained state with it.
-    fn obtained_by(&mut self, caller: u64) {
-        if !self.callers.contains(&caller) {
-            if self.callers.len() == CALLERS_AN_OWNER {
-                self.callers.remove(0);
-            }
-            self.callers.push(caller);
-        }
-    }
-
-    /// §9.1.7: "If a duplicate of last request (r == L) is received, the stored response is returned. If the sequence value
-    /// received is any other value, it is rejected with the return of error NFS4ERR_BAD_SEQID." §9.1.9: so too "When the
-    /// server can determine that the request differs from the original".
-    fn check(&self, seqid: u32, digest: u64) -> Check {
-        if self.running {
-            return Check::Running;
-        }
-        match &self.last {
-            None => Check::Next,
-            Some(last) if last.seqid == seqid && last.digest == digest => Check::Replay(last.reply.clone()),
-            Some(last) if last.seqid == seqid => Check::Wrong,
-            // §9.1.3 goes on with one behind the greatest, Linux's client with zero.
-            Some(last) if seqid == next_seqid(last.seqid) || seqid == last.seqid.wrapping_add(1) => {
-                Check::Next
-            }
-            Some(_) => Check::Wrong,
-        }
-    }
-}
-
 /// Of the owners that a stateid leads to, what was found under the shard's lock.
 struct Found {
     client: Arc<Client>,
@@ -276,13 +144,6 @@ struct Found {
     /// The stateid is known; otherwise it is what the owner's last request closed.
     is_known: bool,
 }
-
-/// What was closed last by each owner of all clients.
-#[derive(Debug, Default)]
-pub(crate) struct Closed(Mutex<HashMap<Other, Closer>>);
-
-/// Whose owner closed it, and the owner's name.
-type Closer = (Weak<Client>, Weak<[u8]>);
 
 /// Whether an owner's seqid goes on: "The client MUST advance the sequence number … The only exception to this rule is if
 /// the previous operation received one of the following errors" (§9.1.7).
@@ -302,7 +163,7 @@ fn advances(status: Status) -> bool {
 
 /// A request whose owner runs another one. §9.1.7: "for each state-owner, there should be no more than one outstanding
 /// request". RESOURCE leaves the client's seqid where it is.
-const BUSY: Status = Status::RESOURCE;
+pub(super) const BUSY: Status = Status::RESOURCE;
 
 impl State {
     /// OPEN's place in the sequence of its open-owner. `digest` is [`State::digest`] of its arguments; a `reclaim` makes the
@@ -533,7 +394,7 @@ impl State {
                 }
                 Effect::Closed(stateid) => {
                     owner.closed = Some(stateid.other);
-                    let names = (Arc::downgrade(&turn.client), Arc::downgrade(name));
+                    let names = (turn.client.id(), Arc::downgrade(name));
                     self.closed.0.lock().insert(stateid.other, names);
                 }
                 Effect::Locked(stateid) if role == Role::Lock => {
@@ -631,7 +492,9 @@ impl State {
     fn owner_that_closed(&self, other: Other) -> Option<Found> {
         let closed = self.closed.0.lock();
         let (client, owner) = closed.get(&other)?;
-        let (client, owner) = (client.upgrade()?, owner.upgrade()?);
+        let (id, owner) = (*client, owner.upgrade()?);
+        drop(closed);
+        let client = self.clients.lock().record(id).map(|record| Arc::clone(&record.client))?;
         Some(Found { client, role: Role::Open, owner, is_known: false })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::State;
-use super::Sender;
+use super::request::Sender;
 use crate::state::tables::client::Client;
 use crate::state::tables::recovery::Says;
 use crate::state::tables::wire::{ClientId, Status};
