@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use vfs::{
-    Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
-    Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
-    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
-    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, ChangeListener, Context, Copied,
+    CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
+    Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
+    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
@@ -357,9 +357,9 @@ impl Backend for LocalFs {
         context: &'a Context,
         object: &'a Handle,
         interest: Interest,
-        alarm: &'a Arc<dyn Alarm>,
+        listener: &'a Arc<dyn ChangeListener>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
-        self.volume.watch(context.peer, object, interest, alarm)
+        self.volume.watch(context.peer, object, interest, listener)
     }
 
     fn watch_entries<'a>(

@@ -59,8 +59,8 @@ impl Volume {
         }
         // Inode numbers of other file systems inside the export may be the same. An entry whose status cannot be read
         // is left out.
-        let looked = directory.with_fd(|fd| status_of_name(fd, entry.name));
-        looked.map_or(true, |status| hidden.hides_named(&status))
+        let status = directory.with_fd(|fd| status_of_name(fd, entry.name));
+        status.map_or(true, |status| hidden.hides_named(&status))
     }
 
     /// Fails where a rename would move or replace a hidden file, or move a directory above one.

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use vfs::{Alarm, FileKind, Handle, Interest};
+use vfs::{ChangeListener, FileKind, Handle, Interest};
 
 use crate::fanotify::Events;
 use crate::handle;
@@ -125,7 +125,7 @@ struct Watched {
 struct Watcher {
     number: u64,
     events: u64,
-    alarm: Arc<dyn Alarm>,
+    listener: Arc<dyn ChangeListener>,
 }
 
 impl Watches {
@@ -151,7 +151,7 @@ impl Watches {
         Ok(Self(shared))
     }
 
-    /// Notifies `alarm` of these events of the object that events call `name`. `file` leads to it. `kept` is the
+    /// Notifies `listener` of these events of the object that events call `name`. `file` leads to it. `kept` is the
     /// object if it has to be kept open, which fails beyond `max_kept`. Returns the number for
     /// [`remove`](Self::remove).
     ///
@@ -161,7 +161,7 @@ impl Watches {
         &self,
         name: &Handle,
         events: u64,
-        alarm: &Arc<dyn Alarm>,
+        listener: &Arc<dyn ChangeListener>,
         file: &OpenFile,
         (kept, max_kept): (Option<Arc<Object>>, usize),
     ) -> rustix::io::Result<u64> {
@@ -182,7 +182,7 @@ impl Watches {
             Watched { kept, ..Watched::default() }
         });
         watched.events |= events;
-        watched.watchers.push(Watcher { number, events, alarm: Arc::clone(alarm) });
+        watched.watchers.push(Watcher { number, events, listener: Arc::clone(listener) });
         Ok(number)
     }
 
@@ -281,9 +281,9 @@ impl Shared {
         let part = self.part(name).lock();
         let watchers = part.get(name).map_or(&[][..], |watched| &watched.watchers);
         let notified = watchers.iter().filter(|watcher| watcher.events & events != 0);
-        let notified: Vec<_> = notified.map(|watcher| Arc::clone(&watcher.alarm)).collect();
+        let notified: Vec<_> = notified.map(|watcher| Arc::clone(&watcher.listener)).collect();
         drop(part);
-        notified.iter().for_each(|alarm| alarm.ring());
+        notified.iter().for_each(|listener| listener.notify());
     }
 
     /// Notifies all watchers, because events were lost.
@@ -291,9 +291,9 @@ impl Shared {
         for part in &self.parts {
             let part = part.lock();
             let all = part.values().flat_map(|watched| &watched.watchers);
-            let all: Vec<_> = all.map(|watcher| Arc::clone(&watcher.alarm)).collect();
+            let all: Vec<_> = all.map(|watcher| Arc::clone(&watcher.listener)).collect();
             drop(part);
-            all.iter().for_each(|alarm| alarm.ring());
+            all.iter().for_each(|listener| listener.notify());
         }
     }
 }

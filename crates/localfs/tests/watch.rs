@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::{Place, me};
 use localfs::Config;
 use vfs::{
-    Alarm, Authority, Backend, Create, CreateMode, Error, Handle, Interest, OpenAccess, Removal, Result,
-    SetAttributes, Stability, Watch,
+    Authority, Backend, ChangeListener, Create, CreateMode, Error, Handle, Interest, OpenAccess, Removal,
+    Result, SetAttributes, Stability, Watch,
 };
 
 /// More than any event takes.
@@ -19,38 +19,39 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const ONE_MARK: &str = "ENFYS_TEST_ONE_MARK";
 
 #[derive(Debug, Default)]
-struct Bell {
-    has_rung: Mutex<bool>,
-    rung: Condvar,
+struct Recorder {
+    is_notified: Mutex<bool>,
+    notified: Condvar,
 }
 
-impl Alarm for Bell {
-    fn ring(&self) {
-        *self.has_rung.lock().unwrap() = true;
-        self.rung.notify_all();
+impl ChangeListener for Recorder {
+    fn notify(&self) {
+        *self.is_notified.lock().unwrap() = true;
+        self.notified.notify_all();
     }
 }
 
-impl Bell {
+impl Recorder {
     /// Whether it was notified since the last call, or is within [`TIMEOUT`].
-    fn rings(&self) -> bool {
-        let has_rung = self.has_rung.lock().unwrap();
-        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, TIMEOUT, |rung| !*rung).unwrap();
-        std::mem::take(&mut *has_rung)
+    fn wait(&self) -> bool {
+        let is_notified = self.is_notified.lock().unwrap();
+        let (mut is_notified, _) =
+            self.notified.wait_timeout_while(is_notified, TIMEOUT, |notified| !*notified).unwrap();
+        std::mem::take(&mut *is_notified)
     }
 
-    fn has_rung(&self) -> bool {
-        *self.has_rung.lock().unwrap()
+    fn is_notified(&self) -> bool {
+        *self.is_notified.lock().unwrap()
     }
 }
 
-type Watched = (Arc<Bell>, Box<dyn Watch>);
+type Watched = (Arc<Recorder>, Box<dyn Watch>);
 
 fn try_watch(place: &Place, object: &Handle, interest: Interest) -> Result<Watched> {
-    let bell = Arc::new(Bell::default());
-    let alarm: Arc<dyn Alarm> = Arc::clone(&bell) as Arc<dyn Alarm>;
-    let watch = place.wait(place.fs().watch(&me(), object, interest, &alarm))?;
-    Ok((bell, watch.expect("it can be watched")))
+    let recorder = Arc::new(Recorder::default());
+    let listener: Arc<dyn ChangeListener> = Arc::clone(&recorder) as Arc<dyn ChangeListener>;
+    let watch = place.wait(place.fs().watch(&me(), object, interest, &listener))?;
+    Ok((recorder, watch.expect("it can be watched")))
 }
 
 fn watch(place: &Place, object: &Handle, interest: Interest) -> Watched {
@@ -89,9 +90,9 @@ fn lookup(place: &Place, name: &str) -> Handle {
 /// Waits until all earlier events have been reported: they come in order.
 fn everything_was_told(place: &Place) {
     local(place, "echo >fence");
-    let (bell, _watch) = watch(place, &lookup(place, "fence"), Interest::Changes);
+    let (recorder, _watch) = watch(place, &lookup(place, "fence"), Interest::Changes);
     local(place, "echo >>fence");
-    assert!(bell.rings());
+    assert!(recorder.wait());
 }
 
 const CHANGES_OF_F: [&str; 10] = [
@@ -120,12 +121,12 @@ const CHANGES_OF_D: [&str; 8] = [
 ];
 
 #[track_caller]
-fn rings(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
+fn each_is_reported(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
     for script in scripts {
         prepare(place);
-        let (bell, _watch) = watch(place, &lookup(place, name), interest);
+        let (recorder, _watch) = watch(place, &lookup(place, name), interest);
         local(place, script);
-        assert!(bell.rings(), "{script}");
+        assert!(recorder.wait(), "{script}");
     }
 }
 
@@ -133,40 +134,40 @@ fn rings(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
 fn stays_silent(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
     for script in scripts {
         prepare(place);
-        let (bell, _watch) = watch(place, &lookup(place, name), interest);
+        let (recorder, _watch) = watch(place, &lookup(place, name), interest);
         local(place, script);
         everything_was_told(place);
-        assert!(!bell.has_rung(), "{script}");
+        assert!(!recorder.is_notified(), "{script}");
     }
 }
 
 #[test]
 fn each_change_of_a_file_by_another_process_is_reported() {
     let Some(place) = place() else { return };
-    rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
-    rings(&place, "f", Interest::Uses, &CHANGES_OF_F);
+    each_is_reported(&place, "f", Interest::Changes, &CHANGES_OF_F);
+    each_is_reported(&place, "f", Interest::Uses, &CHANGES_OF_F);
     stays_silent(&place, "f", Interest::Changes, &["cat f", "ls -l f", "exec 3<f", "echo >>d/old"]);
 }
 
 #[test]
 fn a_watch_for_uses_reports_readers() {
     let Some(place) = place() else { return };
-    rings(&place, "f", Interest::Uses, &["cat f", "exec 3<f"]);
+    each_is_reported(&place, "f", Interest::Uses, &["cat f", "exec 3<f"]);
     stays_silent(&place, "f", Interest::Uses, &["ls -l f", "cat d/old"]);
 }
 
 #[test]
 fn each_change_of_a_directory_by_another_process_is_reported() {
     let Some(place) = place() else { return };
-    rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
+    each_is_reported(&place, "d", Interest::Changes, &CHANGES_OF_D);
     stays_silent(&place, "d", Interest::Changes, &["ls -l d", "echo >>d/old", "echo >d/sub/new", "rm f"]);
 }
 
 #[test]
 fn changes_are_reported_with_an_index() {
     let Some(place) = place_with(|config| Config { always_use_index: true, ..config }) else { return };
-    rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
-    rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
+    each_is_reported(&place, "f", Interest::Changes, &CHANGES_OF_F);
+    each_is_reported(&place, "d", Interest::Changes, &CHANGES_OF_D);
 }
 
 #[test]
@@ -190,10 +191,10 @@ fn changes_by_the_server_are_not_reported() {
     place.wait(fs.remove(&me(), &directory, b"newer", Removal::File)).expect("remove");
     drop(opened);
     everything_was_told(&place);
-    assert!(!of_file.has_rung() && !of_directory.has_rung());
+    assert!(!of_file.is_notified() && !of_directory.is_notified());
     // Both are still watched.
     local(&place, "echo >>f && echo >d/new");
-    assert!(of_file.rings() && of_directory.rings());
+    assert!(of_file.wait() && of_directory.wait());
 }
 
 #[test]
@@ -206,10 +207,10 @@ fn dropping_a_watch_does_not_end_others() {
     drop(other);
     local(&place, "cat f");
     everything_was_told(&place);
-    assert!(!reader.has_rung() && !writer.has_rung());
+    assert!(!reader.is_notified() && !writer.is_notified());
     local(&place, "echo >>f");
-    assert!(reader.rings());
-    assert!(!writer.has_rung());
+    assert!(reader.wait());
+    assert!(!writer.is_notified());
 }
 
 #[test]
@@ -222,9 +223,9 @@ fn watched_files_of_an_index_are_kept_open_and_bounded() {
     watched.push(watch(&place, &files[0], Interest::Uses));
     assert_eq!(try_watch(&place, &files[8], Interest::Changes).err(), Some(Error::Later));
     watched.remove(1);
-    let (bell, _watch) = watch(&place, &files[8], Interest::Changes);
+    let (recorder, _watch) = watch(&place, &files[8], Interest::Changes);
     local(&place, "echo >>8");
-    assert!(bell.rings());
+    assert!(recorder.wait());
 }
 
 /// In a user namespace of its own, where the limits of the system's user are those of this process.
@@ -239,9 +240,9 @@ fn a_reached_watch_limit_is_an_error() {
     let first = watch(&place, &file, Interest::Changes);
     assert_eq!(try_watch(&place, &other, Interest::Changes).err(), Some(Error::Later));
     drop(first);
-    let (bell, _watch) = watch(&place, &other, Interest::Changes);
+    let (recorder, _watch) = watch(&place, &other, Interest::Changes);
     local(&place, "rm d/old");
-    assert!(bell.rings());
+    assert!(recorder.wait());
 }
 
 fn again_with_one_mark(test: &str) {

@@ -164,20 +164,20 @@ fn attributes_are_final_after_a_tick() {
     let end = Instant::now() + TIMEOUT;
     let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
     loop {
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         let mut visit = |entry: vfs::Entry<'_>| {
-            told.push(entry.object.expect("there"));
+            listed.push(entry.object.expect("there"));
             std::ops::ControlFlow::Continue(())
         };
         let root = directory(&place);
         place.wait(place.fs().readdir(&me(), &root, request, &mut visit)).expect("listed");
-        assert_eq!(told.len(), 4);
-        let all_final = told.iter().all(|(_, attributes)| watch.is_final(attributes));
+        assert_eq!(listed.len(), 4);
+        let all_final = listed.iter().all(|(_, attributes)| watch.is_final(attributes));
         if all_final {
-            for (handle, attributes) in &told {
+            for (handle, attributes) in &listed {
                 assert_eq!(place.getattr(handle).expect("there").change, attributes.change);
             }
-            assert!(told.iter().any(|(_, attributes)| attributes.kind == FileKind::Directory));
+            assert!(listed.iter().any(|(_, attributes)| attributes.kind == FileKind::Directory));
             break;
         }
         assert!(Instant::now() < end, "nothing changes any more");

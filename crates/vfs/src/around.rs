@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
-    Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
-    Payload, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes,
-    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, ChangeListener, Context, Copied,
+    CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
+    Opened, Payload, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek,
+    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 /// An operation of [`Backend`].
@@ -111,7 +111,7 @@ pub trait Around: Send + Sync + fmt::Debug {
         &self,
         _object: &Handle,
         _interest: Interest,
-        _alarm: &Arc<dyn Alarm>,
+        _alarm: &Arc<dyn ChangeListener>,
     ) -> Option<Box<dyn Watch>> {
         None
     }
@@ -267,12 +267,12 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         context: &'a Context,
         object: &'a Handle,
         interest: Interest,
-        alarm: &'a Arc<dyn Alarm>,
+        listener: &'a Arc<dyn ChangeListener>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
         let call = Call { method: Method::Watch, subject: Subject::Whole };
-        self.around.around(call, move |_| match self.around.watch(object, interest, alarm) {
+        self.around.around(call, move |_| match self.around.watch(object, interest, listener) {
             Some(watch) => Op::ok(Some(watch)),
-            None => self.inner.watch(context, object, interest, alarm),
+            None => self.inner.watch(context, object, interest, listener),
         })
     }
 

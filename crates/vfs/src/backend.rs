@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Alarm, Attributes, Change, Context, Device, EntriesWatch, Error, FileKind, FsStat,
-    Handle, Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
+    Access, Acl, AclKind, Attributes, Change, ChangeListener, Context, Device, EntriesWatch, Error, FileKind,
+    FsStat, Handle, Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
 };
 
 /// Eight bytes that a client or server only compares for equality.
@@ -572,7 +572,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Notifies `alarm` soon after another user than this backend has done to an object what `interest` names, from
+    /// Notifies `listener` soon after another user than this backend has done to an object what `interest` names, from
     /// this answer until the watch is dropped. `None` where there are no other users, or where their changes cannot
     /// be seen.
     ///
@@ -584,7 +584,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _: &'a Context,
         _object: &'a Handle,
         _interest: Interest,
-        _alarm: &'a Arc<dyn Alarm>,
+        _alarm: &'a Arc<dyn ChangeListener>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
         Op::ok(None)
     }

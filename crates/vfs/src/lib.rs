@@ -42,4 +42,4 @@ pub use name::check_name;
 pub use op::{Later, Op, boxed};
 pub use payload::{FileRange, Payload, RangeSource};
 pub use sync_latency::{RunningSync, SyncLatency};
-pub use watch::{Alarm, EntriesWatch, Interest, Watch};
+pub use watch::{ChangeListener, EntriesWatch, Interest, Watch};

@@ -14,13 +14,13 @@ pub enum Interest {
 }
 
 /// Receives notifications of other users' changes of an object.
-pub trait Alarm: Send + Sync + fmt::Debug {
+pub trait ChangeListener: Send + Sync + fmt::Debug {
     /// Notifies that another user has done, or may have done, what is watched. Called on any thread, any number of
     /// times; it must neither block nor call the backend.
-    fn ring(&self);
+    fn notify(&self);
 }
 
-/// Notifies an [`Alarm`] until it is dropped.
+/// Notifies an [`ChangeListener`] until it is dropped.
 pub trait Watch: Send + Sync + fmt::Debug {}
 
 /// Knows whether a listing of a directory is still valid. It must exist before the entries are read, and is checked

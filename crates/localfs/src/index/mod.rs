@@ -6,7 +6,7 @@
 //! it. A file found at a place must be the identified one, so that a number never leads to another file, even when
 //! inode numbers are reused.
 //!
-//! Records are appended to a [`log`](self::log). Memory holds a few dozen bytes per file: the offset of its newest
+//! Records are appended to a [`log`]. Memory holds a few dozen bytes per file: the offset of its newest
 //! record, and a digest of its identity. A record is written before its handle is answered, and so survives a crash
 //! of the server. A durable volume also waits until the record is on stable storage ([`Index::is_unsynced`]), once
 //! for each file that is new to the index, so that a handle survives a crash of the machine. Otherwise the next start

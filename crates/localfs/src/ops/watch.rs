@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use vfs::{Alarm, Error, Handle, Interest, Op, Peer, Result, Watch};
+use vfs::{ChangeListener, Error, Handle, Interest, Op, Peer, Result, Watch};
 
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
@@ -13,7 +13,7 @@ use crate::volume::{Handles, Volume};
 use crate::watch::{Watches, events_of};
 use crate::watch_limits::WatchLimit;
 
-/// Notifies an alarm until it is dropped.
+/// Notifies an listener until it is dropped.
 #[derive(Debug)]
 struct Watching {
     volume: Arc<Volume>,
@@ -39,29 +39,29 @@ impl Volume {
         self.watches.get(self.root_fd.as_fd())
     }
 
-    /// Notifies `alarm` of what other processes do to an object.
+    /// Notifies `listener` of what other processes do to an object.
     pub(crate) fn watch<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
         object: &Handle,
         interest: Interest,
-        alarm: &Arc<dyn Alarm>,
+        listener: &Arc<dyn ChangeListener>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
         if self.watches().is_err() {
             return Op::ok(None);
         }
         let make_job = || {
-            let (object, alarm) = (*object, Arc::clone(alarm));
-            move |volume: &Arc<Self>| volume.watch_now(&object, interest, &alarm)
+            let (object, listener) = (*object, Arc::clone(listener));
+            move |volume: &Arc<Self>| volume.watch_now(&object, interest, &listener)
         };
-        self.run_read(peer, || self.watch_now(object, interest, alarm), make_job)
+        self.run_read(peer, || self.watch_now(object, interest, listener), make_job)
     }
 
     fn watch_now(
         self: &Arc<Self>,
         object: &Handle,
         interest: Interest,
-        alarm: &Arc<dyn Alarm>,
+        listener: &Arc<dyn ChangeListener>,
     ) -> Result<Option<Box<dyn Watch>>> {
         let Ok(watches) = self.watches() else { return Ok(None) };
         let object = self.object(object)?;
@@ -77,7 +77,7 @@ impl Volume {
         // A mark needs permission to read the object.
         self.act_as_server();
         let events = events_of(object.kind, interest);
-        match watches.add(&name, events, alarm, &object.file(), (kept, self.descriptors.share() / 2)) {
+        match watches.add(&name, events, listener, &object.file(), (kept, self.descriptors.share() / 2)) {
             Ok(number) => Ok(Some(Box::new(Watching { volume: Arc::clone(self), name, number }))),
             Err(Errno::NOSPC) => {
                 self.limit_log.report(WatchLimit::FileMarks, &self.root);

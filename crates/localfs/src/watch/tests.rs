@@ -12,14 +12,14 @@ use crate::volume::Volume;
 #[derive(Debug, Default)]
 struct Counter(AtomicUsize);
 
-impl Alarm for Counter {
-    fn ring(&self) {
+impl ChangeListener for Counter {
+    fn notify(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Counter {
-    fn has_rung(&self) -> bool {
+    fn is_notified(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
@@ -53,8 +53,9 @@ fn handle(volume: &Arc<Volume>, file: usize) -> Handle {
 
 fn watch(volume: &Arc<Volume>, file: usize) -> (Arc<Counter>, Box<dyn Watch>) {
     let counter = Arc::new(Counter::default());
-    let alarm: Arc<dyn Alarm> = Arc::clone(&counter) as Arc<dyn Alarm>;
-    let watch = match volume.watch(vfs::Peer::default(), &handle(volume, file), Interest::Changes, &alarm) {
+    let listener: Arc<dyn ChangeListener> = Arc::clone(&counter) as Arc<dyn ChangeListener>;
+    let watch = match volume.watch(vfs::Peer::default(), &handle(volume, file), Interest::Changes, &listener)
+    {
         Op::Ready(Some(watch)) => watch,
         _ => panic!("it was found just now"),
     };
@@ -92,7 +93,7 @@ fn a_mark_is_removed_with_its_last_watch_although_the_object_is_closed() {
     let file = directory.path().join("export/0");
     let status = Command::new("sh").args(["-c", "echo >>\"$0\""]).arg(&file).status();
     assert!(status.expect("a shell").success());
-    until("the change is reported", || counter.has_rung());
+    until("the change is reported", || counter.is_notified());
     drop(first);
     assert_eq!(marks(&volume), 1);
     drop(second);
@@ -115,7 +116,7 @@ fn an_overflow_notifies_all_watchers() {
     for read in [&overflow[..], &overflow[..30]] {
         let all: Vec<_> = (0..20).map(|file| watch(&volume, file)).collect();
         watches.0.report(read);
-        assert!(all.iter().all(|(counter, _)| counter.has_rung()), "{} bytes", read.len());
+        assert!(all.iter().all(|(counter, _)| counter.is_notified()), "{} bytes", read.len());
     }
 }
 

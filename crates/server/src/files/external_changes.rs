@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use vfs::{Alarm, Attributes, Interest};
+use vfs::{Attributes, ChangeListener, Interest};
 
 use super::object::File;
 use crate::request::Request;
@@ -29,13 +29,13 @@ pub(crate) async fn watch(
     state.can_grant_delegation(request.now.monotonic, client, key, kind, reclaim)?;
     // Whoever may write keeps back what others would read.
     let interest = if kind.is_write() { Interest::Uses } else { Interest::Changes };
-    let bell = state.change_notifier(client, key);
-    let alarm: Arc<dyn Alarm> = bell.clone();
+    let notifier = state.change_notifier(client, key);
+    let listener: Arc<dyn ChangeListener> = notifier.clone();
     let context = request.context(file.export);
-    let watch = file.export.backend.watch(&context, &file.handle, interest, &alarm).await;
+    let watch = file.export.backend.watch(&context, &file.handle, interest, &listener).await;
     // As many as may be, or the object is gone: what could not be recalled is not delegated.
     let watch = watch.map_err(|_| NotDelegated::Resource)?;
-    Ok(watch.map(|watch| DelegationWatch::new(bell, watch)))
+    Ok(watch.map(|watch| DelegationWatch::new(notifier, watch)))
 }
 
 /// Looks again at what is watched by now, for what was done between the look before and the watch.

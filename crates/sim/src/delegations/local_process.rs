@@ -12,7 +12,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use vfs::around::{Around, Call, Method, Wrapped};
 use vfs::{
-    Alarm, Backend, Context as Caller, Credentials, Handle, Interest, MemFs, MemOptions, Op, Stability, Watch,
+    Backend, ChangeListener, Context as Caller, Credentials, Handle, Interest, MemFs, MemOptions, Op,
+    Stability, Watch,
 };
 
 use super::client::name;
@@ -50,7 +51,7 @@ pub(super) struct Watches {
 struct Watcher {
     object: Handle,
     interest: Interest,
-    alarm: Arc<dyn Alarm>,
+    listener: Arc<dyn ChangeListener>,
 }
 
 #[derive(Debug)]
@@ -76,10 +77,15 @@ impl Around for Watches {
         }
     }
 
-    fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Option<Box<dyn Watch>> {
+    fn watch(
+        &self,
+        object: &Handle,
+        interest: Interest,
+        listener: &Arc<dyn ChangeListener>,
+    ) -> Option<Box<dyn Watch>> {
         let mut last = self.last.lock();
         *last += 1;
-        let watcher = Watcher { object: *object, interest, alarm: Arc::clone(alarm) };
+        let watcher = Watcher { object: *object, interest, listener: Arc::clone(listener) };
         self.watchers.lock().insert(*last, watcher);
         Some(Box::new(Watching(*last, Arc::clone(&self.watchers))))
     }
@@ -103,12 +109,12 @@ impl Watches {
     }
 
     /// Rings for those that still watch.
-    fn ring(&self, numbers: &[u64]) {
-        let alarms: Vec<_> = {
+    fn notify(&self, numbers: &[u64]) {
+        let listeners: Vec<_> = {
             let watchers = self.watchers.lock();
-            numbers.iter().filter_map(|number| Some(Arc::clone(&watchers.get(number)?.alarm))).collect()
+            numbers.iter().filter_map(|number| Some(Arc::clone(&watchers.get(number)?.listener))).collect()
         };
-        alarms.iter().for_each(|alarm| alarm.ring());
+        listeners.iter().for_each(|listener| listener.notify());
     }
 
     fn is_watching(&self, numbers: &[u64]) -> bool {
@@ -165,7 +171,7 @@ impl Process {
         for op in &mut self.checks {
             if !op.is_told && op.at <= now {
                 op.is_told = true;
-                watches.ring(&op.told);
+                watches.notify(&op.told);
             }
         }
         self.checks.retain(|op| {

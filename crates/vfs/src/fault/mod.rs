@@ -29,7 +29,7 @@ pub use outsiders::Outsiders;
 
 pub use crate::around::Method;
 use crate::around::{Around, Call, Wrapped};
-use crate::{Alarm, Backend, Error, Handle, Interest, Op, Verifier, Watch};
+use crate::{Backend, ChangeListener, Error, Handle, Interest, Op, Verifier, Watch};
 
 /// The most rules at once: scripts are written by hand.
 const RULES_MAX: usize = 1000;
@@ -204,8 +204,13 @@ impl Around for Script {
         }
     }
 
-    fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Option<Box<dyn Watch>> {
-        Some(self.outsiders.watch(object, interest, alarm))
+    fn watch(
+        &self,
+        object: &Handle,
+        interest: Interest,
+        listener: &Arc<dyn ChangeListener>,
+    ) -> Option<Box<dyn Watch>> {
+        Some(self.outsiders.watch(object, interest, listener))
     }
 
     fn is_stable(&self, _: bool) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Alarm, Handle, Interest, Watch};
+use crate::{ChangeListener, Handle, Interest, Watch};
 
 /// The watches that are notified when another user than the server changes an object, or opens it.
 #[derive(Debug, Default, Clone)]
@@ -22,7 +22,7 @@ struct Watcher {
     number: u64,
     object: Handle,
     interest: Interest,
-    alarm: Arc<dyn Alarm>,
+    listener: Arc<dyn ChangeListener>,
 }
 
 /// Ends with the watch that contains it.
@@ -42,11 +42,16 @@ impl Drop for Watching {
 
 impl Outsiders {
     /// As [`Backend::watch`](crate::Backend::watch).
-    pub fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Box<dyn Watch> {
+    pub fn watch(
+        &self,
+        object: &Handle,
+        interest: Interest,
+        listener: &Arc<dyn ChangeListener>,
+    ) -> Box<dyn Watch> {
         let mut watchers = self.0.lock();
         watchers.numbers += 1;
         let number = watchers.numbers;
-        watchers.all.push(Watcher { number, object: *object, interest, alarm: Arc::clone(alarm) });
+        watchers.all.push(Watcher { number, object: *object, interest, listener: Arc::clone(listener) });
         Box::new(Watching { number, watchers: Arc::clone(&self.0) })
     }
 
@@ -56,8 +61,8 @@ impl Outsiders {
             watcher.object == *object && (what == Interest::Changes || watcher.interest == what)
         };
         let notified: Vec<_> =
-            self.0.lock().all.iter().filter(is_notified).map(|one| Arc::clone(&one.alarm)).collect();
-        notified.iter().for_each(|alarm| alarm.ring());
+            self.0.lock().all.iter().filter(is_notified).map(|one| Arc::clone(&one.listener)).collect();
+        notified.iter().for_each(|listener| listener.notify());
     }
 
     /// Returns the number of watches.

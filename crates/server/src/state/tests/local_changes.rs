@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Wake, Waker};
 
-use vfs::{Alarm, Watch};
+use vfs::{ChangeListener, Watch};
 
 use super::super::{
     ChangeNotifier, DelegationKind, DelegationWatch, ExternalChange, GrantRequest, NotDelegated,
@@ -25,8 +25,8 @@ impl Wake for Woken {
     }
 }
 
-fn lookout(bell: &Arc<ChangeNotifier>, watches: &Arc<()>) -> Option<DelegationWatch> {
-    Some(DelegationWatch::new(Arc::clone(bell), Box::new(TestWatch(Arc::clone(watches)))))
+fn lookout(notifier: &Arc<ChangeNotifier>, watches: &Arc<()>) -> Option<DelegationWatch> {
+    Some(DelegationWatch::new(Arc::clone(notifier), Box::new(TestWatch(Arc::clone(watches)))))
 }
 
 fn request(world: &World, reclaim: bool) -> GrantRequest {
@@ -61,7 +61,7 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     world.state.work_signal().register(&waker);
-    let bell = world.state.change_notifier(&peer.client, file(1));
+    let notifier = world.state.change_notifier(&peer.client, file(1));
     world
         .state
         .grant_delegation(
@@ -70,11 +70,11 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
             file(1),
             &request(&world, false),
             None,
-            lookout(&bell, &watches),
+            lookout(&notifier, &watches),
         )
         .unwrap();
     for _ in 0..1000 {
-        bell.ring();
+        notifier.notify();
     }
     assert_eq!(woken.0.load(Relaxed), 1);
     let change = next(&world).expect("it has rung");
@@ -90,9 +90,9 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
-    let bell = world.state.change_notifier(&peer.client, file(1));
-    let lookout = lookout(&bell, &watches);
-    bell.ring();
+    let notifier = world.state.change_notifier(&peer.client, file(1));
+    let lookout = lookout(&notifier, &watches);
+    notifier.notify();
     // Whoever recalls may be quicker than the grant.
     world.state.recall_for(world.now, &next(&world).unwrap());
     let refused = world.state.grant_delegation(
@@ -113,9 +113,9 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
 fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
     let (world, watches) = (World::with(&settings(), &["holder"]), Arc::default());
     let peer = world.fresh_peer("holder", 1);
-    let bell = world.state.change_notifier(&peer.client, file(1));
-    let lookout = lookout(&bell, &watches);
-    bell.ring();
+    let notifier = world.state.change_notifier(&peer.client, file(1));
+    let lookout = lookout(&notifier, &watches);
+    notifier.notify();
     world.state.recall_for(world.now, &next(&world).unwrap());
     // RFC 8881 §10.2.1 has what is reclaimed granted, be it to be recalled.
     world
@@ -147,16 +147,16 @@ fn an_old_alarm_leaves_a_new_delegation() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
-    let bell = world.state.change_notifier(&peer.client, file(1));
-    let grant = |bell| {
-        let lookout = lookout(bell, &watches);
+    let notifier = world.state.change_notifier(&peer.client, file(1));
+    let grant = |notifier| {
+        let lookout = lookout(notifier, &watches);
         world
             .state
             .grant_delegation(world.now, &peer.client, file(1), &request(&world, false), None, lookout)
             .unwrap()
     };
-    let first = grant(&bell);
-    bell.ring();
+    let first = grant(&notifier);
+    notifier.notify();
     world.state.return_delegation(world.now, &peer.client, file(1), &first).unwrap();
     assert_eq!(Arc::strong_count(&watches), 1, "the watch goes with the delegation");
     grant(&world.state.change_notifier(&peer.client, file(1)));
@@ -171,8 +171,8 @@ fn watches_go_with_their_client() {
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
     for fileid in 0..10 {
-        let bell = world.state.change_notifier(&peer.client, file(fileid));
-        let lookout = lookout(&bell, &watches);
+        let notifier = world.state.change_notifier(&peer.client, file(fileid));
+        let lookout = lookout(&notifier, &watches);
         world
             .state
             .grant_delegation(world.now, &peer.client, file(fileid), &request(&world, false), None, lookout)

@@ -47,11 +47,11 @@ impl<'t> Run<'t> {
     /// Runs all actions. On a difference returns which action it was and what differs.
     pub(super) fn all(mut self, actions: &[Action]) -> std::result::Result<(), (usize, String)> {
         for (number, action) in actions.iter().enumerate() {
-            let mut told = self.one(action).and_then(|changed| self.compare_attributes(&changed));
+            let mut result = self.one(action).and_then(|changed| self.compare_attributes(&changed));
             if (number + 1) % WHOLE_EVERY == 0 || number + 1 == actions.len() {
-                told = told.and_then(|()| self.compare_everything());
+                result = result.and_then(|()| self.compare_everything());
             }
-            told.map_err(|why| (number, why))?;
+            result.map_err(|why| (number, why))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use vfs::{Alarm, Watch};
+use vfs::{ChangeListener, Watch};
 
 use super::super::file_key::FileKey;
 use super::super::wire::ClientId;
@@ -62,8 +62,8 @@ pub struct ChangeNotifier {
     is_notified: AtomicBool,
 }
 
-impl Alarm for ChangeNotifier {
-    fn ring(&self) {
+impl ChangeListener for ChangeNotifier {
+    fn notify(&self) {
         if self.is_notified.swap(true, SeqCst) {
             return;
         }
