@@ -15,11 +15,11 @@ const INNER_AT: usize = 13;
 pub const WIRE_HANDLE_MAX: usize = INNER_AT + MAX_HANDLE;
 const _: () = assert!(WIRE_HANDLE_MAX <= 64);
 
-/// Bytes that a tag is of: version, export id, the backend's handle.
+/// Bytes that a tag covers: version, export id, the backend's handle.
 const TAGGED_HEAD: usize = 1 + 4;
 const TAGGED_MAX: usize = TAGGED_HEAD + MAX_HANDLE;
 
-/// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
+/// The number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExportId(pub u32);
 
@@ -28,8 +28,8 @@ impl ExportId {
     pub const PSEUDO: Self = Self(0);
 }
 
-/// Secret that authenticates handles, so that a client cannot make one up for a file outside its export. Kept in the
-/// state directory: with another key every handle that clients hold goes bad.
+/// A secret that authenticates handles, so that a client cannot make one up for a file outside its export. It is kept in the state
+/// directory: another key makes all handles of clients invalid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandleKey(pub [u8; 16]);
 
@@ -47,7 +47,7 @@ pub struct WireHandle {
 }
 
 impl HandleKey {
-    /// SipHash-2-4 over what follows the tag and what precedes it.
+    /// SipHash-2-4 over the bytes after and before the tag.
     fn tag(&self, export: ExportId, inner: &Handle) -> [u8; 8] {
         // In one piece, which is hashed in half the time of three.
         let mut whole = [0; TAGGED_MAX];
@@ -58,12 +58,12 @@ impl HandleKey {
         SipHasher24::new_with_key(&self.0).hash(whole).to_be_bytes()
     }
 
-    /// A number that is as good as the handle itself, to those who cannot choose it.
+    /// Returns a keyed hash that identifies the handle.
     pub(crate) fn fingerprint(&self, export: ExportId, inner: &Handle) -> u64 {
         u64::from_be_bytes(self.tag(export, inner))
     }
 
-    /// As [`Self::fingerprint`], of a handle that [`Self::open`] has taken: it is what authenticates it.
+    /// Returns the [fingerprint](Self::fingerprint) of a handle that [`Self::open`] has accepted: it is the tag.
     pub(crate) fn fingerprint_in(wire: &[u8]) -> Option<u64> {
         wire.get(TAG_AT..INNER_AT)?.first_chunk().map(|tag| u64::from_be_bytes(*tag))
     }
@@ -74,7 +74,7 @@ impl HandleKey {
         Self::seal_known(self.fingerprint(export, inner), export, inner)
     }
 
-    /// As [`Self::seal`], where the [fingerprint](Self::fingerprint) is known: it is the tag.
+    /// As [`Self::seal`], with a known [fingerprint](Self::fingerprint), which is the tag.
     pub(crate) fn seal_known(fingerprint: u64, export: ExportId, inner: &Handle) -> WireHandle {
         let mut data = [0; WIRE_HANDLE_MAX];
         data[0] = VERSION;
@@ -84,7 +84,7 @@ impl HandleKey {
         WireHandle { length: (INNER_AT + inner.len()) as u8, data }
     }
 
-    /// Checks a handle from the wire and takes it apart; `None` where this key never sealed it.
+    /// Checks a handle from the wire and splits it. Returns none if this key never sealed it.
     #[must_use]
     pub fn open(&self, wire: &[u8]) -> Option<(ExportId, Handle)> {
         if wire.len() < INNER_AT || wire.len() > WIRE_HANDLE_MAX || wire[0] != VERSION {
@@ -93,7 +93,7 @@ impl HandleKey {
         let export = ExportId(u32::from_be_bytes(*wire[EXPORT_AT..].first_chunk()?));
         let inner = Handle::new(&wire[INNER_AT..]).ok()?;
         let tag = u64::from_be_bytes(*wire[TAG_AT..].first_chunk()?);
-        // One comparison of 64 bits: its time tells nothing of where a forged tag differs.
+        // One comparison of 64 bits takes the same time wherever a forged tag differs.
         (u64::from_be_bytes(self.tag(export, &inner)) == tag).then_some((export, inner))
     }
 }

@@ -1,26 +1,28 @@
-//! Replies to READDIR that are told again.
+//! A cache of replies to READDIR.
 //!
-//! Criteria first. A listing asks the file system for every entry, which is nearly all that it costs; who lists a directory again and again is
-//! mostly told the same. What is told again must be true: what this server has changed shows at once, whoever asks and by whichever
-//! version, and so does what others have changed, as far as the backend can see it. Where it cannot see it at all, nothing is kept. And nobody
-//! learns anything that a listing of its own would not have told.
+//! A listing asks the file system for every entry, which is nearly all that it costs. A client that lists a directory repeatedly mostly gets
+//! the same reply. A reply from the cache must be true: changes by this server show at once, whoever asks and by whichever version, and so
+//! do changes by others, as far as the backend can see them. If it cannot see them, nothing is cached. Nobody learns anything that a
+//! listing of its own would not show.
 //!
-//! So a directory that is listed repeatedly is watched with all its entries ([`vfs::Backend::watch_entries`]) from *before* it is looked at, and
-//! what READDIR then writes is kept, byte for byte, with what it was asked for. Before it is told again,
-//! - the caller's right to list the directory and to look its entries up is judged by the backend, each time;
-//! - the watch is asked, behind that, whether anything has changed: then all that was kept of the directory goes;
-//! - it must not be older than [`MAX_AGE`], which bounds what no watch shows (times of access, for one).
+//! A directory that is listed repeatedly is watched with all its entries ([`vfs::Backend::watch_entries`]) from *before* it is read. The
+//! bytes that READDIR then writes are cached under the arguments of the request. Before they are sent again:
+//! - The backend checks the caller's right to list the directory and to look its entries up, each time.
+//! - Then the watch says whether anything has changed. If so, all cached replies of the directory are dropped.
+//! - The reply must not be older than [`MAX_AGE`], which bounds what no watch shows (access times, for example).
 //!
-//! What depends on the caller is never kept: a reply with the change attribute of the caller's delegation, one in which an object could not be
-//! looked at, one with free space or ACLs, or a change attribute that a coarse clock will move by itself.
+//! Replies that depend on the caller are not cached: one with the change attribute of the caller's delegation, with an object that could not
+//! be read, with free space or ACLs, or with a change attribute that a coarse clock will move by itself.
 //!
-//! A client that has something delegated is told of it as it was at the grant, whatever others have done to it since
-//! ([`State::granted_change`](crate::state::State::granted_change)). What was looked at when nothing of its own was otherwise stays true for it as
-//! long as nothing changes and nothing more is delegated to it; so a reply says for whom it is not ([`Page::is_for`]).
+//! A client with a delegation sees the object as it was at the grant, whatever others have done to it since
+//! ([`State::change_of_grant`](crate::state::State::change_of_grant)). A reply that was made while none of the client's objects differed
+//! stays true for it as long as nothing changes and nothing more is delegated to it. So a reply says which clients it is not for
+//! ([`Page::is_for`]).
 //!
-//! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes)), with what the kernel holds for an entry that is watched, and directories. What is not
-//! asked for goes; a directory that changes as often as it is listed is watched ever more rarely. The rejected alternative, attributes of
-//! single entries, would be of use to LOOKUP and GETATTR too, but encoding a thousand of them takes longer than all of this.
+//! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes), with the kernel's memory for watched entries), and
+//! directories. Unused directories are dropped. A directory that changes as often as it is listed is watched more and more rarely. Rejected:
+//! a cache of attributes of single entries. LOOKUP and GETATTR could use it too, but encoding a thousand of them takes longer than all of
+//! this.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -33,15 +35,15 @@ use vfs::{EntriesWatch, Handle, Verifier};
 
 use crate::{ExportId, ExportTable};
 
-/// How old a reply may be: what the backend's watch does not show is told so late at most.
+/// The greatest age of a reply, and so the delay of changes that the backend's watch does not show.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
-/// How long a directory stays watched that nobody lists.
+/// How long a directory stays watched after its last listing.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// How soon listings must follow each other to count as repeated.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 /// ListingCache after which a directory is watched, at first.
 pub(crate) const FIRST_WANTED: u32 = 2;
-/// The same where what was kept was of little use, each time twice as many, up to this.
+/// The number doubles each time the cache was of little use, up to this.
 pub(crate) const MOST_WANTED: u32 = 64;
 /// ListingCache told again that pay for a watch: it costs about as much as one and a half.
 pub(crate) const WORTH_IT: u32 = 4;
@@ -49,11 +51,11 @@ pub(crate) const WORTH_IT: u32 = 4;
 pub(crate) const MAX_DIRECTORIES: usize = 32;
 /// Directories whose listings are counted.
 pub(crate) const MAX_COUNTED: usize = 1024;
-/// What a watched entry is charged: about what inode and mark take in Linux.
+/// Bytes charged for a watched entry: about the size of an inode and a mark in Linux.
 const ENTRY_BYTES: usize = 1536;
-/// What a reply is charged beside its bytes.
+/// Bytes charged for a reply beside its own.
 const PAGE_BYTES: usize = 256;
-/// Clients that a reply says it is not for. Where they would be more, it is for none that has anything delegated.
+/// Clients that a reply lists as excluded, at most. With more, it is for no client that holds a delegation.
 pub(crate) const MAX_EXCEPT: usize = 16;
 
 /// Which READDIR.
@@ -67,7 +69,7 @@ pub(crate) enum Kind {
     Nfs4(u32),
 }
 
-/// All that a reply depends on, beside the directory.
+/// Everything that a reply depends on, beside the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
     pub(crate) kind: Kind,
@@ -88,7 +90,7 @@ pub(crate) struct Key {
     pub(crate) directory: Handle,
 }
 
-/// What was kept, of all directories.
+/// The cached replies of all directories.
 #[derive(Debug)]
 pub(crate) struct ListingCache {
     max_bytes: usize,
@@ -110,11 +112,12 @@ struct Counted {
     last: Duration,
 }
 
-/// A directory that is watched, and what was told of it since.
+/// A watched directory and its cached replies.
 #[derive(Debug)]
 struct Kept {
     watch: Arc<dyn EntriesWatch>,
-    /// Whose options and numbers are in what was told; the allocation stays, so that no other table is taken for it.
+    /// The exports whose options and numbers are in the replies. The weak reference keeps the allocation, so that no other table gets
+    /// its address.
     exports: Weak<ExportTable>,
     pages: HashMap<Form, Page>,
     bytes: usize,
@@ -127,23 +130,23 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
-    /// When its request came: it was looked at behind that.
+    /// The time of its request; the directory was read after that.
     pub(crate) made: Duration,
-    /// Delegations granted before it was looked at.
+    /// Delegations granted before the directory was read.
     pub(crate) grants: u64,
-    /// Clients that may have been told otherwise of something that they had delegated.
+    /// Clients that may have to see something else, because they hold a delegation.
     pub(crate) except: Vec<ClientId>,
 }
 
-/// A client that has something delegated, and may have to be told otherwise than others.
+/// A client that holds a delegation and may have to see something else than others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
     pub(crate) client: ClientId,
-    /// Which of all grants was its last.
+    /// The number of its last grant among all grants.
     pub(crate) last_grant: u64,
 }
 
-/// What there is for a READDIR.
+/// The cache's answer to a READDIR.
 pub(crate) enum Found {
     Nothing,
     /// The directory should be watched.
@@ -153,8 +156,8 @@ pub(crate) enum Found {
 }
 
 impl Page {
-    /// Whether `holder`, where the caller is one, would be told the same: what it had delegated was as it was granted when this was looked at,
-    /// and is so still. What was granted later may be granted as it was before a change that came before this look.
+    /// Returns whether `holder`, if the caller is one, would get the same reply: its delegated objects were as granted when the directory was
+    /// read, and still are. A later grant may show the object as it was before a change that this reply already shows.
     fn is_for(&self, holder: Option<Holder>) -> bool {
         holder.is_none_or(|Holder { client, last_grant }| {
             last_grant <= self.grants && self.except.len() <= MAX_EXCEPT && !self.except.contains(&client)
@@ -163,12 +166,12 @@ impl Page {
 }
 
 impl ListingCache {
-    /// Keeps up to `max_bytes`; nothing at all where that is 0.
+    /// Makes a cache of up to `max_bytes`; 0 for none.
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, table: Mutex::default() }
     }
 
-    /// Bytes that are kept, and directories that are watched for that.
+    /// Returns the bytes in use and the number of watched directories.
     pub(crate) fn usage(&self) -> (usize, usize) {
         let table = self.table.lock();
         (table.bytes, table.kept.len())
@@ -201,7 +204,7 @@ impl ListingCache {
         }
     }
 
-    /// A directory is watched from now on.
+    /// Takes the watch of a directory.
     pub(crate) fn watch(
         &self,
         key: Key,
@@ -213,7 +216,7 @@ impl ListingCache {
         let bytes = PAGE_BYTES + watch.entries() * ENTRY_BYTES;
         let mut table = self.table.lock();
         let wanted = table.counted.get(&key).map_or(FIRST_WANTED, |counted| counted.wanted);
-        // Two may have watched it at once: what was told by the other's watch goes with that.
+        // Two requests may have watched it at once. The replies of the other watch are dropped with it.
         let mut gone = vec![table.take(&key)];
         table.bytes += bytes;
         table
@@ -221,7 +224,7 @@ impl ListingCache {
             .insert(key, Kept { watch, exports, pages: HashMap::new(), bytes, last: now, told: 0, wanted });
         table.make_room(self.max_bytes, &mut gone);
         drop(table);
-        // Behind the lock: giving marks back takes time.
+        // Not under the lock: releasing marks takes time.
         drop(gone);
     }
 
@@ -229,7 +232,7 @@ impl ListingCache {
         let bytes = PAGE_BYTES + page.bytes.len();
         let mut gone = Vec::new();
         let mut table = self.table.lock();
-        // Another watch knows nothing of what changed before it.
+        // Another watch does not see what changed before it.
         let Some(kept) = table.kept.get_mut(key).filter(|kept| Arc::ptr_eq(&kept.watch, watch)) else {
             return;
         };
@@ -241,7 +244,7 @@ impl ListingCache {
         drop(gone);
     }
 
-    /// What was told of a directory by this watch is not true any more.
+    /// Drops the replies of a directory that has changed, as this watch says.
     pub(crate) fn has_changed(&self, key: &Key, watch: &Arc<dyn EntriesWatch>) {
         let mut table = self.table.lock();
         let is_it = table.kept.get(key).is_some_and(|kept| Arc::ptr_eq(&kept.watch, watch));
@@ -250,13 +253,13 @@ impl ListingCache {
         drop(gone);
     }
 
-    /// Lets go of everything: exports are others now.
+    /// Drops everything, because the exports were replaced.
     pub(crate) fn clear(&self) {
         let gone = std::mem::take(&mut *self.table.lock());
         drop(gone);
     }
 
-    /// Lets go of what changed and of what nobody asks for, so that nobody's changes cost more for it. To be called about once a second.
+    /// Drops directories that changed or are unused, so that changes in them cost nothing extra. Called about once a second.
     pub(crate) fn maintain(&self, now: Duration) {
         let watches: Vec<_> = {
             let table = self.table.lock();
@@ -290,12 +293,12 @@ impl Table {
         if counted.listed < counted.wanted {
             return Found::Nothing;
         }
-        // Unless it turns out to be worth it, the next time is far.
+        // The next watch comes late, unless this one pays.
         *counted = Counted { listed: 0, wanted: (counted.wanted * 2).min(MOST_WANTED), last: now };
         Found::Wanted
     }
 
-    /// Takes a directory out.
+    /// Removes a directory.
     fn take(&mut self, key: &Key) -> Option<Kept> {
         let kept = self.kept.remove(key)?;
         self.bytes -= kept.bytes;
@@ -305,10 +308,10 @@ impl Table {
         Some(kept)
     }
 
-    /// Takes out what was not asked for longest, until there is room.
+    /// Removes directories, the least recently listed first, until there is room.
     fn make_room(&mut self, max_bytes: usize, gone: &mut Vec<Option<Kept>>) {
         while self.bytes > max_bytes || self.kept.len() > MAX_DIRECTORIES {
-            // The same one each time that a simulation is run.
+            // Deterministic, so that simulations can be repeated.
             let order =
                 |(key, kept): &(&Key, &Kept)| (kept.last, key.export, Bytes::copy_from_slice(&key.directory));
             let Some((&key, _)) = self.kept.iter().min_by_key(order) else { return };

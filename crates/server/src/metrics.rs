@@ -4,30 +4,30 @@ use std::time::Duration;
 
 use protocol::nfs4::types::OpNum;
 
-/// Told how long operations inside of a call take; whoever carries the calls knows how long those take.
+/// Receives the duration of each operation of a compound. The driver itself measures whole calls.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Time since some fixed moment; never goes back.
     fn now(&self) -> Duration;
 
-    /// An NFSv4 operation, [`OpNum::ILLEGAL`] for an unknown one, was done.
+    /// Notes an NFSv4 operation; [`OpNum::ILLEGAL`] stands for an unknown one.
     fn nfs4_operation(&self, operation: OpNum, effort: Effort);
 }
 
-/// What an operation inside of a call took.
+/// The effort of one operation of a compound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// From its beginning to its end.
     pub took: Duration,
-    /// Bytes of its arguments, as far as they were read, and of its number.
+    /// Bytes of its number and arguments, as far as they were read.
     pub received: usize,
     /// Bytes of its results, with number and status.
     pub sent: usize,
 }
 
-/// What a record asked for, as far as metrics tell operations apart.
+/// The operation that a record asks for, as metrics distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Nothing that is served.
+    /// None that is served.
     None,
     /// An NFSv3 procedure.
     Nfs3(u32),
@@ -60,10 +60,10 @@ impl OperationMetrics {
     }
 }
 
-/// NFSv4 operation numbers counted by themselves; the last one stands for all unknown ones.
+/// Number of NFSv4 counters; the last one counts all unknown operations.
 const NFS4_OPERATIONS: usize = 80;
 
-/// What a server counts; read at any time, without a lock.
+/// The counters of a server. They can be read at any time, without a lock.
 #[derive(Debug)]
 pub struct Metrics {
     /// NFSv3 procedures by number.
@@ -93,9 +93,9 @@ pub struct Metrics {
     pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,
-    /// Replies to READDIR that were told again without a look at the entries.
+    /// Replies to READDIR from the listing cache.
     pub kept_listings_told: AtomicU64,
-    /// Replies to READDIR that were kept for that.
+    /// Replies to READDIR that were stored in the listing cache.
     pub kept_listings_made: AtomicU64,
     /// Clients that the administrator evicted.
     pub evicted: AtomicU64,
@@ -131,8 +131,8 @@ impl Metrics {
         &self.nfs4[(number as usize).min(NFS4_OPERATIONS - 1)]
     }
 
-    /// Counters of a call that is one operation. NFSv4's two are for whoever carries the calls to count; of
-    /// COMPOUND the operations are counted here.
+    /// Returns the counters of a call that is one operation. The driver counts NULL and COMPOUND of NFSv4; here the operations of a
+    /// compound are counted.
     #[must_use]
     pub fn call(&self, operation: Operation) -> Option<&OperationMetrics> {
         match operation {

@@ -1,4 +1,4 @@
-//! Calls that the server makes over a client's own connection (RFC 8881 §2.10.3.1), and which replies it waits for there.
+//! Calls that the server makes over a client's connection (RFC 8881 §2.10.3.1), and the replies that it waits for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,16 +7,16 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Calls on one connection that wait to be sent or to be answered, at most; sessions have their own bounds below it.
+/// Calls on one connection that may wait to be sent or answered. Sessions have lower bounds of their own.
 const CALLS_MAX: usize = 1024;
 
 /// Records that leave over a connection besides replies. The core puts them in, the transport takes them out between replies.
 /// `C` is what the core remembers of a call until its reply comes.
 #[derive(Debug)]
 pub struct Outbox<C> {
-    /// Whether it was ever used: the transport need not look into it before.
+    /// Whether it was ever used. The transport does not poll it before.
     is_used: AtomicBool,
-    /// The connection is of no more use.
+    /// The connection is to be closed.
     is_hung_up: AtomicBool,
     inner: Mutex<Inner<C>>,
 }
@@ -45,7 +45,7 @@ impl<C> Default for Inner<C> {
 }
 
 impl<C> Outbox<C> {
-    /// The next record to send, without a record mark; wakes the last caller's task when there is one.
+    /// Returns the next record to send, without a record mark. Wakes the task that polled last when there is one.
     pub fn poll_record(&self, context: &Context<'_>) -> Poll<Bytes> {
         if !self.is_used.load(Relaxed) {
             return Poll::Pending;
@@ -62,18 +62,18 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// From now on the transport looks into it whenever it looks at the connection; false where that is gone already.
+    /// Opens it: from now on the transport polls it with the connection. Returns false if the connection is closed already.
     pub(crate) fn open(&self) -> bool {
         self.is_used.store(true, Relaxed);
         !self.inner.lock().is_closed
     }
 
-    /// Whether a reply may be meant for us at all.
+    /// Returns whether a record may be a reply to the server.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
     }
 
-    /// Sends the call that `encode` makes of its transaction number; false where the connection is closed or too much waits.
+    /// Sends the call that `encode` makes of its transaction number. Returns false if the connection is closed or too many calls wait.
     pub(crate) fn call(&self, sent: C, encode: impl FnOnce(u32) -> Bytes) -> bool {
         let mut inner = self.inner.lock();
         if inner.is_closed || inner.calls.len() >= CALLS_MAX {
@@ -81,7 +81,7 @@ impl<C> Outbox<C> {
         }
         inner.next_xid = inner.next_xid.wrapping_add(1);
         let xid = inner.next_xid;
-        // A number that comes round while its call still waits: four thousand million calls later.
+        // A number repeats after 2^32 calls.
         inner.calls.insert(xid, sent);
         inner.records.push_back(encode(xid));
         let waker = inner.waker.take();
@@ -92,18 +92,18 @@ impl<C> Outbox<C> {
         true
     }
 
-    /// What a reply of this number answers; each call is answered once.
+    /// Returns the call that a reply of this number answers, once.
     pub(crate) fn take(&self, xid: u32) -> Option<C> {
         self.inner.lock().calls.remove(&xid)
     }
 
-    /// The connection is gone: nothing that was sent will be answered, and nothing is sent any more.
+    /// Closes it with the connection: drops all records and calls.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         *inner = Inner { is_closed: true, next_xid: inner.next_xid, ..Inner::default() };
     }
 
-    /// The transport closes the connection when it has sent what it has.
+    /// Asks the transport to close the connection after sending its replies.
     pub(crate) fn hang_up(&self) {
         self.is_hung_up.store(true, Relaxed);
         let waker = self.inner.lock().waker.take();
@@ -113,17 +113,17 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Whether the connection is to be closed; whoever has polled [`Self::poll_record`] is woken when that changes.
+    /// Returns whether the connection is to be closed. A task that polled [`Self::poll_record`] is woken when that changes.
     pub fn is_hung_up(&self) -> bool {
         self.is_hung_up.load(Relaxed)
     }
 
-    /// Whether such a call waits to be answered.
+    /// Returns whether such a call waits for its reply.
     pub(crate) fn awaits(&self, is_meant: impl Fn(&C) -> bool) -> bool {
         self.inner.lock().calls.values().any(is_meant)
     }
 
-    /// Forgets the calls of one session, whose way this connection is no longer.
+    /// Forgets the calls of a session that has left this connection.
     pub(crate) fn forget(&self, is_over: impl Fn(&C) -> bool) {
         self.inner.lock().calls.retain(|_, sent| !is_over(sent));
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_answers_nothing_costs_bounded_memory() {
+    fn bounds_calls_without_a_reply() {
         let outbox = Outbox::<()>::default();
         let taken = (0..2 * CALLS_MAX).filter(|_| outbox.call((), |_| Bytes::new())).count();
         assert_eq!(taken, CALLS_MAX);

@@ -27,11 +27,12 @@ pub(crate) struct Request<'s> {
     pub(crate) arguments: Bytes,
     /// The call for the log of calls that outlives the process.
     pub(crate) logged: LoggedCall,
-    /// Whether it asked version 3 for an object by a flavor that does not lead there: then it is refused as a call.
+    /// Set when a call of version 3 names an object whose export does not take its flavor. The RPC reply then refuses the call. It is a flag
+    /// because procedures return statuses, and no status says this.
     pub(crate) is_too_weak: AtomicBool,
-    /// Whether data of READs may stay in a file until they are sent.
+    /// Whether READ data may stay in a file until they are sent.
     pub(crate) may_splice: bool,
-    /// Bytes that the reply's protection adds at most.
+    /// Bytes that protection adds to the reply at most.
     pub(crate) reply_overhead: usize,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Target<'r> {
     pub(crate) context: Context,
 }
 
-/// Why a handle from the wire leads nowhere.
+/// Why a file handle is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TargetError {
     /// This server never made it.
@@ -52,28 +53,28 @@ pub(crate) enum TargetError {
     Stale,
     /// The client's address may not use the export.
     NotAdmitted,
-    /// The call's flavor does not lead there; see [`Request::is_too_weak`].
+    /// The export does not take the call's flavor; see [`Request::is_too_weak`].
     TooWeak,
     /// The export takes AUTH_SYS from ports below 1024 only.
     UnprivilegedPort,
 }
 
-/// What became of a call, when its results were written or instead of them.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
     /// The results are in the reply; `is_error` where their status says failure.
     Done { is_error: bool },
-    /// As [`Self::Done`] with an error that tells the client to come again: not to be kept in the reply cache.
+    /// As [`Self::Done`], with an error that makes the client try again: the reply cache must not keep it.
     Later,
-    /// The arguments are no XDR of this procedure.
+    /// The arguments cannot be decoded.
     GarbageArguments,
     /// The version has no such procedure.
     NoProcedure,
-    /// The export takes other flavors: no results, and nothing to keep for a repetition.
+    /// The export takes other flavors: no results, and nothing for the reply cache.
     TooWeak,
-    /// No answer: the client will ask again, and then there will be one.
+    /// No reply: the client repeats the call and gets one then.
     Drop,
-    /// No answer, to a client that does not ask again over a connection that stays: it closes.
+    /// No reply, and the connection closes: the client does not repeat the call on an open one.
     Close,
 }
 
@@ -83,7 +84,7 @@ impl Request<'_> {
         self.allowed(self.target_by_any_flavor(wire)?)
     }
 
-    /// A target, where the call's flavor leads there.
+    /// Returns the target if its export takes the call's flavor.
     fn allowed<'r>(&self, target: Target<'r>) -> Result<Target<'r>, TargetError> {
         if !target.export.options.flavors.allow(self.identity.flavor()) {
             self.is_too_weak.store(true, Relaxed);
@@ -120,7 +121,7 @@ impl Request<'_> {
         Ok(Target { export, handle, context: self.context(export) })
     }
 
-    /// Whether the caller needs a port below 1024 for `export`, and comes from another; counted, and logged once a connection.
+    /// Returns whether the caller needs a port below 1024 for `export` and has another. Counts it, and logs it once per connection.
     ///
     /// As exports(5): `secure`, the default, "requires that requests not using gss originate on an Internet port less than
     /// IPPORT_RESERVED (1024)".
@@ -129,7 +130,7 @@ impl Request<'_> {
         let is_refused = self.connection.has_unprivileged_port()
             && !options.insecure
             && !matches!(flavor, Flavor::Kerberos(_))
-            // Where the flavor leads nowhere, the port does not matter.
+            // If the export does not take the flavor, the port does not matter.
             && options.flavors.allow(flavor);
         if is_refused {
             self.server.metrics.refused.fetch_add(1, Relaxed);
@@ -152,9 +153,9 @@ impl Request<'_> {
         }
     }
 
-    /// Whether the caller may make itself known as a client of version 4. From a port that any user of its machine may send
-    /// from, it could claim to be that machine's kernel, which would lose its state: only where an export that its address may
-    /// use takes such calls, or takes Kerberos alone.
+    /// Returns whether the caller may register as a client of version 4. A user who sends from an unprivileged port could claim to be its
+    /// machine's kernel, which would then lose its state. So such a caller needs an export for its address that takes such calls, or takes
+    /// Kerberos alone.
     pub(crate) fn may_be_client(&self) -> bool {
         let takes =
             |export: &Arc<Export>| export.options.insecure || !export.options.flavors.allow(Flavor::Sys);
@@ -167,8 +168,8 @@ impl Request<'_> {
         may
     }
 
-    /// Logs that a client of version 4 asked for an export, or a directory above exports, that is for other clients: once a
-    /// connection, since it is told NOENT.
+    /// Logs that a client of version 4 asked for an export, or a directory above exports, that is for other clients. Logged once per
+    /// connection, because the client only sees NOENT.
     #[cold]
     pub(crate) fn log_hidden_export(&self, name: &[u8]) {
         if self.connection.is_first_refusal()
@@ -198,7 +199,7 @@ impl Request<'_> {
             // One log is written while the other is synced.
             let kept = self.server.state.kept();
             journal.sync().await;
-            // It does not fail: see there.
+            // It never fails: see [`StateLog`](crate::StateLog).
             let _ = kept.await;
         }
     }
@@ -208,7 +209,7 @@ impl Request<'_> {
         self.logged.owner.caller
     }
 
-    /// Bytes of a READ or WRITE at most: a datagram's answer must fit a datagram.
+    /// Returns the greatest length of a READ or WRITE in bytes. A reply over UDP must fit a datagram.
     pub(crate) fn max_io(&self) -> u32 {
         match self.connection.transport {
             Transport::Tcp => self.server.settings.max_io,
@@ -216,7 +217,7 @@ impl Request<'_> {
         }
     }
 
-    /// Who the caller is on `export`, what time it is, and whether the thread has others to serve.
+    /// Returns the caller's credentials on `export`, with the time, the peer and the use of the thread.
     pub(crate) fn context(&self, export: &Export) -> Context {
         Context {
             thread: self.thread(),
@@ -225,19 +226,19 @@ impl Request<'_> {
         }
     }
 
-    /// Where the request comes from.
+    /// Returns the address and the connection of the request.
     pub(crate) fn peer(&self) -> Peer {
         Peer { address: Some(host_of(self.connection.peer.ip())), connection: self.connection.id.0 }
     }
 
-    /// What the calling thread may be used for.
+    /// Returns what the calling thread may be used for.
     pub(crate) fn thread(&self) -> Thread {
         if self.connection.is_alone.load(Relaxed) { Thread::Exclusive } else { Thread::Shared }
     }
 }
 
 impl Target<'_> {
-    /// It as a directory whose names change.
+    /// Returns it as a directory whose names change.
     pub(crate) fn place(&self) -> Directory<'_> {
         Directory { export: self.export, context: &self.context, directory: &self.handle }
     }

@@ -4,22 +4,22 @@ use std::time::Duration;
 use crate::gss_mechanism::Mechanism;
 use crate::{HandleKey, IdNames, Network, Versions};
 
-/// What a server is told once, at its start. Random values come from outside, so that a run can be repeated.
+/// The settings of a server, given at its start. Random values come from outside, so that a run can be repeated.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Authenticates file handles. Must stay the same over restarts, or every handle goes stale.
     pub handle_key: HandleKey,
-    /// Different at every start: the NFSv4 client ids and stateids of another instance are told apart by it.
+    /// Different at every start: distinguishes the NFSv4 client ids and stateids of other instances.
     pub instance: u64,
     /// Unpredictable at every start: seeds session ids and verifiers.
     pub secret: [u8; 16],
     /// `so_major_id` and `eir_server_scope` (RFC 8881 §2.10.4): the same over restarts, unique to this server.
     pub server_name: Vec<u8>,
-    /// Versions that are answered; others are told that they are not served.
+    /// Versions that are served.
     pub versions: Versions,
-    /// Names of owners and groups in NFSv4; numbers where there are none.
+    /// Names of owners and groups in NFSv4; without them the server sends numbers.
     pub id_names: Option<Arc<IdNames>>,
-    /// Proves who calls with RPCSEC_GSS; that flavor is refused where there is none.
+    /// The mechanism of RPCSEC_GSS; without one that flavor is refused.
     pub gss: Option<Arc<dyn Mechanism>>,
     /// Bytes of a READ or WRITE at most.
     pub max_io: u32,
@@ -31,15 +31,15 @@ pub struct Settings {
     pub reply_cache_bytes: usize,
     /// Slots granted to a session at most; at least 512 while memory allows.
     pub max_slots: u32,
-    /// Slots of all persistent sessions together, and one more for each: what their replies take is in memory, and up to four
-    /// times in the log.
+    /// Slots of all persistent sessions together, and one more for each. Their replies take memory, and up to four times as much of the
+    /// log.
     pub max_persistent_slots: usize,
     /// Memory that the slots of all NFSv4.1 sessions and the replies cached in them may pin, bytes; see
     /// [`Self::slot_cache_for`].
     pub slot_cache_bytes: usize,
-    /// Memory for listings that are told again, bytes, with what the kernel holds to know whether they are true; 0 for none.
+    /// Memory for the listing cache in bytes, with the kernel's memory for watches; 0 for no cache.
     pub kept_listings_bytes: usize,
-    /// The TCP port that the own port mapper tells; none where it is not asked for.
+    /// The TCP port that the built-in port mapper reports; none without a port mapper.
     pub portmap: Option<u16>,
     /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more for addresses that have little.
     pub max_clients: usize,
@@ -47,16 +47,16 @@ pub struct Settings {
     pub max_state: usize,
     /// Delegations granted at most, over all clients; a quarter of them to one.
     pub max_delegations: usize,
-    /// Whether clients may have other servers read files here (COPY_NOTIFY).
+    /// Whether clients may let other servers read files here (COPY_NOTIFY).
     pub copy_source: bool,
-    /// Where files are read from for clients that have them copied from another server (COPY); nowhere where empty. A client
-    /// says the address and the port, so that whoever is in here is asked on any of its ports.
+    /// Addresses of servers that COPY may read from; none if empty. The client chooses address and port, so this server connects to any port
+    /// of these addresses.
     pub copy_from: Vec<Network>,
 }
 
 /// Client records kept, unless configured otherwise.
 const DEFAULT_CLIENTS: usize = 16_384;
-/// What a session of Linux's is promised at most: two slots with replies of 4 KiB, and what is around them.
+/// Bytes promised to a session of Linux's client at most: two slots with replies of 4 KiB, and their overhead.
 const SESSION_BYTES: usize = 10 << 10;
 
 impl Settings {
@@ -65,14 +65,14 @@ impl Settings {
     /// Room beside the data in a record: headers, credentials, a compound's other operations.
     pub const RECORD_OVERHEAD: u32 = 64 << 10;
 
-    /// Bytes of [`Self::slot_cache_bytes`] with which so many clients have a session each, and 64 MiB are left for those that
-    /// are busy. What a session was promised takes no memory before it is used.
+    /// Returns the [`Self::slot_cache_bytes`] for so many clients with a session each, and 64 MiB for busy ones. A promise takes no memory
+    /// before it is used.
     #[must_use]
     pub fn slot_cache_for(clients: usize) -> usize {
         (64 << 20) + clients.saturating_mul(SESSION_BYTES)
     }
 
-    /// Defaults around the values that have none.
+    /// Returns default settings around the values that have no default.
     #[must_use]
     pub fn new(handle_key: HandleKey, instance: u64, secret: [u8; 16], server_name: Vec<u8>) -> Self {
         Self {

@@ -1,5 +1,4 @@
-//! What local processes do to what is delegated: watched from before the grant on, recalled behind it, and shown to the holder when it
-//! has given the delegation back.
+//! Changes that local processes make to delegated objects. The watch begins before the grant; a change recalls the delegation.
 
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use super::object::File;
 use crate::request::Request;
 use crate::state::{Client, DelegationKind, DelegationWatch, NotDelegated};
 
-/// Watches what may be delegated to `client`, where that is wanted and nothing speaks against the delegation; nothing where changes by
-/// others cannot be seen, or nobody wants to see them. What is told of the object beside the delegation is to be looked at behind this.
+/// Watches an object that may be delegated to `client`. Returns no watch if the backend cannot see changes by others, or the export does
+/// not want that. Read the attributes that the reply shows beside the delegation after this.
 ///
 /// # Errors
 /// Why nothing is delegated.
@@ -25,23 +24,23 @@ pub(crate) async fn watch(
         return Ok(None);
     }
     let state = &request.server.state;
-    // A watch takes system calls: not for what will not be delegated anyway.
+    // A watch costs system calls: check first whether a delegation is possible.
     state.can_grant_delegation(request.now.monotonic, client, key, kind, reclaim)?;
-    // Whoever may write keeps back what others would read.
+    // A holder that may write keeps data that others would read.
     let interest = if kind.is_write() { Interest::Uses } else { Interest::Changes };
     let notifier = state.change_notifier(client, key);
     let listener: Arc<dyn ChangeListener> = notifier.clone();
     let context = request.context(file.export);
     let watch = file.export.backend.watch(&context, &file.handle, interest, &listener).await;
-    // As many as may be, or the object is gone: what could not be recalled is not delegated.
+    // Too many watches, or the object is gone. A delegation that could not be recalled is not granted.
     let watch = watch.map_err(|_| NotDelegated::Resource)?;
     Ok(watch.map(|watch| DelegationWatch::new(notifier, watch)))
 }
 
-/// Looks again at what is watched by now, for what was done between the look before and the watch.
+/// Reads the attributes again after the watch began, to see changes made since they were read before.
 ///
 /// # Errors
-/// Why nothing is delegated: somebody changes it. What is reclaimed is delegated all the same.
+/// Why nothing is delegated: somebody changes the object. A reclaim is granted all the same.
 pub(crate) async fn look_again(
     request: &Request<'_>,
     file: &File<'_>,
@@ -54,8 +53,8 @@ pub(crate) async fn look_again(
     if reclaim || is_same(before, &now) { Ok(now) } else { Err(NotDelegated::Contention) }
 }
 
-/// Whether nobody has changed an object between two looks. Where the kernel's timestamps are coarse a change attribute of the current tick moves by
-/// itself (see `localfs`), and the client is told the later one.
+/// Returns whether an object is unchanged between two reads. With coarse kernel timestamps the change attribute of the current tick moves by
+/// itself (see `localfs`); the client gets the later one.
 pub(crate) fn is_same(before: &Attributes, now: &Attributes) -> bool {
     let of_content = |attributes: &Attributes| (attributes.changed, attributes.modified, attributes.size);
     before.change == now.change || of_content(before) == of_content(now)

@@ -1,4 +1,4 @@
-//! READDIR through the [listing cache](crate::listing_cache): what is sent again, and what is kept.
+//! READDIR through the [listing cache](crate::listing_cache): replies that are sent again, and replies that are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,15 +10,15 @@ use crate::Export;
 use crate::listing_cache::{Form, Found, Holder, Key, MAX_EXCEPT, Page};
 use crate::request::Request;
 
-/// What a READDIR does.
+/// How a READDIR is answered.
 pub(crate) enum Way<'r> {
-    /// Tells this again, and this of the directory.
+    /// By a cached reply, with the current attributes of the directory.
     Tell(bytes::Bytes, Attributes),
-    /// Looks, and keeps what it tells where there is a keeper.
+    /// By reading the directory; the keeper, if any, caches the reply.
     Look(Option<Keeper<'r>>),
 }
 
-/// Keeps what a READDIR tells.
+/// Caches the reply to a READDIR.
 pub(crate) struct Keeper<'r> {
     request: &'r Request<'r>,
     key: Key,
@@ -30,7 +30,7 @@ pub(crate) struct Keeper<'r> {
 }
 
 impl Keeper<'_> {
-    /// An entry as it is.
+    /// Notes an entry as the backend shows it.
     pub(crate) fn saw(&mut self, entry: &Entry<'_>) {
         self.may_be_kept &= match &entry.object {
             Some((_, attributes)) => self.watch.is_final(attributes),
@@ -38,19 +38,19 @@ impl Keeper<'_> {
         };
     }
 
-    /// This client may have to be told otherwise.
+    /// Excludes a client that may have to see something else.
     pub(crate) fn except(&mut self, client: ClientId) {
         if self.except.len() <= MAX_EXCEPT && !self.except.contains(&client) {
             self.except.push(client);
         }
     }
 
-    /// Something was told that is the caller's own.
+    /// Notes that the reply holds something that only the caller sees.
     pub(crate) fn spoil(&mut self) {
         self.may_be_kept = false;
     }
 
-    /// What was told, one part behind the other.
+    /// Stores the reply, given in parts.
     pub(crate) fn keep(self, told: &[&[u8]]) {
         if !self.may_be_kept {
             return;
@@ -62,7 +62,7 @@ impl Keeper<'_> {
     }
 }
 
-/// How a READDIR that passed its own checks goes on; `holder` where the caller may be told otherwise than others.
+/// Returns how to answer a READDIR that passed its own checks. `holder` is the caller if it may see something else than others.
 pub(crate) async fn way<'r>(
     request: &'r Request<'r>,
     export: &Export,
@@ -78,7 +78,7 @@ pub(crate) async fn way<'r>(
         Found::Nothing => return Way::Look(None),
         Found::Watched(watch) => watch,
         Found::Wanted => {
-            // Whoever may not list it shall not have it watched.
+            // A caller who may not list the directory causes no watch.
             if may_list(export, context, directory).await.is_none() {
                 return Way::Look(None);
             }
@@ -91,7 +91,7 @@ pub(crate) async fn way<'r>(
             let Some(attributes) = may_list(export, context, directory).await else {
                 return Way::Look(None);
             };
-            // Behind the look at the directory: what is told of the entries is at least as new.
+            // After the check of the directory, so that the entries are at least as new.
             if watch.is_unchanged() {
                 server.metrics.kept_listings_told.fetch_add(1, Relaxed);
                 return Way::Tell(page, attributes);
@@ -103,12 +103,12 @@ pub(crate) async fn way<'r>(
         server.listings.has_changed(&key, &watch);
         return Way::Look(None);
     }
-    // Before anything is looked at.
+    // Before the directory is read.
     let grants = server.state.grants();
     Way::Look(Some(Keeper { request, key, form, watch, may_be_kept: true, grants, except: Vec::new() }))
 }
 
-/// The directory's attributes, where the caller may list it and look its entries up.
+/// Returns the directory's attributes if the caller may list it and look its entries up.
 async fn may_list(export: &Export, context: &Context, directory: &Handle) -> Option<Attributes> {
     let all = Access::READ | Access::LOOKUP;
     let (granted, attributes) = export.backend.access(context, directory, all).await.ok()?;

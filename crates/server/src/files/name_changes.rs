@@ -1,9 +1,9 @@
-//! Changes of a directory's entries, for versions 3 and 4: whoever has a delegation of the directory gives it back before, or
-//! is told of the change behind it; whoever has one of the file that the name leads to gives that back.
+//! CREATE, REMOVE, RENAME and LINK, for versions 3 and 4: changes of the names in a directory. A holder of the directory's delegation
+//! returns it before the change, or is notified after it. A holder of a delegation of the named file returns that.
 //!
-//! Each operation is announced first, so that nothing is delegated until it is done ([`announce`]), waits, is carried out, and
-//! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter; where another is,
-//! a look at the directory's record.
+//! Each operation is announced first, so that nothing is delegated until it is done ([`Changer::announce`]). It waits, is executed, and
+//! notifies ([`Announced::end`]). While no directory is delegated this costs two additions and a look at a counter; while another one
+//! is, a look at the directory's record.
 
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
@@ -17,25 +17,25 @@ use crate::replay::crash_replay::{Directory, LoggedOps};
 use crate::request::Request;
 use crate::state::{ChangeGuard, Client, Conflict, EntryChange, EntryChangeKind};
 
-/// Who changes something, and how it is made ops.
+/// The caller of a change, and the log through which it executes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Changer<'c> {
     pub(crate) request: &'c Request<'c>,
-    /// `None`: no client of version 4.
+    /// None for callers of version 3.
     pub(crate) client: Option<&'c Client>,
     pub(crate) ops: LoggedOps<'c>,
 }
 
-/// An outcome of the backend; [`Error::Later`] too where delegations did not come back in time.
+/// An outcome of the backend, or [`Error::Later`] if delegations did not come back in time.
 type Changed<T> = Result<T, Error>;
 
-/// A change of a directory that was announced. To be ended once it has begun; where it is dropped instead (the connection went
-/// meanwhile), nobody knows whether it was made.
+/// An announced change of a directory. End it once it has begun. If it is dropped instead (the connection closed), nobody knows whether
+/// the change was made.
 #[must_use]
 struct Announced<'c> {
     changer: Changer<'c>,
     place: Directory<'c>,
-    /// Whether anybody has the directory delegated. Nobody comes to have it meanwhile.
+    /// Whether anybody holds a delegation of the directory. None is granted meanwhile.
     is_watched: bool,
     /// The change is being made.
     is_under_way: bool,
@@ -43,7 +43,7 @@ struct Announced<'c> {
 }
 
 impl<'c> Changer<'c> {
-    /// Makes an object, as [`LoggedOps::create`].
+    /// Creates an object, as [`LoggedOps::create`].
     pub(crate) async fn create(
         self,
         place: Directory<'c>,
@@ -52,7 +52,7 @@ impl<'c> Changer<'c> {
         set: &SetAttributes,
     ) -> Changed<Created> {
         let mut announced = self.announce(place);
-        // What is there already is opened or refused, and its directory stays as it is.
+        // An existing object is opened or refused, and its directory does not change.
         let is_there = announced.is_watched
             && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
@@ -65,13 +65,13 @@ impl<'c> Changer<'c> {
         let done = made.map(|made| (&made.directory, EntryChange::Added { name, replaced: false }));
         announced.end(created.as_ref().err(), done);
         if is_there && made.is_some() {
-            // It went just then.
+            // The object was removed just then.
             announced.recall_after_change(EntryChangeKind::Add).await;
         }
         created
     }
 
-    /// Takes a name away, as [`LoggedOps::remove`].
+    /// Removes a name, as [`LoggedOps::remove`].
     pub(crate) async fn remove(self, place: Directory<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
         let file = announce_name(self.request, place, name).await?;
@@ -86,13 +86,13 @@ impl<'c> Changer<'c> {
         let done = removed.as_ref().ok().map(|change| (change, EntryChange::Removed { name }));
         announced.end(removed.as_ref().err(), done);
         if removed.is_ok() && !file.may_be_there() {
-            // It came just then.
+            // The object was created just then.
             announced.recall_after_change(EntryChangeKind::Remove).await;
         }
         removed
     }
 
-    /// Gives another name, within one export, as [`LoggedOps::rename`].
+    /// Renames within one export, as [`LoggedOps::rename`].
     pub(crate) async fn rename(
         self,
         export: &'c Export,
@@ -118,18 +118,18 @@ impl<'c> Changer<'c> {
         let is_in_the_way =
             is_old_held || is_held(&new_file) || first.is_held(kinds.0) || target.is_held(kinds.1);
         if old_file.may_be_there() && is_in_the_way {
-            // Who may not do the one half has nobody asked for the other.
+            // A caller who lacks one right causes no recall for the other.
             let rights = [old_file.right(from), new_file.right(to)];
             Box::pin(check_both(export, context, rights, from)).await?;
         }
         old_file.recall_conflicts(self.request, self.client, place(from)).await?;
         if is_old_held {
-            // The wait may have been long.
+            // The wait may have been long: look again.
             new_file = announce_name(self.request, place(to), new).await?;
         }
         new_file.recall_conflicts(self.request, self.client, place(to)).await?;
         if old_file.may_be_there() {
-            // Within one directory both rights are for that.
+            // Within one directory both rights are for the same one.
             first.recall_conflicts(kinds.0, old_file.right(from)).await?;
             target.recall_conflicts(kinds.1, new_file.right(to)).await?;
         }
@@ -150,7 +150,7 @@ impl<'c> Changer<'c> {
             return renamed;
         };
         match occupant.map_or(Some(false), |occupant| occupant.at(made)) {
-            // What is told of the name would be a guess: it is dropped without an end.
+            // A notification would be a guess: drop the change without ending it.
             None => {}
             Some(replaced) if is_within => {
                 target.end(None, Some((&made.to, EntryChange::Renamed { from: old, to: new, replaced })));
@@ -158,7 +158,7 @@ impl<'c> Changer<'c> {
             Some(replaced) => target.end(None, Some((&made.to, EntryChange::Added { name: new, replaced }))),
         }
         if !old_file.may_be_there() {
-            // It came just then.
+            // The object was created just then.
             if let Some(source) = &source {
                 source.recall_after_change(kinds.0).await;
             }
@@ -167,7 +167,7 @@ impl<'c> Changer<'c> {
         renamed
     }
 
-    /// Gives a file one more name, as [`LoggedOps::link`].
+    /// Adds a name to a file, as [`LoggedOps::link`].
     pub(crate) async fn link(self, place: Directory<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
         // Another name changes the file's attributes.
         let _file = announce_change(self.request, file);
@@ -185,10 +185,10 @@ impl<'c> Changer<'c> {
         linked
     }
 
-    /// Announces a change: from here on nobody has the directory delegated anew.
+    /// Announces a change: from here on the directory is not delegated anew.
     fn announce(self, place: Directory<'c>) -> Announced<'c> {
         let _changing = announce_change(self.request, place.directory);
-        // Behind the announcement: either this sees the delegation, or its grant sees the change.
+        // After the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
         let key = || File::new(place.export, *place.directory).key(server);
         let is_watched = server.state.has_delegations(Conflict::Directory(EntryChangeKind::Add))
@@ -197,25 +197,25 @@ impl<'c> Changer<'c> {
     }
 }
 
-/// Whether something has the name that a RENAME gives, looked up before it.
+/// Whether the new name of a RENAME existed, looked up before it.
 ///
-/// RFC 8881 §20.4.3 has the entry told that is deleted "atomically with the addition". The backend does not tell that; but where
-/// the directory is, at the RENAME, as it was at the look, it is what was found. Otherwise the holders look for themselves.
+/// RFC 8881 §20.4.3 has the notification name the entry that is deleted "atomically with the addition". The backend does not say that. If
+/// the directory did not change between lookup and RENAME, it is the entry that was found. Otherwise the holders look themselves.
 struct Occupant {
-    /// The directory's `change` then; none where that, or what is there, could not be had.
+    /// The directory's change attribute then; none if it or the entry could not be read.
     change: Option<u64>,
     is_there: bool,
 }
 
 impl Occupant {
-    /// Whether it was replaced by this; nothing where that is not known.
+    /// Returns whether the RENAME replaced it; none if unknown.
     fn at(&self, renamed: &Renamed) -> Option<bool> {
         (self.change == Some(renamed.to.before.change)).then_some(self.is_there)
     }
 }
 
 impl Announced<'_> {
-    /// Whether others have the directory who are not told of such a change.
+    /// Returns whether others hold the directory who do not take notifications of such a change.
     fn is_held(&self, change: EntryChangeKind) -> bool {
         let Changer { request, client, .. } = self.changer;
         let against = Conflict::Directory(change);
@@ -227,7 +227,7 @@ impl Announced<'_> {
             )
     }
 
-    /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
+    /// Recalls the delegations whose holders do not take notifications of such a change, for which the caller needs `right`.
     async fn recall_conflicts(&self, change: EntryChangeKind, right: Right<'_>) -> Result<(), Error> {
         if !self.is_watched {
             return Ok(());
@@ -249,27 +249,27 @@ impl Announced<'_> {
         }
     }
 
-    /// What has a name in the directory; nothing where nobody is to be told.
+    /// Looks up a name in the directory; returns none if nobody is to be notified.
     async fn occupant(&self, name: &[u8]) -> Option<Occupant> {
         if !self.is_watched {
             return None;
         }
         let Directory { export, context, directory } = self.place;
-        // Before the look: where the name comes or goes behind it, the directory is another one.
+        // Before the lookup: if the name comes or goes after it, the directory has changed.
         let change =
             export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);
         let found = export.backend.lookup(context, directory, name).await;
-        // A look that failed says nothing of the name.
+        // A failed lookup says nothing about the name.
         let change = change.filter(|_| found.as_ref().err().is_none_or(|error| is_absent(*error)));
         Some(Occupant { change, is_there: found.is_ok() })
     }
 
-    /// The change begins.
+    /// Marks the change as begun.
     fn begin(&mut self) {
         self.is_under_way = true;
     }
 
-    /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
+    /// Notifies of the change, if one was made. A change that failed on its way to the disk may have been made.
     fn end(&mut self, failed: Option<&Error>, done: Option<(&Change, EntryChange<'_>)>) {
         self.is_under_way =
             matches!(failed, Some(Error::Io | Error::ServerFault | Error::NoSpace | Error::Quota));
@@ -307,7 +307,7 @@ async fn exists(export: &Export, context: &Context, directory: &Handle, name: &[
     export.backend.lookup(context, directory, name).await.is_ok()
 }
 
-/// Whether the caller has both rights, on directories that these name.
+/// Checks both rights, on the directories that they name.
 async fn check_both(
     export: &Export,
     context: &Context,

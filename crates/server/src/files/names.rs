@@ -1,8 +1,8 @@
-//! What may be a name.
+//! Validity of names.
 
 use protocol::nfs4::types::Status;
 
-/// Confirms that an entry of a directory could have this name; how long it may be is for the file system to say.
+/// Checks that an entry of a directory could have this name. The file system checks the length.
 ///
 /// Names need not be UTF-8. RFC 8881 §14.4 would let the server refuse others with INVAL; like Linux's server, this one
 /// keeps the bytes, since file systems hold names of older encodings that must stay reachable. `fs_charset_cap` says so.
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_no_entry_can_be_called() {
+    fn refuses_names_that_no_entry_can_have() {
         for (name, status) in [
             (&b""[..], Status::INVAL),
             (b".", Status::BADNAME),

@@ -1,4 +1,4 @@
-//! What a file handle stands for.
+//! Objects that file handles stand for.
 
 use protocol::nfs4::types::Status;
 use vfs::{Context, FileKind, Handle};
@@ -23,7 +23,7 @@ pub(crate) enum Object<'r> {
 pub(crate) struct File<'r> {
     pub(crate) export: &'r Export,
     pub(crate) handle: Handle,
-    /// Of the handle, once somebody had to know it.
+    /// The keyed hash of the handle, once it was needed.
     fingerprint: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl<'r> File<'r> {
         self.handle == self.export.backend.root()
     }
 
-    /// The name by which opens and locks know the file.
+    /// Returns the key of the file in the tables of opens and locks.
     ///
     /// Handles are unique (`unique_handles`) and never used again, so a keyed hash of the handle serves as the number:
     /// asking for the inode number would cost each READ a system call.
@@ -56,12 +56,12 @@ impl<'r> File<'r> {
         FileKey { fsid: self.export.fsid, fileid: self.fingerprint.unwrap_or_else(make) }
     }
 
-    /// It, for those who will ask for its key more than once.
+    /// Computes the key once, for several uses.
     pub(crate) fn with_key(self, server: &Shared) -> Self {
         Self { fingerprint: Some(self.key(server).fileid), ..self }
     }
 
-    /// It as a directory whose names change.
+    /// Returns it as a directory whose names change.
     pub(crate) fn place<'a>(&'a self, context: &'a Context) -> Directory<'a> {
         Directory { export: self.export, context, directory: &self.handle }
     }

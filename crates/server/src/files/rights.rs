@@ -1,9 +1,7 @@
-//! What an operation needs to be allowed, looked at before others are asked for what they have delegated: who may not do a
-//! thing has nobody's delegation recalled for it.
+//! Rights that are checked before a delegation is recalled: a caller who may not do an operation must not cause a recall.
 //!
-//! ACCESS's answer decides, and whose the object is: what is refused here is not tried at all, so that nothing is ever changed
-//! behind a holder who was not asked. What cannot be told so is let through, and the backend judges each operation itself all
-//! the same. Only where a delegation stands in the way does this cost anything.
+//! ACCESS and ownership decide. An operation that is refused here is not tried at all, so that nothing changes without asking the holder.
+//! What they cannot decide is let through: the backend checks each operation itself anyway. This costs only if a delegation conflicts.
 
 use vfs::{
     Access, Attributes, Authority, Context, Error, FileKind, Handle, OpenAccess, SetAttributes, SetTime,
@@ -12,35 +10,35 @@ use vfs::{
 use crate::Export;
 use crate::state::IoKind;
 
-/// Mode bit of a directory whose entries belong to their owners.
+/// Mode bit of a directory in which only owners remove entries.
 const STICKY: u32 = 0o1000;
 
-/// What a caller has to be allowed.
+/// A right that a caller needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// Nothing that was not judged before.
+    /// None, or one that was checked before.
     Given,
     /// To read or write a file's content without an open.
     Content(IoKind),
     /// To open a file.
     Open(OpenAccess),
-    /// To set attributes; the size on this word.
+    /// To set attributes, the size by this authority.
     Attributes(&'a SetAttributes, Authority),
-    /// What only the owner may do.
+    /// To do what only the owner may do.
     Own,
     /// To set and remove extended attributes.
     Xattrs,
     /// To make entries in this directory.
     Entries(&'a Handle),
-    /// To take an entry out of this directory that leads to an object with these attributes.
+    /// To remove an entry of this directory that leads to an object with these attributes.
     Removal(&'a Handle, &'a Attributes),
 }
 
 impl Right<'_> {
-    /// Whether the caller has it on `object`.
+    /// Checks that the caller has the right on `object`.
     ///
     /// # Errors
-    /// Why not, as the operation would say.
+    /// The error that the operation would return.
     pub(crate) async fn check(
         self,
         export: &Export,
@@ -57,7 +55,7 @@ impl Right<'_> {
         let owns =
             |object: &Attributes| context.credentials.is_root() || context.credentials.uid == object.uid;
         let (is_own, may_write) = (owns(&attributes), granted.contains(Access::MODIFY));
-        // Who may execute a file may read it (RFC 8881 §6.2.1.3.1, RFC 1813 §4.4).
+        // A caller who may execute a file may read it (RFC 8881 §6.2.1.3.1, RFC 1813 §4.4).
         let may_read = granted.intersects(Access::READ | Access::EXECUTE);
         let access = |is_allowed: bool| if is_allowed { Ok(()) } else { Err(Error::Access) };
         match self {
@@ -68,13 +66,13 @@ impl Right<'_> {
             Self::Open(open) => access((may_read || !open.read) && (may_write || !open.write)),
             Self::Attributes(..) | Self::Own if is_own => Ok(()),
             Self::Own => Err(Error::NotPermitted),
-            // Times take the permission to write alone, and a directory's MODIFY means to search it too; XAWRITE does not.
+            // Setting times needs write permission only. MODIFY on a directory includes search; XAWRITE does not.
             Self::Attributes(set, by) => {
                 may_set(set, by, may_write, granted.intersects(Access::MODIFY | Access::XAWRITE))
             }
             Self::Xattrs => access(granted.contains(Access::XAWRITE)),
             // RFC 8881 §18.4.3: "If the current filehandle designates any other type of object, the error NFS4ERR_NOTDIR
-            // results"; who may write to it does not matter.
+            // results", whether or not the caller may write to it.
             Self::Entries(_) | Self::Removal(..) if attributes.kind != FileKind::Directory => {
                 Err(Error::NotDirectory)
             }
@@ -89,7 +87,7 @@ impl Right<'_> {
     }
 }
 
-/// Whether one who does not own an object may set these attributes.
+/// Checks that a caller who does not own an object may set these attributes.
 fn may_set(set: &SetAttributes, by: Authority, may_resize: bool, may_touch: bool) -> Result<(), Error> {
     if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
         return Err(Error::NotPermitted);

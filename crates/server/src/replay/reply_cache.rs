@@ -1,22 +1,21 @@
-//! Replies to non-idempotent calls of versions 3 and 4.0, kept for retransmissions (Juszczak 1989; RFC 1813 §4.10; RFC 7530
-//! §9.1.9 and §16.33.5 count on it).
+//! Cache of replies to non-idempotent calls of versions 3 and 4.0, for retransmissions (Juszczak 1989; RFC 1813 §4.10; RFC 7530
+//! §9.1.9 and §16.33.5 rely on it).
 //!
 //! Criteria, before the mechanism:
-//! - A call that is not idempotent is executed once, however often the client sends it, as long as its reply is kept.
-//! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both. In
-//!   version 4.0 it waits for that answer: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop the request",
-//!   and where there is no room to wait, the connection closes.
-//! - A client's transaction numbers start anew when it reboots, so the number alone does not tell a retransmission: what
-//!   was asked must be the same too. A client may come back from another port, so the port is not compared.
-//! - Who asks counts too: another user of the same client must not be able to put an answer where somebody's call will look
-//!   for it.
-//! - A reply is given again for ten minutes at most: a client that always begins with the same numbers must not be told
-//!   that something was done which it asked for in another life. Retransmissions come within a few minutes.
-//! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other. Little memory
-//!   is touched a call, because after megabytes of other replies all of it is cold.
-//! - Kept are encoded bytes, not structures.
-//! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range. Of version 3's replies
-//!   to it attributes are not kept, but told anew (see [`short`]).
+//! - A call that is not idempotent is executed once, however often the client sends it, as long as its reply is in the cache.
+//! - A call that is being executed is not executed again. A copy is dropped, since the first one's reply serves both. In version 4.0 it
+//!   waits for that reply: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop the request". If there is no room to wait, the
+//!   connection closes.
+//! - A client's transaction numbers start again when it reboots, so the number alone does not identify a retransmission: the arguments
+//!   must be the same too. The port is not compared, because a client may return from another one.
+//! - The caller is compared too: another user of the same client must not be able to store a reply for somebody else's call.
+//! - A reply is used for ten minutes at most. A client that always begins with the same numbers must not get the reply of an earlier boot.
+//!   Retransmissions come within a few minutes.
+//! - Memory is bounded; the oldest replies go first. Constant time per call; cores do not wait for each other. A call touches little
+//!   memory, because all of it is cold after megabytes of other replies.
+//! - The cache stores encoded bytes, not structures.
+//! - WRITE is cached: a copy that is executed late would undo a newer write of the same range. The attributes in version 3's replies to
+//!   WRITE are not stored, but read again (see [`short`]).
 
 mod kept;
 pub(crate) mod short;
@@ -53,17 +52,17 @@ const DIGESTED_BYTES_OF_WRITE: usize = 256;
 /// Program, version and procedure of the one call whose arguments are long.
 const WRITE: [u32; 3] = [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0];
 
-/// Copies that wait in a shard at most.
+/// Copies that may wait in a shard.
 const WAITING_MAX: usize = 64;
 
-/// How long a reply is given again.
+/// How long a reply is used.
 const REPLAY_FOR: Duration = Duration::from_secs(600);
 
-/// What tells a call from all others.
+/// Identifies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallKey {
     xid: u32,
-    /// Of all that is compared, the client's address and the transaction number among it.
+    /// Digest of everything that is compared, with the client's address and the transaction number.
     digest: u64,
 }
 

@@ -1,22 +1,22 @@
-//! Calls that are not idempotent, executed once though the process ends between the change and its answer.
+//! A log by which calls that are not idempotent are executed once, even if the process ends between the change and its reply.
 //!
-//! Reply caches and slots see to that while the process lives. A process that is killed takes them along, and leaves
-//! clients that repeat a call which may have been executed: MKDIR would be told EXIST by the directory that it made.
+//! While the process lives, reply caches and slots do this. When it is killed they are lost, and clients repeat calls that may have been
+//! executed: MKDIR would fail with EXIST because of the directory that it made.
 //!
 //! Criteria, before the mechanism:
-//! - What was executed is not executed again; what the repetition is told is what the first call would have been told.
-//! - Only a repetition is helped: the same call again (RFC 1813's transaction number, RFC 8881's session, slot and sequence
-//!   ID, and a keyed digest of who asks what), which a client sends because it had no answer. A call that was answered and
-//!   is made once more is judged like any other.
-//! - No change is claimed by two: directories and guarded files serve as locks between clients.
-//! - What was claimed is as durable as what was done.
-//! - A log that is damaged, full, of another version or not there costs no more than the help that it would have been.
-//! - Bounded in memory and on disk. A call pays for two or three copies of some hundred bytes into memory, no system call;
-//!   calls that can be repeated (READ, WRITE, GETATTR, …) pay nothing.
+//! - A change is not executed again. The repeated call gets the reply that the first call would have had.
+//! - Only a repeated call is helped: the same call (RFC 1813's transaction number, RFC 8881's session, slot and sequence ID, and a keyed
+//!   digest of caller and arguments), which a client sends because it had no reply. A call that was answered and is sent once more is
+//!   treated like any other.
+//! - No change is claimed by two callers: directories and guarded files serve as locks between clients.
+//! - A claimed change is as durable as an executed one.
+//! - If the log is damaged, full, of another version or missing, repeated calls are executed again, and nothing else is lost.
+//! - Memory and disk are bounded. A call costs two or three copies of some hundred bytes into memory and no system call. Idempotent calls
+//!   (READ, WRITE, GETATTR, …) cost nothing.
 //!
-//! **Before and after.** Each operation that changes names, those of extended attributes among them, and SETATTR with a guard, is written down before it is executed
-//! ([`Record::Started`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
-//! ([`Record::Replied`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
+//! **Before and after.** Each operation that changes names (also of extended attributes), and SETATTR with a guard, is logged before it is executed
+//! ([`Record::Started`]) and when its outcome is known ([`Record::Ended`]). The reply of the call is logged when it is complete
+//! ([`Record::Replied`]). The next process reads these records ([`Before`]). A repetition of a finished call is answered
 //! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
 //! process before had done it, and what is there looks as if it had, it is answered as done ([`LoggedOps`]). NFSv4.1's client
 //! repeats the call in its old session first, is told BADSESSION, and asks anew in a new one: what it repeated is the claim
@@ -67,14 +67,14 @@ use crate::{ExportId, HandleKey, Now};
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
 
-/// Bytes of a reply that is written down at most; a longer one is not, and its call counts as begun. Every reply of
-/// NFSv3's changes and all that NFSv4.1's slots keep are shorter.
+/// The longest reply that is logged, in bytes. The call of a longer one counts as pending. Every reply to NFSv3's changes, and every reply
+/// that NFSv4.1's slots keep, is shorter.
 const REPLY_BYTES_MAX: usize = 4096;
 
 /// Bytes of what a name's number is made of before the name: export, length and bytes of the directory's handle.
 const TARGET_HEAD: usize = 4 + 8 + vfs::MAX_HANDLE;
 
-/// How long records help: as long as the reply cache gives a reply again, and for the same reason.
+/// How long records are used: as long as replies in the reply cache, for the same reason.
 pub(crate) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 
 /// Where records are kept. An implementation outlives the process, if only in the page cache.
@@ -85,10 +85,10 @@ pub trait ReplyLog: Send + Sync + fmt::Debug {
     fn append(&self, parts: &[&[u8]]);
 }
 
-/// A call, told from all others.
+/// Identifies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CallId {
-    /// Of who asks what, keyed by [`secret`].
+    /// Digest of caller and arguments, keyed by [`secret`].
     pub(crate) digest: u64,
     /// NFSv3: the transaction number. NFSv4.1: slot and sequence ID.
     pub(crate) number: u64,
@@ -101,7 +101,7 @@ impl CallId {
     }
 }
 
-/// The key of all digests here: the same in every process over one state directory, and of use for nothing else.
+/// Returns the key of all digests here. It is the same in every process with one state directory, and used for nothing else.
 pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
     let mut secret = [0; 16];
     for (half, place) in secret.chunks_exact_mut(8).enumerate() {
@@ -113,7 +113,7 @@ pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
     secret
 }
 
-/// The log as the server uses it, with what was read from it.
+/// The log of calls, with the records of earlier processes.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     log: Arc<dyn ReplyLog>,
@@ -122,7 +122,7 @@ pub(crate) struct CallLog {
     secret: [u8; 16],
     /// By the clock of files; no process before this one changed anything later.
     started: Timestamp,
-    /// When [`Self::before`] is of no more use, monotonic.
+    /// The monotonic time from which [`Self::before`] is useless.
     forget_at: Duration,
     /// Whether anything is in [`Self::before`].
     has_before: AtomicBool,
@@ -162,7 +162,7 @@ impl CallLog {
         Self { stable: Some(stable), ..self }
     }
 
-    /// Waits until what was written down is as safe as it will be.
+    /// Waits until the log is as durable as it will be.
     pub(crate) async fn sync(&self) {
         if let Some(stable) = &self.stable {
             stable.sync().await;
@@ -189,37 +189,37 @@ impl CallLog {
         let recognised = before.recognise(call, now.wall, key, write);
         match &recognised {
             RecoveredCall::Unknown => {}
-            RecoveredCall::Pending => debug!(?call, "a call comes again that an earlier process began"),
-            RecoveredCall::Replied(_) => debug!(?call, "a call comes again that an earlier process finished"),
+            RecoveredCall::Pending => debug!(?call, "client repeats a call that an earlier process began"),
+            RecoveredCall::Replied(_) => debug!(?call, "client repeats a call that an earlier process finished"),
         }
         recognised
     }
 
-    /// Writes a complete reply down.
+    /// Logs a complete reply.
     pub(crate) fn finish(&self, call: CallId, at: Timestamp, reply: &[u8]) {
         if reply.len() <= REPLY_BYTES_MAX {
             self.log.append(&[&Record::Replied { call, at, reply: Bytes::new() }.head(), reply]);
         }
     }
 
-    /// Writes down that a call's reply is on stable storage elsewhere: nothing of it is to be claimed any more.
+    /// Logs that a call's reply is on stable storage elsewhere: its operations can no longer be claimed.
     pub(crate) fn answered(&self, call: CallId, at: Timestamp) {
         self.write(&Record::Answered { call, at });
     }
 
-    /// Forgets what was before when its time is over.
+    /// Forgets the records of earlier processes when they are too old.
     pub(crate) fn maintain(&self, now: Now) {
         if now.monotonic >= self.forget_at && self.has_before.swap(false, Ordering::Relaxed) {
             *self.before.lock() = RecoveredOps::default();
         }
     }
 
-    /// Whether anything is known of processes before; once it is not, it never will be.
+    /// Returns whether any record of an earlier process is left. Once false, it stays false.
     fn knows_before(&self) -> bool {
         self.has_before.load(Ordering::Relaxed)
     }
 
-    /// What was before, as long as there is anything.
+    /// Returns the records of earlier processes, if any are left.
     fn before(&self) -> Option<MutexGuard<'_, RecoveredOps>> {
         self.knows_before().then(|| self.before.lock())
     }
@@ -228,7 +228,7 @@ impl CallLog {
         self.log.append(&[&record.head()]);
     }
 
-    /// A name in a directory, or a file where there is no name, as a number that nobody can choose.
+    /// Returns a keyed hash of a name in a directory, or of a file.
     fn target(&self, export: ExportId, file: &Handle, name: Option<&[u8]>) -> u64 {
         let mut head = [0; TARGET_HEAD];
         head[..4].copy_from_slice(&export.0.to_le_bytes());
@@ -251,11 +251,11 @@ impl CallLog {
     }
 }
 
-/// Whose call it is: a user of a client. The port is not compared, since a new connection has another.
+/// The caller of a call: a user of a client. The port is not compared, because a new connection has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallOwner {
     pub(crate) client: IpAddr,
-    /// The caller's number: a principal that is a user here is not that user by AUTH_SYS, which anybody can claim to be.
+    /// The caller's number. A Kerberos principal and the AUTH_SYS user that it maps to differ, because anybody can claim to be the latter.
     pub(crate) caller: u64,
 }
 
@@ -312,12 +312,12 @@ impl LoggedCall {
 }
 
 impl CallLog {
-    /// An operation is about to be executed; `targets` as its [`Kind`] has them.
+    /// Logs that an operation is about to be executed; `targets` are those of its [`Kind`].
     fn begin(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
         self.write(&Record::Started { call, at, kind, targets });
     }
 
-    /// It is over; `changed` where it did what it is for.
+    /// Logs that an operation is over; `changed` if it succeeded.
     fn end(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool) {
         self.write(&Record::Ended { call, at, kind, targets, changed });
         if changed && let Some(mut before) = self.before() {

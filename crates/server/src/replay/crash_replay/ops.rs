@@ -1,4 +1,4 @@
-//! Changes of names, written down around their execution, and claimed where an earlier process made them.
+//! Operations that are logged around their execution, and claimed if an earlier process executed them.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const SET_IDS: u32 = 0o6000;
 /// Those that a file made exclusively may have beyond its own until its verifier is written.
 const WHILE_UNVERIFIED: u32 = 0o600;
 
-/// The way in which one call changes names: through the log, where there is one and the call can be told from others.
+/// Executes the operations of one call that change names. They are logged if there is a log and the call has a number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoggedOps<'s> {
     log: Option<(&'s CallLog, CallId)>,
@@ -34,14 +34,14 @@ pub(crate) struct LoggedOps<'s> {
 pub(super) struct Attempt<'s> {
     journal: &'s CallLog,
     call: CallId,
-    /// What an earlier process's would be found by; none where nothing is known of such.
+    /// The key by which an earlier process's operation is found; none if no record is left.
     claim: Option<u64>,
     kind: Kind,
     targets: [u64; CHANGES],
     at: Timestamp,
 }
 
-/// A directory of an export.
+/// A directory of an export, and the credentials that change it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Directory<'a> {
     pub(crate) export: &'a Export,
@@ -49,7 +49,7 @@ pub(crate) struct Directory<'a> {
     pub(crate) directory: &'a Handle,
 }
 
-// What is done for a call that an earlier process knew is boxed: the futures of all others stay small.
+// Futures for repeated calls are boxed, so that those of all others stay small.
 impl<'s> LoggedOps<'s> {
     /// The operations of `call`, which the log knows as `id`.
     pub(crate) fn new(log: Option<&'s CallLog>, call: &'s LoggedCall, id: Option<CallId>) -> Self {
@@ -218,7 +218,7 @@ impl<'s> LoggedOps<'s> {
     ) -> Option<Attempt<'s>> {
         let attempt = self.write_down(kind, targets)?;
         if export.backend.is_stable() {
-            // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
+            // If the machine ended after the change and before its record, nobody would know whose change it is.
             attempt.journal.sync().await;
             self.call.set_must_sync();
         }
@@ -239,40 +239,40 @@ impl<'s> LoggedOps<'s> {
 }
 
 impl Attempt<'_> {
-    /// What is known of processes before, and what the operation would be found there by.
+    /// Returns the records of earlier processes, and the key of this operation.
     fn before(&self) -> Option<(MutexGuard<'_, RecoveredOps>, u64)> {
         let claim = self.claim?;
         Some((self.journal.before()?, claim))
     }
 
-    /// When an earlier process began it, where the operation can be claimed.
+    /// Returns when an earlier process began the operation, if it can be claimed.
     fn began_before(&self) -> Option<Timestamp> {
         let (before, claim) = self.before()?;
         before.began(claim)
     }
 
-    /// Takes the claim away, good or not: when its operation began and by which call.
+    /// Removes the claim, valid or not. Returns when its operation began, and its call.
     fn withdraw(&self) -> Option<(Timestamp, CallId)> {
         let (mut before, claim) = self.before()?;
         before.withdraw(claim)
     }
 
-    /// When a process before may have done it, where the operation can be claimed.
+    /// Returns when an earlier process may have executed the operation, if it can be claimed.
     pub(super) fn window(&self, export: &Export) -> Option<Window> {
         let began = self.began_before()?;
         let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
         Some(Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started })
     }
 
-    /// Whether the claim is good still, and nobody else's from now on: there may have been another that looked at the same.
+    /// Takes the claim. Returns false if it is no longer valid, because another call took it meanwhile.
     pub(super) fn wins(&self) -> bool {
         let taken = self.before().and_then(|(mut before, claim)| before.take(claim));
         let Some((began, by)) = taken else { return false };
         if by != self.call {
-            // Used: no process after this one shall find it.
+            // Used: no later process may find it.
             self.journal.end(by, began, self.kind, self.targets, false);
         }
-        debug!(kind = ?self.kind, "what an earlier process did is answered");
+        debug!(kind = ?self.kind, "client gets the result of an earlier process");
         true
     }
 
@@ -290,7 +290,7 @@ impl Attempt<'_> {
         before.remade(claim)
     }
 
-    /// A removal that is not executed, for what is there was made since.
+    /// Answers a removal that is not executed, because the present object was made since.
     pub(super) async fn removed_before(&self, place: Directory<'_>, is_lost: bool) -> Result<Change, Error> {
         let Directory { export, context, directory } = place;
         let mut removed = Err(Error::NotFound);
@@ -304,7 +304,7 @@ impl Attempt<'_> {
         removed
     }
 
-    /// A rename that is not executed, for what is at its old name was made since.
+    /// Answers a rename that is not executed, because the object at its old name was made since.
     async fn renamed_before(
         &self,
         export: &Export,
@@ -320,7 +320,7 @@ impl Attempt<'_> {
             && self.wins()
         {
             renamed = export.backend.sync_inherited().await.map(|()| own);
-            // The new name is this call's, whoever else would claim it; the old one is not gone.
+            // The new name is this call's and nobody else's. The old name is still there.
             let new_name = [self.targets[1], 0];
             self.journal.end(self.call, self.at, Kind::Link, new_name, renamed.is_ok());
         }
@@ -328,7 +328,7 @@ impl Attempt<'_> {
         renamed
     }
 
-    /// What is there is somebody else's, whatever this call is told. The same asked once more is another call.
+    /// Ends an operation that was not executed: the present object is another call's. The same request sent once more is another call.
     fn end_unexecuted(&self) {
         if let Some((began, by)) = self.withdraw()
             && by != self.call
@@ -347,19 +347,19 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether something that changed last at `time` may have been changed within.
+    /// Returns whether a change at `time` may lie within.
     pub(super) fn is_reached(self, time: Timestamp) -> bool {
         time >= self.from
     }
 
-    /// Whether an object was made within, and nothing has happened to it since: it was not put here by somebody else.
+    /// Returns whether an object was made within and not changed since, so that nobody else put it here.
     fn made(self, object: &Attributes) -> bool {
         let is_within = |time| time >= self.from && time <= self.until;
         is_within(object.changed) && object.created.is_none_or(is_within)
     }
 }
 
-/// What is at `name`, where it is what the call would have made there.
+/// Returns the object at `name` if it is the one that the call would have made.
 async fn own_creation(place: Directory<'_>, name: &[u8], what: &Create, window: Window) -> Option<Found> {
     let Directory { export, context, directory } = place;
     let found = export.backend.lookup(context, directory, name).await.ok()?;
@@ -373,7 +373,7 @@ async fn own_creation(place: Directory<'_>, name: &[u8], what: &Create, window: 
     Some(found)
 }
 
-/// Answers a creation, after what may have been left to do.
+/// Answers a creation, after finishing it.
 async fn complete(
     place: Directory<'_>,
     found: &Found,
@@ -388,9 +388,9 @@ async fn complete(
         attributes = set.after;
     }
     export.backend.sync_inherited().await?;
-    // Of two that were making it, somebody else's may be there: whoever claims it may have it, as far as its mode says.
+    // If two calls were making it, the object may be the other's. The claiming call may open it if its mode allows.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
-    // The verifier of the first call, if its times hold one, is whole seconds; the client is told to set them in any case.
+    // If its times hold the first call's verifier, they are whole seconds. The client has to set them in any case.
     let is_whole = attributes.accessed.nanoseconds == 0 && attributes.modified.nanoseconds == 0;
     let verifier_in_times = is_whole && matches!(what, Create::File(CreateMode::Exclusive(_)));
     Ok(Created { handle, attributes, directory: unchanged(&directory), is_new, verifier_in_times })
@@ -410,8 +410,8 @@ fn is_same_object(found: &Attributes, what: &Create) -> bool {
     }
 }
 
-/// What a backend does after it has made the name, and may not have come to do. Of the permission bits only those: a default
-/// ACL may have left out others.
+/// Returns the attributes that a backend sets after it has made the name, and may not have set. Of the permission bits only those: a
+/// default ACL may have left out others.
 ///
 /// The verifier of an exclusive creation is not written late: only a repetition could ask for it, and that has the log.
 fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttributes {
@@ -432,7 +432,7 @@ fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttribu
     }
 }
 
-/// A rename that was done, where the old name is gone: the new one is there, and both have changed since.
+/// Returns the rename that was executed: the old name is gone, the new one exists, and both directories have changed since.
 async fn own_rename(
     export: &Export,
     context: &Context,
@@ -449,7 +449,7 @@ async fn own_rename(
     is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })
 }
 
-/// Whether attributes are as a SETATTR has left them.
+/// Returns whether attributes are as a SETATTR left them.
 fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
     let is_time = |wanted: Option<SetTime>, found| match wanted {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,
@@ -464,7 +464,7 @@ fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
         && is_time(set.modified, found.modified)
 }
 
-/// What is known around a change that an earlier process made: what there is now.
+/// Returns the attributes around a change by an earlier process: only the present ones are known.
 pub(super) fn unchanged(now: &Attributes) -> Change {
     Change { before: now.before(), after: *now, atomic: false }
 }

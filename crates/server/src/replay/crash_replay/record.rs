@@ -1,4 +1,4 @@
-//! What is written down, and its bytes.
+//! Records of the log, and their encoding.
 
 use std::ops::Deref;
 
@@ -27,7 +27,7 @@ const REPLIED: u8 = 0x26;
 const CLAIMED: u8 = 0x24;
 const ANSWERED: u8 = 0x25;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// MKDIR, SYMLINK, MKNOD, CREATE of either version, OPEN with creation.
@@ -46,7 +46,7 @@ pub(super) enum Kind {
     RemoveXattr = 7,
 }
 
-/// What becomes of a name, or of a file.
+/// The effect on a name, or on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Appears,
@@ -65,7 +65,7 @@ impl Kind {
         Self::RemoveXattr,
     ];
 
-    /// What becomes of each of its targets.
+    /// Returns the effect on each of its targets.
     pub(super) fn effects(self) -> &'static [Effect] {
         match self {
             Self::Create | Self::Link | Self::CreateXattr => &[Effect::Appears],
@@ -132,7 +132,7 @@ impl Record {
         Head { length: HEAD_BYTES, bytes }
     }
 
-    /// `None` for what is no record of this format.
+    /// Returns none for bytes that are no record of this format.
     pub(super) fn parse(bytes: Bytes) -> Option<Self> {
         let word = |at: usize| bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
         let call = CallId { digest: word(1)?, number: word(9)? };

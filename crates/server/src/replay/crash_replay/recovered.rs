@@ -1,4 +1,4 @@
-//! What processes before this one wrote down and did not see to its end.
+//! Operations of earlier processes that did not end, as their log tells.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,37 +12,37 @@ use super::{CallId, REMEMBER_FOR};
 /// name may well have gone by other ways than this server.
 const JUST_BEFORE_S: i64 = 60;
 
-/// Operations on one name that can be claimed at most; of more, the first ones are forgotten. Calls whose reply is too long to
-/// be written down stay here, and each change of a name goes through all of that name.
+/// Operations on one name that can be claimed at most; of more, the first ones are forgotten. Calls whose reply is too long for the log
+/// stay here, and each change of a name visits all operations on it.
 const PENDING_MAX: usize = 64;
 
-/// What a process before knew of a call.
+/// What the log of an earlier process says about a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RecoveredCall {
     /// Nothing.
     Unknown,
-    /// It began: what it would have done can be claimed now.
+    /// It began. Its operations can be claimed now.
     Pending,
-    /// It ended: this was its reply, the bytes given to [`CallLog::finish`](super::CallLog::finish).
+    /// It ended. This was its reply: the bytes given to [`CallLog::finish`](super::CallLog::finish).
     Replied(Bytes),
 }
 
-/// An operation that began.
+/// An operation whose end, or whose reply, is not in the log.
 #[derive(Debug)]
 struct PendingOp {
     call: CallId,
     kind: Kind,
     targets: [u64; CHANGES],
     began: Timestamp,
-    /// Of each target: the last change of it that was acknowledged is of the same kind, and another call's.
+    /// For each target: the last acknowledged change of it is of the same kind and by another call.
     taken: [bool; CHANGES],
-    /// Somebody else was told since that they made the name which this one takes away: what is there is theirs.
+    /// Another call has since been acknowledged to have made the name that this one removes: the present object is that call's.
     remade: bool,
-    /// Somebody else was told that they took that name away before it was made anew: this one has not done it.
+    /// Another call was acknowledged to have removed that name before it was made again: this one has not removed it.
     lost: bool,
 }
 
-/// Operations under way when a process ended, and replies that may not have arrived. As large as the log at most.
+/// Operations that ran when a process ended, and replies that may not have arrived. At most as large as the log.
 #[derive(Debug, Default)]
 pub(super) struct RecoveredOps {
     pending: HashMap<u64, PendingOp>,
@@ -50,26 +50,26 @@ pub(super) struct RecoveredOps {
     by_call: HashMap<CallId, Vec<u64>>,
     by_target: HashMap<u64, Vec<u64>>,
     replies: HashMap<CallId, (Timestamp, Bytes)>,
-    /// Pending operations whose calls came again, by who may claim what.
+    /// Pending operations whose calls were repeated, by claim key.
     claims: HashMap<u64, u64>,
-    /// Calls whose replies are kept elsewhere, while the log is read: nothing of them can be claimed.
+    /// While the log is read: calls whose replies are kept elsewhere. Their operations cannot be claimed.
     answered: HashSet<CallId>,
-    /// What was acknowledged last of each target, while the log is read.
+    /// While the log is read: the last acknowledged change of each target.
     last: HashMap<u64, (Effect, Timestamp)>,
 }
 
 impl RecoveredOps {
-    /// Nothing yet, where these calls were answered.
+    /// Makes an empty set. The replies of `answered` calls are kept elsewhere.
     pub(super) fn new(answered: impl IntoIterator<Item = CallId>) -> Self {
         Self { answered: answered.into_iter().collect(), ..Self::default() }
     }
 
-    /// Operations whose outcome, or whose call's reply, was not written down.
+    /// Returns the number of pending operations.
     pub(super) fn under_way(&self) -> usize {
         self.pending.len()
     }
 
-    /// The log was read.
+    /// Frees what only reading the log needs.
     pub(super) fn read_all(&mut self) {
         (self.last, self.answered) = (HashMap::new(), HashSet::new());
     }
@@ -78,7 +78,7 @@ impl RecoveredOps {
         self.pending.is_empty() && self.replies.is_empty()
     }
 
-    /// Takes the next record of the log in.
+    /// Reads the next record of the log.
     pub(super) fn read(&mut self, record: Record, now: Timestamp) {
         match record {
             Record::Started { call, at, kind, targets }
@@ -163,7 +163,7 @@ impl RecoveredOps {
         self.by_call.get(&call)?.iter().find(same).copied()
     }
 
-    /// `call` was, or is about to be, told that it did this: whoever else would claim the same has not done it.
+    /// Notes that `call` was, or will be, acknowledged to have done this: no other call has.
     pub(super) fn acknowledge(&mut self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         for (target, effect) in targets.iter().zip(kind.effects()) {
             for id in self.by_target.get(target).into_iter().flatten() {
@@ -211,13 +211,13 @@ impl RecoveredOps {
         recognised
     }
 
-    /// When the operation of a claim began, where it is good.
+    /// Returns when the operation of a claim began, if the claim is valid.
     pub(super) fn began(&self, key: u64) -> Option<Timestamp> {
         let op = self.pending.get(self.claims.get(&key)?)?;
         (!op.taken.contains(&true)).then_some(op.began)
     }
 
-    /// Takes a claim, where it is good, so that nobody else can claim the same: when its operation began and by which call.
+    /// Takes a valid claim, so that nobody else can claim the same. Returns when its operation began, and its call.
     pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         self.began(key)?;
         let id = self.claims.remove(&key)?;
@@ -237,7 +237,7 @@ impl RecoveredOps {
         op.remade.then_some(op.lost)
     }
 
-    /// `op` is told that it took a name away that was made anew since: others have not, unless they took away the new one.
+    /// Notes that `op` removed a name that was made again since: no other operation did, unless it removed the new one.
     fn removed_what_was_before(&mut self, op: &PendingOp) {
         for id in self.by_target.get(&op.targets[0]).into_iter().flatten() {
             let Some(other) = self.pending.get_mut(id) else { continue };
@@ -245,7 +245,7 @@ impl RecoveredOps {
         }
     }
 
-    /// Drops a claim that is not needed: its operation had not been executed. By which call it was.
+    /// Drops a claim whose operation had not been executed. Returns when it began, and its call.
     pub(super) fn withdraw(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         let id = self.claims.remove(&key)?;
         self.forget(id).map(|op| (op.began, op.call))

@@ -1,4 +1,4 @@
-//! A log of calls that outlives the machine.
+//! A log of calls that survives the end of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use super::ReplyLog;
 
 /// A log of calls that can be brought to stable storage.
 pub trait StableLog: ReplyLog {
-    /// Waits until all that was appended by now is on stable storage. Whoever waits at the same time shares what it costs.
+    /// Waits until everything appended so far is on stable storage. Concurrent waits share one sync.
     ///
     /// # Errors
-    /// Where that cannot be had, from then on always.
+    /// Fails from the first failure on.
     fn sync(&self) -> Op<'_, ()>;
 }
 
@@ -34,14 +34,14 @@ impl Stable {
         self.is_broken.load(Relaxed)
     }
 
-    /// Waits until what was written down is on stable storage. Where that fails, calls go on as they would without such a log:
-    /// what was executed has to be answered. No session is persistent from then on.
+    /// Waits until the log is on stable storage. If that fails, calls go on as without such a log, because executed calls must be
+    /// answered. No session is persistent from then on.
     pub(crate) async fn sync(&self) {
         if self.is_broken() {
             return;
         }
         if self.log.sync().await.is_err() && !self.is_broken.swap(true, Relaxed) {
-            error!("the log of calls cannot be brought to stable storage: no session is persistent any more");
+            error!("the log of calls cannot be synced: sessions are no longer persistent");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Extended attributes that must be made, or taken away, once.
+//! Extended attributes that are created or removed.
 //!
-//! Setting one whether it is there or not can be repeated, and so can replacing it: neither is written down.
+//! SETXATTR with EITHER or REPLACE can be repeated, and is not logged.
 
 use bytes::Bytes;
 use vfs::{Change, Context, Error, Handle, SetXattr};

@@ -12,6 +12,9 @@ use crate::state::tables::wire::{ClientId, Status};
 impl State {
     /// Whose a client ID is, in version 4.0. Renews the lease.
     ///
+    /// OPEN and RELEASE_LOCKOWNER name their client here. No principal is checked: only the client learns its client ID, which cannot be
+    /// guessed. CLOSE and the others that name a stateid check the principal of the open instead.
+    ///
     /// # Errors
     /// STALE_CLIENTID for one that this instance has not given, or that was not confirmed; EXPIRED for one that was forgotten, or
     /// that has lost something to another client.
