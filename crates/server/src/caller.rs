@@ -8,17 +8,17 @@ use vfs::Credentials;
 use crate::identity::Identity;
 use crate::peer::{ClaimError, PeerOwner};
 
-/// Why a credential is nobody's.
+/// Why a credential is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialError {
-    /// It cannot be read, or is of a flavor that is not known; see [`authenticate`].
+    /// It cannot be decoded, or its flavor is unknown; see [`authenticate`].
     Invalid(AuthStatus),
-    /// The peer may not claim that.
+    /// The peer may not claim this identity.
     Claim(ClaimError),
 }
 
 impl CredentialError {
-    /// The status to reject the call with.
+    /// Returns the status to reject the call with.
     #[must_use]
     pub fn status(self) -> AuthStatus {
         match self {
@@ -29,8 +29,8 @@ impl CredentialError {
     }
 }
 
-/// Credentials of a connection's last calls, by their bytes: a client sends the same ones with nearly every call, and
-/// parsing them again would cost two allocations a request.
+/// A cache of a connection's credentials, by their bytes. A client sends the same ones with nearly every call, and parsing them costs two
+/// allocations.
 #[derive(Debug, Default)]
 pub struct CallerCache {
     entries: Vec<CredentialCache<Identity>>,
@@ -38,10 +38,10 @@ pub struct CallerCache {
 }
 
 impl CallerCache {
-    /// Identities remembered a connection; a client multiplexes its users over one.
+    /// Identities cached per connection; a client multiplexes its users over one.
     const CAPACITY: usize = 8;
 
-    /// Who sends this credential over a connection to `owner`. What was allowed once is allowed: an owner does not change.
+    /// Returns the identity of this credential on a connection to `owner`. Allowed claims are cached too: an owner does not change.
     ///
     /// # Errors
     /// See [`CredentialError`].
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_a_bounded_number_of_callers() {
+    fn caches_a_bounded_number_of_callers() {
         let mut cache = CallerCache::default();
         for round in 0..2 {
             for uid in 0..20 {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_no_refusal_and_remembers_none() {
+    fn does_not_cache_refused_credentials() {
         let mut cache = CallerCache::default();
         let short = OpaqueAuth { flavor: AuthFlavor::SHORT, body: Opaque::from_static(b"????") };
         assert_eq!(

@@ -11,25 +11,25 @@ use crate::state::connection_owner::Tenant;
 use crate::wait_limit::WaitLimit;
 use crate::{ConnectionId, Outbox, Transport};
 
-/// What the server knows of a connection.
+/// A connection to a client.
 #[derive(Debug)]
 pub struct Connection {
     /// Its number.
     pub id: ConnectionId,
     /// The client's address.
     pub peer: SocketAddr,
-    /// Our address on it.
+    /// The server's address on it.
     pub local: SocketAddr,
-    /// Who owns the socket at the other end: decides whom AUTH_SYS may claim to be.
+    /// The owner of the socket at the other end, which decides what AUTH_SYS may claim.
     pub owner: PeerOwner,
-    /// What carries it.
+    /// Its transport.
     pub transport: Transport,
     /// Whether large READs may be answered with file ranges.
     pub can_splice: bool,
-    /// Whether the call that begins is the only one that waits for the thread that serves it, as far as is known: see
+    /// Whether the call that begins is the only one that waits for its thread, as far as is known: see
     /// [`vfs::Thread::Exclusive`].
     pub is_alone: AtomicBool,
-    /// Calls of ours to the client.
+    /// Calls of the server to the client.
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
     /// Operations that wait for delegations.
@@ -37,14 +37,14 @@ pub struct Connection {
     /// Operations that wait for another server.
     pub(crate) copy_waits: WaitLimit,
     pub(crate) tenant: Tenant,
-    /// By compounds of version 4.0.
+    /// Exports used by compounds of version 4.0.
     pub(crate) used_exports: UsedExports,
-    /// Whether a refusal of this connection's calls was logged.
+    /// Whether a refused call of this connection was logged.
     pub(crate) is_refusal_logged: AtomicBool,
 }
 
 impl Connection {
-    /// A connection that just opened, to a peer on another machine; see [`Self::owned_by`].
+    /// Makes a connection to a peer on another machine; see [`Self::owned_by`].
     #[must_use]
     pub fn new(
         id: ConnectionId,
@@ -75,18 +75,18 @@ impl Connection {
         }
     }
 
-    /// The same connection, with `owner` at its other end.
+    /// Sets the owner of the other end.
     #[must_use]
     pub fn owned_by(self, owner: PeerOwner) -> Self {
         Self { owner, ..self }
     }
 
-    /// Whether any user of another machine may send from the peer's port.
+    /// Returns whether any user of another machine may send from the peer's port.
     pub(crate) fn has_unprivileged_port(&self) -> bool {
         self.owner == PeerOwner::Remote && self.peer.port() >= FIRST_UNPRIVILEGED_PORT
     }
 
-    /// Whether a superuser, here or on another machine, vouches for what the peer claims.
+    /// Returns whether a superuser, here or on another machine, vouches for the claims of the peer.
     pub(crate) fn is_superusers(&self) -> bool {
         match self.owner {
             PeerOwner::Remote => self.peer.port() < FIRST_UNPRIVILEGED_PORT,
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Whether this is the connection's first refusal, which is to be logged.
+    /// Returns true for the connection's first refused call, which is to be logged.
     pub(crate) fn is_first_refusal(&self) -> bool {
         !self.is_refusal_logged.swap(true, Relaxed)
     }

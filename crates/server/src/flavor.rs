@@ -7,7 +7,7 @@ use std::str::FromStr;
 use rpc::auth::AuthFlavor;
 use rpc::gss::Service;
 
-/// How a call shows who sends it.
+/// How a call proves or claims its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flavor {
     /// `AUTH_NONE`.
@@ -19,7 +19,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// All that there are, the weakest first.
+    /// All flavors, the weakest first.
     pub const ALL: [Self; 5] = [
         Self::None,
         Self::Sys,
@@ -40,7 +40,7 @@ impl Flavor {
         }
     }
 
-    /// The number that MOUNT tells (RFC 2623 §2.2 and its section 6's registry of pseudo flavors).
+    /// Returns the number that MOUNT lists (RFC 2623 §2.2 and its section 6's registry of pseudo flavors).
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -75,12 +75,12 @@ pub struct Flavors {
     count: u8,
 }
 
-/// Why a list of flavors is none.
+/// Why a list of flavors is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlavorsError {
-    /// Nobody could come.
+    /// The list is empty.
     Empty,
-    /// It stands there before.
+    /// The list has this flavor twice.
     Twice(Flavor),
 }
 
@@ -101,7 +101,7 @@ impl Flavors {
 
     const NONE: Self = Self { list: [Flavor::None; Flavor::ALL.len()], count: 1 };
 
-    /// These, the most preferred first.
+    /// Makes a list, the most preferred flavor first.
     ///
     /// # Errors
     /// See [`FlavorsError`].
@@ -116,7 +116,7 @@ impl Flavors {
         Ok(list)
     }
 
-    /// Adds one as the least preferred; tells whether it was not there.
+    /// Adds a flavor as the least preferred. Returns whether it was new.
     fn insert(&mut self, flavor: Flavor) -> bool {
         let is_new = !self.iter().any(|known| known == flavor);
         if is_new {
@@ -126,7 +126,7 @@ impl Flavors {
         is_new
     }
 
-    /// With those of `other` behind them.
+    /// Returns these, followed by those of `other`.
     #[must_use]
     pub fn union(mut self, other: Self) -> Self {
         for flavor in other.iter() {
@@ -135,19 +135,19 @@ impl Flavors {
         self
     }
 
-    /// All of them, the most preferred first.
+    /// Returns all of them, the most preferred first.
     pub fn iter(&self) -> impl Iterator<Item = Flavor> {
         self.list.into_iter().take(usize::from(self.count))
     }
 
-    /// Whether a call that came by `flavor` is let in. AUTH_NONE is where AUTH_SYS is: who may say to be anybody may be nobody.
+    /// Returns whether a call by `flavor` is allowed. AUTH_SYS allows AUTH_NONE too: a caller who may claim to be anybody may be nobody.
     #[must_use]
     pub fn allow(&self, flavor: Flavor) -> bool {
         let is_listed = |wanted| self.iter().any(|listed| listed == wanted);
         is_listed(flavor) || flavor == Flavor::None && is_listed(Flavor::Sys)
     }
 
-    /// As [`Self::iter`], with AUTH_NONE where it is not listed and let in all the same.
+    /// As [`Self::iter`], with AUTH_NONE if it is allowed without being listed.
     #[must_use]
     pub fn allowed(self) -> Self {
         if self.allow(Flavor::None) { self.union(Self::NONE) } else { self }

@@ -1,14 +1,13 @@
 use std::collections::HashMap;
 
-/// Most users, and most groups, that are known by name.
+/// The greatest number of users, and of groups, with names.
 pub const MAX_ID_NAMES: usize = 1 << 16;
 /// Longest name in bytes, domain apart; LOGIN_NAME_MAX of Linux.
 const MAX_NAME: usize = 256;
 
-/// Names of users and groups, for NFSv4 clients that are told `name@domain` instead of numbers (RFC 8881 §5.9).
+/// Names of users and groups, for NFSv4 owners of the form `name@domain` (RFC 8881 §5.9).
 ///
-/// They are given at the start and not asked for later: a directory service that is slow to answer must not keep requests
-/// waiting.
+/// They are read at the start and not later: a slow directory service must not delay requests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct IdNames {
     domain: String,
@@ -16,7 +15,7 @@ pub struct IdNames {
     groups: Table,
 }
 
-/// Whose name it is.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IdKind {
     User,
@@ -30,7 +29,7 @@ struct Table {
 }
 
 impl Table {
-    /// The first [`MAX_ID_NAMES`] of `entries`. Of several names of an id the first is told, all are understood.
+    /// Takes the first [`MAX_ID_NAMES`] of `entries`. Of several names of an id the server sends the first and accepts all.
     fn new(entries: impl IntoIterator<Item = (String, u32)>) -> Self {
         let mut table = Self::default();
         let usable = |(name, _): &(String, u32)| {
@@ -48,7 +47,7 @@ impl Table {
 }
 
 impl IdNames {
-    /// Names with their ids, in `domain`.
+    /// Makes a table of names with their ids, in `domain`.
     #[must_use]
     pub fn new(
         domain: &str,
@@ -58,13 +57,13 @@ impl IdNames {
         Self { domain: domain.to_owned(), users: Table::new(users), groups: Table::new(groups) }
     }
 
-    /// How many users and groups are known.
+    /// Returns the number of users and groups.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
         (self.users.ids.len(), self.groups.ids.len())
     }
 
-    /// Whether nobody is known.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
@@ -77,15 +76,15 @@ impl IdNames {
         }
     }
 
-    /// `name@domain` of an id that has a name.
+    /// Returns `name@domain` for an id that has a name.
     pub(crate) fn text(&self, kind: IdKind, id: u32) -> Option<String> {
         self.table(kind).names.get(&id).map(|name| format!("{name}@{}", self.domain))
     }
 
-    /// The id of `name@domain`.
+    /// Returns the id of `name@domain`.
     pub(crate) fn id(&self, kind: IdKind, text: &str) -> Option<u32> {
         let (name, domain) = text.rsplit_once('@')?;
-        // RFC 8881 §5.9: the domain is a DNS name, in which case means nothing.
+        // RFC 8881 §5.9: the domain is a DNS name, which ignores case.
         if domain.eq_ignore_ascii_case(&self.domain) { self.table(kind).ids.get(name).copied() } else { None }
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls, as an RPC credential proves or claims it, and who that is on an export.
+//! Callers, as an RPC credential proves or claims them, and their credentials on an export.
 
 use std::sync::Arc;
 
@@ -8,38 +8,38 @@ use vfs::Credentials;
 
 use crate::{ExportOptions, Flavor, Squash};
 
-/// Who a context of RPCSEC_GSS was made by, proven.
+/// The principal that made a context of RPCSEC_GSS.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Authenticated {
-    /// The principal's name for people and for the mapping to users, `user@REALM`.
+    /// Its name for display and for the mapping to users, `user@REALM`.
     pub name: String,
-    /// Its exported name, which says the mechanism too (RFC 2743 §3.2): what principals are told apart by. At most
+    /// Its exported name, which includes the mechanism (RFC 2743 §3.2). It identifies the principal. At most
     /// [`Self::EXPORTED_MAX`] bytes.
     pub exported: Bytes,
-    /// A number for it while this server runs, that no other caller has.
+    /// A number that no other caller has.
     pub number: u64,
-    /// The user that it is here; none where it is nobody known.
+    /// The local user that it maps to, if any.
     pub credentials: Option<Arc<Credentials>>,
 }
 
 impl Authenticated {
-    /// The greatest length in bytes of an exported name: it stands for the caller where a credential would.
+    /// The greatest length of an exported name in bytes. It is compared in place of a credential.
     pub const EXPORTED_MAX: usize = rpc::auth::MAX_AUTH_BODY;
 }
 
-/// Who an RPC credential says that the caller is, before squashing.
+/// The caller by its RPC credential, before squashing.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// AUTH_NONE: nobody in particular.
+    /// AUTH_NONE.
     Anonymous,
-    /// AUTH_SYS: the client's word (RFC 5531 Appendix A).
+    /// AUTH_SYS: claimed by the client (RFC 5531 Appendix A).
     System(Arc<Credentials>),
-    /// RPCSEC_GSS: proven, and how the call is protected.
+    /// RPCSEC_GSS: proven, with the protection of the call.
     Gss(Arc<Authenticated>, Service),
 }
 
 impl Identity {
-    /// The flavor that it came by.
+    /// Returns its flavor.
     #[must_use]
     pub fn flavor(&self) -> Flavor {
         match self {
@@ -49,8 +49,8 @@ impl Identity {
         }
     }
 
-    /// A number for the caller, so that another user's request on the same slot is no retransmission. It is the uid of an AUTH_SYS
-    /// user. A principal's number is no uid, whichever user it is here, and is the same in every process over one state directory.
+    /// Returns a number for the caller, so that another user's request on the same slot is no retransmission. It is the uid of an AUTH_SYS
+    /// user. A principal's number is never a uid, and is the same in every process with one state directory.
     #[must_use]
     pub fn number(&self) -> u64 {
         match self {
@@ -60,7 +60,7 @@ impl Identity {
         }
     }
 
-    /// The user that it is before squashing, where it is one.
+    /// Returns its credentials before squashing, if it maps to a user.
     #[must_use]
     pub fn credentials(&self) -> Option<&Arc<Credentials>> {
         match self {
@@ -70,7 +70,7 @@ impl Identity {
         }
     }
 
-    /// Who the caller is on an export (RFC 1813 §4.4: servers commonly map the superuser to an anonymous user).
+    /// Returns its credentials on an export (RFC 1813 §4.4: servers commonly map the superuser to an anonymous user).
     #[must_use]
     pub fn on(&self, export: &ExportOptions) -> Arc<Credentials> {
         let anonymous = || Arc::clone(&export.anonymous);

@@ -1,4 +1,4 @@
-//! Data of READs, and listings that are told again, on their way into a reply: copied where they are short, left where they are otherwise.
+//! Data of READ and cached listings on their way into a reply: short data are copied, long data are sent from where they are.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,16 +6,16 @@ use bytes::Bytes;
 use vfs::{FileRange, Payload};
 use xdr::{External, Writer};
 
-/// Data up to this many bytes are copied into the reply: a piece of its own costs the transport more than a copy does
-/// (measured at 4 KiB: sendfile takes four times as long as copying).
+/// Data up to this many bytes are copied into the reply: a separate piece costs the transport more than a copy (measured at 4 KiB:
+/// sendfile takes four times as long as copying).
 const COPY_AT_MOST: usize = 8 << 10;
 
-/// Bytes of a READ that is tried before a future is made for it. Of a longer one, what is in memory could be copied twice where the
-/// rest is not.
+/// The longest READ that is tried before a future is made for it, in bytes. A longer one could copy its cached part twice if the rest is
+/// not in memory.
 pub(crate) const AT_ONCE_MAX: u32 = 16 << 10;
 
-/// Puts the `count` bytes of a READ behind what was written, then their padding (RFC 4506 §4.10). Their length was
-/// written before; [`Payload::Appended`] data are in the buffer already.
+/// Appends the `count` bytes of a READ and their padding (RFC 4506 §4.10) to the reply. Their length was written
+/// before; [`Payload::Appended`] data are in the buffer already.
 pub(crate) fn attach(reply: &mut Writer, payload: Payload, count: u32) {
     match payload {
         Payload::Appended => {}
@@ -25,7 +25,7 @@ pub(crate) fn attach(reply: &mut Writer, payload: Payload, count: u32) {
     reply.pad(count as usize);
 }
 
-/// Puts bytes that others hold as well behind what was written.
+/// Appends bytes that others hold as well to the reply.
 pub(crate) fn share(reply: &mut Writer, bytes: Bytes) {
     if bytes.len() <= COPY_AT_MOST { reply.raw(&bytes) } else { reply.external(Box::new(Shared(bytes))) }
 }
@@ -52,7 +52,7 @@ impl External for Shared {
     }
 }
 
-/// A range of a file that the connection takes from the page cache.
+/// A range of a file that the connection sends from the page cache.
 #[derive(Debug)]
 struct InFile(FileRange);
 

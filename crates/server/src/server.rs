@@ -134,29 +134,29 @@ impl Server {
         Self { shared: Shared { state, ..self.shared }, ..self }
     }
 
-    /// What it was started with.
+    /// Returns the settings that it was started with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// What it counted.
+    /// Returns its counters.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
 
-    /// How many NFSv4 clients, sessions, opens and so on there are.
+    /// Returns the numbers of NFSv4 clients, sessions, opens and so on.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.state.counts()
     }
 
-    /// Whether the tables of NFSv4's state agree with each other and with the protocol's rules: for simulations and tests, between whose
-    /// steps nothing is under way in them. It looks at everything, under every lock.
+    /// Checks that the tables of NFSv4's state agree with each other and with the protocol's rules. For simulations and tests, while no call
+    /// runs: it takes every lock.
     ///
     /// # Errors
-    /// The first that is not so.
+    /// The first violation.
     pub fn audit(&self) -> Result<(), String> {
         self.shared.state.audit()
     }
@@ -166,38 +166,38 @@ impl Server {
         self.shared.gss.as_ref()
     }
 
-    /// How many security contexts of RPCSEC_GSS there are.
+    /// Returns the number of security contexts of RPCSEC_GSS.
     #[must_use]
     pub fn gss_contexts(&self) -> usize {
         self.shared.gss.as_ref().map_or(0, |gss| gss.contexts.len())
     }
 
-    /// Bytes that listings take which may be told again, and directories that are watched for that.
+    /// Returns the bytes in the listing cache, and the number of directories watched for it.
     #[must_use]
     pub fn kept_listings(&self) -> (usize, usize) {
         self.shared.listings.usage()
     }
 
-    /// What has happened to NFSv4 delegations.
+    /// Returns the counters of NFSv4 delegations.
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
         self.shared.state.delegation_counts()
     }
 
-    /// What has happened to copies in the background.
+    /// Returns the counters of background copies.
     #[must_use]
     pub fn offload_counts(&self) -> &OffloadCounts {
         self.shared.state.offload_counts()
     }
 
-    /// The exports now.
+    /// Returns the current exports.
     #[must_use]
     pub fn exports(&self) -> Arc<ExportTable> {
         self.shared.exports.load_full()
     }
 
-    /// Replaces all exports; calls under way finish with those they began with. Opens and locks in exports that are gone
-    /// are revoked, so that their files are let go; what calls under way open there is, by [`Self::maintain`].
+    /// Replaces all exports. Running calls finish with the exports that they began with. Opens and locks in removed exports are revoked, so
+    /// that their files are closed; [`Self::maintain`] revokes those that running calls still make there.
     pub fn replace_exports(&self, exports: ExportTable) {
         let exports = exports.with_names(Arc::clone(&self.host_names));
         let old = self.shared.exports.swap(Arc::new(exports));
@@ -207,19 +207,19 @@ impl Server {
         self.revoke_unserved();
     }
 
-    /// Whether [`Self::learn_host`] has told the names of an address, and they are not forgotten.
+    /// Returns whether the names of an address are known by [`Self::learn_host`].
     #[must_use]
     pub fn knows_host(&self, address: IpAddr) -> bool {
         self.host_names.knows(address)
     }
 
-    /// Takes the names that the address of a client has, the canonical one and aliases, checked forwards and backwards by the
-    /// driver. To be called before the first call of a connection, where [`ExportTable::needs_names`].
+    /// Takes the host names of an address, the canonical one and aliases. The driver has checked them forwards and backwards. Called before the
+    /// first call of a connection, if [`ExportTable::needs_names`].
     pub fn learn_host(&self, address: IpAddr, names: Vec<String>) {
         self.host_names.learn(address, names);
     }
 
-    /// Whether any call under way began with exports that were replaced since.
+    /// Returns whether any running call began with exports that were replaced since.
     #[must_use]
     pub fn has_retired_exports(&self) -> bool {
         self.retired.lock().iter().any(|table| table.strong_count() > 0)
@@ -231,19 +231,19 @@ impl Server {
         self.shared.state.revoke_unserved(|fsid| served.contains(&fsid));
     }
 
-    /// Revokes what calls have opened in exports that were replaced under them, until the last of these calls is over.
+    /// Revokes opens that calls make in replaced exports, until the last of these calls is over.
     fn revoke_retired(&self) {
         let mut retired = self.retired.lock();
         if retired.is_empty() {
             return;
         }
-        // Looked at before: what nobody uses now cannot be opened in any more.
+        // Before the revocation: in a table that nobody uses now, nothing can be opened any more.
         retired.retain(|table| table.strong_count() > 0);
         self.revoke_unserved();
     }
 
-    /// Looks after what clients hold: forgets those that went without a word. To be called about once a second; returns
-    /// whether it should be called again at once, because it looks at a bounded number of clients at a time.
+    /// Expires clients and other state. Called about once a second. Returns whether to call it again at once, because it visits a bounded
+    /// number of clients at a time.
     pub fn maintain(&self, now: Now) -> bool {
         self.revoke_retired();
         if let Some(journal) = &self.shared.journal {
@@ -256,19 +256,19 @@ impl Server {
         self.shared.state.expire(now.monotonic).more
     }
 
-    /// READs on other servers that are under way, or have been answered and not taken.
+    /// Returns the number of READs on other servers that run, or whose answers were not taken.
     #[must_use]
     pub fn fetch_count(&self) -> usize {
         self.shared.fetches.count()
     }
 
-    /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
+    /// Stops reading from other servers, for good. Pending and later reads end with
     /// [`FetchError::Unreachable`](crate::FetchError::Unreachable) at once.
     pub fn stop_fetching(&self) {
         self.shared.fetches.close();
     }
 
-    /// To be called when a connection is gone: its sessions have one less.
+    /// Notes that a connection closed.
     pub fn connection_closed(&self, connection: ConnectionId) {
         self.shared.state.connection_closed(connection);
     }

@@ -1,7 +1,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Versions of NFS that a server answers.
+    /// Versions of NFS that a server serves.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Versions: u8 {
         /// Version 3 (RFC 1813).
@@ -12,25 +12,25 @@ bitflags! {
         const V4_1 = 1 << 2;
         /// Version 4.2 (RFC 7862).
         const V4_2 = 1 << 3;
-        /// Version 4 with all its minor ones.
+        /// Version 4 with all its minor versions.
         const V4 = Self::V4_0.bits() | Self::V4_1.bits() | Self::V4_2.bits();
     }
 }
 
 impl Versions {
-    /// What this software can serve.
+    /// All versions that this software can serve.
     pub const IMPLEMENTED: Self = Self::all();
 
     /// The minor versions of version 4, lowest first.
     const MINOR: [Self; 3] = [Self::V4_0, Self::V4_1, Self::V4_2];
 
-    /// Whether this minor version of version 4 is among them.
+    /// Returns whether this minor version of version 4 is among them.
     #[must_use]
     pub fn has_minor(self, minor: u32) -> bool {
         Self::MINOR.get(minor as usize).is_some_and(|version| self.contains(*version))
     }
 
-    /// Lowest and highest version of the NFS program, for PROG_MISMATCH; none where nothing is served.
+    /// Returns the lowest and highest version of the NFS program, for PROG_MISMATCH; none if none is served.
     #[must_use]
     pub fn program_versions(self) -> Option<(u32, u32)> {
         let four = self.intersects(Self::V4);
@@ -42,7 +42,7 @@ impl Versions {
         }
     }
 
-    /// The version that people write so: `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
+    /// Parses a version: `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {

@@ -1,4 +1,4 @@
-//! Which clients an entry of an export is for, as exports(5) writes them, and the host names that addresses have.
+//! Client patterns of exports, as in exports(5), and the host names of addresses.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -10,14 +10,14 @@ use parking_lot::RwLock;
 
 use crate::Network;
 
-/// Some of an export's clients.
+/// A pattern of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientPattern {
-    /// One host, by its name, at the addresses that the name had when the configuration was read.
+    /// One host by name, with its addresses when the configuration was read.
     Host(String, Vec<IpAddr>),
     /// A network, or one address.
     Network(Network),
-    /// All hosts whose name is like this: `*.example.org`, `node[0-9]`. As in exports(5), `*` and `?` match dots too.
+    /// All hosts whose name matches: `*.example.org`, `node[0-9]`. As in exports(5), `*` and `?` match dots too.
     Wildcard(Pattern),
     /// The hosts of a netgroup, as the name services listed them when the configuration was read; a triple without a host
     /// is any host (innetgr(3)).
@@ -56,7 +56,7 @@ impl ClientPattern {
         }
     }
 
-    /// Whether a client is one of them; `names` are those of its address.
+    /// Returns whether a client matches; `names` holds the names of its address.
     pub(super) fn matches(&self, address: IpAddr, names: &HostNames) -> bool {
         match self {
             Self::Host(_, addresses) => addresses.contains(&address.to_canonical()),
@@ -72,12 +72,12 @@ impl ClientPattern {
         }
     }
 
-    /// Bits of an address that a network fixes; 0 of others.
+    /// Returns the prefix length of a network; 0 for other patterns.
     pub(super) fn bits(&self) -> u8 {
         if let Self::Network(network) = self { network.prefix_bits } else { 0 }
     }
 
-    /// Whether it takes the client's name to know.
+    /// Returns whether it depends on the client's names.
     pub(super) fn needs_names(&self) -> bool {
         matches!(self, Self::Wildcard(_) | Self::Netgroup(..))
     }
@@ -102,16 +102,16 @@ impl fmt::Display for ClientPattern {
     }
 }
 
-/// The names of clients' addresses, as the driver has found them out: [`crate::Server::learn_host`].
+/// Host names of clients' addresses, from the driver: [`crate::Server::learn_host`].
 #[derive(Debug, Default)]
 pub(crate) struct HostNames(RwLock<HashMap<IpAddr, Arc<[String]>>>);
 
 impl HostNames {
-    /// Addresses whose names are remembered at most.
+    /// The greatest number of addresses with names.
     const HOSTS_MAX: usize = 65_536;
 
-    /// Keeps the names of an address, in place of those that were known. Where there is no room for more, hosts without names
-    /// are forgotten, and all where that does not help: their next connection brings them back.
+    /// Stores the names of an address. If there is no room, it forgets hosts without names, and all hosts if that does not help: their next
+    /// connection brings them back.
     pub(crate) fn learn(&self, address: IpAddr, names: Vec<String>) {
         let (mut hosts, address) = (self.0.write(), address.to_canonical());
         if hosts.len() >= Self::HOSTS_MAX && !hosts.contains_key(&address) {
@@ -124,7 +124,7 @@ impl HostNames {
         hosts.insert(address, names.into_iter().map(plain).collect());
     }
 
-    /// Whether the names of an address are known, or that it has none.
+    /// Returns whether an address was looked up, even if it has no names.
     pub(crate) fn knows(&self, address: IpAddr) -> bool {
         self.0.read().contains_key(&address.to_canonical())
     }

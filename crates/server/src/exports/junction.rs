@@ -1,7 +1,7 @@
-//! Exports inside of exports: file systems that are mounted below an exported directory, served like `crossmnt` of exports(5).
+//! Exports inside exports: file systems that are mounted below an exported directory, served like `crossmnt` of exports(5).
 //!
 //! Each has its own id in handles and its own `fsid`. The outer backend refuses its mount points with [`vfs::Error::Access`]; only then
-//! is a [`Junction`] looked for, so that other lookups cost the same with and without.
+//! the server looks for a [`Junction`], so that other lookups cost the same with and without junctions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use vfs::Handle;
 
 use crate::{Export, ExportError, ExportId, ExportTable};
 
-/// Where an export is mounted inside another one.
+/// The place where an export is mounted inside another one.
 #[derive(Debug, Clone)]
 pub struct Junction {
-    /// The export that the mount point is in; perhaps itself the inner one of another junction.
+    /// The export with the mount point. It may be the inner one of another junction.
     pub outer: ExportId,
     /// The directory of the outer export that has the mount point.
     pub directory: Handle,
@@ -21,7 +21,7 @@ pub struct Junction {
     pub name: Vec<u8>,
     /// `fileid` of the directory that is covered.
     pub covered_fileid: u64,
-    /// What is mounted: the entries of one export, for different clients; at least one. Its path begins with the outer one's.
+    /// The entries of the mounted export, for different clients; at least one. Its path begins with the outer one's.
     pub inner: Vec<Arc<Export>>,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Junctions {
 }
 
 impl Junctions {
-    /// The export of this number that is mounted inside another.
+    /// Returns the export of this number that is mounted inside another.
     pub(crate) fn export(&self, id: ExportId) -> Option<&Arc<Export>> {
         self.entries(id)?.first()
     }
 
-    /// All entries of it.
+    /// Returns all entries of such an export.
     pub(crate) fn entries(&self, id: ExportId) -> Option<&Vec<Arc<Export>>> {
         self.of(id).map(|junction| &junction.inner)
     }
@@ -50,7 +50,7 @@ impl Junctions {
 }
 
 impl ExportTable {
-    /// The table with exports inside of others.
+    /// Adds exports inside others.
     ///
     /// # Errors
     /// [`ExportError::SameId`].
@@ -68,12 +68,12 @@ impl ExportTable {
         Ok(self)
     }
 
-    /// The exports that are mounted inside of others.
+    /// Returns the exports that are mounted inside others.
     pub fn nested(&self) -> impl Iterator<Item = &Arc<Export>> {
         self.junctions.all.iter().filter_map(|junction| junction.inner.first())
     }
 
-    /// The mount points in a directory.
+    /// Returns the mount points in a directory.
     pub(crate) fn junctions_in(
         &self,
         outer: ExportId,
@@ -85,7 +85,7 @@ impl ExportTable {
         here.into_iter().flatten().map(|index| &junctions.all[*index])
     }
 
-    /// Where this export is mounted inside of another.
+    /// Returns where this export is mounted inside another.
     pub(crate) fn junction_of(&self, inner: ExportId) -> Option<&Junction> {
         self.junctions.of(inner)
     }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(lab.last(up), protocol::nfs4::compound::OpResult::GetFh(Ok(top).into()));
         backend.add(Rule::on(Method::Access, Fault::Fail(Error::Access)).times(1));
         assert_eq!(lab.status(at(&["export", "disk"], vec![])), Status::ACCESS, "no right to search");
-        // What is mounted there is gone, and with it the handles.
+        // After the inner export is removed its handles are stale.
         let inside = lab.handle(&["export", "disk"]);
         let outer = Export::clone(lab.server.exports().iter().next().unwrap());
         lab.server.replace_exports(ExportTable::new(vec![outer]).unwrap());

@@ -18,14 +18,14 @@ use crate::exports::junction::Junctions;
 use crate::exports::pseudo::PseudoFs;
 use crate::{ExportId, Flavors};
 
-/// Whose requests are taken as somebody else's.
+/// Which callers are mapped to the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Squash {
-    /// Nobody's: root on a client is root here.
+    /// None: root on a client is root here.
     None,
-    /// Root's; the default.
+    /// Root; the default.
     Root,
-    /// Everybody's.
+    /// All.
     All,
 }
 
@@ -37,17 +37,17 @@ pub const DEFAULT_ANONYMOUS: u32 = 65_534;
 pub struct ExportOptions {
     /// Refuses every change.
     pub read_only: bool,
-    /// Whom to squash.
+    /// Which callers are squashed.
     pub squash: Squash,
-    /// Who squashed callers, and callers without credentials, are.
+    /// The credentials of squashed callers, and of callers without credentials.
     pub anonymous: Arc<Credentials>,
-    /// Who may come; empty for everybody who can reach a listening address.
+    /// The clients that may use it; empty for everybody who can reach a listening address.
     pub clients: Vec<ClientPattern>,
-    /// How they may show who they are, the most preferred way first.
+    /// The security flavors that it takes, the most preferred first.
     pub flavors: Flavors,
     /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as exports(5) has it.
     pub insecure: bool,
-    /// Whether what local processes do recalls delegations, where the backend can see it.
+    /// Whether changes by local processes recall delegations, if the backend can see them.
     pub recall_local_changes: bool,
 }
 
@@ -67,8 +67,8 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// How narrowly a pattern of this rank means a client, in bits of its address; none where none does. Without patterns
-    /// everybody is meant.
+    /// Returns how narrowly a pattern of this rank matches a client, in bits of its address; none if none matches. Without patterns
+    /// every client matches.
     fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> Option<u8> {
         if self.clients.is_empty() {
             return (rank == Rank::Everyone).then_some(0);
@@ -91,7 +91,7 @@ pub struct Export {
     pub options: ExportOptions,
     /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
     pub fsid: (u64, u64),
-    /// What was done with it.
+    /// Counters of its use.
     pub counts: Arc<ExportCounts>,
 }
 
@@ -108,20 +108,20 @@ pub struct ExportCounts {
 }
 
 impl Export {
-    /// Whether both are entries of one export.
+    /// Returns whether both are entries of one export.
     fn is_entry_beside(&self, other: &Self) -> bool {
         self.id == other.id
             && self.path == other.path
             && core::ptr::addr_eq(Arc::as_ptr(&self.backend), Arc::as_ptr(&other.backend))
     }
 
-    /// What of a path is below this export: empty or with a slash at its start. None where the path is not in it.
+    /// Returns the part of a path below this export: empty, or with a slash at its start. None if the path is not in it.
     pub(crate) fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         below(self.path.as_bytes(), path)
     }
 }
 
-/// Why exports cannot stand beside each other.
+/// Why a set of exports is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportError {
     /// The path is not absolute, or has empty, `.` or `..` components, or ends in a slash.
@@ -161,16 +161,15 @@ pub struct ExportTable {
     entries: Vec<Vec<Arc<Export>>>,
     by_id: HashMap<ExportId, usize>,
     pseudo: PseudoFs,
-    /// Whether any entry takes its clients' names to be found.
+    /// Whether any entry depends on host names.
     needs_names: bool,
     names: Arc<HostNames>,
-    /// Exports inside of others, which are not among `exports`.
+    /// Exports inside others, which are not among `exports`.
     pub(crate) junctions: Junctions,
 }
 
 impl ExportTable {
-    /// Checks that the exports can stand beside each other. Those that follow each other with one number, path and file system
-    /// are the entries of one export, for different clients.
+    /// Makes a table. Consecutive exports with the same number, path and file system are entries of one export, for different clients.
     ///
     /// # Errors
     /// See [`ExportError`].
@@ -196,7 +195,7 @@ impl ExportTable {
         Ok(table)
     }
 
-    /// Checks that these are paths of exports that can stand beside each other.
+    /// Checks that these paths are valid and do not overlap.
     ///
     /// # Errors
     /// See [`ExportError`].
@@ -220,12 +219,12 @@ impl ExportTable {
         Ok(())
     }
 
-    /// The directories above the exports.
+    /// Returns the directories above the exports.
     pub(crate) fn pseudo(&self) -> &PseudoFs {
         &self.pseudo
     }
 
-    /// The export with this number.
+    /// Returns the export with this number.
     #[must_use]
     pub fn by_id(&self, id: ExportId) -> Option<&Arc<Export>> {
         match self.by_id.get(&id) {
@@ -234,8 +233,8 @@ impl ExportTable {
         }
     }
 
-    /// The export with this number as a client at `address` has it: the entry that means the client most narrowly, the
-    /// first of several. None where no entry means it.
+    /// Returns the export with this number for a client at `address`: the entry that matches the client most narrowly, the first of several.
+    /// None if no entry matches.
     #[must_use]
     pub fn for_client(&self, id: ExportId, address: IpAddr) -> Option<&Arc<Export>> {
         let entries = match self.by_id.get(&id) {
@@ -250,18 +249,18 @@ impl ExportTable {
         Rank::ALL.into_iter().find_map(|rank| {
             let means = |entry: &Arc<Export>| entry.options.means(rank, address, &self.names);
             let meaning = entries.iter().filter_map(|entry| Some((means(entry)?, entry)));
-            // The first of several that are as narrow.
+            // The first of several equally narrow ones.
             let narrowest = meaning.reduce(|best, next| if next.0 > best.0 { next } else { best });
             narrowest.map(|(_, entry)| entry)
         })
     }
 
-    /// All exports that a client at `address` may use, as it has them.
+    /// Returns the exports that a client at `address` may use.
     pub fn of_client(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Export>> {
         self.exports.iter().filter_map(move |export| self.for_client(export.id, address))
     }
 
-    /// The clients that an export is for, of all its entries; none where it is for everybody.
+    /// Returns the client patterns of all entries of an export; none if it is for everybody.
     pub(crate) fn clients(&self, id: ExportId) -> Vec<&ClientPattern> {
         let entries = self.by_id.get(&id).map(|index| &self.entries[*index]).into_iter().flatten();
         let lists: Vec<_> = entries.map(|entry| &entry.options.clients).collect();
@@ -272,8 +271,8 @@ impl ExportTable {
         }
     }
 
-    /// Whether the names of a client must be known to tell what it may use: [`crate::Server::learn_host`]. They need not
-    /// where its address says so already, or no export depends on names.
+    /// Returns whether the exports for a client depend on its host names: [`crate::Server::learn_host`]. They do not if its address decides,
+    /// or no export has patterns of names.
     #[must_use]
     pub fn needs_names(&self, address: IpAddr) -> bool {
         let is_open = |entries: &Vec<Arc<Export>>| {
@@ -286,30 +285,30 @@ impl ExportTable {
         self.needs_names && self.entries.iter().any(is_open)
     }
 
-    /// The same exports, with the names that a server knows.
+    /// Returns the same exports, with the host names of a server.
     pub(crate) fn with_names(self, names: Arc<HostNames>) -> Self {
         Self { names, ..self }
     }
 
-    /// The export that is mounted by this path; slashes at the end do not count.
+    /// Returns the export with this path; slashes at the end do not count.
     #[must_use]
     pub fn by_path(&self, path: &[u8]) -> Option<&Arc<Export>> {
         let is_top = |rest: &[u8]| rest.iter().all(|byte| *byte == b'/');
         self.exports.iter().find(|export| export.below(path).is_some_and(is_top))
     }
 
-    /// All exports in the order of the configuration, without those inside of others ([`Self::nested`]).
+    /// Returns all exports in the order of the configuration, without those inside others ([`Self::nested`]).
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
         self.exports.iter()
     }
 }
 
-/// Whether `inner` is `outer` or lies below it.
+/// Returns whether `inner` is `outer` or lies below it.
 fn covers(outer: &str, inner: &str) -> bool {
     below(outer.as_bytes(), inner.as_bytes()).is_some()
 }
 
-/// What of `path` is below `top`; `/` is above every path.
+/// Returns the part of `path` below `top`; `/` is above every path.
 fn below<'p>(top: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(top.strip_suffix(b"/").unwrap_or(top))?;
     (rest.is_empty() || rest[0] == b'/').then_some(rest)

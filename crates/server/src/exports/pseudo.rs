@@ -3,8 +3,8 @@
 //! RFC 8881 §7.3: "NFSv4.1 servers avoid this namespace inconsistency by presenting all the exports for a given server
 //! within the framework of a single namespace for that server."
 //!
-//! A node is known by a number that depends on its path alone, so that its handle survives restarts and reloads. A
-//! client sees only what leads to an export that its address may use: the rest of the tree does not exist for it.
+//! A node's number depends on its path alone, so that its handle survives restarts and reloads. A client sees only nodes above exports
+//! that its address may use: the rest of the tree does not exist for it.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(crate) struct PseudoFs {
     nodes: Vec<Node>,
     by_id: HashMap<u64, usize>,
     mounts: HashMap<ExportId, usize>,
-    /// When this set of exports was first looked at: the server core has no clock of its own to ask before.
+    /// The time of the first access to this set of exports. The core has no clock to ask earlier.
     seen: OnceLock<Timestamp>,
 }
 
@@ -48,7 +48,7 @@ impl Default for PseudoFs {
 }
 
 impl PseudoFs {
-    /// The tree above `exports`, whose paths neither overlap nor repeat.
+    /// Makes the tree above `exports`, whose paths neither overlap nor repeat.
     pub(crate) fn new(exports: &[Arc<Export>]) -> Self {
         let mut tree =
             Self { nodes: Vec::new(), by_id: HashMap::new(), mounts: HashMap::new(), seen: OnceLock::new() };
@@ -101,13 +101,13 @@ impl PseudoFs {
         self.nodes[parent].children.iter().copied().find(|child| *self.nodes[*child].name == *name)
     }
 
-    /// The top.
+    /// Returns the root.
     pub(crate) fn root(&self) -> &Node {
         &self.nodes[0]
     }
 
-    /// The directory that a handle names; none where nothing is exported below it any more. An export that is mounted over the
-    /// root hides it only from those who may use the export.
+    /// Returns the directory of a handle; none if no export is below it. An export at the root hides it only from clients that may use
+    /// the export.
     pub(crate) fn by_handle(&self, handle: &Handle, exports: &ExportTable, peer: IpAddr) -> Option<&Node> {
         let id = u64::from_be_bytes((**handle).try_into().ok()?);
         let node = &self.nodes[*self.by_id.get(&id)?];
@@ -118,23 +118,22 @@ impl PseudoFs {
         (!is_hidden).then_some(node)
     }
 
-    /// Where an export is mounted.
+    /// Returns the node where an export is mounted.
     pub(crate) fn mount_of(&self, export: ExportId) -> Option<&Node> {
         self.mounts.get(&export).map(|index| &self.nodes[*index])
     }
 
-    /// The directory above; none above the root.
+    /// Returns the directory above; none above the root.
     pub(crate) fn parent(&self, node: &Node) -> Option<&Node> {
         (!node.is_root()).then(|| &self.nodes[node.parent])
     }
 
-    /// The entries of a directory, in the order of the configuration.
+    /// Returns the entries of a directory, in the order of the configuration.
     pub(crate) fn children<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
         node.children.iter().map(|index| &self.nodes[*index])
     }
 
-    /// Attributes of a directory for a client at `peer`, at a time `now` of day. They tell nothing of exports that it may
-    /// not use.
+    /// Returns the attributes of a directory for a client at `peer`, at the time `now`. They show nothing of exports that it may not use.
     pub(crate) fn attributes(
         &self,
         node: &Node,
@@ -146,7 +145,7 @@ impl PseudoFs {
         Attributes {
             kind: FileKind::Directory,
             mode: 0o555,
-            // As file systems have it that do not count subdirectories: the same for every client.
+            // Like file systems that do not count subdirectories: the same for every client.
             links: 2,
             uid: 0,
             gid: 0,
@@ -165,44 +164,44 @@ impl PseudoFs {
 }
 
 impl Node {
-    /// The handle of a directory.
+    /// Returns the handle of a directory.
     pub(crate) fn handle(&self) -> Handle {
         Handle::new(&self.id.to_be_bytes()).expect("eight bytes are a short handle")
     }
 
-    /// Whether it is the top of the tree.
+    /// Returns whether it is the root.
     pub(crate) fn is_root(&self) -> bool {
         self.name.is_empty()
     }
 
-    /// The export that is mounted here, where a client at `peer` may use it.
+    /// Returns the export that is mounted here, if a client at `peer` may use it.
     pub(crate) fn mounted<'e>(&self, exports: &'e ExportTable, peer: IpAddr) -> Option<&'e Arc<Export>> {
         exports.for_client(self.export?, peer)
     }
 
-    /// Whether a client at `peer` may use anything here or below; everybody sees the root.
+    /// Returns whether a client at `peer` may use any export here or below; everybody sees the root.
     pub(crate) fn is_visible(&self, exports: &ExportTable, peer: IpAddr) -> bool {
         self.is_root() || self.visible(exports, peer).next().is_some()
     }
 
-    /// The exports here and below that a client at `peer` may use.
+    /// Returns the exports here and below that a client at `peer` may use.
     fn visible<'a>(&'a self, exports: &'a ExportTable, peer: IpAddr) -> impl Iterator<Item = &'a Export> {
         self.leads_to.iter().filter_map(move |id| exports.for_client(*id, peer)).map(Arc::as_ref)
     }
 
-    /// The flavors of the exports here and below that a client at `peer` may use: by any of them it comes to one of these.
+    /// Returns the flavors of the exports here and below that a client at `peer` may use. Each of them leads to one of these exports.
     pub(crate) fn flavors(&self, exports: &ExportTable, peer: IpAddr) -> Flavors {
         let all = self.visible(exports, peer).map(|export| export.options.flavors);
         all.reduce(Flavors::union).unwrap_or_default()
     }
 
-    /// Whether a call by `flavor` of a client at `peer` may come here. Where nothing is below, there is nothing to protect.
+    /// Returns whether a call by `flavor` of a client at `peer` may come here. Without exports below there is nothing to protect.
     pub(crate) fn allows(&self, flavor: Flavor, exports: &ExportTable, peer: IpAddr) -> bool {
         let mut below = self.visible(exports, peer).peekable();
         below.peek().is_none() || below.any(|export| export.options.flavors.allow(flavor))
     }
 
-    /// A change attribute that differs whenever what a client at `peer` sees here and below differs.
+    /// Returns a change attribute that differs whenever a client at `peer` sees something else here or below.
     fn change(&self, exports: &ExportTable, peer: IpAddr) -> u64 {
         let mut hasher = SipHasher24::new();
         for export in self.visible(exports, peer) {
@@ -275,7 +274,7 @@ mod tests {
         assert_ne!(change(&first), change(&tree(&["/a", "/b"])));
         let narrowed = ExportTable::new(vec![export_for(1, "/a", "10.0.0.0/8")]).unwrap();
         assert_ne!(change(&first), change(&narrowed));
-        // Whoever may not use an export does not learn that it has come.
+        // A client that may not use an export does not see that it was added.
         let hidden = ExportTable::new(vec![export(1, "/a"), export_for(2, "/b", "10.0.0.0/8")]).unwrap();
         assert_eq!(seen(&first, "192.0.2.1").change, seen(&hidden, "192.0.2.1").change);
         assert_eq!(seen(&first, "192.0.2.1").links, seen(&hidden, "192.0.2.1").links);

@@ -190,7 +190,9 @@ impl CallLog {
         match &recognised {
             RecoveredCall::Unknown => {}
             RecoveredCall::Pending => debug!(?call, "client repeats a call that an earlier process began"),
-            RecoveredCall::Replied(_) => debug!(?call, "client repeats a call that an earlier process finished"),
+            RecoveredCall::Replied(_) => {
+                debug!(?call, "client repeats a call that an earlier process finished")
+            }
         }
         recognised
     }
