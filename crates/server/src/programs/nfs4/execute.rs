@@ -4,11 +4,12 @@
 //! future finishes: only compounds that wait need a future.
 
 use protocol::nfs4::types::{Opcode, Status};
-use vfs::{Attributes, Found, Later, Opened, Read, boxed};
+use vfs::{Attributes, Later, Read, boxed};
 use xdr::{Reader, Writer};
 
 use super::compound::Compound;
-use super::ops::{self, open::Target};
+use super::in_place::InPlace;
+use super::ops::{self, open::StartedOpen};
 use super::status::Result;
 
 /// How far an operation has come.
@@ -19,31 +20,11 @@ pub(crate) enum Execution<'r> {
     Pending(Pending<'r>),
 }
 
-/// How far an operation has come that was tried in place.
-pub(crate) enum InPlace<'r> {
-    /// Its results are written.
-    Done,
-    /// It may have to wait, for the call that it has started, if any.
-    Pending(Option<BackendCall<'r>>),
-}
-
-/// A backend call that an operation has started in place. The operation goes on with it and does not call again.
-pub(crate) enum BackendCall<'r> {
-    /// GETATTR.
-    Getattr(Later<'r, Attributes>),
-    /// READ.
-    Read(Later<'r, Read>),
-    /// The lookup of the name that an OPEN names.
-    Lookup(Later<'r, Found>),
-    /// An OPEN of the file that was found, and its backend call where one has started.
-    Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
-}
-
 /// An operation that waits for a backend.
 pub(crate) enum Pending<'r> {
-    Getattr(Option<BackendCall<'r>>),
-    Read(Option<BackendCall<'r>>),
-    Open(Option<BackendCall<'r>>),
+    Getattr(Option<Later<'r, Attributes>>),
+    Read(Option<Later<'r, Read>>),
+    Open(Option<StartedOpen<'r>>),
     Access,
     Commit,
     Lookup,
@@ -248,10 +229,10 @@ impl<'r> Compound<'r> {
 }
 
 /// Tries an operation in place. Where it has to wait, its arguments are read again.
-fn tried<'r>(
+fn tried<'r, T>(
     arguments: &mut Reader,
-    pending: impl FnOnce(Option<BackendCall<'r>>) -> Pending<'r>,
-    run_in_place: impl FnOnce(&mut Reader) -> Result<InPlace<'r>>,
+    pending: impl FnOnce(Option<T>) -> Pending<'r>,
+    run_in_place: impl FnOnce(&mut Reader) -> Result<InPlace<T>>,
 ) -> Result<Execution<'r>> {
     let start = arguments.position();
     Ok(match run_in_place(arguments)? {

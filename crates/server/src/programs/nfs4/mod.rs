@@ -11,6 +11,7 @@ mod conflicts;
 pub(crate) mod delegation;
 mod entry_attributes;
 pub(crate) mod execute;
+mod in_place;
 mod ops;
 mod sequencing;
 mod serve;

@@ -2,24 +2,24 @@
 
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::types::Bitmap;
-use vfs::{Attributes, FsStat};
+use vfs::{Attributes, FsStat, Later};
 use xdr::{Decode, Reader, Writer};
 
 use crate::files::object::Object;
 use crate::programs::nfs4::acl;
 use crate::programs::nfs4::attributes::{needs_space, readable};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::execute::{BackendCall, InPlace};
+use crate::programs::nfs4::in_place::InPlace;
 use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(
     compound: &mut Compound<'_>,
-    call: Option<BackendCall<'_>>,
+    call: Option<Later<'_, Attributes>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
-    if let Some(BackendCall::Getattr(look)) = call {
+    if let Some(look) = call {
         // As if an earlier operation had fetched it.
         compound.set_fresh(look.await?);
     }
@@ -31,7 +31,7 @@ pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<InPlace<'r>> {
+) -> Result<InPlace<Later<'r, Attributes>>> {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     let object = compound.current()?;
     let Object::File(file) = &object else { return Ok(InPlace::Pending(None)) };
@@ -42,7 +42,7 @@ pub(crate) fn run_in_place<'r>(
         let context = compound.context(file.export);
         match file.export.backend.getattr(&context, &file.handle).at_once() {
             Ok(attributes) => compound.set_fresh(attributes?),
-            Err(look) => return Ok(InPlace::Pending(Some(BackendCall::Getattr(look)))),
+            Err(look) => return Ok(InPlace::Pending(Some(look))),
         }
     }
     let Some(attributes) = compound.fresh() else { return Ok(InPlace::Pending(None)) };

@@ -10,12 +10,12 @@ use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::types::{OpNum, Stateid, Status};
-use vfs::OpenAccess;
+use vfs::{Found, Later, OpenAccess, Opened};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::files::object::Object;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::execute::{BackendCall, InPlace};
+use crate::programs::nfs4::in_place::InPlace;
 use crate::programs::nfs4::sequencing;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::{Client, Conflict, Effect, OpenGrant, Turn};
@@ -23,16 +23,22 @@ use crate::state::{Client, Conflict, Effect, OpenGrant, Turn};
 mod claim;
 mod creation;
 mod delegated;
+mod existing;
 mod share;
 
-pub(crate) use claim::Target;
+use existing::Target;
 
-/// A result that needs no wait, or the backend call that has started.
-type AtOnce<T, A> = std::result::Result<T, Option<A>>;
+/// How far an OPEN has come that was tried in place.
+pub(crate) enum StartedOpen<'r> {
+    /// It looks its name up.
+    Lookup(Later<'r, Found>),
+    /// It has found its file, and opens it if a backend call has started.
+    Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
+}
 
 pub(crate) async fn run<'r>(
     compound: &mut Compound<'r>,
-    call: Option<BackendCall<'r>>,
+    started: Option<StartedOpen<'r>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
@@ -44,7 +50,7 @@ pub(crate) async fn run<'r>(
     let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
     let turn = compound.open_turn(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
     let body = reply.mark();
-    let done = open_in_turn(compound, turn.as_ref(), &args, call, reply).await;
+    let done = open_in_turn(compound, turn.as_ref(), &args, started, reply).await;
     compound.end_turn(turn, done, body, reply)
 }
 
@@ -60,7 +66,7 @@ pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<InPlace<'r>> {
+) -> Result<InPlace<StartedOpen<'r>>> {
     let Some(delegation) = needs_no_wait(compound, arguments.peek()) else {
         return Ok(InPlace::Pending(None));
     };
@@ -70,14 +76,14 @@ pub(crate) fn run_in_place<'r>(
     compound.check_flavor_within()?;
     let Object::File(directory) = compound.current()? else { return Ok(InPlace::Pending(None)) };
     let context = compound.context(directory.export);
-    let mut target = match claim::by_name_at_once((&directory, &context), name, access)? {
+    let mut target = match existing::by_name_at_once((&directory, &context), name, access)? {
         Ok(target) => target,
-        Err(call) => return Ok(InPlace::Pending(call)),
+        Err(lookup) => return Ok(InPlace::Pending(lookup.map(StartedOpen::Lookup))),
     };
     target.file = target.file.with_key(compound.server());
     let grant = match share::open_at_once(compound, &context, &opener, (&args, access), &mut target)? {
         Ok(grant) => grant,
-        Err(call) => return Ok(InPlace::Pending(Some(BackendCall::Open(Box::new(target), call)))),
+        Err(call) => return Ok(InPlace::Pending(Some(StartedOpen::Open(Box::new(target), call)))),
     };
     let granted = Granted { opener: &opener, target: &target, grant, delegation };
     granted.answer(compound, None, &args, reply);
@@ -99,16 +105,20 @@ async fn open_in_turn<'r>(
     compound: &mut Compound<'r>,
     turn: Option<&Turn>,
     arguments: &OpenArgs,
-    call: Option<BackendCall<'r>>,
+    started: Option<StartedOpen<'r>>,
     reply: &mut Writer,
 ) -> Result<Effect> {
     let (access, opener) = admit(compound, turn, arguments)?;
-    let (mut target, opening) = match call {
-        Some(BackendCall::Open(target, opening)) => (target, opening),
-        call => match claim::find(compound, arguments, access, call).await {
-            Ok(target) => (target, None),
-            Err(why) => return Err(not_a_file(why, compound.minor)),
-        },
+    let (mut target, opening) = match started {
+        Some(StartedOpen::Open(target, opening)) => (target, opening),
+        started => {
+            let lookup = match started {
+                Some(StartedOpen::Lookup(lookup)) => Some(lookup),
+                _ => None,
+            };
+            let found = claim::find(compound, arguments, access, lookup).await;
+            (found.map_err(|why| not_a_file(why, compound.minor))?, None)
+        }
     };
     target.file = target.file.with_key(compound.server());
     let grant = match share::open(compound, &opener, arguments, access, &mut target, opening).await {

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::BytesMut;
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::{Authority, Op, Read, ReadRequest};
+use vfs::{Authority, Later, Op, Read, ReadRequest};
 use xdr::{Decode, Mark, Reader, Writer};
 
 use crate::Export;
 use crate::files::object::{File, not_regular};
 use crate::payload;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::execute::{BackendCall, InPlace};
+use crate::programs::nfs4::in_place::InPlace;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::{Conflict, IoKind};
 
@@ -29,13 +29,13 @@ struct Wanted<'r> {
 
 pub(crate) async fn run(
     compound: &mut Compound<'_>,
-    call: Option<BackendCall<'_>>,
+    call: Option<Later<'_, Read>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
     let mut wanted = want(compound, arguments, reply)?;
     let call = match call {
-        Some(BackendCall::Read(read)) if !may_be_delegated(compound, &wanted) => Some(read),
+        Some(read) if !may_be_delegated(compound, &wanted) => Some(read),
         _ => None,
     };
     if call.is_none() {
@@ -62,7 +62,7 @@ pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<InPlace<'r>> {
+) -> Result<InPlace<Later<'r, Read>>> {
     let wanted = want(compound, arguments, reply)?;
     if may_be_delegated(compound, &wanted) || wanted.request.count > payload::AT_ONCE_MAX {
         return Ok(InPlace::Pending(None));
@@ -78,7 +78,7 @@ pub(crate) fn run_in_place<'r>(
         // `run` finds out which kind the object is.
         Ok(Err(vfs::Error::WrongKind)) => None,
         Ok(Err(error)) => return Err(error.into()),
-        Err(read) => Some(BackendCall::Read(read)),
+        Err(read) => Some(read),
     };
     reply.rewind(head);
     Ok(InPlace::Pending(call))

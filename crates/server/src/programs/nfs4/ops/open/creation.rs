@@ -6,7 +6,7 @@ use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
 use vfs::{Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes};
 
 use super::super::lookup::not_directory;
-use super::claim::{Target, by_name, check_regular};
+use super::existing::{Target, by_name, check_regular};
 use crate::IdNames;
 use crate::files::names;
 use crate::files::object::{File, Object};

@@ -7,8 +7,8 @@ use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
 use protocol::nfs4::types::Status;
 use vfs::{Authority, Context, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
 
-use super::claim::Target;
-use super::{AtOnce, Opener};
+use super::Opener;
+use super::existing::{AtOnce, Target};
 use crate::files::durable::wait_durable;
 use crate::files::rights::Right;
 use crate::programs::nfs4::compound::Compound;
