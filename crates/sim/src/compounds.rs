@@ -1,5 +1,5 @@
-//! Sequences of NFSv4 compounds made of arbitrary bytes, for fuzzing: a client of each minor version, a handful of names, stateids that
-//! were given and ones that never were, delegations that are recalled, time that passes, requests that are cut short or sent again.
+//! Sequences of NFSv4 compounds from arbitrary bytes, for fuzzing: one client for each minor version, few names, valid and invalid
+//! stateids, recalls, elapsed time, and truncated or repeated requests.
 
 mod client;
 
@@ -44,14 +44,14 @@ use self::client::{ClientSet, CompoundClient};
 use crate::network::Faults;
 use crate::world::World;
 
-/// Compounds played at most: more bytes show nothing new.
+/// Maximum number of compounds.
 const MAX_COMPOUNDS: usize = 256;
 /// Operations of a compound, the SEQUENCE apart.
 const MAX_OPS: u64 = 8;
-/// Stateids remembered; the oldest are forgotten.
+/// Maximum number of known stateids; the oldest are dropped.
 const MAX_STATEIDS: usize = 16;
 
-/// The bytes that decide everything; zeros when they are used up.
+/// The input bytes that make all choices; followed by zeros.
 struct Choices<'d> {
     data: &'d [u8],
 }
@@ -76,12 +76,12 @@ impl Choices<'_> {
     }
 }
 
-/// What an input has led to.
+/// What an input has caused.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Played {
     /// Delegations granted.
     pub delegations: usize,
-    /// Delegations called back.
+    /// Delegations recalled.
     pub recalls: usize,
     /// Opens by the client of version 4.0.
     pub opens_40: usize,
@@ -95,10 +95,10 @@ impl std::ops::AddAssign for Played {
     }
 }
 
-/// Plays what `data` says against a server in memory.
+/// Runs the compounds of `data` against a server in memory.
 ///
 /// # Panics
-/// Where the server does, or where its answers contradict each other or the request.
+/// Panics if the server does, or if its replies contradict each other or the request.
 pub fn play(data: &[u8]) -> Played {
     let mut choices = Choices { data };
     let mut world = World::new(u64::from(choices.byte()), Faults::NONE);
@@ -111,7 +111,7 @@ pub fn play(data: &[u8]) -> Played {
         let ops = operations(&mut choices, &mut set.clients[who], &stateids);
         let request = set.clients[who].request(ops.clone());
         match choices.byte() {
-            // Nearly always: send it, and sometimes send it again.
+            // Mostly: send it, and sometimes repeat it.
             0..=223 => {
                 let reply = set.ask(&mut world, who, request.clone()).expect("a whole request is answered");
                 let result = parse_reply::<CompoundResult>(reply.clone()).expect("the reply is a compound");
@@ -124,14 +124,14 @@ pub fn play(data: &[u8]) -> Played {
                     assert_eq!(again, Some(reply), "a retransmission gets the reply again");
                 }
             }
-            // Cut it short. The slot may or may not have been used: take the number back where it was not.
+            // Truncate it. Reuse the sequence number if the slot was not used.
             224..=239 => {
                 let length = request.len() * usize::from(choices.byte()) / 256;
                 let result = set.compound(&mut world, who, request.slice(..length));
                 result.iter().for_each(assert_consistent);
                 set.clients[who].cut(result.as_ref());
             }
-            // Let time pass, beyond the lease sometimes.
+            // Advance the time, sometimes beyond the lease.
             byte => {
                 set.clients[who].cut(None);
                 world.wait(Duration::from_secs(u64::from(byte - 239) * 10));
@@ -156,14 +156,14 @@ fn assert_consistent(result: &CompoundResult) {
     }
 }
 
-/// The answer to a request of so many operations.
+/// Checks the reply to a request with this number of operations.
 fn assert_whole(result: &CompoundResult, operations: usize) {
     assert_consistent(result);
     assert!(result.results.len() <= operations);
     assert!(result.status != Status::OK || result.results.len() == operations);
 }
 
-/// Keeps the stateids of an answer; returns how many opens there were.
+/// Keeps the stateids of a reply; returns the number of opens.
 fn remember(result: &CompoundResult, stateids: &mut Vec<Stateid>, played: &mut Played) -> usize {
     let mut opens = 0;
     for result in &result.results {
@@ -323,7 +323,7 @@ fn operation(choices: &mut Choices<'_>, client: &mut CompoundClient, stateids: &
     }
 }
 
-/// An operation that version 4.2 brought; in 4.1 there is none of this number.
+/// Returns an operation of version 4.2, which is illegal in 4.1.
 fn operation_42(choices: &mut Choices<'_>, stateid: Stateid) -> Op {
     match choices.below(9) {
         0 => {
@@ -333,7 +333,7 @@ fn operation_42(choices: &mut Choices<'_>, stateid: Stateid) -> Op {
         1 => Op::Allocate(AllocateArgs { stateid, offset: offset(choices), length: offset(choices) }),
         2 => Op::Deallocate(DeallocateArgs { stateid, offset: offset(choices), length: offset(choices) }),
         3 => Op::ReadPlus(ReadPlusArgs { stateid, offset: offset(choices), count: choices.byte().into() }),
-        // Without a background: its end would come as a call that nobody here takes.
+        // Synchronous: the end of a background copy would be an unexpected callback.
         4 => Op::Copy(CopyArgs {
             source_stateid: stateid,
             destination_stateid: stateid,

@@ -175,7 +175,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     }
 
     /// Returns calls that were not answered in time.
-    pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
+    pub(crate) fn retransmit(&mut self, now: Duration) -> Vec<Bytes> {
         let due = self.pending.iter_mut().flatten().filter(|pending| pending.sent + PATIENCE <= now);
         due.map(|pending| {
             pending.sent = now;
@@ -274,7 +274,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     ///
     /// # Errors
     /// Returns what is wrong with it.
-    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
+    pub(crate) fn receive(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let (xid, message) = peek(&bytes).map_err(|error| error.to_string())?;
         if message == MessageType::CALL {
             return Ok(Incoming::Call(bytes));

@@ -78,7 +78,7 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
     }
 
     /// Returns calls that were not answered in time.
-    pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
+    pub(crate) fn retransmit(&mut self, now: Duration) -> Vec<Bytes> {
         self.slots.iter_mut().filter_map(|slot| slot.retransmit(now)).collect()
     }
 
@@ -112,7 +112,7 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
     ///
     /// # Errors
     /// Returns what is wrong with it.
-    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
+    pub(crate) fn receive(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let heard = self.slots.iter_mut().find_map(|slot| Some((slot.match_reply(&bytes)?.0, slot)));
         // Otherwise the call was answered before.
         let Some((purpose, slot)) = heard else { return Ok(Incoming::Nothing) };

@@ -1,9 +1,9 @@
-//! The compounds that the fuzz target plays, over inputs that a seed makes.
+//! Runs the fuzz target's compounds with random inputs.
 
 use sim::compounds::{Played, play};
 use sim::rng::Rng;
 
-/// Inputs played in the test run.
+/// Inputs of the test run.
 const INPUTS: u64 = 400;
 
 #[test]
@@ -21,6 +21,6 @@ fn no_sequence_of_compounds_confuses_the_server() {
             }
         }
     }
-    // Otherwise nothing was shown of these.
+    // Otherwise the inputs cover too little.
     assert!(played.delegations > 0 && played.recalls > 0 && played.opens_40 > 0, "{played:?}");
 }

@@ -1,11 +1,11 @@
-//! Every scenario over some seeds; `cargo run -p enfys-sim -- --seeds 10000` plays more.
+//! Runs every scenario with some seeds; `cargo run -p enfys-sim -- --seeds 10000` runs more.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sim::scenario::SCENARIOS;
 
-/// Seeds played in the test run.
+/// Seeds of each scenario in the test run.
 const SEEDS: usize = 200;
 
 #[test]
@@ -25,7 +25,7 @@ fn every_scenario_holds_for_every_seed() {
         }
     });
     for (scenario, checks) in SCENARIOS.iter().zip(checks) {
-        assert!(checks.into_inner() > 0, "{} shows nothing", scenario.name);
+        assert!(checks.into_inner() > 0, "{} checks nothing", scenario.name);
     }
 }
 
@@ -34,14 +34,14 @@ const FOUND: [(&str, u64); 5] =
     [("delegations", 1380), ("mute", 1834), ("notices", 8225), ("shares", 1307), ("transfers", 1244)];
 
 #[test]
-fn what_long_runs_have_found_holds() {
+fn seeds_of_fixed_failures_hold() {
     for (name, seed) in FOUND {
         let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).expect("there is one");
         scenario.run(seed).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-/// Of all runs of all scenarios, the one of this number: which scenario, and its seed.
+/// Returns the scenario and seed of a run, numbered over all scenarios.
 fn run_of(number: usize) -> Option<(usize, u64)> {
     (number < SCENARIOS.len() * SEEDS).then(|| (number / SEEDS, (number % SEEDS + 1) as u64))
 }

@@ -1,5 +1,5 @@
-//! Scripted clients: each goes through the same changes in its own words, one call at a time, and sends a call again until
-//! it is answered.
+//! Scripted clients, one for each protocol version: they make the same changes, one call at a time, and retransmit each call until it
+//! is answered.
 
 mod v3;
 mod v40;
@@ -25,7 +25,7 @@ pub(crate) use v41::{change, component, compound, create_session, exchange_id};
 use crate::rng::Rng;
 use crate::world::Received;
 
-/// The credentials that all have.
+/// Returns the credential of all clients.
 fn superuser() -> OpaqueAuth {
     OpaqueAuth::sys(&AuthSys {
         stamp: 0,
@@ -36,66 +36,66 @@ fn superuser() -> OpaqueAuth {
     })
 }
 
-/// A client as the world sees it.
+/// A scripted client.
 pub trait Client {
-    /// The next call's record; `None` when there is nothing left to do.
+    /// Returns the next call's record, or `None` at the end of the script.
     fn next_call(&mut self, now: Duration) -> Option<Bytes>;
-    /// Looks at a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// What is wrong with the answer to the present call.
+    /// Returns what is wrong with the reply to the current call.
     fn receive(&mut self, bytes: Bytes) -> Result<Received, String>;
-    /// The bytes of the present call when it is sent again.
+    /// Returns the current call for retransmission.
     fn retransmit(&mut self, bytes: Bytes, _rng: &mut Rng) -> Bytes {
         bytes
     }
-    /// The connection was lost, and there is a new one.
+    /// Handles a new connection.
     fn reconnected(&mut self) {}
-    /// Whether everything was done.
+    /// Whether the script is done.
     fn is_done(&self) -> bool;
 }
 
-/// One change that must happen once. Each succeeds once only: a second execution fails, or is seen in the backend's count.
+/// A change that must be executed once. A second execution fails, or shows in the backend's count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Make a file that must not be there.
+    /// Create a file that must not exist.
     Create(String),
-    /// The same, told from others by a verifier that the client chose: an exclusive CREATE, or OPEN.
+    /// Create a file exclusively, with a verifier.
     CreateExclusive(String),
-    /// Change the mode of the file just made, guarded by its change time where the protocol has guards.
+    /// Change the mode of the last created file, guarded by its change time if the protocol supports that.
     SetAttr(u32),
-    /// Write to the file just made.
+    /// Write to the last created file.
     Write(u64),
-    /// Give the file a second name.
+    /// Link a file.
     Link(String, String),
     /// Rename.
     Rename(String, String),
-    /// Remove a file's name.
+    /// Remove a file.
     Remove(String),
-    /// Make a directory.
+    /// Create a directory.
     Mkdir(String),
     /// Remove it.
     Rmdir(String),
-    /// Make a symbolic link.
+    /// Create a symbolic link.
     Symlink(String),
-    /// Make a named pipe.
+    /// Create a named pipe.
     Mkfifo(String),
-    /// Give the file made last an extended attribute that it must not have. Version 4.2 alone has these.
+    /// Set a new extended attribute of the last created file (version 4.2).
     SetXattr(String),
     /// Remove it.
     RemoveXattr(String),
-    /// Make a directory that others try to make too: who made it has the lock that it stands for.
+    /// Create a directory that other clients try to create too, as a lock.
     Lock(String),
 }
 
-/// Of exclusive creations. Names tell them apart.
+/// The verifier of exclusive creates; names distinguish them.
 const VERIFIER: [u8; 8] = *b"verifier";
 
-/// Locks that clients were told they have, in no order.
+/// Locks that clients have obtained.
 pub type Locks = Arc<Mutex<Vec<String>>>;
 
 impl Step {
-    /// Every kind of change, under names of its own.
+    /// Returns every kind of change, with unique names.
     #[must_use]
     pub fn round(client: usize, round: u32) -> Vec<Self> {
         let name = |what: &str| format!("c{client}-r{round}-{what}");
@@ -119,7 +119,7 @@ impl Step {
         OpenHow::Create(CreateHow::Guarded(FileAttributes::default()))
     }
 
-    /// How the step makes a file, where it makes one by OPEN.
+    /// Returns how the step creates a file by OPEN, if it does.
     fn created(&self) -> Option<(&str, OpenHow)> {
         match self {
             Self::Create(name) => Some((name, Self::guarded())),
@@ -128,7 +128,7 @@ impl Step {
         }
     }
 
-    /// As [`Self::round`], with what only version 4.2 has.
+    /// The same, with the changes of version 4.2.
     #[must_use]
     pub fn round_42(client: usize, round: u32) -> Vec<Self> {
         let name = format!("c{client}-r{round}-x");
@@ -137,7 +137,7 @@ impl Step {
         steps
     }
 
-    /// What the backend writes down when it executes the change; `None` where it names a handle.
+    /// Returns the backend's record of the change; `None` if the change names a handle.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         match self {

@@ -16,14 +16,14 @@ pub struct ClientV3 {
     script: VecDeque<Step>,
     xid: u32,
     root: Option<FileHandle>,
-    /// The file made last, and its change time.
+    /// The last created file, and its change time.
     file: FileHandle,
     ctime: NfsTime,
     locks: Locks,
 }
 
 impl ClientV3 {
-    /// A client that will go through `script`.
+    /// Creates a client that runs `script`.
     #[must_use]
     pub fn new(script: Vec<Step>, first_xid: u32) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl ClientV3 {
         }
     }
 
-    /// Writes down which locks it was told it has.
+    /// Records the locks that it obtains.
     #[must_use]
     pub fn with_locks(self, locks: Locks) -> Self {
         Self { locks, ..self }
@@ -116,7 +116,7 @@ impl ClientV3 {
         }
     }
 
-    /// The status of a step's results; remembers what later steps need.
+    /// Returns the status of a step's results, and keeps what later steps need.
     fn decode_step(&mut self, step: &Step, bytes: Bytes) -> Result<NfsStat, String> {
         let wrong = |error: rpc::message::RpcError| format!("{step:?}: {error}");
         Ok(match step {
@@ -141,7 +141,7 @@ impl ClientV3 {
     }
 }
 
-/// The record of a call by the superuser, of a program, version and procedure.
+/// Returns the record of a call by the superuser.
 pub(crate) fn call_v3(xid: u32, (program, version, procedure): (u32, u32, u32), args: &impl Encode) -> Bytes {
     let header = CallHeader { credential: superuser(), ..CallHeader::new(xid, program, version, procedure) };
     let mut writer = Writer::new();

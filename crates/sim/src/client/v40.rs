@@ -26,7 +26,7 @@ use super::{Client, Step};
 use crate::rng::Rng;
 use crate::world::Received;
 
-/// An open, and what comes for it next.
+/// An open, and its next operation.
 #[derive(Debug, Clone, Copy)]
 enum Opened {
     /// OPEN for writing too.
@@ -35,18 +35,18 @@ enum Opened {
     ToLock(Stateid),
 }
 
-/// What the client says next.
+/// The client's next call.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     /// SETCLIENTID.
     Introduce,
     /// SETCLIENTID_CONFIRM.
     Confirm(SetClientIdOk),
-    /// The next step: a change, or OPEN for a file that is made.
+    /// The next step: a change, or OPEN to create a file.
     Step,
     /// OPEN_CONFIRM.
     ConfirmOpen(Stateid),
-    /// DELEGRETURN, where OPEN had something delegated.
+    /// DELEGRETURN, if OPEN granted a delegation.
     Return { delegation: Stateid, next: Opened },
     /// OPEN for writing too, or LOCK.
     Go(Opened),
@@ -60,12 +60,12 @@ enum Phase {
     Release,
 }
 
-/// SETCLIENTID of the client that is called `name`, which cannot be called back.
+/// Returns SETCLIENTID of a client without callbacks.
 pub(crate) fn set_client_id(name: &str) -> Op {
     introduction(name, "0.0.0.0.0.0")
 }
 
-/// SETCLIENTID of a client that is called back there.
+/// Returns SETCLIENTID with a callback address.
 fn introduction(name: &str, address: &str) -> Op {
     let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
     let address = Utf8::new(address.to_owned().into_bytes()).expect("a short address");
@@ -81,25 +81,25 @@ fn introduction(name: &str, address: &str) -> Op {
 #[derive(Debug)]
 pub struct ClientV40 {
     name: String,
-    /// Where it can be called back, as a universal address.
+    /// Its callback address, as a universal address.
     address: String,
     script: VecDeque<Step>,
     phase: Phase,
     client_id: ClientId,
     xid: u32,
-    /// Last seqid of the open-owner, and of the lock-owner.
+    /// Last seqids of the open-owner and of the lock-owner.
     seqids: (u32, u32),
-    /// The file made last.
+    /// The last created file.
     file: String,
-    /// What the last OPEN had delegated.
+    /// The delegation of the last OPEN.
     delegation: Option<Stateid>,
-    /// The present call has a seqid.
+    /// Whether the current call has a seqid.
     is_sequenced: bool,
 }
 
 impl ClientV40 {
-    /// The `index`th client of a world, called back where that has it. It will go through `script`; each file that it makes it opens
-    /// for more and for less again, locks, unlocks and closes, and gives back what is delegated of it.
+    /// Creates client number `index`, with a callback address. It runs `script`. Each file that it creates it also upgrades, downgrades,
+    /// locks, unlocks and closes, and it returns delegations.
     #[must_use]
     pub fn new(index: usize, script: Vec<Step>, first_xid: u32) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl ClientV40 {
         Op::LockU(LockUArgs { lock_type, seqid, lock_stateid, offset: 0, length: u64::MAX })
     }
 
-    /// The operations of the next call.
+    /// Returns the operations of the next call.
     fn next_ops(&mut self) -> Option<Vec<Op>> {
         let at_file = |client: &Self, op| at_export(&client.file).into_iter().chain([op]).collect();
         Some(match self.phase {
@@ -208,7 +208,7 @@ impl ClientV40 {
         })
     }
 
-    /// What comes after the present call, which succeeded with `last` as its last result.
+    /// Moves on after the current call, which succeeded with `last` as its last result.
     fn go_on(&mut self, last: &OpResult) -> Result<(), String> {
         let next = match (self.phase, last) {
             (Phase::Introduce, OpResult::SetClientId(SetClientIdResult::Ok(ok))) => {
@@ -256,13 +256,13 @@ impl ClientV40 {
         Ok(())
     }
 
-    /// What comes after OPEN: what was delegated goes back first.
+    /// Moves on after OPEN: a delegation is returned first.
     fn opened(&mut self, next: Opened) -> Phase {
         self.delegation.take().map_or(Phase::Go(next), |delegation| Phase::Return { delegation, next })
     }
 }
 
-/// The stateid of what an OPEN had delegated.
+/// Returns the stateid of the delegation that an OPEN granted.
 fn delegated(delegation: &OpenDelegation) -> Option<Stateid> {
     match delegation {
         OpenDelegation::Read(read) => Some(read.stateid),
@@ -271,13 +271,13 @@ fn delegated(delegation: &OpenDelegation) -> Option<Stateid> {
     }
 }
 
-/// RFC 7530 §9.1.4.2: "the server is required to advance the seqid field by one whenever it returns a stateid" behind what might
-/// change its locks: a second execution shows there.
+/// RFC 7530 §9.1.4.2: "the server is required to advance the seqid field by one whenever it returns a stateid" after an
+/// operation that may change its locks. A second execution shows there.
 fn is_next(before: Stateid, after: Stateid) -> Result<(), String> {
     if (before.other, before.seqid + 1) == (after.other, after.seqid) {
         Ok(())
     } else {
-        Err(format!("{after:?} behind {before:?}, as if something were executed twice"))
+        Err(format!("{after:?} follows {before:?}, as if an operation were executed twice"))
     }
 }
 
@@ -298,8 +298,7 @@ impl Client for ClientV40 {
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         match result.status {
             Status::OK => {}
-            // The same request is still being executed under another transaction number; no seqid is taken by this answer
-            // (RFC 7530 §9.1.7).
+            // The same request still runs under another transaction number. This reply uses no seqid (RFC 7530 §9.1.7).
             Status::RESOURCE if self.is_sequenced => return Ok(Received::Later),
             status => {
                 let failed = result.results.last().map(HasStatus::status);
@@ -311,8 +310,8 @@ impl Client for ClientV40 {
         Ok(Received::Answered)
     }
 
-    /// What has a seqid is told by that, whatever its transaction number; everything else by the number, which therefore
-    /// stays over connections.
+    /// The server recognises a request with a seqid by that, whatever its transaction number. Other requests keep the number over
+    /// connections.
     fn retransmit(&mut self, bytes: Bytes, rng: &mut Rng) -> Bytes {
         if !self.is_sequenced || !rng.chance(50) {
             return bytes;

@@ -28,23 +28,23 @@ use super::{Client, Locks, Step, superuser};
 use crate::rng::Rng;
 use crate::world::Received;
 
-/// What a client says to be known: its name, and the session it has.
+/// Makes the calls of a client with one session and one slot.
 #[derive(Debug, Clone)]
 pub struct SessionCalls {
     name: String,
     client_id: ClientId,
     create_sequence: u32,
     session: Option<SessionId>,
-    /// Sequence number of the one slot in use.
+    /// Sequence number of the slot.
     sequence: u32,
     xid: u32,
     minor: u32,
-    /// Of sessions to be created.
+    /// Flags of CREATE_SESSION.
     flags: CreateSessionFlags,
 }
 
 impl SessionCalls {
-    /// A client that nobody knows yet.
+    /// Creates a client that the server does not know.
     #[must_use]
     pub fn new(name: &str, first_xid: u32) -> Self {
         let name = name.to_owned();
@@ -53,37 +53,37 @@ impl SessionCalls {
         Self { name, client_id, create_sequence, session, sequence, xid: first_xid, minor: 1, flags }
     }
 
-    /// The same client, which asks for persistent sessions.
+    /// Has it request persistent sessions.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { flags: CreateSessionFlags::PERSIST, ..self }
     }
 
-    /// The same client, speaking version 4.2.
+    /// Has it use version 4.2.
     #[must_use]
     pub fn newer(self) -> Self {
         Self { minor: 2, ..self }
     }
 
-    /// The same client, which can be called over the connection that its session is made over.
+    /// Has it accept callbacks over the connection of CREATE_SESSION.
     #[must_use]
     pub fn reachable(self) -> Self {
         Self { flags: CreateSessionFlags::CONN_BACK_CHAN, ..self }
     }
 
-    /// EXCHANGE_ID.
+    /// Returns EXCHANGE_ID.
     pub fn exchange_id(&mut self) -> Bytes {
         let op = exchange_id(&self.name);
         self.compound(vec![op])
     }
 
-    /// CREATE_SESSION.
+    /// Returns CREATE_SESSION.
     pub fn create_session(&mut self) -> Bytes {
         let op = create_session(self.client_id, self.create_sequence, self.flags);
         self.compound(vec![op])
     }
 
-    /// Operations in the session, in the slot's next place.
+    /// Returns a compound with the slot's next sequence number.
     pub fn in_session(&mut self, ops: Vec<Op>) -> Bytes {
         self.sequence += 1;
         let plain = SequenceArgs::in_first_slot(self.session.expect("a session"), self.sequence);
@@ -91,22 +91,22 @@ impl SessionCalls {
         self.compound(std::iter::once(sequence).chain(ops).collect())
     }
 
-    /// The last request in the session did not use its place in the slot.
+    /// Reuses the sequence number of the last request, which the server did not execute.
     pub fn take_back(&mut self) {
         self.sequence -= 1;
     }
 
-    /// The client as an owner of opens.
+    /// Returns the client's open-owner.
     #[must_use]
     pub fn owner(&self) -> StateOwner {
         let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
         StateOwner { client_id: self.client_id, owner }
     }
 
-    /// Takes what EXCHANGE_ID and CREATE_SESSION answered.
+    /// Handles the results of EXCHANGE_ID and CREATE_SESSION.
     ///
     /// # Errors
-    /// Where they failed.
+    /// Returns the results if they failed.
     pub fn learn(&mut self, result: &CompoundResult) -> Result<(), String> {
         match result.results.first() {
             Some(OpResult::ExchangeId(result)) => {
@@ -129,7 +129,7 @@ impl SessionCalls {
         compound(self.xid, self.minor, ops)
     }
 
-    /// OPEN of a name in `/export`.
+    /// Returns OPEN of a name in `/export`.
     #[must_use]
     pub fn open(&self, name: &str, access: ShareAccess, deny: ShareDeny, how: OpenHow) -> Vec<Op> {
         let open = OpenArgs {
@@ -146,7 +146,7 @@ impl SessionCalls {
     }
 }
 
-/// EXCHANGE_ID of the client that is called `name`.
+/// Returns EXCHANGE_ID of a client.
 pub(crate) fn exchange_id(name: &str) -> Op {
     let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
     Op::ExchangeId(ExchangeIdArgs {
@@ -157,7 +157,7 @@ pub(crate) fn exchange_id(name: &str) -> Op {
     })
 }
 
-/// CREATE_SESSION of a client of few slots and small messages.
+/// Returns CREATE_SESSION with few slots and small messages.
 pub(crate) fn create_session(client_id: ClientId, sequence: u32, flags: CreateSessionFlags) -> Op {
     let channel = ChannelAttributes {
         header_pad_size: 0,
@@ -179,7 +179,7 @@ pub(crate) fn create_session(client_id: ClientId, sequence: u32, flags: CreateSe
     })
 }
 
-/// The way to a name in `/export`.
+/// Returns the operations that look up a name in `/export`.
 #[must_use]
 pub fn at_export(name: &str) -> Vec<Op> {
     let mut ops = export();
@@ -187,7 +187,7 @@ pub fn at_export(name: &str) -> Vec<Op> {
     ops
 }
 
-/// The way to the export's top.
+/// Returns the operations that look up `/export`.
 #[must_use]
 pub fn export() -> Vec<Op> {
     vec![Op::PutRootFh, Op::Lookup(LookupArgs { name: component("export") })]
@@ -197,14 +197,14 @@ pub(crate) fn component(name: &str) -> Component {
     Component::new(name.to_owned().into_bytes()).expect("short names")
 }
 
-/// A call's record under another transaction number.
+/// Returns a call with another transaction number.
 pub(super) fn renumbered(record: &[u8], xid: u32) -> Bytes {
     let mut renumbered = BytesMut::from(record);
     renumbered[..4].copy_from_slice(&xid.to_be_bytes());
     renumbered.freeze()
 }
 
-/// The record of a COMPOUND by the superuser.
+/// Returns the record of a COMPOUND by the superuser.
 pub(crate) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
     let header =
         CallHeader { credential: superuser(), ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND) };
@@ -220,32 +220,32 @@ pub struct ClientV41 {
     words: SessionCalls,
     script: VecDeque<Step>,
     is_settled: bool,
-    /// The file made last.
+    /// The last created file.
     file: String,
     locks: Locks,
 }
 
 impl ClientV41 {
-    /// A client that will go through `script`.
+    /// Creates a client that runs `script`.
     #[must_use]
     pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
         let words = SessionCalls::new(name, first_xid);
         Self { words, script: script.into(), is_settled: false, file: String::new(), locks: Locks::default() }
     }
 
-    /// Writes down which locks it was told it has.
+    /// Records the locks that it obtains.
     #[must_use]
     pub fn with_locks(self, locks: Locks) -> Self {
         Self { locks, ..self }
     }
 
-    /// The same client, speaking version 4.2.
+    /// Has it use version 4.2.
     #[must_use]
     pub fn newer(self) -> Self {
         Self { words: self.words.newer(), ..self }
     }
 
-    /// The same client, which asks for persistent sessions.
+    /// Has it request persistent sessions.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { words: self.words.lasting(), ..self }
@@ -264,7 +264,7 @@ impl ClientV41 {
     }
 }
 
-/// The operations of any step but the creation of a file; `file` is the one made last.
+/// Returns the operations of a step other than the creation of a file; `file` is the last created one.
 pub(crate) fn change(step: &Step, file: &str) -> Vec<Op> {
     let mut ops = export();
     let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
@@ -349,16 +349,16 @@ impl Client for ClientV41 {
                 }
             }
             Status::EXIST if matches!(step, Some(Step::Lock(_))) && self.is_settled => {}
-            // RFC 8881 §18.46.3: the server was started anew. Another client ID, another session, and the same once more.
+            // RFC 8881 §18.46.3: the server was restarted. Get a new client ID and session, and repeat the call.
             Status::BADSESSION | Status::DEADSESSION => {
                 (self.words.client_id, self.words.session, self.is_settled) = (0, None, false);
                 return Ok(Received::Answered);
             }
-            // RFC 8881 §2.10.6.2: the request is still being executed; its reply will be in the slot.
+            // RFC 8881 §2.10.6.2: the request still runs; its reply will be in the slot.
             Status::DELAY => return Ok(Received::Later),
-            // RFC 8881 §8.4.2.1: others may reclaim still.
+            // RFC 8881 §8.4.2.1: the grace period still runs.
             Status::GRACE => return Ok(Received::Answered),
-            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the record that was not confirmed yet. Begin anew.
+            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the unconfirmed record. Start over.
             Status::STALE_CLIENTID if self.words.session.is_none() => {
                 self.words.client_id = 0;
                 return Ok(Received::Answered);
@@ -378,8 +378,7 @@ impl Client for ClientV41 {
         Ok(Received::Answered)
     }
 
-    /// Now and then under a new transaction number, as a client does that has lost its connection: the slot tells what is
-    /// the same request, not the number.
+    /// Uses a new transaction number at times, like a client after a reconnect: the slot identifies the request, not the number.
     fn retransmit(&mut self, bytes: Bytes, rng: &mut Rng) -> Bytes {
         if !rng.chance(50) {
             return bytes;

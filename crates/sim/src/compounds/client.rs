@@ -1,4 +1,4 @@
-//! The clients of the compounds that are played: two with sessions that can be called, and one of version 4.0.
+//! The clients of the compounds: two with sessions and callbacks, and one of version 4.0.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,14 +24,14 @@ use crate::world::World;
 #[derive(Debug)]
 pub(super) struct V40Session {
     client_id: ClientId,
-    /// The last seqid of its open-owner, of those that it knows to count.
+    /// The last seqid of its open-owner that the server has accepted.
     seqid: u32,
-    /// The last one that it has used.
+    /// The last seqid that it has used.
     used: u32,
     xid: u32,
 }
 
-/// A client, as it speaks.
+/// A client.
 #[derive(Debug)]
 pub(super) enum CompoundClient {
     /// Of version 4.1 or 4.2.
@@ -46,7 +46,7 @@ impl CompoundClient {
         matches!(self, Self::InSession(_))
     }
 
-    /// Operations before those that are asked for.
+    /// Number of operations before the requested ones.
     pub(super) fn before(&self) -> usize {
         usize::from(self.has_slots())
     }
@@ -66,7 +66,7 @@ impl CompoundClient {
         StateOwner { client_id, owner: Opaque::from_static(name) }
     }
 
-    /// What only version 4.0 numbers.
+    /// Returns the next seqid of version 4.0; 0 in later versions.
     pub(super) fn next_seqid(&mut self) -> u32 {
         match self {
             Self::InSession(_) => 0,
@@ -77,7 +77,7 @@ impl CompoundClient {
         }
     }
 
-    /// An operation that version 4.1 has no more.
+    /// Returns an operation of version 4.0 that later versions do not have.
     pub(super) fn operation_40(&mut self, choice: u64, open_stateid: Stateid, lock_owner: StateOwner) -> Op {
         let client_id = lock_owner.client_id;
         match choice {
@@ -97,7 +97,7 @@ impl CompoundClient {
         }
     }
 
-    /// RFC 7530 §9.1.7: which answers leave the open-owner's seqid as it was.
+    /// RFC 7530 §9.1.7: some errors leave the open-owner's seqid unchanged.
     pub(super) fn learn(&mut self, result: &CompoundResult) {
         let Self::V40(older) = self else { return };
         let unchanged = [
@@ -123,7 +123,7 @@ impl CompoundClient {
         older.used = older.seqid;
     }
 
-    /// The request came in part, or not at all; its answer, where there is one.
+    /// Handles a request that arrived in part, or not at all, and its reply, if there is one.
     pub(super) fn cut(&mut self, result: Option<&CompoundResult>) {
         let first = result.and_then(|result| result.results.first());
         let is_used = matches!(first, Some(OpResult::Sequence(first)) if first.status() == Status::OK);
@@ -136,7 +136,7 @@ impl CompoundClient {
     }
 }
 
-/// All clients, each with a connection.
+/// All clients with their connections.
 pub(super) struct ClientSet {
     pub(super) clients: [CompoundClient; 3],
     lines: [(Arc<Connection>, BackChannel); 3],
@@ -158,7 +158,7 @@ impl ClientSet {
         set
     }
 
-    /// Sends a request of this client, and answers what the server calls anybody for until it is answered.
+    /// Sends a request of this client, and answers callbacks to all clients until it is answered.
     pub(super) fn ask(&mut self, world: &mut World, who: usize, request: Bytes) -> Option<Bytes> {
         let Self { lines, played, .. } = self;
         let connection = Arc::clone(&lines[who].0);
@@ -169,7 +169,7 @@ impl ClientSet {
         reply
     }
 
-    /// A request and its whole reply; `None` where RPC itself refused it.
+    /// Sends a request and returns its reply; `None` if RPC refused it.
     pub(super) fn compound(
         &mut self,
         world: &mut World,
@@ -210,7 +210,7 @@ impl ClientSet {
         (older.client_id, older.seqid, older.used) = (client_id, 0, 0);
     }
 
-    /// A client whose lease ran out into a conflict has lost its session, or its client ID: it comes back as a new one.
+    /// Reconnects a client that has lost its session or client ID after its lease expired.
     pub(super) fn revive(&mut self, world: &mut World, who: usize) {
         let (ops, lost) = match &self.clients[who] {
             CompoundClient::InSession(_) => (Vec::new(), [Status::BADSESSION, Status::BADSESSION]),
@@ -228,7 +228,7 @@ impl ClientSet {
     }
 }
 
-/// What the clients have to say to the server's calls, and over what.
+/// Returns the clients' replies to callbacks, with their connections.
 fn answers(
     lines: &mut [(Arc<Connection>, BackChannel)],
     played: &mut Played,
@@ -244,7 +244,7 @@ fn answers(
     answers
 }
 
-/// A client says that it has heard, and does what the bytes say.
+/// Returns a client's reply to a callback; the input bytes choose it.
 fn answer(op: &CbOp, played: &mut Played) -> CbOpResult {
     match op {
         CbOp::Recall(_) => {

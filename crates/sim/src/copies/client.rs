@@ -20,25 +20,25 @@ use crate::client::{compound, create_session, exchange_id};
 use crate::copy_ops::{bind, called, open, opened, putfh, succeeded};
 
 const MIB: u64 = 1 << 20;
-/// Longer than what a server copies before its answer.
+/// Longer than a synchronous copy.
 const LENGTH: u64 = 20 * MIB;
-/// At the beginning of each MiB of the source.
+/// Content at the start of each MiB of the source.
 const MARK: &[u8] = b"a mark";
-/// Copies of a client that it waits for at once.
+/// Maximum number of copies that a client waits for.
 const RUNNING_MAX: usize = 3;
 
-/// A copy whose end a client waits for, or that it has cancelled.
+/// A copy that a client waits for, or has cancelled.
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     stateid: Stateid,
     to: Handle,
 }
 
-/// See the module above.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     index: usize,
-    /// How often it was started.
+    /// Number of its incarnation.
     start: u64,
     connection: Arc<Connection>,
     session: SessionId,
@@ -46,7 +46,7 @@ pub(super) struct Client {
     sequence: u32,
     files: usize,
     running: Vec<Copy>,
-    /// What is at the marks of each file whose copy was cancelled, as it was then.
+    /// Content at the marks of each cancelled copy's file, at the cancellation.
     cancelled: Vec<(Handle, Vec<u8>)>,
     back: BackChannel,
 }
@@ -93,11 +93,11 @@ impl Client {
         (self.client_id, self.session, self.sequence) = (known.client_id, made.session_id, 0);
         self.back.clear();
         self.ask(world, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])?;
-        // The path is tried before it is relied on.
-        self.hear(world, false)
+        // The server tests the back channel first.
+        self.receive(world, false)
     }
 
-    /// Results of operations in the session, that of SEQUENCE not among them.
+    /// Returns the results of operations in the session, without SEQUENCE.
     fn ask(&mut self, world: &mut World, ops: Vec<Op>) -> Result<(Vec<OpResult>, Status), String> {
         self.sequence += 1;
         let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
@@ -111,12 +111,12 @@ impl Client {
         succeeded(self.ask(world, ops)?)
     }
 
-    /// Opens a file, which is made where it is not there; its handle and the open's stateid.
+    /// Opens a file, which is created if needed; returns its handle and the stateid.
     fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
         opened(&self.ok(world, open(self.client_id, name))?)
     }
 
-    /// A source with a mark in each MiB, and holes between.
+    /// Creates a source with a mark in each MiB, and holes between.
     pub(super) fn make_source(&mut self, world: &mut World) -> Result<(), String> {
         let (handle, stateid) = self.open(world, "source")?;
         let size = SetAttributes { size: Some(LENGTH), ..SetAttributes::default() }.to_file_attributes();
@@ -130,7 +130,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for a copy.
+    /// Starts a copy.
     pub(super) fn copy(&mut self, world: &mut World) -> Result<(), String> {
         if self.running.len() >= RUNNING_MAX {
             return Ok(());
@@ -164,7 +164,7 @@ impl Client {
         self.ok(world, Vec::new()).map(drop)
     }
 
-    /// A copy that it waits for is known, whatever became of calls.
+    /// Checks that the server knows a copy that this client waits for.
     pub(super) fn ask_status(&mut self, world: &mut World) -> Result<(), String> {
         let Some(copy) = self.choose(world) else { return Ok(()) };
         let op = Op::OffloadStatus(OffloadArgs { stateid: copy.stateid });
@@ -189,8 +189,8 @@ impl Client {
         (count > 0).then(|| self.running[world.rng.below(count) as usize])
     }
 
-    /// Takes the calls that wait for it. Now and then one is lost, or its answer, and the connection with it.
-    pub(super) fn hear(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
+    /// Handles pending callbacks. At times one is lost, or its reply, with the connection.
+    pub(super) fn receive(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
         let context = Context::from_waker(Waker::noop());
         while let Poll::Ready(call) = self.connection.outbox.poll_record(&context) {
             world.messages += 1;
@@ -214,14 +214,14 @@ impl Client {
         }
     }
 
-    /// Its connection breaks, and it makes another one.
+    /// Breaks the connection, and opens a new one.
     fn move_on(&mut self, world: &mut World) {
         self.connection.outbox.close();
         world.server.connection_closed(self.connection.id);
         self.connection = world.connect(self.index);
     }
 
-    /// The answer to a call.
+    /// Returns the reply to a callback.
     fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Option<Bytes>, String> {
         let mut back = std::mem::take(&mut self.back);
         let answer = called(&mut back, bytes, |offload| self.told(world, offload));
@@ -229,17 +229,13 @@ impl Client {
         answer
     }
 
-    /// A copy has ended: one that it waits for, whole.
+    /// Checks that a copy that has ended is pending and complete.
     fn told(&mut self, world: &mut World, offload: &CbOffloadArgs) -> Result<(), String> {
         let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
         let Some(place) = self.running.iter().position(is_it) else {
-            // Cancelled while it was on its way.
+            // The copy was cancelled meanwhile.
             let was_cancelled = self.cancelled.iter().any(|(to, _)| *to == offload.handle);
-            return if was_cancelled {
-                Ok(())
-            } else {
-                Err(format!("told of what it does not wait for: {offload:?}"))
-            };
+            return if was_cancelled { Ok(()) } else { Err(format!("unexpected CB_OFFLOAD: {offload:?}")) };
         };
         let copy = self.running.swap_remove(place);
         match &offload.info {
@@ -251,10 +247,10 @@ impl Client {
     fn is_whole(&mut self, world: &mut World, file: Handle) -> Result<(), String> {
         let found = self.read_marks(world, file)?;
         let expected = MARK.repeat(marks().count());
-        if found == expected { Ok(()) } else { Err("a copy that has ended is not whole".into()) }
+        if found == expected { Ok(()) } else { Err("a copy that has ended is not complete".into()) }
     }
 
-    /// What is where the source has its marks.
+    /// Reads the content at the source's marks.
     fn read_marks(&mut self, world: &mut World, file: Handle) -> Result<Vec<u8>, String> {
         let mut found = Vec::new();
         for offset in marks() {
@@ -268,8 +264,8 @@ impl Client {
         Ok(found)
     }
 
-    /// The server is another one: it knows nothing of copies.
-    pub(super) fn meet_another_server(&mut self, world: &mut World) -> Result<(), String> {
+    /// Handles a restart of the server, which knows no copies.
+    pub(super) fn handle_restart(&mut self, world: &mut World) -> Result<(), String> {
         self.connection = world.connect(self.index);
         self.introduce(world)?;
         for Copy { stateid, to } in std::mem::take(&mut self.running) {
@@ -284,8 +280,8 @@ impl Client {
         Ok(())
     }
 
-    /// It is evicted, and comes again as somebody who knows nothing.
-    pub(super) fn start_anew(&mut self, world: &mut World) -> Result<(), String> {
+    /// Evicts the client, and starts a new incarnation.
+    pub(super) fn start_over(&mut self, world: &mut World) -> Result<(), String> {
         let name = format!("client-{}-{}", self.index, self.start);
         world.server.evict(world.time(), &name).map_err(|error| format!("{error:?}"))?;
         let left = std::mem::take(&mut self.running);
@@ -299,11 +295,11 @@ impl Client {
         Ok(())
     }
 
-    /// What must hold at the end.
-    pub(super) fn judge(&mut self, world: &mut World) -> Result<(), String> {
+    /// Checks what must hold at the end.
+    pub(super) fn check(&mut self, world: &mut World) -> Result<(), String> {
         for (file, then) in std::mem::take(&mut self.cancelled) {
             if self.read_marks(world, file)? != then {
-                return Err("a copy went on behind its cancellation".into());
+                return Err("a copy continued after its cancellation".into());
             }
         }
         Ok(())

@@ -1,9 +1,7 @@
-//! Clients that have files copied in the background, over back channels that lose calls and answers, while servers are killed,
-//! clients start anew, and copies are cancelled.
+//! Background copies over faulty back channels, with kills of the server, restarts of clients, and cancellations.
 //!
-//! What a client asks is answered; what it is called for may be lost, and its connection with it. Whatever happens, the end of
-//! a copy is told once, and only when all of it is there; what was cancelled is left alone from the answer on; what a server
-//! began, the next one does not know; and when everybody has heard, nothing is left.
+//! Requests are always answered; callbacks may be lost with their connection. The end of a copy is reported once, when it is complete.
+//! A cancelled copy writes nothing after the reply. A restarted server does not know earlier copies. In the end no state is left.
 
 mod client;
 
@@ -30,9 +28,9 @@ use client::Client;
 
 /// Clients.
 const CLIENTS: usize = 2;
-/// Things that happen while copies are begun.
+/// Events while copies are started.
 const EVENTS: u32 = 40;
-/// Things that may happen behind that until everybody has heard the end of everything.
+/// Maximum number of events after that until all copies have ended.
 const EVENTS_MAX: u32 = 2_000;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -49,10 +47,10 @@ struct World {
     messages: u64,
 }
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect();
@@ -65,16 +63,16 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     while clients.iter().any(Client::waits) || world.server.counts().copies > 0 {
         handle_event(&mut world, &mut clients, false)?;
         world.server.audit()?;
-        left = left.checked_sub(1).ok_or("copies are left that nobody hears the end of")?;
+        left = left.checked_sub(1).ok_or("copies are left whose end is not reported")?;
     }
     for client in &mut clients {
-        client.judge(&mut world)?;
+        client.check(&mut world)?;
     }
     let checks = clients.iter().map(Client::asked).sum();
     Ok(Report { time: world.now, messages: world.messages, checks })
 }
 
-/// One thing, to one client.
+/// Handles one event of one client.
 fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
     let chosen = world.rng.below(clients.len() as u64) as usize;
     let client = &mut clients[chosen];
@@ -84,14 +82,14 @@ fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Res
         5 if is_wild => client.cancel(world),
         6 if is_wild && world.rng.chance(30) => {
             world.restart();
-            clients.iter_mut().try_for_each(|client| client.meet_another_server(world))
+            clients.iter_mut().try_for_each(|client| client.handle_restart(world))
         }
-        7 if is_wild && world.rng.chance(30) => client.start_anew(world),
+        7 if is_wild && world.rng.chance(30) => client.start_over(world),
         8..=9 => {
             world.pass(SECOND);
             client.renew(world)
         }
-        10..=13 => client.hear(world, is_wild),
+        10..=13 => client.receive(world, is_wild),
         _ => {
             world.drive();
             Ok(())
@@ -116,7 +114,7 @@ impl World {
         world
     }
 
-    /// The server is killed, and the next one started over the same files.
+    /// Kills the server, and starts the next one over the same files.
     fn restart(&mut self) {
         self.instance += 1;
         self.server = server(&self.files, self.instance);
@@ -134,7 +132,7 @@ impl World {
         Now { monotonic: self.now, wall: Timestamp { seconds, nanoseconds: self.now.subsec_nanos() } }
     }
 
-    /// Some copy makes a step.
+    /// Runs a step of a random copy.
     fn drive(&mut self) {
         let context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Work::StepCopy(step)) = self.server.poll_work(&context) {
@@ -155,7 +153,7 @@ impl World {
         Arc::new(Connection::new(ConnectionId(self.connections), peer, local, Transport::Tcp, false))
     }
 
-    /// A message reaches the server; its answer, where it has one.
+    /// Delivers a message to the server; returns the reply, if there is one.
     fn deliver(&mut self, connection: &Arc<Connection>, message: Bytes) -> Option<Bytes> {
         self.messages += 1;
         let mut reply = Writer::new();
@@ -163,25 +161,25 @@ impl World {
         (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
     }
 
-    /// The results of a compound; the last status too.
+    /// Returns the results and the status of a compound.
     fn ask(&mut self, connection: &Arc<Connection>, call: Bytes) -> Result<(Vec<OpResult>, Status), String> {
         let reply = self.deliver(connection, call).ok_or("no answer")?;
         let result: CompoundResult = parse_reply(reply).map_err(|error| error.to_string())?;
         Ok((result.results.into_vec(), result.status))
     }
 
-    /// The result of one operation that comes alone.
+    /// Returns the result of a single operation.
     fn ask_alone(&mut self, connection: &Arc<Connection>, op: Op) -> Result<OpResult, String> {
         let (results, _) = self.ask(connection, crate::client::compound(1, 2, vec![op]))?;
         results.into_iter().next().ok_or_else(|| "no result".into())
     }
 }
 
-/// The outcome of what memory answers at once.
+/// Polls a future of a file system in memory, which is ready at once.
 pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("memory answers at once, and nothing is delegated"),
+        Poll::Pending => panic!("a file system in memory answers at once without delegations"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client of version 4.1 with a cache that delegations vouch for.
+//! A client of version 4.1 with a cache under delegations.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::cluster::{Actor, Progress, moment};
 use crate::peer::{Incoming, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, PartialEq)]
 enum Purpose {
     Read { file: u64, began: u64 },
@@ -39,7 +39,7 @@ enum Purpose {
     Return { file: u64, stateid: Stateid },
 }
 
-/// A delegation, and what it vouches for.
+/// A delegation, and the data cached under it.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     pub(super) stateid: Stateid,
@@ -48,29 +48,29 @@ pub(super) struct Held {
     value: u64,
     pub(super) is_dirty: bool,
     is_returning: bool,
-    /// It has written more to the file while it was on its way back.
+    /// Whether the program has written more during DELEGRETURN.
     is_overtaken: bool,
     pub(super) kept: Kept,
 }
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     peer: Peer<Purpose>,
     subject: Subject,
-    /// Falls silent once it has done what it has to do.
+    /// Whether it falls silent after its program.
     is_mute: bool,
-    /// Asks for write delegations whose times it keeps.
+    /// Whether it requests write delegations with delegated timestamps.
     keeps_times: bool,
     left: u32,
-    /// To be done again, after DELAY.
+    /// To be repeated after DELAY.
     again: Option<Purpose>,
     held: HashMap<u64, Held>,
-    /// Of what was given back: the change attribute, as it was told last before that, and what is cached.
+    /// Cached values of returned files, with the last change attribute before the return.
     cached: HashMap<u64, (u64, u64)>,
     listed: ListedChanges,
     to_return: VecDeque<u64>,
-    /// What its program has read that it must not.
+    /// A stale read of its program.
     pub(super) wrong: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Whether its program has ended, and it has given everything back, or does nothing ever again.
+    /// Whether its program has ended and it has returned everything, or is silent.
     pub(super) fn is_done(&self) -> bool {
         let idle = self.left == 0 && self.peer.is_free(PROGRAM) && self.again.is_none();
         idle && (self.is_mute || self.held.is_empty())
@@ -109,13 +109,13 @@ impl Client {
         self.is_mute && self.is_done()
     }
 
-    /// Whether it uses a delegation of a file, and whether that is for writing.
+    /// Returns whether its delegation of a file is for writing, if it has one.
     pub(super) fn holds(&self, file: u64) -> Option<bool> {
         let held = self.held.get(&file).filter(|held| !held.is_returning && !self.is_silent())?;
         Some(held.is_write)
     }
 
-    /// Begins what can begin.
+    /// Starts calls.
     fn proceed(&mut self, now: Duration, history: &mut History, rng: &mut Rng) -> Vec<Bytes> {
         let mut out = self.peer.proceed(now);
         if !self.peer.is_ready() {
@@ -132,13 +132,13 @@ impl Client {
         out
     }
 
-    /// The program's next read or write: at once where a delegation vouches for it.
+    /// Runs the program's next read or write; from the cache under a delegation.
     fn next_operation(&mut self, now: Duration, history: &mut History, rng: &mut Rng) -> Option<Bytes> {
         if let Some(purpose) = self.again.take() {
             return Some(self.ask(purpose, rng, now));
         }
         if self.left == 0 {
-            // Nothing more to do: everything goes back.
+            // The program has ended: return everything.
             self.to_return =
                 self.held.iter().filter(|(_, held)| !held.is_returning).map(|(file, _)| *file).collect();
             self.to_return.make_contiguous().sort_unstable();
@@ -148,7 +148,7 @@ impl Client {
         let file = if self.is_mute { u64::from(self.left) } else { rng.below(FILES) };
         let writes = !self.is_mute && rng.chance(40);
         if self.held.get(&file).is_some_and(|held| held.is_returning) {
-            // What it holds of the file is on its way to the server: it must not be overtaken.
+            // The file is being returned: wait for that.
             self.left += 1;
             return None;
         }
@@ -175,7 +175,7 @@ impl Client {
                 Some(self.ask(Purpose::Write { file, value }, rng, now))
             }
             _ if self.subject == Subject::Files && !self.is_mute && rng.chance(30) => {
-                // Beside what it has to do.
+                // In addition to the program's operation.
                 self.left += 1;
                 let began = history.now();
                 Some(self.ask(Purpose::Stat { file, began }, rng, now))
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// A look at all files at once.
+    /// Requests a listing.
     fn listing(&self) -> Purpose {
         let is_read = |file: &u64| self.held.get(file).filter(|held| !held.is_write && !held.is_returning);
         Purpose::List(RequestContext {
@@ -200,7 +200,7 @@ impl Client {
         })
     }
 
-    /// Asks the server for a read or a write.
+    /// Sends a read or a write to the server.
     fn ask(&mut self, purpose: Purpose, rng: &mut Rng, now: Duration) -> Bytes {
         let ops = match purpose {
             Purpose::Read { file, .. } if self.subject == Subject::Directories => {
@@ -216,7 +216,7 @@ impl Client {
                 self.open(file, ShareAccess::READ, read)
             }
             Purpose::Write { file, value } if rng.chance(30) => {
-                // A file that nobody has opened yet is NOENT, and the write is asked for again.
+                // A file that does not exist yet is NOENT, and the write is repeated.
                 let mut ops = at_export(&name(file));
                 ops.push(write(Stateid::ANONYMOUS, value));
                 ops
@@ -245,7 +245,7 @@ impl Client {
         ops
     }
 
-    /// Writes back what is dirty, and returns the delegation.
+    /// Writes dirty data back, and returns the delegation.
     fn give_back(&mut self, file: u64, now: Duration) -> Option<Bytes> {
         let held = self.held.get_mut(&file).filter(|held| !held.is_returning)?;
         held.is_returning = true;
@@ -253,7 +253,7 @@ impl Client {
         let mut ops = vec![Op::PutFh(PutFhArgs { handle })];
         ops.extend(is_dirty.then(|| write(stateid, value)));
         ops.extend(kept.hand_in(stateid));
-        // As Linux's client does: what it is told here it takes for its own doing.
+        // Like Linux's client, it attributes the change attribute seen here to its own writes.
         ops.push(times::before());
         ops.push(Op::DelegReturn(DelegReturnArgs { stateid }));
         Some(self.peer.send(RETURNS, ops, Purpose::Return { file, stateid }, now))
@@ -275,7 +275,7 @@ impl Client {
                 });
                 let value = read.ok_or("no READ")?;
                 let change = times::change(done.clone());
-                // What is cached is not read again where the change attribute is the one that it has.
+                // The cache stays valid if the change attribute is the same.
                 let cached = self.cached.remove(file).filter(|(known, _)| change == Some(*known));
                 let value = cached.map_or(value, |(_, cached)| cached);
                 history.read(*file, value, *began).map_err(|why| format!("{}: {why}", self.peer.name))?;
@@ -292,19 +292,19 @@ impl Client {
                     held.is_overtaken |= held.is_returning;
                 }
                 if let Some(held) = self.held.get_mut(file).filter(|held| !held.is_returning) {
-                    // Of a directory the last name counts, and others may have made later ones.
+                    // A directory's value is its last name, and others may have created later ones.
                     held.value = held.value.max(*value);
                 }
                 self.take(*file, *value, done);
             }
             (Purpose::Return { file, stateid }, Status::OK) => {
-                // Unless the next one has come meanwhile.
+                // Unless the next delegation has arrived meanwhile.
                 if self.held.get(file).is_some_and(|held| held.stateid == *stateid) {
                     let held = self.held.remove(file).expect("it was found");
                     let change = times::change(done.clone());
                     let change = change.filter(|_| !held.is_overtaken);
                     self.cached.extend(change.map(|change| (*file, (change, held.value))));
-                    held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
+                    held.kept.check(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
                 }
             }
             (Purpose::List(RequestContext { held, others }), Status::OK) => {
@@ -313,7 +313,7 @@ impl Client {
                     self.held.get(file).is_some_and(|held| held.stateid == *stateid && !held.is_returning)
                 };
                 let held = held.iter().filter(is_held).map(|(file, _)| (*file, self.held[file].kept.change));
-                self.listed.judge(&told, held, others).map_err(|why| format!("{}: {why}", self.peer.name))?;
+                self.listed.check(&told, held, others).map_err(|why| format!("{}: {why}", self.peer.name))?;
             }
             (Purpose::Stat { .. }, Status::NOENT) => {}
             (
@@ -325,7 +325,7 @@ impl Client {
         Ok(())
     }
 
-    /// Keeps what was delegated.
+    /// Handles a granted delegation.
     fn take<'a>(&mut self, file: u64, value: u64, results: impl Iterator<Item = &'a OpResult>) {
         let (mut delegation, mut kept) = (None, Kept::default());
         for result in results {
@@ -358,7 +358,7 @@ impl Client {
                     self.held.insert(file, held);
                 }
                 (OpResult::GetAttr(Outcome::Ok(seen)), Some((stateid, _))) => {
-                    // Nothing that it held before.
+                    // No earlier delegation.
                     if let Some(held) = self.held.get_mut(&file).filter(|held| held.stateid == *stateid) {
                         held.kept.see(seen);
                     }
@@ -369,7 +369,7 @@ impl Client {
     }
 }
 
-/// What the client does about a callback.
+/// Returns the client's reply to a callback.
 fn execute(
     held: &HashMap<u64, Held>,
     to_return: &mut VecDeque<u64>,
@@ -389,7 +389,7 @@ fn execute(
             to_return.push_back(*file);
             Outcome::Ok(())
         }
-        // Returned already, or the reply that brings it has not come yet.
+        // Returned already, or the reply with the grant has not arrived yet.
         None => Outcome::Error(Status::BAD_STATEID),
     };
     Ok(Some(CbOpResult::Recall(outcome)))
@@ -402,7 +402,7 @@ impl Actor for Client {
         if self.is_silent() {
             return Vec::new();
         }
-        let mut out = self.peer.again(now);
+        let mut out = self.peer.retransmit(now);
         out.extend(self.proceed(now, history, rng));
         out
     }
@@ -418,14 +418,14 @@ impl Actor for Client {
             return Ok(Vec::new());
         }
         let mut out = Vec::new();
-        match self.peer.hear(bytes)? {
+        match self.peer.receive(bytes)? {
             Incoming::Nothing => {}
             Incoming::Call(call) => {
                 let Self { peer, held, to_return, .. } = self;
                 out.extend(peer.back.called(call, |op| execute(held, to_return, op))?);
             }
             Incoming::Answer(purpose, result) => self.answered(purpose, &result, history)?,
-            Incoming::Lost => return Err(format!("{}: its session is gone", self.peer.name)),
+            Incoming::Lost => return Err(format!("{}: the session is lost", self.peer.name)),
         }
         out.extend(self.proceed(now, history, rng));
         Ok(out)
@@ -435,7 +435,7 @@ impl Actor for Client {
         self.peer.reconnected();
     }
 
-    /// A file delegated for writing is delegated to one client alone.
+    /// Checks that a write delegation is the only delegation of its file.
     fn watch(clients: &[Self], _: &mut History, _: Option<Progress>) -> Result<(), String> {
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong.clone()) {
             return Err(wrong);
@@ -459,7 +459,7 @@ fn write(stateid: Stateid, value: u64) -> Op {
     Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data })
 }
 
-/// A file that nobody has written holds 0.
+/// A file without writes holds 0.
 fn value(data: &[u8]) -> u64 {
     data.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }

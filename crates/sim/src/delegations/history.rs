@@ -1,22 +1,22 @@
-//! What programs on clients did, and whether it could have been done one after the other.
+//! The reads and writes of programs, checked for staleness.
 
 use vfs::Timestamp;
 
-/// A write of a value that is written once.
+/// A write of a unique value.
 #[derive(Debug, Clone, Copy)]
 struct Write {
     value: u64,
     began: u64,
-    /// When the program heard that it was done.
+    /// When the program learned that it succeeded.
     ended: Option<u64>,
 }
 
-/// An answer to the question when a file was changed.
+/// A reported modification time.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     time: Timestamp,
     began: u64,
-    /// When the program heard it.
+    /// When the program learned it.
     ended: u64,
 }
 
@@ -24,9 +24,9 @@ struct Told {
 #[derive(Debug)]
 pub(super) struct History {
     files: Vec<Vec<Write>>,
-    /// When each file was changed, as programs were told.
+    /// Reported modification times of each file.
     told: Vec<Vec<Told>>,
-    /// Counts what happens, so that nothing happens at the same time.
+    /// A logical clock that advances with each event.
     clock: u64,
     values: u64,
 }
@@ -37,13 +37,13 @@ impl History {
         Self { files: vec![vec![first]; files], told: vec![Vec::new(); files], clock: 0, values: 0 }
     }
 
-    /// Now.
+    /// Returns the next logical time.
     pub(super) fn now(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// A write begins, of a value that nobody has written.
+    /// Begins a write; returns its unique value.
     pub(super) fn begin_write(&mut self, file: u64) -> u64 {
         self.values += 1;
         let began = self.now();
@@ -51,17 +51,17 @@ impl History {
         self.values
     }
 
-    /// Its program goes on.
+    /// Ends a write.
     pub(super) fn end_write(&mut self, file: u64, value: u64) {
         let now = self.now();
         let write = self.files[file as usize].iter_mut().find(|write| write.value == value);
         write.expect("it began").ended = Some(now);
     }
 
-    /// A program that began to read at `began` has read `value`.
+    /// Notes that a read that began at `began` has returned `value`.
     ///
     /// # Errors
-    /// Where it had been overwritten by then.
+    /// Returns that the value had been overwritten before.
     pub(super) fn read(&mut self, file: u64, value: u64, began: u64) -> Result<(), String> {
         let writes = &self.files[file as usize];
         let read = writes.iter().find(|write| write.value == value);
@@ -70,27 +70,25 @@ impl History {
         let over = |write: &&Write| write.began > ended && write.ended.is_some_and(|ended| ended < began);
         match writes.iter().find(over) {
             None => Ok(()),
-            Some(later) => {
-                Err(format!("file {file}: {value} was read long after {} was written", later.value))
-            }
+            Some(later) => Err(format!("file {file}: {value} was read after {} was written", later.value)),
         }
     }
 
-    /// A program that began to look at `began` is told that the file was last changed at `seen`.
+    /// Notes that a GETATTR that began at `began` has returned the modification time `seen`.
     ///
     /// # Errors
-    /// Where another had been told of a later time by then.
+    /// Returns that a later time was reported before.
     pub(super) fn stat(&mut self, file: u64, seen: Timestamp, began: u64) -> Result<(), String> {
         let ended = self.now();
         let (told, writes) = (&mut self.told[file as usize], &self.files[file as usize]);
-        // A write has the time of its arrival, and may have waited until after that of another was told.
+        // A write has the time of its arrival, and may have waited until another time was reported.
         let waits = |told: &Told| {
             let is_about = |write: &Write| write.ended.is_none_or(|ended| ended > told.began);
             writes.iter().any(|write| write.began < told.ended && is_about(write))
         };
         let is_wrong = |told: &&Told| told.ended < began && told.time > seen && !waits(told);
         if let Some(Told { time, .. }) = told.iter().find(is_wrong) {
-            return Err(format!("file {file}: changed at {seen:?}, long after {time:?} was told"));
+            return Err(format!("file {file}: modification time {seen:?} was reported after {time:?}"));
         }
         told.push(Told { time: seen, began, ended });
         Ok(())

@@ -1,4 +1,4 @@
-//! Change attributes of files in listings.
+//! Checks of change attributes in listings.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use super::FILES;
 use super::client::name;
 use crate::client::export;
 
-/// Bytes of a listing: more than all files take.
+/// Bytes of a listing; more than all files take.
 const LISTING_BYTES: u32 = 4 << 10;
 
-/// What a client had when it asked for a listing.
+/// A client's delegations when it requests a listing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequestContext {
-    /// Files that it had delegated for reading, and by which stateids.
+    /// Files with read delegations, and their stateids.
     pub(super) held: Vec<(u64, Stateid)>,
-    /// Files that it did not have delegated.
+    /// Files without delegations.
     pub(super) others: Vec<u64>,
 }
 
-/// What one client was told of files that it did not have delegated.
+/// Change attributes that one client has seen of files without delegations.
 #[derive(Debug, Default)]
 pub(super) struct ListedChanges {
-    /// The latest of each.
+    /// The last of each file.
     latest: BTreeMap<u64, u64>,
 }
 
-/// A listing of the files, all clients' the same.
+/// Returns the request for a listing, the same for all clients.
 pub(super) fn list() -> Vec<Op> {
     let list = ReadDirArgs {
         cookie: 0,
@@ -44,7 +44,7 @@ pub(super) fn list() -> Vec<Op> {
     ops
 }
 
-/// The change attributes among some results, by file; none where there is no whole listing.
+/// Returns the change attributes in the results by file, if there is a complete listing.
 pub(super) fn told<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BTreeMap<u64, u64>> {
     let listings = results.filter_map(|result| match result {
         OpResult::ReadDir(Outcome::Ok(listing)) if listing.eof => Some(listing),
@@ -59,11 +59,11 @@ pub(super) fn told<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BT
 }
 
 impl ListedChanges {
-    /// Judges what was told.
+    /// Checks the change attributes of a listing.
     ///
     /// # Errors
-    /// Where a file of `held` has not the change attribute that it was granted with, or one of `others` an older one than was told before.
-    pub(super) fn judge(
+    /// Returns a file of `held` without the change attribute of its grant, or one of `others` with an older one than before.
+    pub(super) fn check(
         &mut self,
         told: &BTreeMap<u64, u64>,
         mut held: impl Iterator<Item = (u64, u64)>,
@@ -78,7 +78,7 @@ impl ListedChanges {
                 continue;
             };
             if change < latest {
-                return Err(format!("file {file}: listed with change {change} behind {latest}"));
+                return Err(format!("file {file}: listed with change {change} after {latest}"));
             }
             *latest = *change;
         }

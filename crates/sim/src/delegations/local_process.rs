@@ -1,8 +1,7 @@
-//! A process beside the server, which changes files without asking anybody, and a backend that tells of it.
+//! A local process that changes files beside the server, and a backend that reports it.
 //!
-//! It does not come between a client and what that may write: it opens such a file, and comes back when the client has handed it in.
-//! Any other it changes at once, whoever may read it, and the server hears of that a little later. What it has written must be seen when all
-//! who had the file delegated then have given it back, or lost it.
+//! It only opens a file under a write delegation, and changes it after the return. Other files it changes at once, and the server learns
+//! of that a little later. Its writes must be visible once all clients that held the file's delegations then have returned or lost them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,21 +23,21 @@ use crate::cluster::moment;
 use crate::copies::at_once;
 use crate::rng::Rng;
 
-/// What it changes in a run.
+/// Changes in a run.
 const CHANGES: u32 = 20;
-/// Percent of the moments at which something happens when it does something.
+/// Percent of events after which it acts.
 const CHANGE_PERCENT: u64 = 3;
-/// How long it takes until the server hears of a change at most.
+/// Maximum time until the server learns of a change.
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
-/// How long a holder has to give back what was recalled, or it is taken away: the lease time, and until the next look after that.
+/// Time limit of a return before the revocation: a lease and an interval of `maintain`.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(90 + 12);
-/// How watches, and looks at attributes, take their time.
+/// Delays of watches and of GETATTR.
 const SLOW: Slow = Slow { percent: 30, slowest: Duration::from_secs(3) };
 
-/// [`MemFs`] that tells of the process, and takes its time over watches and attributes.
+/// [`MemFs`] that reports the process's changes, with slow watches and attributes.
 pub(super) type Shown = Wrapped<MemFs, Watches>;
 
-/// Who watches.
+/// A watch.
 #[derive(Debug)]
 pub(super) struct Watches {
     clock: Arc<Clock>,
@@ -96,19 +95,19 @@ impl Around for Watches {
 }
 
 impl Watches {
-    /// Those who watch an object.
+    /// Watches of each object.
     fn of(&self, object: &Handle) -> Vec<u64> {
         let watchers = self.watchers.lock();
         watchers.iter().filter(|(_, watcher)| watcher.object == *object).map(|(number, _)| *number).collect()
     }
 
-    /// Whether any of them would hear of an opening.
+    /// Whether any of them reports an open.
     fn hears_of_uses(&self, numbers: &[u64]) -> bool {
         let watchers = self.watchers.lock();
         numbers.iter().any(|number| watchers[number].interest == Interest::Uses)
     }
 
-    /// Rings for those that still watch.
+    /// Notifies the remaining watches.
     fn notify(&self, numbers: &[u64]) {
         let listeners: Vec<_> = {
             let watchers = self.watchers.lock();
@@ -123,19 +122,19 @@ impl Watches {
     }
 }
 
-/// What the process did, of which not all have heard.
+/// An action of the process that is not fully recalled.
 #[derive(Debug)]
 struct LocalOp {
     file: u64,
-    /// What it wrote; none where it only opened the file.
+    /// The written value; none if it only opened the file.
     value: Option<u64>,
     told: Vec<u64>,
-    /// When they are.
+    /// Times of the actions.
     at: Duration,
     is_told: bool,
 }
 
-/// See the module.
+/// The local process.
 #[derive(Debug)]
 pub(super) struct Process {
     files: Arc<Shown>,
@@ -145,7 +144,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// One that changes the files of a new backend, where clients share files.
+    /// Creates the process and its backend; it acts only if clients share files.
     pub(super) fn new(clock: &Arc<Clock>, subject: Subject, rng: &mut Rng) -> Self {
         let watches = Watches {
             clock: Arc::clone(clock),
@@ -162,10 +161,10 @@ impl Process {
         &self.files
     }
 
-    /// Has it do something now and then, and the server hear of what it did.
+    /// Lets it act at times, and reports its actions to the server.
     ///
     /// # Errors
-    /// Where that has not been recalled.
+    /// Returns an action without a recall in time.
     pub(super) fn act(&mut self, now: Duration, history: &mut History) -> Result<(), String> {
         let watches = self.files.around();
         for op in &mut self.checks {
@@ -182,7 +181,7 @@ impl Process {
             stays
         });
         if let Some(op) = self.checks.iter().find(|op| op.at + GIVEN_BACK_WITHIN < now) {
-            return Err(format!("file {}: what was done at {:?} is not recalled", op.file, op.at));
+            return Err(format!("file {}: the change at {:?} is not recalled", op.file, op.at));
         }
         if self.left > 0 && self.rng.chance(CHANGE_PERCENT) {
             self.left -= 1;

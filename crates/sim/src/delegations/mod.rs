@@ -1,17 +1,16 @@
-//! Clients that are given delegations, keep what they read and write to themselves, and are called back over a bad network.
+//! Clients with delegations that cache reads and writes, and recalls over a faulty network.
 //!
-//! Every file, or directory, is a register of one number. Whatever a program on a client reads must be a value that could be there: no
-//! read may return what was overwritten, and acknowledged, before the read began. A delegation that is granted beside a
-//! conflicting open, a change that does not wait for a recall, a write that is lost with a delegation: each breaks that.
+//! Every file, or directory, is a register of one number. A read must return a value that may be current: no value whose overwriting was
+//! acknowledged before the read began. A delegation granted beside a conflicting open, a change that does not wait for a recall, or a
+//! write lost with a delegation breaks that.
 //!
-//! A process beside the server changes files too, without asking. Whoever had one delegated then may go on with what it has until it has given
-//! that back, and nobody any longer ([`local_process`]): neither under a delegation, nor because the change attribute says that what is cached is good.
+//! A local process changes files too ([`local_process`]). A client that holds a delegation then may use its cache until it has returned
+//! the delegation, and no longer: neither under another delegation, nor because of an unchanged change attribute.
 //!
-//! A listing tells those who have a file delegated for reading the change attribute that they have, told again or not (`server/listings.rs`), and
-//! others one that never goes back.
+//! A listing, cached or not, shows the holder of a read delegation the change attribute of the grant, and others one that never goes back.
 //!
-//! Some clients keep the times of what they may write. What others are told about when a file was changed never goes back, and
-//! the time that is handed in is the file's.
+//! Some clients keep the times of files under write delegations. The modification time that others see never goes back, and the time
+//! that the holder returns becomes the file's.
 
 mod client;
 pub(crate) mod directories;
@@ -37,23 +36,23 @@ use local_process::Process;
 
 /// Clients that behave.
 const CLIENTS: usize = 3;
-/// Files that they share.
+/// Shared files.
 const FILES: u64 = 3;
-/// What each client's program does, in reads and writes.
+/// Reads and writes of each client's program.
 const OPERATIONS: u32 = 40;
 
-/// What clients share.
+/// The kind of shared objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Files,
-    /// Directories, each of a name that a file would have.
+    /// Directories, with the names of files.
     Directories,
 }
 
-/// Some clients share files; one of them, where `with_mute`, takes delegations and is never heard of again.
+/// Runs the scenario; with `with_mute` one client takes delegations and falls silent.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());
@@ -69,18 +68,18 @@ pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report
     let world = (Arc::clone(process.files()) as Arc<dyn Backend>, clock);
     let mut cluster = Cluster::new(world, clients, History::new(FILES as usize), rng);
     cluster.run_beside(is_over, |now, history| process.act(now, history))?;
-    let checks = judge(&cluster, with_mute)?;
+    let checks = check(&cluster, with_mute)?;
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks })
 }
 
-/// Everybody is done, and whoever was silent has been silent for long enough to lose what it had.
+/// Whether all clients are done, and a silent one has lost its delegations.
 fn is_over(cluster: &Cluster<Client>) -> bool {
     let counts = cluster.server.counts();
     cluster.actors.iter().all(Client::is_done) && counts.delegations == 0 && counts.opens == 0
 }
 
-/// What must hold at the end, beside what was checked on the way; how much was delegated.
-fn judge(cluster: &Cluster<Client>, with_mute: bool) -> Result<usize, String> {
+/// Checks what must hold at the end; returns the number of granted delegations.
+fn check(cluster: &Cluster<Client>, with_mute: bool) -> Result<usize, String> {
     let counts = cluster.server.delegation_counts();
     let revoked = counts.revoked.load(Relaxed);
     if !with_mute && revoked > 0 {
@@ -90,7 +89,7 @@ fn judge(cluster: &Cluster<Client>, with_mute: bool) -> Result<usize, String> {
     Ok(granted.iter().map(|counter| counter.load(Relaxed) as usize).sum())
 }
 
-/// So many directories.
+/// Creates directories.
 pub(crate) fn make_directories(backend: &impl Backend, count: u64, name: impl Fn(u64) -> String) {
     let now = moment(Duration::ZERO).wall;
     let caller = Caller::new(Arc::new(Credentials::root()), now);
@@ -98,6 +97,6 @@ pub(crate) fn make_directories(backend: &impl Backend, count: u64, name: impl Fn
         let (name, root) = (name(number), backend.root());
         let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
         let made = at_once(backend.create(&caller, &root, name.as_bytes(), &Create::Directory, &set));
-        made.expect("nothing is there yet");
+        made.expect("the directory is empty");
     }
 }

@@ -1,4 +1,4 @@
-//! A client of version 4.1 or 4.2 that does something else in each of its slots.
+//! A client of version 4.1 or 4.2 with an own program in each slot.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::cluster::{Actor, Progress};
 use crate::peer::{Incoming, MORE, OpTallies, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
 
-/// Of the client's slots, those that do something.
+/// The slots with programs.
 const SLOTS: [usize; 3] = [PROGRAM, RETURNS, MORE];
 
-/// What is done in a slot.
+/// The program of a slot.
 #[derive(Debug)]
 struct SlotProgram {
     slot: usize,
-    /// What is left of the rounds, each with the name of its file.
+    /// Remaining rounds, each with the name of its file.
     rounds: VecDeque<(String, VecDeque<SlotOp>)>,
     state: SlotState,
-    /// It asks again when the second is over.
+    /// Whether it waits for the next second to retry.
     rests: bool,
 }
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// A call is for the slot that it is in.
+    /// The purpose of a call is its slot.
     peer: Peer<usize>,
     programs: Vec<SlotProgram>,
 }
@@ -60,7 +60,7 @@ impl Client {
         &self.peer.tallies
     }
 
-    /// Whether it has done everything, and is gone.
+    /// Whether it has finished and left.
     pub(super) fn is_gone(&self) -> bool {
         self.peer.is_gone()
     }
@@ -114,7 +114,7 @@ impl SlotProgram {
                 ops.pop_front();
             }
             (_, Status::DELAY) => self.rests = true,
-            // The connection has been lost since the session was made.
+            // The connection was lost after CREATE_SESSION.
             (SlotOp::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION) => ops.push_front(SlotOp::Associate),
             (op, status) => {
                 return Err(format!("{op:?}: {status:?}, as if it were executed twice"));
@@ -133,7 +133,7 @@ impl Actor for Client {
 
     fn tick(&mut self, now: Duration, (): &mut (), _: &mut Rng) -> Vec<Bytes> {
         self.programs.iter_mut().for_each(|program| program.rests = false);
-        let mut out = self.peer.again(now);
+        let mut out = self.peer.retransmit(now);
         out.extend(self.proceed(now));
         out
     }
@@ -146,10 +146,10 @@ impl Actor for Client {
         _: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
         let mut out = Vec::new();
-        match self.peer.hear(bytes)? {
+        match self.peer.receive(bytes)? {
             Incoming::Nothing => {}
             Incoming::Call(call) => {
-                let unexpected = |op: &_| Err(format!("nobody conflicts, and yet: {op:?}"));
+                let unexpected = |op: &_| Err(format!("unexpected callback: {op:?}"));
                 out.extend(self.peer.back.called(call, unexpected)?);
             }
             Incoming::Answer(slot, result) => self.answered(slot, &result)?,

@@ -1,8 +1,8 @@
-//! Clients of versions 4.1 and 4.2 that do, in several slots at once, each operation that must be executed once.
+//! Clients of versions 4.1 and 4.2 that use every operation that must be executed once, in several slots at once.
 //!
-//! Which these are the server's own table says: one that is added there and that nobody asks for here fails the run. What the
-//! server has executed it counts, and clients count what they were answered: a repetition that is executed is one too many,
-//! whatever it was answered. Stateids show it too, and at the end nothing may be left.
+//! The operations come from the server's own table: a run fails if a new one is not used here. The server's counts of executions must
+//! equal the clients' counts of replies, so that a repeated execution shows whatever its reply is. Stateids show it too. In the end no
+//! state is left.
 
 mod client;
 mod slot_ops;
@@ -25,15 +25,15 @@ use client::Client;
 
 /// Operations that other scenarios repeat: `notices` asks for directory delegations, `transfers` copies between servers.
 const ELSEWHERE: [OpNum; 2] = [OpNum::GET_DIR_DELEGATION, OpNum::COPY_NOTIFY];
-/// Of each minor version, one client.
+/// Minor versions of the clients.
 const MINORS: [u32; 2] = [1, 2];
-/// What each slot goes through.
+/// Rounds of each slot.
 const ROUNDS: u32 = 2;
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());
@@ -43,14 +43,14 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let clients = clients.map(|(index, minor)| Client::new(index, *minor, &mut rng)).collect();
     let mut cluster = Cluster::new((backend as Arc<dyn Backend>, clock), clients, (), rng);
     cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_gone))?;
-    let checks = judge(&cluster)?;
+    let checks = check(&cluster)?;
     check_nothing_left(&mut cluster)?;
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks })
 }
 
-/// Each operation that must be executed once was asked for in each version that has it, and was executed as often as it was
-/// answered. Returns how often that was.
-fn judge(cluster: &Cluster<Client>) -> Result<usize, String> {
+/// Checks that each operation that must be executed once was used in each version that has it, and was executed as often as it was
+/// answered. Returns the number of executions.
+fn check(cluster: &Cluster<Client>) -> Result<usize, String> {
     let mut total = 0;
     for minor in MINORS {
         for number in executed_once(minor).filter(|number| !ELSEWHERE.contains(number)) {
@@ -58,7 +58,7 @@ fn judge(cluster: &Cluster<Client>) -> Result<usize, String> {
             let asked = asked.filter_map(|client| client.tallies().get(&number));
             let done: u64 = asked.map(|tally| tally.calls - tally.errors).sum();
             if done == 0 {
-                return Err(format!("{number:?} must be executed once, and nobody does it in 4.{minor}"));
+                return Err(format!("{number:?} must be executed once, but is not used in 4.{minor}"));
             }
         }
     }
@@ -69,12 +69,12 @@ fn judge(cluster: &Cluster<Client>) -> Result<usize, String> {
         let answered = answered(cluster, number);
         let executed = executed(&cluster.server, number);
         let is_once = match number {
-            // Each repetition has one, and is told by it.
+            // SEQUENCE itself identifies repetitions.
             OpNum::SEQUENCE => continue,
-            // Those that come alone are told from repetitions by the client ID's own slot, and executed no more than seem to be:
-            // a client ID with another session would not have gone.
+            // The client ID's own slot identifies repetitions outside of sessions. A second session would have kept the client ID
+            // from being destroyed.
             OpNum::CREATE_SESSION => executed.calls - executed.errors >= answered.calls - answered.errors,
-            // What comes alone, and again, fails: it is gone.
+            // A repetition outside of a session fails: the object is gone.
             OpNum::DESTROY_SESSION | OpNum::DESTROY_CLIENTID => {
                 let own = MINORS.len() as u64;
                 executed.calls - executed.errors == answered.calls - answered.errors + own
@@ -102,7 +102,7 @@ fn executed(server: &Server, number: OpNum) -> Tally {
     Tally { calls: counts.calls.load(Relaxed), errors: counts.errors.load(Relaxed) }
 }
 
-/// All clients have gone; what a late EXCHANGE_ID has made goes with its lease.
+/// Checks that no state is left after the lease of records that late copies of EXCHANGE_ID have created.
 fn check_nothing_left(cluster: &mut Cluster<Client>) -> Result<(), String> {
     let end = cluster.now() + cluster.server.settings().lease + Duration::from_secs(10);
     cluster.run_until(|cluster| cluster.now() > end)?;

@@ -1,4 +1,4 @@
-//! What a slot does: ops of one file after the other, each of which must be done once.
+//! The operations of a slot's program, on one file after the other; each must be executed once.
 
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -26,13 +26,13 @@ use crate::client::{Step, change, component, create_session, exchange_id, export
 use crate::copy_ops::putfh;
 
 const MIB: u64 = 1 << 20;
-/// Longer than what a server copies before its answer.
+/// Longer than a synchronous copy.
 const LENGTH: u64 = 20 * MIB;
 
-/// What is done once. Where an execution shows, it shows in the stateid's seqid, or in that the second fails.
+/// An operation that must be executed once. A second execution changes the stateid's seqid, or fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SlotOp {
-    /// OPEN for reading, which makes the file.
+    /// OPEN for reading, which creates the file.
     Open,
     /// OPEN for both by the same owner.
     Upgrade,
@@ -40,25 +40,25 @@ pub(super) enum SlotOp {
     Grow,
     /// WRITE at an offset.
     Write(u64),
-    /// LOCK by an owner that has none yet, and by one that has.
+    /// LOCK by a new owner, and by one that has a lock.
     Lock,
     LockMore,
     Unlock,
     FreeStateid,
     Downgrade,
     Close,
-    /// WANT_DELEGATION, until it is given.
+    /// WANT_DELEGATION, repeated until it is granted.
     Want,
     Return,
-    /// EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION and DESTROY_CLIENTID of another client, in this one's slot: RFC 8881 §18.50.3 has nobody
-    /// destroy the client ID that the session belongs to.
+    /// EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION and DESTROY_CLIENTID of another client, in this one's slot: RFC 8881 §18.50.3 forbids
+    /// destroying the session's own client ID.
     Introduce,
     Session,
-    /// SEQUENCE of that session, alone: RFC 8881 §18.37.3 has the connection associated with it.
+    /// SEQUENCE of that session alone, which associates the connection (RFC 8881 §18.37.3).
     Associate,
     DestroySession,
     DestroyClient,
-    /// OPEN and CLOSE of the file that is copied to. This and the rest is of version 4.2.
+    /// OPEN and CLOSE of the destination of copies. This and the rest are of version 4.2.
     OpenTarget,
     CloseTarget,
     Allocate,
@@ -66,17 +66,17 @@ pub(super) enum SlotOp {
     WriteSame,
     Clone,
     Copy,
-    /// COPY that goes on behind its answer, and its end.
+    /// COPY in the background, and OFFLOAD_CANCEL.
     Background,
     Cancel,
-    /// What needs no state.
+    /// A change without state.
     Change(Step),
 }
 
-/// What came of the ops so far.
+/// Results of the operations so far.
 #[derive(Debug)]
 pub(super) struct SlotState {
-    /// Under this name; other names begin with it.
+    /// The file's name; other names begin with it.
     name: String,
     pub(super) client_id: ClientId,
     file: Handle,
@@ -85,11 +85,11 @@ pub(super) struct SlotState {
     lock: Stateid,
     delegation: Stateid,
     copy: Stateid,
-    /// The other client: its ID, the sequence of its CREATE_SESSION, its session, and what was said there.
+    /// The other client: its ID, the sequence of its CREATE_SESSION, its session, and its last sequence number.
     other: (ClientId, u32, SessionId, u32),
 }
 
-/// A round of a slot in a minor version.
+/// Returns a round of operations.
 pub(super) fn round(name: &str, minor: u32) -> Vec<SlotOp> {
     let on_file = |what: &str| format!("{name}-{what}");
     let mut ops =
@@ -102,7 +102,7 @@ pub(super) fn round(name: &str, minor: u32) -> Vec<SlotOp> {
             SlotOp::OpenTarget,
             SlotOp::Clone,
         ]);
-        // Behind a hole that is longer than what is copied before the answer.
+        // After a hole that is longer than a synchronous copy.
         ops.extend([
             SlotOp::Write(LENGTH - MIB),
             SlotOp::Copy,
@@ -151,7 +151,7 @@ impl SlotState {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    /// What the operation asks for.
+    /// Returns the request of an operation.
     pub(super) fn ops(&mut self, op: &SlotOp) -> Vec<Op> {
         let (stateid, lock_stateid) = (self.open, self.lock);
         let op = match op {
@@ -240,7 +240,7 @@ impl SlotState {
         export().into_iter().chain([open, Op::GetFh]).collect()
     }
 
-    /// CLONE or COPY of the file to the other: of a part, or of all of it.
+    /// Returns CLONE or COPY of a part of the file, or of all of it.
     fn copy(&self, op: &SlotOp) -> Vec<Op> {
         let (source_stateid, (target, destination_stateid)) = (self.open, self.target);
         let (source_offset, destination_offset, count) = (0, 0, MIB);
@@ -279,10 +279,10 @@ impl SlotState {
         Op::Sequence(SequenceArgs::in_first_slot(self.other.2, self.other.3))
     }
 
-    /// Takes what came of an operation; false where it is to be done again.
+    /// Handles the results of an operation; returns false if it is to be repeated.
     ///
     /// # Errors
-    /// What shows that it was done another number of times than once.
+    /// Returns what shows that it was not executed exactly once.
     pub(super) fn learn(&mut self, op: &SlotOp, results: &[OpResult]) -> Result<bool, String> {
         let before = (self.open.seqid, self.lock.seqid);
         let expected = match (op, results) {
@@ -331,7 +331,7 @@ impl SlotState {
                 before
             }
             (SlotOp::Background, [.., OpResult::Copy(CopyResult::Ok(done))]) => {
-                // It is done before the answer where the client could not be called behind it.
+                // The copy is synchronous if the client cannot be called back.
                 let Some(stateid) = done.response.callback_id.first() else { return Ok(false) };
                 self.copy = *stateid;
                 before

@@ -1,7 +1,7 @@
-//! Listings that are told again (`server/listings.rs`), of a directory that clients and local processes change meanwhile.
+//! Cached listings of a directory that clients and local processes change meanwhile.
 //!
-//! A listing must be what a look between its request's arrival and its answer could have found: whoever has changed an entry, and however
-//! long looks, watches and changes take. Times of access that reading moves, of which no watch knows, may be those of a second before.
+//! A listing must equal the directory at some moment between the request's arrival and the reply, however slow reads, watches and changes
+//! are. Access times that reading changes, which no watch reports, may be a second old.
 
 mod told;
 
@@ -34,19 +34,19 @@ use crate::rng::Rng;
 use crate::scenario::Report;
 use told::{Ask, Entries, Is};
 
-/// Things that happen in a run.
+/// Events of a run.
 const EVENTS: u32 = 1_500;
-/// Calls under way at once.
+/// Maximum number of concurrent calls.
 const FLIGHTS_MAX: usize = 6;
-/// Names in the directory at most.
+/// Maximum number of names in the directory.
 const NAMES: u64 = 6;
-/// What no watch shows may be so old.
+/// Maximum age of access times.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// Percent of looks, watches and changes that take their time, and how much.
+/// Percent of slow reads, watches and changes, and their maximum delay.
 const SLOW: Slow = Slow { percent: 20, slowest: Duration::from_millis(1_500) };
 const KEY: HandleKey = HandleKey([5; 16]);
 
-/// Takes its time.
+/// Delays operations.
 #[derive(Debug)]
 struct Leisure {
     clock: Arc<Clock>,
@@ -66,18 +66,18 @@ impl Around for Leisure {
     }
 }
 
-/// What the directory has shown since a moment.
+/// The directory's content from a moment on.
 struct Shown {
     since: Duration,
     entries: Entries<Is>,
 }
 
-/// A call that the server has begun.
+/// A call that the server executes.
 struct RunningCall {
-    /// What it lists; none where it changes something.
+    /// The listing that it requests; none for a change.
     ask: Option<Ask>,
     began: Duration,
-    /// What the directory showed then, by its place in the history.
+    /// Index of the directory's content at the request.
     first: usize,
     answer: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
 }
@@ -94,10 +94,10 @@ struct World {
     calls: u32,
 }
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What was told that never was.
+/// Returns a listing that was never true.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     for _ in 0..EVENTS {
@@ -144,7 +144,7 @@ impl World {
         world
     }
 
-    /// One thing.
+    /// Handles one event.
     fn handle_event(&mut self) -> Result<(), String> {
         match self.rng.below(100) {
             0..=49 if self.running_calls.len() < FLIGHTS_MAX => {
@@ -178,7 +178,7 @@ impl World {
         moment(self.clock.now())
     }
 
-    /// A client lists the directory, or changes something in it.
+    /// Starts a listing or a change of a client.
     fn begin(&mut self, ask: Option<Ask>) {
         self.calls += 1;
         let call = match ask {
@@ -198,7 +198,7 @@ impl World {
         self.running_calls.push(RunningCall { ask, began, first, answer });
     }
 
-    /// Lets every call go on, one after the other.
+    /// Polls all calls.
     fn poll(&mut self) -> Result<(), String> {
         let mut context = TaskContext::from_waker(Waker::noop());
         let mut index = 0;
@@ -211,14 +211,14 @@ impl World {
                 Poll::Ready(reply) => {
                     self.remember();
                     let running = self.running_calls.remove(index);
-                    self.judge(&running, reply.ok_or("no answer")?)?;
+                    self.check(&running, reply.ok_or("no answer")?)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes down what the directory shows, where that is new.
+    /// Records the directory's content if it has changed.
     fn remember(&mut self) {
         let mut entries = Entries::new();
         let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
@@ -235,8 +235,8 @@ impl World {
         }
     }
 
-    /// Whether a listing is what a look could have found.
-    fn judge(&self, running: &RunningCall, reply: Bytes) -> Result<(), String> {
+    /// Checks a listing against the history.
+    fn check(&self, running: &RunningCall, reply: Bytes) -> Result<(), String> {
         let Some(ask) = running.ask else { return Ok(()) };
         let told = ask.told(reply)?;
         let since = |moment| self.history.partition_point(|shown| shown.since <= moment).saturating_sub(1);
@@ -253,18 +253,18 @@ impl World {
         Ok(())
     }
 
-    /// An entry, where there is one.
+    /// Returns an entry, if it exists.
     fn any_entry(&mut self) -> Option<Handle> {
         let entries = &self.history.last().expect("the first is there").entries;
         let at = self.rng.below(NAMES) as usize;
         entries.values().nth(at).map(|is| is.handle)
     }
 
-    /// A local process changes something.
+    /// Lets a local process change something.
     fn change(&mut self) {
         let (context, entry) = (context(self.clock.now()), self.any_entry());
         let (disk, name) = (self.files.inner(), told::name(&mut self.rng));
-        // Whether there is such a name or not.
+        // The name may not exist.
         match (self.rng.below(4), entry) {
             (0, Some(file)) => {
                 let set =
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// A local process reads, which moves a time of access.
+    /// Lets a local process read, which changes an access time.
     fn read(&mut self) {
         let Some(file) = self.any_entry() else { return };
         let context = context(self.clock.now());

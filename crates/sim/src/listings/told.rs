@@ -1,4 +1,4 @@
-//! How listings are asked for, and what they tell.
+//! Requests for listings, and their replies.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::rng::Rng;
 /// By name.
 pub(super) type Entries<T> = BTreeMap<Vec<u8>, T>;
 
-/// An entry as it is.
+/// An actual entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Is {
     pub(super) handle: Handle,
     pub(super) attributes: Attributes,
 }
 
-/// An entry as it is told; what is not told is none.
+/// An entry of a reply; attributes that it lacks are `None`.
 #[derive(Debug)]
 pub(super) struct Told {
     fileid: u64,
@@ -38,7 +38,7 @@ pub(super) struct Told {
     change: Option<u64>,
 }
 
-/// Which listing.
+/// The kind of listing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ask {
     Nfs3,
@@ -46,7 +46,7 @@ pub(super) enum Ask {
     Nfs4,
 }
 
-/// Bytes of a listing: more than the directory takes.
+/// Bytes of a listing; more than the directory takes.
 const ROOM: u32 = 16_384;
 
 impl Ask {
@@ -82,10 +82,10 @@ impl Ask {
         }
     }
 
-    /// What a reply tells.
+    /// Returns the entries of a reply.
     ///
     /// # Errors
-    /// Where it is no listing, or not whole.
+    /// Returns that it is no listing, or incomplete.
     pub(super) fn told(self, reply: Bytes) -> Result<Entries<Told>, String> {
         let wrong = |error: rpc::message::RpcError| format!("{self:?}: {error}");
         let (entries, is_whole): (Vec<_>, bool) = match self {
@@ -116,7 +116,7 @@ impl Ask {
             }
         };
         let are_real = entries.into_iter().filter(|(name, _)| name != b"." && name != b"..");
-        if is_whole { Ok(are_real.collect()) } else { Err(format!("{self:?} is not whole")) }
+        if is_whole { Ok(are_real.collect()) } else { Err(format!("{self:?} is incomplete")) }
     }
 }
 
@@ -154,7 +154,7 @@ impl Told {
         }
     }
 
-    /// Whether all that is told of it is so.
+    /// Whether it agrees with the actual entry.
     fn shows(&self, is: &Attributes, with_access: bool) -> bool {
         self.fileid == is.fileid
             && self.size.is_none_or(|size| size == is.size)
@@ -165,7 +165,7 @@ impl Told {
     }
 }
 
-/// Whether a listing is what a look would have found while the directory was so.
+/// Whether a listing agrees with the directory's content.
 pub(super) fn shows(told: &Entries<Told>, is: &Entries<Is>, with_access: bool) -> bool {
     told.len() == is.len()
         && told
@@ -173,12 +173,12 @@ pub(super) fn shows(told: &Entries<Told>, is: &Entries<Is>, with_access: bool) -
             .all(|(name, told)| is.get(name).is_some_and(|is| told.shows(&is.attributes, with_access)))
 }
 
-/// One of the names that entries have.
+/// Returns a random name.
 pub(super) fn name(rng: &mut Rng) -> Vec<u8> {
     format!("entry-{}", rng.below(NAMES)).into_bytes()
 }
 
-/// A call of version 3 that changes the directory, or this entry of it.
+/// Returns a call of version 3 that changes the directory, or this entry.
 pub(super) fn change(xid: u32, directory: &Handle, entry: Option<Handle>, rng: &mut Rng) -> Bytes {
     let at = |name| DirOpArgs { dir: wire(directory), name: Filename::new(name).expect("a short name") };
     match (rng.below(5), entry) {

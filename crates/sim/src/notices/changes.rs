@@ -1,4 +1,4 @@
-//! Changes of directories' entries, of every kind that there is.
+//! Changes of directory entries, of every kind.
 
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
 use protocol::nfs4::callback::notify::notify_type;
@@ -20,17 +20,17 @@ use super::{DIRECTORIES, directory_name};
 use crate::client::{at_export, component};
 use crate::rng::Rng;
 
-/// Names of each kind in a directory: few, so that they come and go and come again.
+/// Names of each kind in a directory: few, so that they are reused.
 const NAMES: u64 = 5;
 
-/// A change: what is asked for, and which directories it changes in which way, by [`notify_type`].
+/// A change: its operations, and the directories that it changes, with the [`notify_type`].
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Change {
     pub(super) ops: Vec<Op>,
     pub(super) touched: Vec<(u64, u32)>,
 }
 
-/// A change drawn at random. It may find that another was faster.
+/// Returns a random change. Another client's change may make it fail.
 pub(super) fn draw(history: &DirectoryHistory, owner: StateOwner, rng: &mut Rng) -> Change {
     let directory = rng.below(DIRECTORIES);
     let here = |op: Op| {
@@ -70,7 +70,7 @@ pub(super) fn draw(history: &DirectoryHistory, owner: StateOwner, rng: &mut Rng)
     }
 }
 
-/// A change of a directory's own attributes.
+/// Returns SETATTR of a directory.
 pub(super) fn touch(directory: u64) -> Vec<Op> {
     let set = SetAttributes { mode: Some(Mode::from_bits_retain(0o777)), ..SetAttributes::default() };
     let mut ops = at_export(&directory_name(directory));
@@ -99,14 +99,14 @@ fn open(owner: StateOwner, name: &str) -> Op {
     })
 }
 
-/// A name that is there now.
+/// Returns a random existing name.
 fn pick(history: &DirectoryHistory, directory: u64, rng: &mut Rng) -> Option<String> {
     let names = history.names(directory);
     let chosen = rng.below(names.len().max(1) as u64) as usize;
     names.iter().nth(chosen).cloned()
 }
 
-/// The longer ones fill a callback soon.
+/// Returns a random name; long ones fill callbacks sooner.
 fn name(kind: &str, rng: &mut Rng) -> String {
     let number = rng.below(NAMES);
     format!("{kind}{number}{}", "-".repeat(60 * number as usize))

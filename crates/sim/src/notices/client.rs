@@ -1,4 +1,4 @@
-//! A client that knows directories by what it is told.
+//! A client that keeps its views of directories by notifications.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
@@ -26,10 +26,10 @@ use crate::rng::Rng;
 const ALL: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, PartialEq)]
 enum Purpose {
-    /// To have a directory delegated that has had so many states.
+    /// GET_DIR_DELEGATION and READDIR of a directory with this number of past states.
     Ask {
         directory: u64,
         told: Bitmap,
@@ -40,49 +40,49 @@ enum Purpose {
         directory: u64,
         stateid: Stateid,
     },
-    /// Whoever else has it delegated is to give it back.
+    /// SETATTR, so that other holders return the directory.
     Touch {
         directory: u64,
     },
 }
 
-/// A delegation, and what is known by it.
+/// A delegation, and the holder's view.
 #[derive(Debug)]
 struct Held {
     stateid: Stateid,
     handle: Handle,
-    /// What it is told of.
+    /// Notified kinds of changes.
     told: Bitmap,
     names: BTreeSet<String>,
-    /// Which of the directory's states that is.
+    /// Index of the view among the directory's states.
     age: usize,
-    /// The server that granted it.
+    /// The number of the granting server.
     server: u32,
-    /// It has changed the directory itself in a way that it is not told of: it does not know when, among what it is told.
+    /// Whether the client itself has made a change without notification, whose order among the notified ones it does not know.
     is_unsure: bool,
-    /// It has refused to be told.
+    /// Whether it has refused a notification.
     has_refused: bool,
     is_recalled: bool,
     is_returning: bool,
 }
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     peer: Peer<Purpose>,
-    /// Falls silent once it has done what it has to do.
+    /// Whether it falls silent after its program.
     is_mute: bool,
     left: u32,
-    /// To be done again, after DELAY.
+    /// To be repeated after DELAY.
     again: Option<Purpose>,
-    /// It does nothing until then.
+    /// Its program pauses until then.
     rests_until: Duration,
-    /// It hears nothing and says nothing until then.
+    /// It neither receives nor sends until then.
     deaf_until: Duration,
     held: BTreeMap<u64, Held>,
     to_return: VecDeque<u64>,
     to_touch: VecDeque<u64>,
-    /// Delegations that it refused to be told of before it knew them.
+    /// Delegations whose notifications it refused before it knew of the grant.
     refused: HashSet<[u8; 12]>,
 }
 
@@ -111,7 +111,7 @@ impl Client {
         self.left == 0 && self.peer.is_free(PROGRAM) && self.again.is_none()
     }
 
-    /// Whether it has given everything back too, or does nothing ever again.
+    /// Whether it has also returned everything, or is silent.
     pub(super) fn is_done(&self) -> bool {
         self.is_idle() && (self.is_mute || self.held.is_empty() && self.to_touch.is_empty())
     }
@@ -127,7 +127,7 @@ impl Client {
         self.held.values().any(|held| held.server == history.server && is_overdue(held))
     }
 
-    /// Whether what it holds is what there is, or the server has asked for it.
+    /// Checks that its views are current, or recalled.
     pub(super) fn knows(&self, history: &DirectoryHistory) -> Result<(), String> {
         let in_use = self.held.iter().filter(|(_, held)| !held.is_recalled && !held.is_returning);
         for (directory, held) in in_use.filter(|_| !self.is_silent()) {
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether it relies on a directory not being changed in that way.
+    /// Whether it relies on the directory not changing in this way.
     fn relies_on(&self, directory: u64, kind: u32, server: u32) -> bool {
         let held = self.held.get(&directory).filter(|held| !held.is_returning && held.server == server);
         !self.is_silent() && held.is_some_and(|held| !held.told.has(kind))
@@ -161,7 +161,7 @@ impl Client {
         self.is_silent() || now < self.deaf_until
     }
 
-    /// Begins what can begin.
+    /// Starts calls.
     fn proceed(&mut self, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Vec<Bytes> {
         let mut out = self.peer.proceed(now);
         if !self.peer.is_ready() {
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// Asks for a delegation, mostly one that tells everything.
+    /// Requests a delegation, mostly with all notifications.
     fn ask_for(&mut self, directory: u64, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Bytes {
         let mut told = ALL;
         if rng.chance(30) {
@@ -233,11 +233,11 @@ impl Client {
         self.ask(Purpose::Ask { directory, told, age: history.age(directory) }, now)
     }
 
-    /// Asks the server for something, for the first time or again.
+    /// Sends a request, for the first time or again.
     fn ask(&mut self, purpose: Purpose, now: Duration) -> Bytes {
         let ops = match &purpose {
             Purpose::Ask { directory, told, .. } => {
-                // What no server here tells is asked for as well.
+                // The request includes a kind that the server does not support.
                 let also = Bitmap::of(&[notify_type::CHANGE_CHILD_ATTRS]);
                 directories::read(&directory_name(*directory), told.union(also))
             }
@@ -263,7 +263,7 @@ impl Client {
     ) -> Result<(), String> {
         match (purpose, result.status) {
             (Purpose::Return { directory, stateid }, Status::OK) => {
-                // Unless the next one has come meanwhile.
+                // Unless the next delegation has arrived meanwhile.
                 if self.held.get(&directory).is_some_and(|held| held.stateid == stateid) {
                     self.held.remove(&directory);
                 }
@@ -276,7 +276,7 @@ impl Client {
                 self.to_touch.pop_front();
                 Ok(())
             }
-            // Somebody was faster, STALE: than the OPEN of what it had made; or the server had done it before it was killed.
+            // Another client was faster (STALE: than the OPEN of a new file), or the server had executed it before a kill.
             (Purpose::Change(_), Status::OK | Status::NOENT | Status::EXIST | Status::STALE) => Ok(()),
             (purpose @ (Purpose::Ask { .. } | Purpose::Change(_) | Purpose::Touch { .. }), Status::DELAY) => {
                 self.again = Some(purpose);
@@ -286,7 +286,7 @@ impl Client {
         }
     }
 
-    /// Keeps what was delegated, and what was there.
+    /// Handles a granted delegation and the listing.
     fn take(
         &mut self,
         directory: u64,
@@ -328,7 +328,7 @@ impl Client {
         Ok(())
     }
 
-    /// What it does about a callback; nothing, where that is to come again.
+    /// Returns its reply to a callback, or nothing if it is to be repeated.
     fn execute(
         &mut self,
         op: &CbOp,
@@ -343,7 +343,7 @@ impl Client {
         let found = self.held.iter().find(|(_, held)| held.stateid.other == stateid.other);
         let directory = found.map(|(directory, _)| *directory);
         let is_asking = matches!(self.peer.doing(PROGRAM), Some(Purpose::Ask { .. }));
-        // RFC 8881 §2.10.6.3: the reply that brings the delegation may be on its way.
+        // RFC 8881 §2.10.6.3: the reply with the grant may be on its way.
         if directory.is_none() && is_asking && rng.chance(50) {
             return Ok(None);
         }
@@ -365,7 +365,7 @@ impl Client {
         }))
     }
 
-    /// It is told of changes of a directory that it holds; what it says to that.
+    /// Handles a notification; returns the status of the reply.
     fn told(
         &mut self,
         directory: u64,
@@ -393,7 +393,7 @@ impl Client {
                 return Err(format!("{name} is told {:?}, and was to be told {:?}", change.mask, held.told));
             }
             history.told += 1;
-            // What it does not know of may have come between.
+            // A change that it does not know of may lie between.
             if !held.is_unsure {
                 holder_view::apply(&mut held.names, change)
                     .map_err(|why| format!("{name}, directory {directory}: {why}"))?;
@@ -408,7 +408,7 @@ impl Client {
         Ok(Status::OK)
     }
 
-    /// The server is another one, and knows nothing of it.
+    /// Handles a restart of the server, which knows nothing of it.
     fn forget(&mut self) {
         self.held.clear();
         self.to_return.clear();
@@ -424,7 +424,7 @@ impl Actor for Client {
         if self.is_deaf(now) {
             return Vec::new();
         }
-        let mut out = self.peer.again(now);
+        let mut out = self.peer.retransmit(now);
         out.extend(self.proceed(now, history, rng));
         out
     }
@@ -440,7 +440,7 @@ impl Actor for Client {
             return Ok(Vec::new());
         }
         let mut out = Vec::new();
-        match self.peer.hear(bytes)? {
+        match self.peer.receive(bytes)? {
             Incoming::Nothing => {}
             Incoming::Call(call) => {
                 let mut back = std::mem::take(&mut self.peer.back);
@@ -477,7 +477,7 @@ impl Actor for Client {
         Ok(())
     }
 
-    /// Nothing that a holder is not told of is answered before it has given the directory back.
+    /// Checks that a change without notification is not answered before the holder has returned the directory.
     fn watch(
         clients: &[Self],
         history: &mut DirectoryHistory,

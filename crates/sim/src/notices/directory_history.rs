@@ -1,4 +1,4 @@
-//! What the directories are, and were.
+//! All states of the directories.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -14,32 +14,32 @@ use crate::backend::SlowFs;
 use crate::cluster::moment;
 use crate::copies::at_once;
 
-/// Names, and the numbers of the objects that have them.
+/// Names and their objects' numbers.
 type Entries = BTreeMap<String, u64>;
 
-/// See the module.
+/// The directories and their past states.
 #[derive(Debug)]
 pub(super) struct DirectoryHistory {
     backend: Arc<SlowFs>,
     context: Context,
     directories: Vec<Handle>,
     now: Vec<Entries>,
-    /// Of each directory the names in it from the beginning on.
+    /// The names of each directory, in all states so far.
     states: Vec<Vec<BTreeSet<String>>>,
-    /// Changes that were made and not answered yet: by which call, of which directory, and how.
+    /// Changes without a reply so far: the call, the directory, and the kind.
     unanswered: Vec<(u64, u64, u32)>,
     /// When the server first sent CB_RECALL for a delegation, by the `other` of its stateid.
     recalls: HashMap<[u8; 12], Duration>,
-    /// Servers started: what an earlier one granted is gone.
+    /// Number of the current server; grants of earlier ones are void.
     pub(super) server: u32,
-    /// Everybody gives back what they have.
+    /// Whether clients return everything.
     pub(super) is_ending: bool,
-    /// Changes that holders were told of.
+    /// Number of notified changes.
     pub(super) told: usize,
 }
 
 impl DirectoryHistory {
-    /// Of so many directories that are there, and empty.
+    /// Creates the history of existing empty directories.
     pub(super) fn new(backend: Arc<SlowFs>, count: u64) -> Self {
         let credentials = Arc::new(Credentials::root());
         let context = Context::new(credentials, moment(Duration::ZERO).wall);
@@ -63,7 +63,7 @@ impl DirectoryHistory {
         }
     }
 
-    /// The server is another one, and what its calls had not answered nobody will.
+    /// Handles a kill of the server: its pending calls get no reply.
     pub(super) fn server_killed(&mut self) {
         self.server += 1;
         self.unanswered.clear();
@@ -79,7 +79,7 @@ impl DirectoryHistory {
         self.recalls.get(&stateid.other).copied()
     }
 
-    /// The server has gone on with a call: what that has changed, and how, by [`notify_type`], where it is answered now.
+    /// Notes that the server has polled a call. Returns the changes of the call by [`notify_type`], if it is answered.
     pub(super) fn made_by(&mut self, call: u64, is_over: bool) -> Vec<(u64, u32)> {
         let changed = self.look();
         self.unanswered.extend(changed.into_iter().map(|(directory, kind)| (call, directory, kind)));
@@ -90,7 +90,7 @@ impl DirectoryHistory {
         made.map(|(_, directory, kind)| (directory, kind)).collect()
     }
 
-    /// Looks at all directories; which have changed since. No more than one change is made between two looks.
+    /// Reads all directories; returns those that have changed. Between two calls there is at most one change.
     fn look(&mut self) -> Vec<(u64, u32)> {
         let mut changed = Vec::new();
         for (number, directory) in self.directories.iter().enumerate() {
@@ -105,24 +105,24 @@ impl DirectoryHistory {
         changed
     }
 
-    /// The names in a directory.
+    /// Returns the names in a directory.
     pub(super) fn names(&self, directory: u64) -> &BTreeSet<String> {
         self.states[directory as usize].last().expect("it has been empty at least")
     }
 
-    /// How many states a directory has had before this one.
+    /// Returns the number of earlier states of a directory.
     pub(super) fn age(&self, directory: u64) -> usize {
         self.states[directory as usize].len() - 1
     }
 
-    /// When a directory was like that, from the state `since` on.
+    /// Returns the first state with these names, from `since` on.
     pub(super) fn find(&self, directory: u64, since: usize, names: &BTreeSet<String>) -> Option<usize> {
         let states = &self.states[directory as usize];
         (since..states.len()).find(|at| states[*at] == *names)
     }
 }
 
-/// What has happened between two looks.
+/// Returns the kind of a change.
 fn kind(was: &Entries, is: &Entries) -> u32 {
     let has_gone = was.keys().any(|name| !is.contains_key(name));
     let has_come = is.iter().any(|(name, object)| was.get(name) != Some(object));

@@ -1,4 +1,4 @@
-//! What a holder makes of CB_NOTIFY (RFC 8881 §20.4): the names in the directory, changed as it is told.
+//! Applies CB_NOTIFY (RFC 8881 §20.4) to a holder's view of the names in a directory.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use protocol::nfs4::callback::notify::{Notification, NotifyAdd, NotifyRemove, No
 use protocol::nfs4::types::Component;
 use xdr::{Decode, Reader};
 
-/// Changes `names` as a notification says, which must be one of those that were granted.
+/// Applies a notification to `names`.
 ///
 /// # Errors
-/// Where it cannot be, the names being what they are.
+/// Returns that it contradicts the names.
 pub(super) fn apply(names: &mut BTreeSet<String>, notification: &Notification) -> Result<(), String> {
     let mut values = Reader::new(notification.values.bytes().clone());
     for kind in notification.mask.iter() {
@@ -33,16 +33,16 @@ fn value<T: Decode>(values: &mut Reader) -> Result<T, String> {
 
 fn remove(names: &mut BTreeSet<String>, removed: &NotifyRemove) -> Result<(), String> {
     let name = text(&removed.old_entry.file);
-    if names.remove(&name) { Ok(()) } else { Err(format!("told that {name} went, which was not there")) }
+    if names.remove(&name) { Ok(()) } else { Err(format!("removal of {name}, which does not exist")) }
 }
 
-/// §20.4.3: what the new entry replaced is told beside it.
+/// §20.4.3: a new entry comes with the entry that it has replaced.
 fn add(names: &mut BTreeSet<String>, added: &NotifyAdd) -> Result<(), String> {
     for replaced in added.old_entry.iter() {
         remove(names, replaced)?;
     }
     let name = text(&added.new_entry.file);
-    if names.insert(name.clone()) { Ok(()) } else { Err(format!("told that {name} came, which was there")) }
+    if names.insert(name.clone()) { Ok(()) } else { Err(format!("addition of {name}, which exists")) }
 }
 
 fn text(name: &Component) -> String {

@@ -1,10 +1,9 @@
-//! Clients that have directories delegated and are told of changes (RFC 8881 §10.9, §20.4), of some kinds or of all.
+//! Clients with directory delegations and notifications of some or all kinds of changes (RFC 8881 §10.9, §20.4).
 //!
-//! Each keeps a model of the directory, which it has listed with the grant and changes as it is told. Changes take their time,
-//! are made at once and answered late; messages are lost, late, doubled and overtaken; clients go deaf for a while, refuse a
-//! notice, or are never heard of again; the server is killed. All the while, whatever a holder believes the directory has
-//! been, each state behind the one before; and nothing that a holder is not told of is answered before it has given
-//! the directory back. When it is quiet, who was told everything and was not asked for its delegation knows the directory.
+//! Each holder lists the directory with the grant, and updates its view by CB_NOTIFY. Changes are slow; messages are lost, late, doubled
+//! and reordered; clients ignore callbacks for a while, refuse a notification, or fall silent; the server is killed. A holder's views
+//! must be past states of the directory, in order. A change that a holder is not notified of is not answered before the holder has
+//! returned the directory. Without further changes, each notified holder whose delegation is not recalled knows the directory.
 
 mod changes;
 mod client;
@@ -25,27 +24,27 @@ use crate::scenario::Report;
 use client::Client;
 use directory_history::DirectoryHistory;
 
-/// Clients that behave.
+/// Clients without the silent one.
 const CLIENTS: usize = 4;
-/// Directories that they share.
+/// Shared directories.
 const DIRECTORIES: u64 = 2;
-/// What each client's program does.
+/// Operations of each client's program.
 const OPERATIONS: u32 = 60;
-/// Kills of the server in a run are fewer than this, and when they come.
+/// Upper bound on kills of the server, and the time within which they happen.
 const KILLS: u64 = 3;
 const KILLED_WITHIN: Duration = Duration::from_secs(200);
-/// Within which time of silence everybody has heard everything: longer than the server waits for an answer (15 s), and than
-/// it leaves a recalled delegation to a client that does not know it yet.
+/// Time without changes after which all holders have current views: longer than the server's callback timeout (15 s), and than the
+/// time until a recall ends.
 const HEARD_WITHIN: Duration = Duration::from_secs(300);
 
 fn directory_name(directory: u64) -> String {
     format!("directory-{directory}")
 }
 
-/// Runs it; every fourth time beside a client that is never heard of again.
+/// Runs the scenario; with every fourth seed a further client falls silent.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let with_mute = seed.is_multiple_of(4);
@@ -68,7 +67,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         if revoked == 0 || !has_overdue(&cluster) {
             return Err(format!("{why}; {revoked} delegations were revoked"));
         }
-        // What the holder believes says nothing from here on: the run ends.
+        // The holder's view says nothing from here on: the run ends.
     }
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks: cluster.shared.told })
 }
@@ -79,8 +78,8 @@ fn play(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
     end(cluster, with_mute)
 }
 
-/// Whether a client that behaves has not returned a delegation a lease after its first recall, because the network lost so many
-/// messages. RFC 8881 §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease
+/// Whether a client that is not silent has not returned a delegation a lease after its first recall, because the network has lost too
+/// many messages. RFC 8881 §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease
 /// period."
 fn has_overdue(cluster: &Cluster<Client>) -> bool {
     let (now, lease) = (cluster.now(), cluster.server.settings().lease);
@@ -91,7 +90,7 @@ fn revoked(cluster: &Cluster<Client>) -> u64 {
     cluster.server.delegation_counts().revoked.load(Relaxed)
 }
 
-/// Nothing is changed any more: after a while everybody knows what is there.
+/// Lets time pass without changes, and checks the holders' views.
 fn check_views(cluster: &mut Cluster<Client>) -> Result<(), String> {
     let deadline = cluster.now() + HEARD_WITHIN;
     let knows = |cluster: &Cluster<Client>| {
@@ -101,7 +100,7 @@ fn check_views(cluster: &mut Cluster<Client>) -> Result<(), String> {
     knows(cluster)
 }
 
-/// Everything goes back, and nothing is left.
+/// Has all delegations returned, and checks that nothing is left.
 fn end(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
     cluster.shared.is_ending = true;
     cluster.run_until(|cluster| {

@@ -1,4 +1,4 @@
-//! A client that takes and drops locks, writes under them, and reclaims what it believes to hold. It does one thing at a time.
+//! A client that takes and drops locks, writes under them, and reclaims the locks that it believes to hold, one call at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,14 +24,14 @@ use super::history::{History, Mark};
 use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
 use crate::rng::Rng;
 
-/// What a client does.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Purpose {
     Introduce,
     Confirm([u8; 8]),
     Complete,
     Renew,
-    /// OPEN for a lock that is taken, or reclaimed.
+    /// OPEN for a new or reclaimed lock.
     Open {
         file: u64,
         reclaims: bool,
@@ -47,7 +47,7 @@ enum Purpose {
         handle: Handle,
         reclaims: bool,
     },
-    /// In version 4.0: later ones write in the compound that takes the lock.
+    /// Version 4.0 only: later versions write in the compound of the lock.
     Write {
         file: u64,
         open: Stateid,
@@ -64,27 +64,27 @@ enum Purpose {
         open: Stateid,
         handle: Handle,
     },
-    /// What has become of what it holds?
+    /// TEST_STATEID of its locks.
     Test,
     Free(Stateid),
 }
 
-/// A lock that a client was told it has.
+/// A lock that a client knows to hold.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     open: Stateid,
     lock: Stateid,
     handle: Handle,
-    /// Which of the file's locks, in the order in which they were given, it is.
+    /// Its number among the file's locks, in the order of grants.
     generation: u64,
-    /// What it has written there since; none where it has not heard of that.
+    /// The last confirmed write under the lock.
     mark: Option<Mark>,
 }
 
-/// After so long a silence a lease may be over; it is 90 seconds.
+/// A silence after which the lease of 90 seconds may have expired.
 const SILENCE: Duration = Duration::from_secs(80);
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     name: String,
@@ -97,23 +97,23 @@ pub(super) struct Client {
     seqid: u32,
     is_confirmed: bool,
     is_complete: bool,
-    /// It was silent for so long that it may have lost something, and has not been told yet whether.
+    /// Whether it was silent for long and does not know yet whether it has lost state.
     is_unsure: bool,
-    /// It was told so, and has not acknowledged all of it.
+    /// Whether it has lost state and has not acknowledged all of it.
     has_lost: bool,
     held: BTreeMap<u64, Held>,
     to_reclaim: BTreeSet<u64>,
     next: Option<Purpose>,
     doing: Option<(Purpose, Duration)>,
-    /// When a request was sent last that was answered.
+    /// When the last answered request was sent.
     heard: Duration,
-    /// It is not to be reached until then.
+    /// It is unreachable until then.
     away_until: Duration,
-    /// What it must be able to reclaim: it was there when the server was killed, and has been since.
+    /// Locks that it must be able to reclaim, since it was present all the time.
     due: BTreeSet<u64>,
-    /// When it last completed its reclaims, or was told that it has a lock.
+    /// When it last completed its reclaims, or got a lock.
     busy: Duration,
-    /// The server must wait for it: it might have held something, and has not completed since.
+    /// Whether the server must wait for it: it may have held state, and has not completed its reclaims.
     is_awaited: bool,
 }
 
@@ -149,31 +149,31 @@ impl Client {
         self.is_late();
     }
 
-    /// Whether nobody may get anything new before it has completed.
+    /// Whether new locks must wait for it.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
 
-    /// The server ended, and whatever was asked of it is not answered any more. Behind an orderly stop nobody waits for a client
-    /// that holds nothing.
+    /// Handles the end of a server, which loses the pending call. After an orderly stop the next server does not wait for a client
+    /// without state.
     pub(super) fn lose_server(&mut self, now: Duration, lease: Duration, in_order: bool) {
         let was_there = self.away_until <= now && self.heard + lease / 2 > now;
         if was_there && self.is_complete && !self.is_unsure && !self.has_lost {
             self.due.extend(self.held.keys());
-            // Version 4.0 has no RECLAIM_COMPLETE that would say so.
+            // Version 4.0 has no RECLAIM_COMPLETE.
             let may_hold = !in_order || !self.held.is_empty();
             self.is_awaited |= self.minor > 0 && self.busy + lease / 2 > now && may_hold;
         }
         (self.doing, self.next) = (None, None);
     }
 
-    /// Too much time has passed for anything to be promised.
+    /// Drops its guarantees after a long silence.
     pub(super) fn is_late(&mut self) {
         self.due.clear();
         self.is_awaited = false;
     }
 
-    /// What it says next, if anything.
+    /// Returns its next call, if any.
     pub(super) fn next_call(&mut self, now: Duration, files: u64, rng: &mut Rng) -> Option<Bytes> {
         if self.doing.is_some() || now < self.away_until {
             return None;
@@ -245,7 +245,7 @@ impl Client {
             }
             Purpose::Write { lock, handle, .. } => at(handle, self.write(lock)),
             Purpose::Unlock { file, lock, handle, .. } => {
-                // From here on it does not hold it, whatever becomes of the request.
+                // The lock counts as given up when the request is sent.
                 self.held.remove(&file);
                 self.reclaimed(file);
                 // The lock-owner's second request.
@@ -297,35 +297,35 @@ impl Client {
 
     fn lock(&mut self, open_stateid: Stateid, reclaim: bool) -> Op {
         let open_seqid = self.next_seqid();
-        // A lock-owner of its own for each lock, so that its seqid is the first.
+        // A new lock-owner for each lock, so that its seqid is the first.
         let owner = Opaque::new(format!("{}-{}", self.name, self.seqid).into_bytes()).expect("a short name");
         let lock_owner = StateOwner { client_id: self.client_id, owner };
         let locker = Locker::New(OpenToLockOwner { open_seqid, open_stateid, lock_seqid: 0, lock_owner });
         Op::Lock(LockArgs { lock_type: LockType::Write, reclaim, offset: 0, length: 10, locker })
     }
 
-    /// Marks the file as this client's of this moment.
+    /// Returns WRITE of a mark.
     fn write(&self, stateid: Stateid) -> Op {
         let data = Opaque::new(self.mark().to_vec()).expect("a few bytes");
         Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::Unstable, data })
     }
 
-    /// What the request under way writes: no two are the same.
+    /// Returns the data of the pending WRITE; each is unique.
     fn mark(&self) -> Mark {
         u64::from(self.xid).to_be_bytes()
     }
 
-    /// Takes an answer.
+    /// Handles a reply.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn hear(
+    /// Returns what is wrong with it.
+    pub(super) fn receive(
         &mut self,
         result: &CompoundResult,
         now: Duration,
         history: &mut History,
     ) -> Result<(), String> {
-        let Some((purpose, sent)) = self.doing.take() else { return Err("nothing was asked".into()) };
+        let Some((purpose, sent)) = self.doing.take() else { return Err("a reply without a call".into()) };
         self.is_unsure |= sent > self.heard + SILENCE;
         self.heard = sent;
         if let Some(OpResult::Sequence(Outcome::Ok(ok))) = result.results.first() {
@@ -340,21 +340,21 @@ impl Client {
                 self.next = Some(unlock);
             }
             Status::OK => self.succeed(purpose, result, history)?,
-            // Another server, or this one has forgotten the client.
+            // The server was restarted, or has forgotten the client.
             Status::BADSESSION | Status::STALE_CLIENTID | Status::STALE_STATEID | Status::DEADSESSION => {
-                self.begin_anew();
+                self.start_over();
             }
-            // Version 4.0: all is lost.
+            // Version 4.0: all state is lost.
             Status::EXPIRED if self.minor == 0 => {
                 self.held.clear();
-                self.begin_anew();
+                self.start_over();
             }
             status => self.fail(purpose, status)?,
         }
-        // Version 4.0 has no RECLAIM_COMPLETE: the server knows by what is no reclaim.
+        // Version 4.0 has no RECLAIM_COMPLETE: the first other request ends the reclaims.
         let is_no_reclaim = matches!(purpose, Purpose::Renew | Purpose::Open { reclaims: false, .. });
         self.is_complete |= self.minor == 0 && self.is_confirmed && is_no_reclaim;
-        // EXPIRED there, and the flags of SEQUENCE.
+        // EXPIRED in version 4.0; the flags of SEQUENCE in later ones.
         self.is_unsure &= self.minor == 0 && !is_no_reclaim;
         if self.has_lost && self.next.is_none() && self.is_complete && !self.held.is_empty() {
             self.next = Some(Purpose::Test);
@@ -362,7 +362,7 @@ impl Client {
         Ok(())
     }
 
-    fn begin_anew(&mut self) {
+    fn start_over(&mut self) {
         (self.is_confirmed, self.is_complete, self.next) = (false, false, None);
         (self.session, self.sequence, self.seqid) = (None, 0, 0);
         self.has_lost = false;
@@ -442,14 +442,14 @@ impl Client {
         Ok(())
     }
 
-    /// There is nothing more to be reclaimed of a file.
+    /// Completes the reclaims of a file.
     fn reclaimed(&mut self, file: u64) {
         self.to_reclaim.remove(&file);
         self.due.remove(&file);
     }
 
     fn fail(&mut self, purpose: Purpose, status: Status) -> Result<(), String> {
-        // RFC 7530 §9.1.7: the seqid is taken but for some errors, of which this one can come.
+        // RFC 7530 §9.1.7: this error leaves the seqid unused.
         let is_sequenced = !matches!(
             purpose,
             Purpose::Unlock { .. } | Purpose::Write { .. } | Purpose::Renew | Purpose::Confirm(_)
@@ -477,7 +477,7 @@ impl Client {
                 self.next = Some(Purpose::Close { open, handle });
             }
             (Purpose::Open { reclaims: false, .. }, Status::GRACE | Status::DELAY) => {}
-            // What it had was taken away, and it has not looked yet.
+            // Its state was revoked, which it has not checked yet.
             (
                 Purpose::Unlock { .. }
                 | Purpose::Write { .. }
@@ -487,16 +487,15 @@ impl Client {
                 | Purpose::Lock { reclaims: false, .. },
                 Status::EXPIRED | Status::BAD_STATEID | Status::ADMIN_REVOKED,
             ) => {}
-            // Another record was made of it in between.
-            (Purpose::Confirm(_), Status::STALE_CLIENTID) => self.begin_anew(),
+            // Another record of it was created meanwhile.
+            (Purpose::Confirm(_), Status::STALE_CLIENTID) => self.start_over(),
             (purpose, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
         Ok(())
     }
 }
 
-/// What follows where it was given a lock so long ago that the lock may be lost, and another's by now: its lease counts from when it
-/// asked.
+/// Returns what follows a late grant: the lock may be lost again, since the lease counts from the request.
 fn too_late(purpose: Purpose, result: &CompoundResult) -> Option<Purpose> {
     let Purpose::Lock { file, open, handle, .. } = purpose else { return None };
     let lock = result.results.iter().find_map(lock_result)?;

@@ -1,4 +1,4 @@
-//! The log of state on a disk that loses what was not synced, but for a beginning of it.
+//! The state log on a disk that loses a suffix of the records that were not synced.
 
 use std::collections::BTreeMap;
 use std::task::Poll;
@@ -10,26 +10,26 @@ use vfs::{Op, Thread};
 
 use crate::rng::Rng;
 
-/// See the module.
+/// The state log.
 #[derive(Debug, Default)]
 pub(super) struct Disk(Mutex<Changes>);
 
 #[derive(Debug, Default)]
 struct Changes {
     all: Vec<(Bytes, Option<Bytes>)>,
-    /// How many of them are stable.
+    /// Number of durable changes.
     stable: usize,
 }
 
 impl Disk {
-    /// All that was written is stable.
+    /// Makes all changes durable.
     pub(super) fn sync(&self) {
         let mut changes = self.0.lock();
         changes.stable = changes.all.len();
     }
 
-    /// The machine goes down: of what was not stable, what came first may be there. A disk writes sectors in any order, but
-    /// nothing is read behind one that is missing: `store/src/state_log/tests/mod.rs` tries each mix of them.
+    /// Simulates a crash that keeps a random prefix of the changes that were not durable. A disk writes sectors in any order, but
+    /// nothing is read after a missing one: `store/src/state_log/tests/mod.rs` tries each mix of them.
     pub(super) fn crash(&self, rng: &mut Rng) {
         let mut changes = self.0.lock();
         let unsynced = changes.all.len() - changes.stable;
@@ -38,7 +38,7 @@ impl Disk {
         changes.stable = kept;
     }
 
-    /// What the next server reads.
+    /// Returns the entries that the next server reads.
     pub(super) fn entries(&self) -> Vec<(Bytes, Bytes)> {
         let mut entries = BTreeMap::new();
         for (key, value) in &self.0.lock().all {
@@ -66,7 +66,7 @@ impl StateLog for Disk {
         self.0.lock().stable as u64
     }
 
-    /// Who has the thread to itself syncs the disk with it; whoever waits is polled again after each step.
+    /// With an exclusive thread it syncs at once; otherwise the future is polled again after each step.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         if thread == Thread::Exclusive {
             self.sync();
@@ -78,6 +78,6 @@ impl StateLog for Disk {
         ))
     }
 
-    /// It is synced by the world.
+    /// Nothing to do: the world syncs it.
     fn push(&self) {}
 }

@@ -1,4 +1,4 @@
-//! Which lock of each file was given last, and what is in the files.
+//! The last granted lock of each file, and the files' content.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use vfs::Backend;
 
 use crate::backend::content;
 
-/// What a client writes under a lock.
+/// Data that a client writes under a lock.
 pub(super) type Mark = [u8; 8];
 
-/// The locks of all files, counted.
+/// Counts the locks of all files.
 #[derive(Debug)]
 pub(super) struct History {
     backend: Arc<dyn Backend>,
     generations: Vec<u64>,
-    /// Clients have not completed their reclaims for which everybody has to wait.
+    /// Clients that have not completed their reclaims, for which new locks must wait.
     pub(super) is_awaiting: bool,
     pub(super) taken: usize,
     pub(super) reclaimed: usize,
@@ -25,13 +25,13 @@ impl History {
         Self { backend, generations: vec![0; files as usize], is_awaiting: false, taken: 0, reclaimed: 0 }
     }
 
-    /// A client is told that it has a file's lock; which one that is.
+    /// Notes a new lock; returns its number.
     ///
     /// # Errors
-    /// Where another one that might have had it has not completed its reclaims.
+    /// Returns that another client could still reclaim it.
     pub(super) fn take(&mut self, file: u64, name: &str) -> Result<u64, String> {
         if self.is_awaiting {
-            return Err(format!("{name} has a new lock of file {file}, and not all others have come back"));
+            return Err(format!("{name} has a new lock of file {file} before all others have reclaimed"));
         }
         self.taken += 1;
         let generation = &mut self.generations[file as usize];
@@ -39,10 +39,10 @@ impl History {
         Ok(*generation)
     }
 
-    /// A client is told that it has the lock again which it had, under which it had written `mark`, if anything.
+    /// Notes a reclaimed lock, under which the client had written `mark`, if anything.
     ///
     /// # Errors
-    /// Where somebody else has had it since, or has changed the file, though he may never have been told that he might.
+    /// Returns that another client has had the lock since, or has changed the file.
     pub(super) fn reclaim(
         &mut self,
         file: u64,
@@ -54,12 +54,14 @@ impl History {
         if let Some(mark) = mark
             && content(&*self.backend, &super::file_name(file), u32::MAX).as_deref() != Some(&mark[..])
         {
-            return Err(format!("{name} reclaims lock {generation} of file {file}, which was changed since"));
+            return Err(format!(
+                "{name} reclaims lock {generation} of file {file}, but the file has changed"
+            ));
         }
         match self.generations[file as usize] {
             last if last == generation => Ok(generation),
             last => Err(format!(
-                "{name} reclaims lock {generation} of file {file}, and lock {last} was given since"
+                "{name} reclaims lock {generation} of file {file}, but lock {last} was granted since"
             )),
         }
     }

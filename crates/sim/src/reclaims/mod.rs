@@ -1,11 +1,9 @@
-//! Locks over servers that are killed, with a log of state whose last records are torn, or stopped in order, clients that fall silent for
-//! longer than a lease or two, and grace periods that end with and without them.
+//! Reclaims of locks after kills of the server with torn logs, and after orderly stops, with clients that fall silent for longer than a
+//! lease, and grace periods that end with and without them.
 //!
-//! Five things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
-//! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). What it wrote under the lock is what is
-//! there: nobody changed the file, be it in a request that the crash cut off. And a client that was there all the
-//! time reclaims all that it held, and is waited for, though it should hold nothing. Behind a server that was stopped in order, only
-//! clients are waited for that held something then, or might still have reclaimed it.
+//! A client that reclaims a lock was its last holder: no other client has had it since (RFC 8881 §8.4.3), or has changed the file, not
+//! even in a request that the crash interrupted. A client that was present all the time reclaims all of its locks, and the server waits
+//! for it even if it holds nothing. After an orderly stop the server waits only for clients that held state, or could still reclaim it.
 
 mod client;
 mod disk;
@@ -37,11 +35,11 @@ use history::History;
 
 /// Minor versions of the clients.
 const CLIENTS: [u32; 4] = [1, 0, 2, 0];
-/// Files with one lock each.
+/// Files, with one lock each.
 const FILES: u64 = 4;
-/// What happens in a run.
+/// Events of a run.
 const STEPS: u32 = 300;
-/// How often a server that stops lets what it has taken go on: a call waits for the disk a few times.
+/// How often a stopping server polls its calls: each waits for the disk a few times.
 const STOP_ROUNDS: u32 = 8;
 
 type RunningCall = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
@@ -54,18 +52,18 @@ struct World {
     started: Duration,
     now: Duration,
     rng: Rng,
-    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    /// Decides which calls have the server's thread exclusively; separate from other random numbers.
     threads: Rng,
     clients: Vec<Client>,
     connections: u64,
-    /// What each client has asked.
+    /// Pending calls of each client.
     running_calls: Vec<Option<RunningCall>>,
     history: History,
     messages: u64,
 }
 
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     for _ in 0..STEPS {
@@ -112,7 +110,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        // Mostly a moment, now and then longer than a lease.
+        // Mostly a moment, at times longer than a lease.
         let millis = if self.rng.chance(3) { self.rng.below(120_000) } else { self.rng.below(500) };
         self.now += Duration::from_millis(millis);
         if self.now > self.started + self.lease() / 2 {
@@ -140,15 +138,15 @@ impl World {
         self.server.audit()
     }
 
-    /// The machine goes down, and comes up again.
+    /// Crashes the machine and starts the next server.
     fn kill(&mut self) {
         self.start_next(false);
     }
 
-    /// The server answers what it has taken, as far as connections last, and ends; then the machine goes down and comes up again.
+    /// Stops the server in order, which answers its calls as far as connections last; then restarts the machine.
     ///
     /// # Errors
-    /// Where the next server waits for a client that held nothing.
+    /// Returns a client without state that the next server waits for.
     fn stop(&mut self) -> Result<(), String> {
         for running in &mut self.running_calls {
             if self.rng.chance(20) {
@@ -170,11 +168,13 @@ impl World {
         let waiting_for = self.server.look_at_grace(now, usize::MAX).map(|grace| grace.waiting_for.names);
         match waiting_for.iter().flatten().find(|name| !holders.contains(*name)) {
             None => Ok(()),
-            Some(name) => Err(format!("{name:?} held nothing at an orderly stop, and is waited for")),
+            Some(name) => {
+                Err(format!("{name:?} held nothing at an orderly stop, but the server waits for it"))
+            }
         }
     }
 
-    /// Clients that hold opens or locks, or may still reclaim what they held before.
+    /// Returns the clients that hold opens or locks, or may still reclaim.
     fn holders(&self) -> Vec<Bytes> {
         let look = self.server.look(moment(self.now), usize::MAX);
         let waiting_for = look.grace.map(|grace| grace.waiting_for.names).unwrap_or_default();
@@ -208,7 +208,7 @@ impl World {
         }));
     }
 
-    /// Lets everything under way go on, and tells clients what became of it.
+    /// Polls all calls, and delivers replies to clients.
     fn poll(&mut self) -> Result<(), String> {
         self.history.is_awaiting = self.clients.iter().any(Client::is_awaited);
         let mut context = Context::from_waker(Waker::noop());
@@ -218,7 +218,7 @@ impl World {
             *running = None;
             let result: CompoundResult =
                 parse_reply(reply.ok_or("no answer")?).map_err(|error| error.to_string())?;
-            client.hear(&result, self.now, &mut self.history)?;
+            client.receive(&result, self.now, &mut self.history)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A client of version 4.0, 4.1 or 4.2 that opens files, for more, for less, and closes them. It does one thing at a time.
+//! A client of version 4.0, 4.1 or 4.2 that opens, upgrades, downgrades and closes files, one call at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,10 +27,10 @@ use crate::call_slot::CallSlot;
 use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
 use crate::rng::Rng;
 
-/// Everything, and nothing to anybody else.
+/// All access, and deny all.
 const ALONE: Bits = (3, 3);
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Introduce,
@@ -45,27 +45,27 @@ enum Purpose {
     DestroyClient,
 }
 
-/// What becomes of a client when its program has ended.
+/// What a client does after its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It closes what it has open, and leaves.
+    /// Closes its files and leaves.
     Leaves,
-    /// It is never heard of again, and loses what it has open to whoever needs it after its lease.
+    /// Falls silent, and loses its opens to conflicts after its lease.
     FallsSilent,
-    /// It opens each file for itself alone when all others have ended, and leaves then.
+    /// Opens each file exclusively after all others have ended, and leaves.
     Sweeps,
 }
 
-/// A file that it has open.
+/// An open file.
 #[derive(Debug)]
 struct Held {
     stateid: Stateid,
     handle: Handle,
-    /// What it was opened for each time that is still in effect.
+    /// The share modes of the opens in effect.
     opens: Vec<Bits>,
 }
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     index: usize,
@@ -77,19 +77,19 @@ pub(super) struct Client {
     create_sequence: u32,
     session: Option<SessionId>,
     sequence: u32,
-    /// Of version 4.0's open-owner.
+    /// Seqid of the open-owner (version 4.0).
     seqid: u32,
     is_confirmed: bool,
     is_complete: bool,
     is_gone: bool,
     held: BTreeMap<u64, Held>,
-    /// What follows from an answer.
+    /// The next call that a reply requires.
     next: Option<Purpose>,
-    /// Files that it has had for itself alone, at the end.
+    /// Files that it has opened exclusively at the end.
     swept: u64,
-    /// Its program has ended.
+    /// Whether its program has ended.
     has_ended: bool,
-    /// When the last call was asked that was answered: its lease is that old at most.
+    /// When the last answered call was sent: the lease was renewed then or later.
     heard: Duration,
 }
 
@@ -121,11 +121,11 @@ impl Client {
         self.is_gone
     }
 
-    pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
+    pub(super) fn retransmit(&mut self, now: Duration) -> Option<Bytes> {
         if self.is_gone { None } else { self.slot.retransmit(now) }
     }
 
-    /// The next call, where none is under way.
+    /// Returns the next call, if none is pending.
     pub(super) fn next_call(
         &mut self,
         now: Duration,
@@ -141,7 +141,7 @@ impl Client {
         Some(self.slot.send(purpose, now, |xid| compound(xid, minor, ops)))
     }
 
-    /// A silent client's opens may be another's once its lease is over.
+    /// Handles time: a silent client loses its opens after its lease.
     pub(super) fn tick(&self, now: Duration, lease: Duration, model: &mut ShareModel) {
         if self.is_gone && self.end == End::FallsSilent && self.heard + lease <= now {
             model.forget(self.index);
@@ -156,7 +156,7 @@ impl Client {
             return Some(Purpose::Complete);
         }
         if self.left == 0 {
-            // Its last OPEN is answered too: who sweeps before that misses what it brings.
+            // Its last OPEN must be answered before others remove its opens.
             if !std::mem::replace(&mut self.has_ended, true) {
                 model.running -= 1;
             }
@@ -164,7 +164,7 @@ impl Client {
         }
         self.left -= 1;
         let (file, asked) = (rng.below(FILES), (1 + rng.below(3) as u8, rng.below(4) as u8));
-        // Whoever denies all the time leaves nothing to the others.
+        // Deny rarely, so that others get opens.
         let asked = if rng.chance(50) { (asked.0, 0) } else { asked };
         Some(match self.held.get(&file) {
             Some(held) if rng.chance(40) => Purpose::Downgrade(file, some_of(&held.opens, rng)),
@@ -173,7 +173,7 @@ impl Client {
         })
     }
 
-    /// What it does when its program has ended.
+    /// Returns its next call after its program.
     fn conclude(&mut self, model: &ShareModel) -> Option<Purpose> {
         if self.end == End::FallsSilent {
             self.is_gone = true;
@@ -187,7 +187,7 @@ impl Client {
             return Some(if may_sweep { Purpose::Open(self.swept, ALONE) } else { Purpose::Renew });
         }
         if self.minor == 0 {
-            // Version 4.0 has no way to leave but its lease.
+            // In version 4.0 only the end of the lease removes the client.
             self.is_gone = true;
             return None;
         }
@@ -264,17 +264,22 @@ impl Client {
         export().into_iter().chain([open, Op::GetFh]).collect()
     }
 
-    /// Takes a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn hear(&mut self, bytes: Bytes, now: Duration, model: &mut ShareModel) -> Result<(), String> {
+    /// Returns what is wrong with it.
+    pub(super) fn receive(
+        &mut self,
+        bytes: Bytes,
+        now: Duration,
+        model: &mut ShareModel,
+    ) -> Result<(), String> {
         let Some((purpose, asked)) = self.slot.match_reply(&bytes).filter(|_| !self.is_gone) else {
             return Ok(());
         };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         let is_begun = match (self.minor, result.results.first()) {
-            // RFC 8881 §2.10.6.2, RFC 7530 §9.1.7: it is still under way.
+            // RFC 8881 §2.10.6.2, RFC 7530 §9.1.7: the request still runs.
             (1.., Some(OpResult::Sequence(Outcome::Error(status)))) => *status == Status::DELAY,
             (0, _) => result.status == Status::RESOURCE,
             _ => false,
@@ -308,7 +313,7 @@ impl Client {
                 (self.session, self.is_confirmed) = (Some(ok.session_id), true);
             }
             (Purpose::Confirm(_), Status::OK, _) => self.is_confirmed = true,
-            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID has made another record.
+            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID has created another record.
             (Purpose::Confirm(_), Status::STALE_CLIENTID, _) => {}
             (Purpose::Complete, Status::OK, _) => self.is_complete = true,
             (Purpose::Renew, Status::OK, _) => {}
@@ -319,12 +324,12 @@ impl Client {
                 return self.learn_open(purpose, result, now, model);
             }
             (Purpose::DestroySession, Status::OK | Status::BADSESSION, _) => self.session = None,
-            // Over another connection than it was used by: RFC 8881 §18.37.3.
+            // RFC 8881 §18.37.3: the connection is not associated with the session.
             (Purpose::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION, _) => {
                 self.next = Some(Purpose::Renew)
             }
             (Purpose::DestroyClient, Status::OK | Status::STALE_CLIENTID, _) => self.is_gone = true,
-            // A late copy of DESTROY_SESSION did what another was refused.
+            // A late copy of DESTROY_SESSION has succeeded after the first was refused.
             (Purpose::Renew, Status::BADSESSION, _) if self.left == 0 && self.held.is_empty() => {
                 self.session = None;
             }
@@ -381,7 +386,7 @@ impl Client {
         }
     }
 
-    /// It was told that it has a file open so, beside what it had before.
+    /// Notes a granted open, besides earlier ones.
     fn opened(
         &mut self,
         (file, bits): (u64, Bits),
@@ -394,7 +399,7 @@ impl Client {
         held.stateid = stateid;
         held.opens.push(bits);
         let all = union(&held.opens);
-        // The last OPEN of its program may ask for as much, before the others have ended.
+        // The last OPEN of its program may request the same, before the others have ended.
         if self.has_ended && bits == ALONE {
             self.swept = file + 1;
         }
@@ -406,7 +411,7 @@ fn union(opens: &[Bits]) -> Bits {
     opens.iter().fold((0, 0), |all, open| (all.0 | open.0, all.1 | open.1))
 }
 
-/// What some of the opens have together: RFC 8881 §18.18.3, "the union of … some subset of the OPENs in effect".
+/// Returns the union of a random subset of the opens. RFC 8881 §18.18.3: "the union of … some subset of the OPENs in effect".
 fn some_of(opens: &[Bits], rng: &mut Rng) -> Bits {
     let first = rng.below(opens.len() as u64) as usize;
     let some: Vec<Bits> = opens

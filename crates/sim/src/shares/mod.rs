@@ -1,9 +1,7 @@
-//! Clients of all versions that contend for share reservations: they open files for more and for less, deny others the same, and
-//! close them, over a network that loses, doubles and delays what they say and breaks their connections.
+//! Clients of all versions that contend for share reservations: they open, upgrade, downgrade and close files over a faulty network.
 //!
-//! Nobody is told that it has a file open in a way that another, who relies on it, denies, and version 3 does not read or write what is
-//! denied; the server's tables are looked through after each message. One client may fall silent: the others get what it had open, after
-//! its lease. When all have gone, nothing is left.
+//! No client gets an open that another client's valid open denies, and version 3 does no denied I/O. The server is audited after each
+//! event. One client may fall silent: the others get its files after its lease. In the end no state is left.
 
 mod client;
 mod share_model;
@@ -23,37 +21,37 @@ use client::{Client, End};
 use share_model::ShareModel;
 use v3_client::V3Client;
 
-/// Files that they share.
+/// Shared files.
 const FILES: u64 = 2;
-/// What each client's program does.
+/// Operations of each client.
 const OPERATIONS: u32 = 40;
-/// Minor versions of the clients of version 4; the last one clears up.
+/// Minor versions of the clients of version 4; the last one removes expired opens at the end.
 const MINORS: [u32; 5] = [0, 1, 2, 0, 2];
-/// The server's.
+/// The server's lease.
 const LEASE: Duration = Duration::from_secs(90);
 
 fn name(file: u64) -> String {
     format!("file-{file}")
 }
 
-/// Somebody who uses the files.
+/// A user of the files.
 #[derive(Debug)]
 enum Participant {
     Client(Box<Client>),
     V3Client(V3Client),
 }
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());
     let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
     let backend = Arc::new(SlowFs::of(MemFs::new(&MemOptions::default()), slowness));
     let last = MINORS.len() - 1;
-    // Of some runs nobody.
+    // In some runs no client is silent.
     let silent = rng.below(MINORS.len() as u64) as usize;
     let mut participants: Vec<Participant> = Vec::new();
     for (index, minor) in MINORS.into_iter().enumerate() {
@@ -69,7 +67,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let model = ShareModel::new(participants.len());
     let mut cluster = Cluster::new((backend as Arc<dyn Backend>, clock), participants, model, rng);
     if cluster.server.settings().lease != LEASE {
-        return Err("the lease is another one".into());
+        return Err("unexpected lease time".into());
     }
     cluster.run_until(|cluster| cluster.actors.iter().all(Participant::is_done))?;
     check_nothing_left(&mut cluster)?;
@@ -77,7 +75,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks: granted.min(refused) })
 }
 
-/// What clients of version 4.0 and a silent one leave goes with their leases.
+/// Checks that no state is left after the leases.
 fn check_nothing_left(cluster: &mut Cluster<Participant>) -> Result<(), String> {
     let end = cluster.now() + LEASE + 10 * SECOND;
     cluster.run_until(|cluster| cluster.now() > end)?;
@@ -109,14 +107,14 @@ impl Actor for Participant {
         let again = match self {
             Self::Client(client) => {
                 client.tick(now, LEASE, model);
-                client.again(now)
+                client.retransmit(now)
             }
-            Self::V3Client(client) => client.again(now),
+            Self::V3Client(client) => client.retransmit(now),
         };
         again.into_iter().chain(self.next_call(now, model, rng)).collect()
     }
 
-    /// Everybody thinks for a while before the next call: see [`Self::tick`].
+    /// Handles a message; the next call follows in [`Self::tick`].
     fn receive(
         &mut self,
         bytes: Bytes,
@@ -125,13 +123,13 @@ impl Actor for Participant {
         _: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
         match self {
-            Self::Client(client) => client.hear(bytes, now, model)?,
-            Self::V3Client(client) => client.hear(bytes, model)?,
+            Self::Client(client) => client.receive(bytes, now, model)?,
+            Self::V3Client(client) => client.receive(bytes, model)?,
         }
         Ok(Vec::new())
     }
 
-    /// The next call tells the server by which connection it comes.
+    /// Nothing to do: the next call uses the new connection.
     fn reconnected(&mut self) {}
 
     fn watch(_: &[Self], _: &mut ShareModel, _: Option<Progress>) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! What clients have been told they may do, and what they deny: of whoever still relies on it.
+//! A model of share reservations: the opens that clients know to hold, and rely on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ pub(super) type Bits = (u8, u8);
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bits: Bits,
-    /// When its client heard so.
+    /// When the client learned of it.
     since: Duration,
 }
 
-/// See the module.
+/// The model.
 #[derive(Debug)]
 pub(super) struct ShareModel {
-    /// By file and client.
+    /// Opens by file and client.
     known: BTreeMap<(u64, usize), Known>,
-    /// Opens, upgrades and downgrades that were granted; I/O that was done.
+    /// Opens, upgrades, downgrades and I/O that succeeded.
     pub(super) granted: usize,
-    /// What was refused because somebody else has the file open so.
+    /// Requests that were denied.
     pub(super) refused: usize,
-    /// Clients that have more to do than to clear up behind the others.
+    /// Clients whose programs run.
     pub(super) running: usize,
 }
 
@@ -31,10 +31,10 @@ impl ShareModel {
         Self { known: BTreeMap::new(), granted: 0, refused: 0, running }
     }
 
-    /// A client was told that it has a file open so, with all its opens together.
+    /// Notes the union of a client's opens of a file.
     ///
     /// # Errors
-    /// Where another relies on an open that excludes it (RFC 8881 §9.7).
+    /// Returns a conflicting open of another client (RFC 8881 §9.7).
     pub(super) fn take(&mut self, file: u64, who: usize, bits: Bits, now: Duration) -> Result<(), String> {
         for ((_, other), known) in self.known.range((file, 0)..=(file, usize::MAX)) {
             let (access, deny) = known.bits;
@@ -49,7 +49,7 @@ impl ShareModel {
         Ok(())
     }
 
-    /// From here on a client relies on less: so it asks, whatever becomes of that.
+    /// Notes a request to reduce an open: the client relies on less from now on.
     pub(super) fn give_up(&mut self, file: u64, who: usize, bits: Bits) {
         if let Some(known) = self.known.get_mut(&(file, who)) {
             known.bits = bits;
@@ -60,15 +60,15 @@ impl ShareModel {
         self.known.remove(&(file, who));
     }
 
-    /// A client's lease may be over.
+    /// Removes a client whose lease may have expired.
     pub(super) fn forget(&mut self, who: usize) {
         self.known.retain(|(_, client), _| *client != who);
     }
 
-    /// I/O of version 3 that needs this access was done, and was asked for then.
+    /// Notes I/O of version 3 that was requested at `asked`.
     ///
     /// # Errors
-    /// Where somebody has denied it all the time.
+    /// Returns an open that has denied it all the time.
     pub(super) fn done(&mut self, file: u64, access: u8, asked: Duration) -> Result<(), String> {
         let mut all = self.known.range((file, 0)..=(file, usize::MAX));
         match all.find(|(_, known)| known.bits.1 & access != 0 && known.since < asked) {

@@ -1,4 +1,4 @@
-//! A client of version 3 that reads and writes what others may have denied.
+//! A client of version 3 that reads and writes files that others may deny.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::call_slot::CallSlot;
 use crate::client::call_v3;
 use crate::rng::Rng;
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Mount,
@@ -26,7 +26,7 @@ enum Purpose {
     Write(u64),
 }
 
-/// See the module.
+/// The client.
 #[derive(Debug)]
 pub(super) struct V3Client {
     slot: CallSlot<Purpose>,
@@ -44,11 +44,11 @@ impl V3Client {
         self.left == 0 && self.slot.is_free()
     }
 
-    pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
+    pub(super) fn retransmit(&mut self, now: Duration) -> Option<Bytes> {
         self.slot.retransmit(now)
     }
 
-    /// The next call, where none is under way.
+    /// Returns the next call, if none is pending.
     pub(super) fn next_call(
         &mut self,
         now: Duration,
@@ -87,11 +87,11 @@ impl V3Client {
         })
     }
 
-    /// Takes a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn hear(&mut self, bytes: Bytes, model: &mut ShareModel) -> Result<(), String> {
+    /// Returns what is wrong with it.
+    pub(super) fn receive(&mut self, bytes: Bytes, model: &mut ShareModel) -> Result<(), String> {
         let Some((purpose, asked)) = self.slot.match_reply(&bytes) else { return Ok(()) };
         self.slot.free();
         let wrong = |error: rpc::message::RpcError| format!("{purpose:?}: {error}");

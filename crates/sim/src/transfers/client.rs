@@ -18,19 +18,19 @@ use crate::backchannel::BackChannel;
 use crate::client::{compound, create_session, exchange_id};
 use crate::copy_ops::{bind, called, open, opened, putfh, succeeded};
 
-/// Copies of a client that it waits for at once.
+/// Maximum number of copies that a client waits for.
 const RUNNING_MAX: usize = 3;
-/// The slots of COPYs; what is answered at once has the first.
+/// The slots of COPYs; the first is for other requests.
 const SLOTS: usize = 1 + RUNNING_MAX;
 
-/// Which server.
+/// One of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Source,
     Destination,
 }
 
-/// A client's session at one of the servers.
+/// A client's session at a server.
 #[derive(Debug)]
 struct Seat {
     place: Place,
@@ -39,7 +39,7 @@ struct Seat {
     session: SessionId,
     client_id: u64,
     sequences: [u32; SLOTS],
-    /// The server does not reach it.
+    /// Whether callbacks do not reach it.
     is_unreachable: bool,
 }
 
@@ -85,7 +85,7 @@ impl Seat {
         super::parse(reply)?.0.into_iter().next().ok_or_else(|| "no result".into())
     }
 
-    /// The call of some operations, in a slot.
+    /// Returns a call in a slot.
     fn call(&mut self, slot: usize, ops: Vec<Op>) -> Bytes {
         self.sequences[slot] += 1;
         let sequence = Op::Sequence(SequenceArgs {
@@ -98,7 +98,7 @@ impl Seat {
         compound(self.sequences[slot], 2, std::iter::once(sequence).chain(ops).collect())
     }
 
-    /// Results of operations in the session, that of SEQUENCE not among them.
+    /// Returns the results of operations in the session, without SEQUENCE.
     fn ask(&mut self, world: &mut World, ops: Vec<Op>) -> Result<(Vec<OpResult>, Status), String> {
         world.messages += 1;
         let call = self.call(0, ops);
@@ -116,12 +116,12 @@ impl Seat {
         succeeded(self.ask(world, ops)?).map_err(|why| format!("{:?}: {why}", self.place))
     }
 
-    /// Opens a file, which is made where it is not there; its handle and the open's stateid.
+    /// Opens a file, which is created if needed; returns its handle and the stateid.
     fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
         opened(&self.ok(world, open(self.client_id, name))?)
     }
 
-    /// Its connection breaks, and it makes another one.
+    /// Breaks the connection, and opens a new one.
     fn move_on(&mut self, index: usize, world: &mut World) {
         self.connection.outbox.close();
         self.server(world).connection_closed(self.connection.id);
@@ -129,7 +129,7 @@ impl Seat {
     }
 }
 
-/// A copy whose end a client waits for.
+/// A copy that a client waits for.
 #[derive(Debug, Clone)]
 struct Copy {
     stateid: Stateid,
@@ -137,27 +137,27 @@ struct Copy {
     name: String,
 }
 
-/// A COPY that is not answered yet.
+/// A pending COPY.
 struct Asking {
     slot: usize,
     to: Handle,
     name: String,
-    /// When the source was asked to promise it.
+    /// When COPY_NOTIFY was sent to the source.
     promised: Duration,
     running: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
 }
 
-/// See the module above.
+/// A client of the scenario.
 pub(super) struct Client {
     index: usize,
     there: Seat,
     here: Seat,
     files: usize,
-    /// Copies that were told to be whole.
+    /// Copies that were reported as complete.
     whole: usize,
     asking: Vec<Asking>,
     running: Vec<Copy>,
-    /// What was in each file whose copy was cancelled, as it was then.
+    /// Content of each cancelled copy's file, at the cancellation.
     cancelled: Vec<(Copy, Vec<u8>)>,
     back: BackChannel,
 }
@@ -175,8 +175,8 @@ impl Client {
             cancelled: Vec::new(),
             back: BackChannel::default(),
         };
-        // The path is tried before it is relied on.
-        client.hear(world, false)?;
+        // The server tests the back channel first.
+        client.receive(world, false)?;
         Ok(client)
     }
 
@@ -184,12 +184,12 @@ impl Client {
         self.asks() || !self.running.is_empty()
     }
 
-    /// Whether it waits for the answer to a COPY.
+    /// Whether a COPY is pending.
     pub(super) fn asks(&self) -> bool {
         !self.asking.is_empty()
     }
 
-    /// What it waits for.
+    /// Describes what it waits for.
     pub(super) fn describe(&self) -> String {
         let asked: Vec<_> = self.asking.iter().map(|asking| &asking.name).collect();
         let running: Vec<_> = self.running.iter().map(|copy| &copy.name).collect();
@@ -200,7 +200,7 @@ impl Client {
         self.whole
     }
 
-    /// Asks for a copy.
+    /// Starts a copy.
     pub(super) fn copy(&mut self, world: &mut World) -> Result<(), String> {
         if self.running.len() + self.asking.len() >= RUNNING_MAX {
             return Ok(());
@@ -212,7 +212,7 @@ impl Client {
         let notify = Op::CopyNotify(CopyNotifyArgs { source_stateid, destination_server });
         let promised = match self.there.ask(world, vec![putfh(from), notify])? {
             (results, Status::OK) => promise(results)?,
-            // There are as many promises as there may be.
+            // The source has reached its limit of COPY_NOTIFY stateids.
             (_, Status::DELAY) => return Ok(()),
             (_, status) => return Err(format!("COPY_NOTIFY: {status:?}")),
         };
@@ -242,7 +242,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what has become of its COPYs.
+    /// Handles replies to COPYs.
     pub(super) fn poll(&mut self, world: &mut World) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         for mut asking in std::mem::take(&mut self.asking) {
@@ -250,7 +250,7 @@ impl Client {
                 Poll::Pending => self.asking.push(asking),
                 Poll::Ready(reply) => {
                     let (results, status) = super::parse(reply)?;
-                    // RFC 7862 §15.3.3: so it is where the promise ends before the transfer begins. Mostly that has begun by then.
+                    // RFC 7862 §15.3.3: the COPY_NOTIFY stateid may expire before the transfer starts.
                     if status == Status::PARTNER_NO_AUTH && asking.promised + LEASE <= world.now {
                         continue;
                     }
@@ -273,47 +273,47 @@ impl Client {
                 Some(stateid) => self.running.push(Copy { stateid: *stateid, to, name }),
                 None => self.is_there(world, &name, done.response.count)?,
             },
-            // RFC 7862 §11.1.2.1: the client "should fall back to the normal copy semantics"; or come again; or begin anew.
+            // RFC 7862 §11.1.2.1: the client "should fall back to the normal copy semantics"; or retry; or start over.
             (_, Status::OFFLOAD_DENIED | Status::DELAY | Status::BADSESSION) => {}
-            // Its lease was over.
+            // Its lease has expired.
             (_, Status::BAD_STATEID | Status::EXPIRED) => {}
             (_, status) => return Err(format!("COPY: {status:?}")),
         }
         Ok(())
     }
 
-    /// So many bytes were told to be copied.
+    /// Checks that the reported bytes were copied.
     fn is_there(&mut self, world: &World, name: &str, count: u64) -> Result<(), String> {
         let (found, expected) = (world.content(name), &world.expected);
         let count = usize::try_from(count).map_err(|error| error.to_string())?;
         if count > LENGTH || found.get(..count) != expected.get(..count) {
-            return Err(format!("{count} bytes of {name} are told, and not there ({} are)", found.len()));
+            return Err(format!("{count} bytes of {name} are reported, but {} are there", found.len()));
         }
         self.whole += usize::from(count == LENGTH);
         Ok(())
     }
 
-    /// Renews both leases; where one was lost, it begins anew.
+    /// Renews both leases; starts over if one was lost.
     pub(super) fn renew(&mut self, world: &mut World) -> Result<(), String> {
         match self.there.ask(world, Vec::new()) {
             Ok((_, Status::OK)) => {}
             _ => self.there.introduce(world)?,
         }
         match self.here.ask(world, Vec::new()) {
-            // A call was not answered for too long.
+            // A callback was not answered in time.
             Ok((_, Status::OK)) if self.here.is_unreachable => self.reconnect(world)?,
             Ok((_, Status::OK)) => {}
             _ => {
                 self.here.introduce(world)?;
                 self.running.clear();
                 self.back.clear();
-                self.hear(world, false)?;
+                self.receive(world, false)?;
             }
         }
         Ok(())
     }
 
-    /// A copy that it waits for is known, whatever became of calls.
+    /// Checks that the server knows a copy that this client waits for.
     pub(super) fn ask_status(&mut self, world: &mut World) -> Result<(), String> {
         let Some(copy) = self.choose(world) else { return Ok(()) };
         let op = Op::OffloadStatus(OffloadArgs { stateid: copy.stateid });
@@ -337,7 +337,7 @@ impl Client {
         let mut reply = Writer::new();
         let mut cancelled = Box::pin(server.handle(&connection, now, call, &mut reply));
         let mut context = Context::from_waker(Waker::noop());
-        // It waits for the step that is under way, which does not wait for the source.
+        // It waits for the running step, which does not wait for the source.
         for _ in 0..2 {
             if let Poll::Ready(outcome) = cancelled.as_mut().poll(&mut context) {
                 drop(cancelled);
@@ -353,7 +353,7 @@ impl Client {
             }
             world.drive();
         }
-        Err("OFFLOAD_CANCEL is not answered though nothing is written".into())
+        Err("OFFLOAD_CANCEL is not answered although nothing is written".into())
     }
 
     fn choose(&self, world: &mut World) -> Option<Copy> {
@@ -361,8 +361,8 @@ impl Client {
         (count > 0).then(|| self.running[world.rng.below(count) as usize].clone())
     }
 
-    /// Takes the calls that wait for it. Now and then one is lost, or its answer, and the connection with it.
-    pub(super) fn hear(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
+    /// Handles pending callbacks. At times one is lost, or its reply, with the connection.
+    pub(super) fn receive(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
         let context = Context::from_waker(Waker::noop());
         while let Poll::Ready(call) = self.here.connection.outbox.poll_record(&context) {
             world.messages += 1;
@@ -378,7 +378,7 @@ impl Client {
         Ok(())
     }
 
-    /// Over another connection. COPYs that wait are answered over the one that is gone: nobody hears of them.
+    /// Reconnects. Replies to pending COPYs go to the old connection and are lost.
     fn reconnect(&mut self, world: &mut World) -> Result<(), String> {
         self.here.move_on(self.index, world);
         match self.here.ask_alone(world, bind(self.here.session))? {
@@ -387,7 +387,7 @@ impl Client {
         }
     }
 
-    /// The answer to a call.
+    /// Returns the reply to a callback.
     fn called(&mut self, world: &World, bytes: Bytes) -> Result<Option<Bytes>, String> {
         let mut back = std::mem::take(&mut self.back);
         let answer = called(&mut back, bytes, |offload| self.told(world, offload));
@@ -395,24 +395,20 @@ impl Client {
         answer
     }
 
-    /// A copy has ended: one that it waits for, and what is told of it is there.
+    /// Checks that a copy that has ended is pending, and that the reported bytes are there.
     fn told(&mut self, world: &World, offload: &CbOffloadArgs) -> Result<(), String> {
         let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
         let Some(place) = self.running.iter().position(is_it) else {
-            // Cancelled while it was on its way; or told before COPY's answer, which this network never does.
+            // The copy was cancelled meanwhile.
             let was_cancelled = self.cancelled.iter().any(|(copy, _)| is_it(copy));
-            return if was_cancelled {
-                Ok(())
-            } else {
-                Err(format!("told of what it does not wait for: {offload:?}"))
-            };
+            return if was_cancelled { Ok(()) } else { Err(format!("unexpected CB_OFFLOAD: {offload:?}")) };
         };
         let copy = self.running.swap_remove(place);
         match &offload.info {
             OffloadInfo::Ok(response) if response.count == LENGTH as u64 => {
                 self.is_there(world, &copy.name, response.count)
             }
-            // The source was mute for too long; or it has forgotten what was promised.
+            // The source was silent for too long, or has dropped the COPY_NOTIFY stateid.
             OffloadInfo::Error(Status::OFFLOAD_DENIED | Status::PARTNER_NO_AUTH, count)
                 if *count < LENGTH as u64 =>
             {
@@ -422,18 +418,18 @@ impl Client {
         }
     }
 
-    pub(super) fn meet_another_source(&mut self, world: &mut World) -> Result<(), String> {
+    pub(super) fn handle_source_restart(&mut self, world: &mut World) -> Result<(), String> {
         self.there.connection = connect(Place::Source, self.index, world);
         self.there.introduce(world)
     }
 
-    /// The destination is another one: it knows nothing of copies.
-    pub(super) fn meet_another_destination(&mut self, world: &mut World) -> Result<(), String> {
+    /// Handles a restart of the destination, which knows no copies.
+    pub(super) fn handle_destination_restart(&mut self, world: &mut World) -> Result<(), String> {
         self.asking.clear();
         self.here.connection = connect(Place::Destination, self.index, world);
         self.here.introduce(world)?;
         self.back.clear();
-        self.hear(world, false)?;
+        self.receive(world, false)?;
         for Copy { stateid, to, .. } in std::mem::take(&mut self.running) {
             let op = Op::OffloadStatus(OffloadArgs { stateid });
             match self.here.ask(world, vec![putfh(to), op])? {
@@ -444,11 +440,11 @@ impl Client {
         Ok(())
     }
 
-    /// What must hold at the end.
-    pub(super) fn judge(&mut self, world: &World) -> Result<(), String> {
+    /// Checks what must hold at the end.
+    pub(super) fn check(&mut self, world: &World) -> Result<(), String> {
         for (copy, then) in &self.cancelled {
             if world.content(&copy.name) != *then {
-                return Err(format!("{} went on behind its cancellation", copy.name));
+                return Err(format!("{} continued after its cancellation", copy.name));
             }
         }
         Ok(())
@@ -467,7 +463,7 @@ fn connect(place: Place, index: usize, world: &mut World) -> Arc<Connection> {
     world.connect(index, address.into())
 }
 
-/// The destination, as the source is told of it.
+/// Returns the destination's address for COPY_NOTIFY.
 fn location() -> NetLocation {
     let address = DESTINATION.into();
     let text = |text: String| Utf8::new(text.into_bytes()).expect("a short text");

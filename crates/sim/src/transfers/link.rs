@@ -97,7 +97,7 @@ impl Link {
         self.poll_reads(now);
     }
 
-    /// Lets everything go on that can.
+    /// Sends what can be sent, and completes READs.
     pub(super) fn go_on(&mut self, source: &Server, now: Now) {
         self.poll_reads(now);
         let error = self.state.borrow_mut().send();
@@ -143,7 +143,7 @@ impl Link {
         state.open = None;
     }
 
-    /// The destination is killed.
+    /// Drops everything: the destination is killed.
     pub(super) fn forget(&mut self, source: &Server) {
         self.reads.clear();
         self.outcomes.clear();

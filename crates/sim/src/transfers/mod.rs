@@ -1,9 +1,8 @@
-//! Files that are copied from one server to another, while the source is killed or mute, records between the two are lost or come
-//! twice, connections break, clients cancel or sleep over their lease, and the destination is killed.
+//! Copies from one server to another, with kills of both, a silent source, lost and duplicate records, broken connections,
+//! cancellations, and expired leases.
 //!
-//! Whatever happens, so many bytes of the destination as are told are those of the source; what was cancelled is left
-//! alone from the answer on; a copy whose source has fallen mute ends within the time that it is given; and when everybody has
-//! heard, nothing is left: no copy, no READ that somebody waits for, no client of the source but those that are there.
+//! The bytes that are reported as copied equal the source's. A cancelled copy writes nothing after the reply. A copy from a silent
+//! source ends within its time limit. In the end no copy, READ or client of the source is left.
 
 mod client;
 mod link;
@@ -37,22 +36,22 @@ use link::Link;
 
 /// Clients.
 const CLIENTS: usize = 2;
-/// Things that happen while copies are begun.
+/// Events while copies are started.
 const EVENTS: u32 = 300;
-/// Things that may happen behind that until everybody has heard the end of everything.
+/// Maximum number of events after that until all copies have ended.
 const EVENTS_MAX: u32 = 20_000;
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(90);
-/// Bytes that a READ of the source returns at most: many make a copy.
+/// Maximum bytes of a READ of the source: a copy takes many.
 const READ_BYTES: u32 = 16 << 10;
-/// Bytes of the source, with a hole within.
+/// Length of the source, which has a hole.
 const LENGTH: usize = 600_001;
 const HOLE: core::ops::Range<usize> = 150_000..350_000;
-/// How long a copy may go on when its source is mute: a minute from the READ on that was the first to get nothing, and as long as two
-/// more READs take: 10 seconds each, a pause, and a second of this clock.
+/// Maximum time of a copy from a silent source: a minute from the first failed READ, and two more READs of 10 seconds with a pause and
+/// a second of this clock each.
 const MUTE_MAX: Duration = Duration::from_secs(60 + 2 * (10 + 1 + 1));
 
-/// Where clients and the destination reach the source, and clients the destination.
+/// Addresses of the source and the destination.
 const SOURCE: ([u8; 4], u16) = ([10, 0, 2, 1], 2049);
 const DESTINATION: ([u8; 4], u16) = ([10, 0, 1, 1], 2049);
 
@@ -69,7 +68,7 @@ enum Copy {
     Stepping(Pin<Box<dyn Future<Output = ()>>>),
 }
 
-/// Both servers, the driver of the destination, and the link between.
+/// Both servers, the destination's driver, and the link between.
 struct World {
     source: Side,
     destination: Side,
@@ -78,16 +77,16 @@ struct World {
     now: Duration,
     rng: Rng,
     is_mute: bool,
-    /// What the source holds.
+    /// Content of the source.
     expected: Vec<u8>,
     connections: u64,
     messages: u64,
 }
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     let mut clients =
@@ -104,7 +103,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         left = left.checked_sub(1).ok_or_else(|| {
             let waits: Vec<_> = clients.iter().map(Client::describe).collect();
             format!(
-                "copies are left that nobody hears the end of: {} driven, {waits:?}, {:?}",
+                "copies are left whose end is not reported: {} running, {waits:?}, {:?}",
                 world.copies.len(),
                 world.destination.server.counts()
             )
@@ -112,20 +111,20 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         let is_driven = !world.copies.is_empty() || clients.iter().any(Client::asks);
         if world.is_mute && is_driven && world.now > begun + MUTE_MAX {
             return Err(format!(
-                "a copy goes on though its source has been mute for {:?}",
+                "a copy continues though its source has been silent for {:?}",
                 world.now - begun
             ));
         }
     }
     for client in &mut clients {
-        client.judge(&world)?;
+        client.check(&world)?;
     }
     world.end(&mut clients)?;
     let checks = clients.iter().map(Client::whole).sum();
     Ok(Report { time: world.now, messages: world.messages, checks })
 }
 
-/// One thing, to one client or to all.
+/// Handles one event of one client or of all.
 fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
     let chosen = world.rng.below(clients.len() as u64) as usize;
     match world.rng.below(40) {
@@ -134,14 +133,14 @@ fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Res
         3 if is_wild && world.rng.chance(30) => clients[chosen].cancel(world)?,
         4 if is_wild && world.rng.chance(6) => {
             world.restart_source();
-            clients.iter_mut().try_for_each(|client| client.meet_another_source(world))?;
+            clients.iter_mut().try_for_each(|client| client.handle_source_restart(world))?;
         }
         5 if is_wild && world.rng.chance(5) => {
             world.restart_destination();
-            clients.iter_mut().try_for_each(|client| client.meet_another_destination(world))?;
+            clients.iter_mut().try_for_each(|client| client.handle_destination_restart(world))?;
         }
         6 if is_wild && world.rng.chance(6) => world.is_mute = !world.is_mute,
-        // Nobody renews anything.
+        // All leases expire.
         7 if is_wild && world.rng.chance(5) => {
             world.pass(LEASE + SECOND);
             clients.iter_mut().try_for_each(|client| client.renew(world))?;
@@ -150,7 +149,7 @@ fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Res
             world.pass(SECOND);
             clients[chosen].renew(world)?;
         }
-        10..=13 => clients[chosen].hear(world, is_wild)?,
+        10..=13 => clients[chosen].receive(world, is_wild)?,
         14..=37 => world.carry(),
         _ => {}
     }
@@ -159,7 +158,7 @@ fn handle_event(world: &mut World, clients: &mut [Client], is_wild: bool) -> Res
 }
 
 impl World {
-    /// Looks through the tables of both servers.
+    /// Audits both servers.
     fn audit(&self) -> Result<(), String> {
         [&self.source, &self.destination].into_iter().try_for_each(|side| side.server.audit())
     }
@@ -186,7 +185,7 @@ impl World {
         world
     }
 
-    /// The source is killed, and the next one started over the same files.
+    /// Kills the source, and starts the next one over the same files.
     fn restart_source(&mut self) {
         self.source.instance += 1;
         self.source.server = source(&self.source.files, self.source.instance);
@@ -211,14 +210,14 @@ impl World {
         Now { monotonic: self.now, wall: Timestamp { seconds, nanoseconds: self.now.subsec_nanos() } }
     }
 
-    /// A record goes its way between the servers.
+    /// Delivers a record between the servers.
     fn carry(&mut self) {
         self.messages += 1;
         let now = self.time();
         self.link.carry(&self.source.server, self.is_mute, now, &mut self.rng);
     }
 
-    /// Everything goes on that can without another record.
+    /// Runs everything that needs no further record.
     fn drive(&mut self) {
         self.take_work();
         let now = self.time();
@@ -237,7 +236,7 @@ impl World {
         self.take_work();
     }
 
-    /// Takes the work that the destination asks for, and lets the link go on.
+    /// Takes the destination's work, and runs the link.
     fn take_work(&mut self) {
         let now = self.time();
         let context = Context::from_waker(Waker::noop());
@@ -254,7 +253,7 @@ impl World {
         }
     }
 
-    /// Everything is over: what is left goes with the leases.
+    /// Lets leases expire, and checks that nothing is left.
     fn end(&mut self, clients: &mut [Client]) -> Result<(), String> {
         self.is_mute = false;
         for _ in 0..3 * LEASE.as_secs() {
@@ -282,7 +281,7 @@ impl World {
         Arc::new(Connection::new(ConnectionId(self.connections), peer, local, Transport::Tcp, false))
     }
 
-    /// What is in a file of the destination.
+    /// Returns the content of a file of the destination.
     fn content(&self, name: &str) -> Vec<u8> {
         content(&*self.destination.files, name, 2 * LENGTH as u32).unwrap_or_default()
     }
@@ -293,7 +292,7 @@ fn root() -> vfs::Context {
     vfs::Context::new(Arc::new(Credentials::root()), now)
 }
 
-/// What the source holds: no byte is like those around it, but in the hole.
+/// Returns the source's content: adjacent bytes differ, except in the hole.
 fn expected() -> Vec<u8> {
     let byte = |at| if HOLE.contains(&at) { 0 } else { (at % 251) as u8 | 1 };
     (0..LENGTH).map(byte).collect()
@@ -311,20 +310,19 @@ fn make_source(files: &MemFs, content: &[u8]) {
     }
 }
 
-/// A message reaches a server; its answer, where it has one.
+/// Delivers a message to a server; returns the reply, if there is one.
 fn deliver(server: &Server, connection: &Arc<Connection>, now: Now, message: Bytes) -> Option<Bytes> {
     let mut reply = Writer::new();
     let outcome = at_once(server.handle(connection, now, message, &mut reply));
     (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
 }
 
-/// The results of a compound; the last status too.
+/// Returns the results and the status of a compound.
 fn parse(reply: Option<Bytes>) -> Result<(Vec<OpResult>, Status), String> {
     let result: CompoundResult = parse_reply(reply.ok_or("no answer")?).map_err(|error| error.to_string())?;
     Ok((result.results.into_vec(), result.status))
 }
 
-/// The outcome of what memory answers at once.
 fn source(files: &Arc<MemFs>, instance: u64) -> Arc<Server> {
     start(files, instance, |settings| {
         settings.handle_key = HandleKey([4; 16]);

@@ -1,4 +1,4 @@
-//! Byte ranges of a small file: eight cells of ten bytes, the last of which has no end.
+//! Byte ranges of a small file: eight cells of ten bytes; the last cell has no end.
 
 use crate::rng::Rng;
 
@@ -6,7 +6,7 @@ use crate::rng::Rng;
 const COUNT: u32 = 8;
 const CELL_BYTES: u64 = 10;
 
-/// A set of cells. LOCK names sets without gaps.
+/// A set of cells. LOCK uses sets without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cells(u8);
 
@@ -21,7 +21,7 @@ impl Cells {
         self.0 & other.0 != 0
     }
 
-    /// Some without gaps; now and then all.
+    /// Returns random cells without gaps; at times all.
     pub(super) fn some(rng: &mut Rng) -> Self {
         if rng.chance(15) {
             return Self::ALL;
@@ -31,14 +31,14 @@ impl Cells {
         Self((u8::MAX >> (COUNT - count)) << first)
     }
 
-    /// `offset` and `length` as LOCK has them.
+    /// Returns `offset` and `length` for LOCK.
     pub(super) fn range(self) -> (u64, u64) {
         let (first, behind) = (self.0.trailing_zeros(), COUNT - self.0.leading_zeros());
         let length = if behind == COUNT { u64::MAX } else { u64::from(behind - first) * CELL_BYTES };
         (u64::from(first) * CELL_BYTES, length)
     }
 
-    /// The sets without gaps that it consists of.
+    /// Returns the gapless sets of which it consists.
     fn runs(self) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         for cell in (0..COUNT).map(|number| 1u8 << number).filter(|cell| self.0 & cell != 0) {
@@ -51,7 +51,7 @@ impl Cells {
     }
 }
 
-/// What somebody has locked of a file.
+/// The locked cells of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Locked {
     read: Cells,
@@ -78,19 +78,19 @@ impl Locked {
         self.write.0 &= !cells.0;
     }
 
-    /// What is locked exclusively of these is shared from here on.
+    /// Turns exclusive locks on these cells into shared ones.
     pub(super) fn share(&mut self, cells: Cells) {
         let shared = self.write.0 & cells.0;
         self.write.0 &= !shared;
         self.read.0 |= shared;
     }
 
-    /// Whether it keeps others from such a lock.
+    /// Whether it conflicts with such a lock of another owner.
     pub(super) fn excludes(self, cells: Cells, write: bool) -> bool {
         self.write.overlaps(cells) || write && self.read.overlaps(cells)
     }
 
-    /// Gives up what such a lock excludes.
+    /// Removes what conflicts with such a lock.
     pub(super) fn yield_to(&mut self, cells: Cells, write: bool) {
         self.write.0 &= !cells.0;
         if write {
@@ -98,19 +98,19 @@ impl Locked {
         }
     }
 
-    /// Whether all these are locked so, or more.
+    /// Whether these cells are locked in this mode, or exclusively.
     pub(super) fn covers(self, cells: Cells, write: bool) -> bool {
         let by = if write { self.write } else { self.all() };
         cells.0 & !by.0 == 0
     }
 
-    /// What either has.
+    /// Adds the locks of another set.
     pub(super) fn add(&mut self, other: Self) {
         self.lock(Cells(other.read.0 & !self.write.0), false);
         self.lock(other.write, true);
     }
 
-    /// The locks that it consists of: their cells, and whether they are exclusive.
+    /// Returns its locks: their cells, and whether they are exclusive.
     pub(super) fn parts(self) -> Vec<(Cells, bool)> {
         let of = |cells: Cells, write| cells.runs().into_iter().map(move |run| (run, write));
         of(self.read, false).chain(of(self.write, true)).collect()

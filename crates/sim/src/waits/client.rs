@@ -17,36 +17,36 @@ use crate::peer::{Incoming, MORE, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
 use crate::v40_peer::V40Peer;
 
-/// Slots, or lines, of the processes.
+/// Slots of the processes.
 const PLACES: [usize; 3] = [PROGRAM, RETURNS, MORE];
 
-/// How a client speaks. A call is for the process of this number.
+/// A client's protocol state. The purpose of a call is the number of its process.
 #[derive(Debug)]
 enum Connection {
     Newer(Box<Peer<usize>>),
     V40(V40Peer<usize>),
 }
 
-/// When a client is not heard of.
+/// When a client is silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
     Never,
-    /// For this time.
+    /// During this time.
     Between(Duration, Duration),
-    /// From then on, until all others have ended.
+    /// From this time on, until all others have ended.
     Since(Duration),
 }
 
-/// See the module.
+/// A client of the scenario.
 #[derive(Debug)]
 pub(super) struct Client {
     index: usize,
     connection: Connection,
     processes: Vec<Process>,
     silence: Silence,
-    /// It does not answer callbacks in this time.
+    /// When it ignores callbacks.
     deaf: (Duration, Duration),
-    /// Servers that it has seen killed.
+    /// Kills of the server that it knows of.
     kills: u32,
 }
 
@@ -79,7 +79,7 @@ impl Client {
         self.processes.iter().all(|process| process.is_done(model))
     }
 
-    /// Whether nothing is to be expected of it before the others have ended.
+    /// Whether it stays silent until the others have ended.
     pub(super) fn is_mute(&self) -> bool {
         matches!(self.silence, Silence::Since(_))
     }
@@ -108,7 +108,7 @@ impl Client {
                 (out, peer.is_ready() || is_reclaiming && peer.may_reclaim(), peer.client_id)
             }
             Connection::V40(older) => {
-                // Whatever is no reclaim ends them.
+                // Any other request ends the reclaims.
                 let out = if is_reclaiming && older.is_ready() { Vec::new() } else { older.proceed(now) };
                 (out, older.is_ready(), older.client_id)
             }
@@ -157,24 +157,24 @@ impl Client {
         learned.map_err(|why| format!("client {}, process {number}: {why}", self.index))
     }
 
-    /// The server does not know it any more: another one, or it was silent for long.
+    /// Handles the loss of its client ID, after a restart or a long silence.
     fn loses_server(&mut self, model: &LockModel) -> Result<(), String> {
         if self.kills == model.kills && self.silence == Silence::Never {
-            return Err(format!("client {} was forgotten, and was never silent", self.index));
+            return Err(format!("client {} was forgotten without being silent", self.index));
         }
         self.kills = model.kills;
         self.processes.iter_mut().for_each(Process::loses_server);
         Ok(())
     }
 
-    /// A call of the server's: the process that waits asks at once.
+    /// Handles a callback: the waiting process retries at once.
     fn called(&mut self, call: Bytes, now: Duration, rng: &mut Rng) -> Result<Option<Bytes>, String> {
         let Self { connection: Connection::Newer(peer), processes, index, .. } = self else {
-            return Err("version 4.0 is not called".into());
+            return Err("a callback to version 4.0".into());
         };
         let client_id = peer.client_id;
         peer.back.called(call, |op| {
-            let CbOp::NotifyLock(told) = op else { return Err(format!("nothing here leads to {op:?}")) };
+            let CbOp::NotifyLock(told) = op else { return Err(format!("unexpected callback {op:?}")) };
             let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == *index);
             let who = who.filter(|_| told.lock_owner.client_id == client_id);
             let process = who.and_then(|who| processes.get_mut(who.process));
@@ -203,8 +203,8 @@ impl Actor for Client {
             return Vec::new();
         }
         let mut out = match &mut self.connection {
-            Connection::Newer(peer) => peer.again(now),
-            Connection::V40(older) => older.again(now),
+            Connection::Newer(peer) => peer.retransmit(now),
+            Connection::V40(older) => older.retransmit(now),
         };
         out.extend(self.proceed(now, model, rng));
         out
@@ -221,8 +221,8 @@ impl Actor for Client {
             return Ok(Vec::new());
         }
         let heard = match &mut self.connection {
-            Connection::Newer(peer) => peer.hear(bytes)?,
-            Connection::V40(older) => older.hear(bytes)?,
+            Connection::Newer(peer) => peer.receive(bytes)?,
+            Connection::V40(older) => older.receive(bytes)?,
         };
         let mut out = Vec::new();
         match heard {

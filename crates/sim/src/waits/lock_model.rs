@@ -1,8 +1,8 @@
-//! What the server must do: a model of byte-range locks, and of who waits for them (RFC 8881 §9.6, §20.11; SEMANTICS.md). It hears each
-//! answer and each callback when the server has made it, before the network has its way with them.
+//! A model of byte-range locks and their waiters (RFC 8881 §9.6, §20.11; SEMANTICS.md). It checks each reply and callback before the
+//! network delivers or loses it.
 //!
-//! The server may do nothing else in any step than the model does: grant and deny, and tell as many of those who wait. Which of them it
-//! told is seen when the callback leaves, at once or when there is a way to the client.
+//! In each step the server must grant, deny and notify exactly as the model does. Which waiters it has notified shows when the callbacks
+//! leave, at once or once the client has a back channel.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -20,17 +20,16 @@ use super::cells::{Cells, Locked};
 use super::{FILES, LEASE};
 use crate::cluster::{ServerAction, moment};
 
-/// How long a waiter is known that does not ask again.
+/// How long a waiter is kept that does not retry.
 const KNOWN: Duration = Duration::from_secs(90);
-/// How long the others leave the lock to one that was told of it.
+/// How long other waiters are not notified after one was.
 const TURN: Duration = Duration::from_secs(5);
-/// Within which time who is told is called where there is a way to it all the while: longer than the server waits for an answer (15 s)
-/// before it gives a way up, so that a slot is free.
+/// Time limit for the callback to a reachable waiter: longer than the server's callback timeout (15 s), so that a slot is free.
 const CALLED_WITHIN: Duration = Duration::from_secs(20);
-/// More clients than there are.
+/// More than the number of clients.
 const MANY: usize = 64;
 
-/// A process: the number of its client, and its own.
+/// Identifies a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ProcessId {
     pub(super) client: usize,
@@ -38,12 +37,12 @@ pub(super) struct ProcessId {
 }
 
 impl ProcessId {
-    /// Its lock-owner, and its open-owner.
+    /// Returns its lock-owner and open-owner.
     pub(super) fn owner(self) -> Vec<u8> {
         format!("process-{}-{}", self.client, self.process).into_bytes()
     }
 
-    /// Whose owner that is.
+    /// Returns the process of an owner.
     pub(super) fn named(owner: &[u8]) -> Option<Self> {
         let numbers = core::str::from_utf8(owner).ok()?.strip_prefix("process-")?;
         let (client, process) = numbers.split_once('-')?;
@@ -51,7 +50,7 @@ impl ProcessId {
     }
 }
 
-/// What a process asks of the server.
+/// A call of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LockCall {
     pub(super) who: ProcessId,
@@ -59,7 +58,7 @@ pub(super) struct LockCall {
     pub(super) op: LockOp,
 }
 
-/// See [`LockCall`].
+/// The operation of a [`LockCall`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LockOp {
     Lock {
@@ -69,12 +68,12 @@ pub(super) enum LockOp {
         reclaims: bool,
     },
     Unlock(Cells),
-    /// To reading.
+    /// To reading only.
     Downgrade,
     Close,
 }
 
-/// Who waits for a lock.
+/// A process that waits for a lock.
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
     who: ProcessId,
@@ -93,19 +92,19 @@ impl Waiter {
 #[derive(Debug, Default)]
 struct File {
     held: BTreeMap<ProcessId, Locked>,
-    /// What was held when a server was killed, and nobody else has had since.
+    /// Locks at the last kill of the server that no other process has had since.
     former: BTreeMap<ProcessId, Locked>,
-    /// In the order in which they came.
+    /// In order of arrival.
     queue: Vec<Waiter>,
 }
 
-/// What the server knows of a client.
+/// The server's knowledge of a client.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// By which it is known now.
+    /// Its client ID.
     id: Option<u64>,
     renewed: Duration,
-    /// Since when it can be called.
+    /// Since when its back channel works.
     reachable: Option<Duration>,
 }
 
@@ -115,50 +114,50 @@ impl Known {
     }
 }
 
-/// What has happened.
+/// Counts of events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
-    /// Locks that were given, and denied.
+    /// Locks granted and denied.
     pub(super) granted: usize,
     pub(super) denied: usize,
-    /// Locks that were taken from whoever had lost its lease, and that were reclaimed.
+    /// Locks taken from expired clients, and locks reclaimed.
     pub(super) taken: usize,
     pub(super) reclaimed: usize,
-    /// Waiters that were told.
+    /// Waiters notified.
     pub(super) told: usize,
-    /// Those that had a lock after they were told, and before they would have asked again.
+    /// Locks granted after a notification, before the next retry.
     pub(super) spared: usize,
-    /// Those that could not have it any more, as their open was reduced to reading.
+    /// Waiters removed by OPEN_DOWNGRADE to reading.
     pub(super) reduced: usize,
 }
 
-/// See the module.
+/// The model.
 #[derive(Debug)]
 pub(super) struct LockModel {
     files: Vec<File>,
     known: Vec<Known>,
     asks: HashMap<Bytes, (LockCall, Option<Bytes>)>,
     handles: HashMap<Handle, usize>,
-    /// When the server looked after itself last.
+    /// Time of the last `maintain`.
     tick: Duration,
-    /// How many waiters were told by this server, as it counts them.
+    /// The current server's count of notified waiters.
     notified: u64,
-    /// Those that the model has told in this step.
+    /// Waiters that the model has notified in this step.
     now_told: u64,
-    /// Files whose waiters may have been looked at in this step, and perhaps were not.
+    /// Files whose waiters the server may have notified in this step.
     perhaps: Vec<usize>,
-    /// Who was told, and has not been called yet.
+    /// Notified waiters without a callback so far.
     due: Vec<(usize, ProcessId, Duration)>,
-    /// Callbacks that were made in this step.
+    /// Callbacks of this step.
     calls: Vec<(usize, ProcessId)>,
-    /// Places in the back channels' slots that were used.
+    /// Used slots and sequence numbers of back channels.
     sent: HashSet<(SessionId, u32, u32)>,
     pub(super) counts: Counts,
-    /// Servers that were killed.
+    /// Kills of the server.
     pub(super) kills: u32,
-    /// Nobody begins anything any more.
+    /// Whether processes start nothing new.
     pub(super) is_quiet: bool,
-    /// Everybody has its lock who was there.
+    /// Whether all waiters have got their locks.
     pub(super) is_over: bool,
 }
 
@@ -183,17 +182,17 @@ impl LockModel {
         }
     }
 
-    /// A process asks this by that call.
+    /// Notes a process's call.
     pub(super) fn asks(&mut self, call: Bytes, ask: LockCall) {
         self.asks.insert(call, (ask, None));
     }
 
-    /// A file is called so by the server.
+    /// Notes a file's handle.
     pub(super) fn is_called(&mut self, file: usize, handle: Handle) {
         self.handles.insert(handle, file);
     }
 
-    /// What the next server finds in the log may be reclaimed, and nobody waits.
+    /// Handles a kill of the server: locks may be reclaimed, and all waiters are gone.
     pub(super) fn server_killed(&mut self, now: Duration) {
         (self.tick, self.kills) = (now, self.kills + 1);
         for file in &mut self.files {
@@ -208,10 +207,10 @@ impl LockModel {
         self.perhaps.clear();
     }
 
-    /// Looks at what the server did.
+    /// Checks an action of the server.
     ///
     /// # Errors
-    /// What it must not have done.
+    /// Returns what it must not have done.
     pub(super) fn on_server_action(
         &mut self,
         server: &Server,
@@ -262,7 +261,7 @@ impl LockModel {
         }
     }
 
-    /// The server has forgotten a client, with all that it held.
+    /// Removes a client that the server has forgotten.
     fn forget(&mut self, client: usize) {
         for (number, file) in self.files.iter_mut().enumerate() {
             file.held.retain(|who, _| who.client != client);
@@ -272,7 +271,7 @@ impl LockModel {
         self.due.retain(|(_, who, _)| who.client != client);
     }
 
-    /// Forgets who did not come, and goes on with the others.
+    /// Removes waiters that did not retry, and notifies others.
     fn tend(&mut self, now: Duration) {
         self.tick = now;
         for number in 0..self.files.len() {
@@ -284,17 +283,17 @@ impl LockModel {
         }
     }
 
-    /// Whoever was told is called.
+    /// Checks that all notified waiters were called back.
     fn check_all_called(&self, now: Duration) -> Result<(), String> {
         let is_long_ago = |since: Duration| since + CALLED_WITHIN <= now;
         let may_be_called = |who: &ProcessId| self.known[who.client].reachable.is_some_and(is_long_ago);
         match self.due.iter().find(|(_, who, told)| is_long_ago(*told) && may_be_called(who)) {
-            Some(due) => Err(format!("{due:?} is not called")),
+            Some(due) => Err(format!("{due:?} is not called back")),
             None => Ok(()),
         }
     }
 
-    /// Tells those in order for whom nothing is in the way, whose turn it is among it.
+    /// Notifies, in order, the waiters of a file that have no conflict.
     fn notify_ready(&mut self, number: usize) {
         for at in self.ready(number) {
             let one = &mut self.files[number].queue[at];
@@ -305,7 +304,7 @@ impl LockModel {
         }
     }
 
-    /// Who would be told now of those that wait for locks of a file.
+    /// Returns the waiters of a file that would be notified now.
     fn ready(&self, number: usize) -> Vec<usize> {
         let file = &self.files[number];
         let mut turns: Vec<usize> =
@@ -322,7 +321,7 @@ impl LockModel {
         ready
     }
 
-    /// Whoever holds what excludes a lock, and whose lease runs.
+    /// Returns a conflicting lock of a client with a valid lease.
     fn find_conflict(
         &self,
         number: usize,
@@ -370,7 +369,7 @@ impl LockModel {
                 }
                 self.notify_ready(number);
             }
-            // Through an open that is not for writing nobody is given a lock for that (§18.10.4).
+            // §18.10.4: a write lock needs an open for writing.
             (LockOp::Downgrade, _) if result.status == Status::OK => {
                 let queue = &mut self.files[number].queue;
                 let waited = queue.len();
@@ -386,7 +385,7 @@ impl LockModel {
                 file.queue.retain(|one| one.who != who);
                 file.former.remove(&who);
                 let has_left = file.held.remove(&who).is_some() || file.queue.len() < waited;
-                // A lock stateid without locks may have gone too.
+                // A lock stateid without locks may have been removed too.
                 if has_left { self.notify_ready(number) } else { self.perhaps.push(number) }
             }
             _ => {}
@@ -406,7 +405,7 @@ impl LockModel {
             return Err(format!("granted beside {other:?}"));
         }
         let (file, (cells, write)) = (&mut self.files[number], lock);
-        // §8.4.3: from whoever has lost its lease the lock stateid is taken that is in the way, and who waits by it is forgotten.
+        // §8.4.3: conflicting lock stateids of expired clients are revoked, and their waiters removed.
         let expired =
             file.held.iter().filter(|(other, locked)| **other != who && locked.excludes(cells, write));
         for other in expired.map(|(other, _)| *other).collect::<Vec<_>>() {
@@ -417,7 +416,7 @@ impl LockModel {
         if reclaims {
             let former = file.former.get(&who).copied().unwrap_or_default();
             if !former.covers(cells, write) {
-                return Err(format!("reclaimed, and what it had is {former:?}"));
+                return Err(format!("reclaimed, but it had {former:?}"));
             }
             self.counts.reclaimed += 1;
         }
@@ -440,9 +439,9 @@ impl LockModel {
         now: Duration,
     ) -> Result<(), String> {
         if self.find_conflict(number, who, (cells, write), now).is_none() {
-            return Err("denied, and nobody holds it".into());
+            return Err("denied without a conflicting lock".into());
         }
-        let holder = ProcessId::named(&by.owner.owner).ok_or("denied by nobody's lock")?;
+        let holder = ProcessId::named(&by.owner.owner).ok_or("denied by an unknown owner")?;
         let held = self.files[number].held.get(&holder).copied().unwrap_or_default();
         if holder == who || !held.excludes(cells, write) {
             return Err(format!("denied by {holder:?}, who has {held:?}"));
@@ -451,7 +450,7 @@ impl LockModel {
         Ok(())
     }
 
-    /// §9.6: who waits and can be told is remembered; who asks for the same and does not wait is forgotten.
+    /// §9.6: a waiter with a back channel is kept; one that asks for the same without waiting is removed.
     fn join(
         &mut self,
         (number, who): (usize, ProcessId),
@@ -475,7 +474,7 @@ impl LockModel {
         }
     }
 
-    /// Takes a call that the server makes.
+    /// Handles a callback.
     fn called(&mut self, client: usize, call: &Bytes) -> Result<(), String> {
         let mut reader = Reader::new(call.clone());
         let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
@@ -484,19 +483,20 @@ impl LockModel {
         }
         let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
         let [CbOp::Sequence(sequence), CbOp::NotifyLock(told)] = &args.ops[..] else {
-            return Err(format!("nothing here leads to {args:?}"));
+            return Err(format!("unexpected callback {args:?}"));
         };
         let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == client);
-        let who = who.ok_or_else(|| format!("client {client} is told of a lock of {:?}", told.lock_owner))?;
-        let file = self.handles.get(&told.handle).ok_or("a handle that nobody was given")?;
-        // Otherwise it is sent again.
+        let who =
+            who.ok_or_else(|| format!("client {client} is notified of a lock of {:?}", told.lock_owner))?;
+        let file = self.handles.get(&told.handle).ok_or("an unknown handle")?;
+        // Otherwise it is a retransmission.
         if self.sent.insert((sequence.session_id, sequence.slot_id, sequence.sequence_id)) {
             self.calls.push((*file, who));
         }
         Ok(())
     }
 
-    /// Whether as many were told as the model has told in this step, and perhaps those that it may have.
+    /// Checks the number of waiters notified in this step.
     fn count(&mut self, server: &Server) -> Result<(), String> {
         let told = server.counts().locks_notified - self.notified;
         self.notified += told;
@@ -511,26 +511,26 @@ impl LockModel {
         let expected = std::mem::take(&mut self.now_told);
         let waiting = self.files.iter().map(|file| file.queue.len() as u64).sum::<u64>();
         if told != expected {
-            return Err(format!("{told} waiters were told instead of {expected}: {:?}", self.files));
+            return Err(format!("{told} waiters were notified instead of {expected}: {:?}", self.files));
         }
         match server.counts().locks_waiting {
             known if known == waiting => Ok(()),
-            known => Err(format!("{known} wait by the server's count, and {waiting} do: {:?}", self.files)),
+            known => Err(format!("the server counts {known} waiters instead of {waiting}: {:?}", self.files)),
         }
     }
 
-    /// Whether those were called who were told.
+    /// Matches callbacks with notified waiters.
     fn match_calls(&mut self) -> Result<(), String> {
         for call in std::mem::take(&mut self.calls) {
             let at = self.due.iter().position(|(file, who, _)| (*file, *who) == call);
-            let at = at.ok_or_else(|| format!("{call:?} is told, whose turn it is not: {:?}", self.files))?;
+            let at = at.ok_or_else(|| format!("{call:?} is notified out of turn: {:?}", self.files))?;
             self.due.remove(at);
         }
         Ok(())
     }
 }
 
-/// Whether a status says that a repetition was not executed.
+/// Whether a status shows that a repetition was not executed.
 fn is_refused(status: Status) -> bool {
     matches!(
         status,

@@ -1,11 +1,11 @@
 //! Clients of versions 4.0, 4.1 and 4.2 whose processes wait for byte-range locks of the same files (RFC 8881 §9.6, §20.11).
 //!
-//! They lock, share, take more, unlock parts and close, over a network that loses, doubles and delays what they say and breaks their
-//! connections. Who is denied asks again as Linux's client does, and at once when it is called (CB_NOTIFY_LOCK). Clients go deaf, one falls
-//! silent for longer than its lease, or until all others have ended, and the server is killed: they reclaim what they had.
+//! They lock, upgrade, downgrade, unlock parts and close, over a faulty network. A process that is denied retries as Linux's client does,
+//! and at once after CB_NOTIFY_LOCK. Clients ignore callbacks for a while, one falls silent for longer than its lease or until all
+//! others have ended, and the server is killed: clients reclaim their locks.
 //!
-//! A [`LockModel`] models what the server must answer and whom it must tell, and in which step. When it is quiet, and all who hold something give it
-//! up, everybody who waits has its lock within a time; when all have gone, nothing is left.
+//! A [`LockModel`] predicts the server's replies and notifications in each step. Once all locks are given up and the network has no
+//! faults, every waiter gets its lock within a time limit. In the end no state is left.
 
 mod cells;
 mod client;
@@ -25,29 +25,29 @@ use crate::scenario::Report;
 use client::{Client, Silence};
 use lock_model::LockModel;
 
-/// Files that they share.
+/// Shared files.
 const FILES: usize = 2;
-/// Locks that each process takes, or gives up.
+/// Locks that each process takes or abandons.
 const LOCKS: u32 = 25;
 /// Minor versions of the clients.
 const MINORS: [u32; 5] = [0, 1, 2, 1, 0];
-/// The server's.
+/// The server's lease.
 const LEASE: Duration = Duration::from_secs(90);
-/// Kills of the server in a run are fewer than this, and when they come.
+/// Upper bound on kills of the server, and the time within which they happen.
 const KILLS: u64 = 3;
 const KILLED_WITHIN: Duration = Duration::from_secs(150);
-/// Within which time of quiet everybody has its lock: a grace period, which is two leases at most; a silent client's lease, which goes
-/// on meanwhile; the time after which one asks again that was not told; and a turn for each of the processes.
+/// Time limit for all waiters to get their locks: a grace period of two leases at most, the retry interval of a process that is not
+/// notified, and a turn for each process.
 const SERVED_WITHIN: Duration = Duration::from_secs(2 * 90 + 30 + 15 * 5);
 
 fn name(file: usize) -> String {
     format!("file-{file}")
 }
 
-/// Runs it.
+/// Runs the scenario.
 ///
 /// # Errors
-/// What went wrong.
+/// Returns what went wrong.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());
@@ -59,7 +59,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let model = LockModel::new(clients.len());
     let mut cluster = Cluster::new((backend, clock), clients, model, rng).with_log(log);
     if cluster.server.settings().lease != LEASE {
-        return Err("the lease is another one".into());
+        return Err("unexpected lease time".into());
     }
     cluster.plan_kills(kills, KILLED_WITHIN);
     cluster.run_until(|cluster| cluster.now() >= quiet)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks: counts.spared.min(counts.denied) })
 }
 
-/// Of which one falls silent in most runs.
+/// Creates the clients, one of which falls silent in most runs.
 fn clients(rng: &mut Rng) -> Vec<Client> {
     let silent = rng.below(MINORS.len() as u64 + 1) as usize;
     let seconds = |rng: &mut Rng, least: u64, most| SECOND * (least + rng.below(most - least)) as u32;
@@ -87,7 +87,7 @@ fn clients(rng: &mut Rng) -> Vec<Client> {
     clients
 }
 
-/// Whoever holds something gives it up, and the network delivers everything.
+/// Has all locks given up without network faults, and checks that every waiter gets its lock.
 fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.stop_faults();
     cluster.shared.is_quiet = true;
@@ -99,11 +99,11 @@ fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.run_until(|cluster| cluster.now() > end || waits(cluster).is_none())?;
     match waits(cluster) {
         None => Ok(()),
-        Some(client) => Err(format!("waits for ever: {client}")),
+        Some(client) => Err(format!("a client waits without end: {client}")),
     }
 }
 
-/// Who was silent comes back, all leave, and what clients of version 4.0 leave goes with their leases.
+/// Has silent clients return and all leave, and checks that no state is left after the leases.
 fn check_nothing_left(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.shared.is_over = true;
     cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_gone))?;

@@ -1,4 +1,4 @@
-//! A process: it opens a file, takes and waits for locks of it one after the other, gives them up, and closes it.
+//! A process: opens a file, takes or waits for locks one after the other, gives them up, and closes it.
 
 use std::time::Duration;
 
@@ -24,16 +24,16 @@ use crate::client::{component, export};
 use crate::cluster::SECOND;
 use crate::rng::Rng;
 
-/// Linux's client asks again after this time where it may be called (NFS4_LOCK_MAXTIMEOUT); otherwise it begins with a second, and
-/// doubles that up to here.
+/// The retry interval of Linux's client with callbacks (NFS4_LOCK_MAXTIMEOUT). Without them it starts with a second and doubles up to
+/// this.
 pub(super) const POLL_SECONDS: u32 = 30;
-/// How often a process that holds something asks for more at most: others may wait for it.
+/// Maximum number of retries of a process that holds locks: others may wait for them.
 const PATIENCE: u64 = 3;
 
-/// How long it has a file open for reading alone at most.
+/// Maximum time that it has a file open only for reading.
 const REDUCED_SECONDS: u64 = 40;
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
     Open,
@@ -46,24 +46,23 @@ pub(super) enum Purpose {
         reclaims: bool,
     },
     Unlock(Cells),
-    /// Opens the file for reading alone as well, and then keeps it open for that: another of its user's programs reads it, and this one
-    /// was killed.
+    /// Opens the file only for reading as well, to downgrade then, as if one of two programs were killed.
     Share,
     Downgrade,
     Close,
 }
 
-/// A lock that it wants.
+/// A lock that the process wants.
 #[derive(Debug, Clone, Copy)]
 struct WantedLock {
     cells: Cells,
     write: bool,
-    /// Until it has it, or gives up.
+    /// Whether it waits for the lock.
     waits: bool,
-    /// When it asks next.
+    /// Time of the next attempt.
     at: Duration,
     denials: u32,
-    /// How often it asks, where it does not wait for ever.
+    /// Maximum number of attempts, if there is one.
     most: Option<u64>,
 }
 
@@ -74,33 +73,33 @@ struct Opened {
     may_hear: bool,
 }
 
-/// See the module.
+/// A process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) who: ProcessId,
     minor: u32,
-    /// Locks that it takes.
+    /// Remaining locks.
     left: u32,
     file: usize,
     opened: Option<Opened>,
     lock: Option<Stateid>,
     held: Locked,
-    /// What it has to reclaim, and the file's handle.
+    /// Locks to reclaim, and the file's handle.
     former: Vec<(Cells, bool)>,
     handle: Option<Handle>,
     wanted: Option<WantedLock>,
-    /// What it gave up without a word.
+    /// A lock that it stopped waiting for without a call.
     dropped: Option<(Cells, bool)>,
     doing: Option<Purpose>,
     next: Option<Purpose>,
-    /// It was called while it asked.
+    /// Whether it was notified during an attempt.
     is_called: bool,
-    /// It has lost a lock, and gives the file up.
+    /// Whether it closes the file after the loss of a lock.
     has_lost: bool,
-    /// It has the file open for reading alone, and gives it up.
+    /// Whether it closes the file after a downgrade to reading.
     is_reduced: bool,
     rests_until: Duration,
-    /// Of version 4.0's open-owner and lock-owner.
+    /// Seqids of the open-owner and lock-owner (version 4.0).
     seqid: u32,
     lock_seqid: u32,
 }
@@ -136,19 +135,19 @@ impl Process {
         is_idle && self.wanted.is_none() && self.former.is_empty() && (self.left == 0 || model.is_quiet)
     }
 
-    /// Whether it has something to reclaim before its client does anything else.
+    /// Whether it has locks to reclaim.
     pub(super) fn is_reclaiming(&self) -> bool {
         !self.former.is_empty()
     }
 
-    /// The server has forgotten its client: it reclaims what it holds.
+    /// Prepares to reclaim its locks, after the server has forgotten the client.
     pub(super) fn loses_server(&mut self) {
         self.former = self.held.parts();
         (self.opened, self.lock, self.doing, self.next) = (None, None, None, None);
         (self.is_called, self.has_lost, self.is_reduced) = (false, false, false);
     }
 
-    /// It is called (CB_NOTIFY_LOCK): its lock may be had. Now and then its program has been killed meanwhile.
+    /// Handles CB_NOTIFY_LOCK. At times its program was killed meanwhile.
     pub(super) fn is_told(&mut self, handle: Handle, now: Duration, rng: &mut Rng) {
         if self.opened.is_none_or(|opened| opened.handle != handle) {
             return;
@@ -164,7 +163,7 @@ impl Process {
         }
     }
 
-    /// What it does next, if anything.
+    /// Returns its next call, if any.
     pub(super) fn next(&mut self, now: Duration, model: &LockModel, rng: &mut Rng) -> Option<Purpose> {
         if self.doing.is_some() {
             return None;
@@ -176,7 +175,7 @@ impl Process {
             let lock = Purpose::Lock { cells, write, waits: false, reclaims: true };
             return Some(if self.opened.is_some() { lock } else { Purpose::Reopen });
         }
-        // When it is quiet, what is held is given up at once.
+        // In the final phase all locks are given up at once.
         let keeps_resting = !model.is_quiet || self.held.is_empty();
         if now < self.rests_until && keeps_resting || self.is_done(model) {
             return None;
@@ -191,7 +190,7 @@ impl Process {
             return Some(Purpose::Close);
         }
         if model.is_quiet && !self.held.is_empty() {
-            // Others may wait for it.
+            // Others may wait for the lock.
             self.wanted = None;
         }
         match self.wanted {
@@ -215,10 +214,10 @@ impl Process {
         self.left -= 1;
         let (write, waits) = (rng.chance(60), rng.chance(80));
         let most = (!self.held.is_empty()).then(|| 1 + rng.below(PATIENCE));
-        // Now and then a program is killed while it waits.
+        // At times a program is killed while it waits.
         let most = most.or_else(|| rng.chance(10).then(|| 1 + rng.below(PATIENCE)));
         let (cells, write) = match self.dropped.take() {
-            // The same bytes in another way.
+            // The same bytes in the other mode.
             Some((cells, write)) if rng.chance(40) => (cells, !write),
             _ => (Cells::some(rng), write),
         };
@@ -226,7 +225,7 @@ impl Process {
         None
     }
 
-    /// What it says for that, and what the model has to know of it.
+    /// Returns a call's operations, and the model's description of it.
     pub(super) fn words(&mut self, op: Purpose, client_id: u64) -> (Vec<Op>, Option<LockCall>) {
         self.doing = Some(op);
         let ask = |op| Some(LockCall { who: self.who, file: self.file, op });
@@ -250,7 +249,7 @@ impl Process {
             }
             Purpose::Unlock(cells) => {
                 let ask = ask(LockOp::Unlock(cells));
-                // From here on it does not hold it, whatever becomes of the request.
+                // The lock counts as given up when the request is sent.
                 self.held.unlock(cells);
                 let ((offset, length), lock_type) = (cells.range(), LockType::Write);
                 let seqid = next(&mut self.lock_seqid);
@@ -333,10 +332,10 @@ impl Process {
         self.at_file(Op::Lock(LockArgs { lock_type, reclaim, offset, length, locker }))
     }
 
-    /// Takes an answer. A client that `may_have_lost` locks was silent for long.
+    /// Handles a reply. `may_have_lost` is set for a client after a long silence.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub(super) fn learn(
         &mut self,
         result: &CompoundResult,
@@ -402,7 +401,7 @@ impl Process {
                 self.lock = Some(*stateid);
             }
             (Purpose::Close, Status::OK, _) => self.has_closed(),
-            // What a client of version 4.0 held is gone with its record, which it will hear (EXPIRED), and others' state has its place.
+            // The record of a version 4.0 client is gone, which it learns by EXPIRED; its stateids may be another client's now.
             (Purpose::Confirm(..) | Purpose::Downgrade | Purpose::Close, Status::BAD_STATEID, _)
                 if may_have_lost && self.minor == 0 =>
             {
@@ -431,7 +430,7 @@ impl Process {
         (self.has_lost, self.is_reduced) = (false, false);
     }
 
-    /// It asks again later, or gives up: with a last try, or without a word.
+    /// Retries later, or gives up: with a last attempt, or without a call.
     fn is_denied(&mut self, now: Duration, rng: &mut Rng) {
         let may_hear = self.opened.is_some_and(|opened| opened.may_hear);
         let is_called = std::mem::take(&mut self.is_called);
@@ -440,7 +439,7 @@ impl Process {
         if !wanted.waits {
             self.wanted = None;
         } else if wanted.most.is_some_and(|most| u64::from(wanted.denials) >= most) {
-            // The last try does not wait.
+            // The last attempt does not wait.
             (wanted.waits, wanted.at) = (false, now);
             if rng.chance(70) {
                 self.dropped = Some((wanted.cells, wanted.write));
