@@ -1,4 +1,4 @@
-//! The files that the operations work on, and the pattern that tells a right READ from a wrong one.
+//! The files that the operations work on, and the pattern by which READs are verified.
 //!
 //! Everything lives in one directory below the export, so that a server that already holds data can be measured too.
 

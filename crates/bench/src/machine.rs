@@ -1,4 +1,4 @@
-//! What a reader must know about the machine to judge a figure.
+//! The machine's properties that matter for a measurement.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// Kernel release.
     pub kernel: String,
-    /// The processor's own name, where it tells one.
+    /// The processor's name, if it has one.
     pub processor: String,
     /// Cores of the machine.
     pub cores: usize,

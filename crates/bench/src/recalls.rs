@@ -158,7 +158,7 @@ fn open_all(opener: &mut Client, directory: Handle, case: Case, server: u32) -> 
     Ok(Took { time: began.elapsed(), cpu: cpu()? - cpu_before, put_off })
 }
 
-/// Opens a file to write and closes it; how often it was told to come again.
+/// Opens a file for writing and closes it; returns the number of DELAY replies.
 fn open_to_write(client: &mut Client, directory: Handle, file: u32, delay: Duration) -> Result<u32, String> {
     let (mut put_off, mut pause) = (0, RETRY_MIN);
     loop {

@@ -359,7 +359,7 @@ mod tests {
         let (soon, late) = (LIMIT / 2, LIMIT * 100);
         let awake: Vec<_> = (0..4).map(|_| case.recall(soon, soon)).collect();
         assert_eq!(awake, [[false; 2], [false; 2], [true; 2], [true; 2]]);
-        // Others' requests make no difference to somebody who waits for this.
+        // Requests of others do not matter to the client that waits for this.
         let mut other = Case::new();
         case.busy_poll.callback_sent();
         case.busy_poll.became_idle(|| case.now);
@@ -402,7 +402,7 @@ mod tests {
         for (holder_asks, other_asks) in [(true, false), (false, true)] {
             let opens: Vec<_> = (0..=PROMPT_MIN + 1).map(|_| open(false, false)).collect();
             assert_eq!(opens[PROMPT_MIN as usize..], [(true, true); 2]);
-            assert_eq!(open(holder_asks, other_asks), (true, false), "somebody else has come");
+            assert_eq!(open(holder_asks, other_asks), (true, false), "another client has sent");
             assert_eq!(open(false, false), (false, false), "it begins anew");
         }
     }
@@ -422,7 +422,7 @@ mod tests {
             assert!(one.busy_poll.should_poll(|| one.now));
             assert_eq!(called.busy_poll.should_poll(|| called.now), formed);
             called.wait(LIMIT * 100);
-            assert!(!one.busy_poll.should_poll(|| one.now), "somebody else has come");
+            assert!(!one.busy_poll.should_poll(|| one.now), "another client has sent");
         }
     }
 

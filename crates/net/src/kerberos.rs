@@ -182,7 +182,7 @@ fn owned(answer: Result<impl std::ops::Deref<Target = [u8]>, Error>) -> Result<B
 }
 
 /// Whether a token of `GSS_Wrap` is encrypted: `GSS_Unwrap` takes one that only has a checksum as well. RFC 4121 §4.2.6.2: TOK_ID is
-/// 05 04, and behind it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers are not to be used any more
+/// 05 04, and behind it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers are deprecated
 /// (RFC 8429).
 fn is_sealed(token: &[u8]) -> bool {
     const TOK_ID: [u8; 2] = [0x05, 0x04];
@@ -212,14 +212,14 @@ mod tests {
     #[test]
     fn reports_a_missing_key_table() {
         #[derive(Debug)]
-        struct Nobody;
-        impl Users for Nobody {
+        struct NoUsers;
+        impl Users for NoUsers {
             fn find(&self, _: &str) -> Result<Option<Credentials>, Unavailable> {
                 Ok(None)
             }
         }
         let missing = Path::new("/nonexistent/enfys.keytab");
-        let error = Kerberos::new("nfs", Some(missing), Arc::new(Nobody), || {}).unwrap_err();
+        let error = Kerberos::new("nfs", Some(missing), Arc::new(NoUsers), || {}).unwrap_err();
         assert!(error.contains("/nonexistent/enfys.keytab"), "{error}");
     }
 }

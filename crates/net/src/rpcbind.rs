@@ -30,10 +30,10 @@ impl Registered {
     /// Returns an error if the port mapper does not answer, or refuses.
     pub fn new(versions: Versions, addresses: &[SocketAddr]) -> io::Result<Self> {
         let registered = Self { mapper: Mapper::new()?, programs: registrations(versions).collect() };
-        let told = told(addresses);
+        let to_register = addresses_to_register(addresses);
         for registration in &registered.programs {
             registered.mapper.unset(*registration)?;
-            for address in &told {
+            for address in &to_register {
                 if !registered.mapper.set(*registration, *address)? {
                     let why = format!("the port mapper refuses program {}", registration.program);
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -57,7 +57,7 @@ impl Drop for Registered {
 
 /// Returns the addresses to register: one of each family, since a port mapper takes one for each network. Several with one port become
 /// the wildcard, for which a port mapper reports the address that it was asked at. If the ports differ, the first is registered.
-fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+fn addresses_to_register(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let of_family = |is_ipv4: bool, wildcard: IpAddr| {
         let mut all = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);
         let first = *all.next()?;
@@ -68,8 +68,8 @@ fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
                 "only {first} is registered with the port mapper: the other addresses have other ports"
             );
         }
-        let is_first_told = others.is_empty() || !is_one_port;
-        Some(if is_first_told { first } else { SocketAddr::new(wildcard, first.port()) })
+        let is_first_only = others.is_empty() || !is_one_port;
+        Some(if is_first_only { first } else { SocketAddr::new(wildcard, first.port()) })
     };
     let ipv6 = of_family(false, Ipv6Addr::UNSPECIFIED.into());
     let ipv4 = of_family(true, Ipv4Addr::UNSPECIFIED.into()).or_else(|| {
@@ -180,17 +180,17 @@ mod tests {
 
     #[test]
     fn registers_one_address_of_each_family() {
-        let told_of = |listened: &[&str]| -> Vec<String> {
+        let registered_of = |listened: &[&str]| -> Vec<String> {
             let addresses: Vec<SocketAddr> =
                 listened.iter().map(|address| address.parse().unwrap()).collect();
-            told(&addresses).iter().map(SocketAddr::to_string).collect()
+            addresses_to_register(&addresses).iter().map(SocketAddr::to_string).collect()
         };
-        assert_eq!(told_of(&["127.0.0.1:2049"]), ["127.0.0.1:2049"]);
-        assert_eq!(told_of(&["[::1]:2049"]), ["[::1]:2049"], "nobody listens on IPv4");
-        assert_eq!(told_of(&["[::]:2049"]), ["0.0.0.0:2049", "[::]:2049"]);
-        assert_eq!(told_of(&["192.0.2.1:20", "[::]:30"]), ["192.0.2.1:20", "[::]:30"]);
-        assert_eq!(told_of(&["192.0.2.1:20", "192.0.2.2:20", "[::1]:20"]), ["0.0.0.0:20", "[::1]:20"]);
+        assert_eq!(registered_of(&["127.0.0.1:2049"]), ["127.0.0.1:2049"]);
+        assert_eq!(registered_of(&["[::1]:2049"]), ["[::1]:2049"], "no listener on IPv4");
+        assert_eq!(registered_of(&["[::]:2049"]), ["0.0.0.0:2049", "[::]:2049"]);
+        assert_eq!(registered_of(&["192.0.2.1:20", "[::]:30"]), ["192.0.2.1:20", "[::]:30"]);
+        assert_eq!(registered_of(&["192.0.2.1:20", "192.0.2.2:20", "[::1]:20"]), ["0.0.0.0:20", "[::1]:20"]);
         let ports_differ = ["192.0.2.1:20", "192.0.2.2:30", "[::1]:20", "[::1]:30"];
-        assert_eq!(told_of(&ports_differ), ["192.0.2.1:20", "[::1]:20"], "nobody listens at 192.0.2.2:20");
+        assert_eq!(registered_of(&ports_differ), ["192.0.2.1:20", "[::1]:20"], "no listener at 192.0.2.2:20");
     }
 }

@@ -59,18 +59,18 @@ pub(crate) fn putfh(handle: Handle) -> Op {
     Op::PutFh(PutFhArgs { handle })
 }
 
-/// Returns the reply to a callback, which must be CB_OFFLOAD; `told` handles it once.
+/// Returns the reply to a callback, which must be CB_OFFLOAD; `handle` handles it once.
 ///
 /// # Errors
 /// Returns what is wrong with the callback.
 pub(crate) fn called(
     back: &mut BackChannel,
     bytes: Bytes,
-    told: impl FnOnce(&CbOffloadArgs) -> Result<(), String>,
+    handle: impl FnOnce(&CbOffloadArgs) -> Result<(), String>,
 ) -> Result<Option<Bytes>, String> {
     back.called(bytes, |op| {
         let CbOp::Offload(offload) = op else { return Err(format!("{op:?}")) };
-        told(offload)?;
+        handle(offload)?;
         Ok(Some(CbOpResult::Offload(Outcome::Ok(()))))
     })
 }

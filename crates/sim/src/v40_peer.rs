@@ -113,9 +113,9 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
     /// # Errors
     /// Returns what is wrong with it.
     pub(crate) fn receive(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
-        let heard = self.slots.iter_mut().find_map(|slot| Some((slot.match_reply(&bytes)?.0, slot)));
+        let received = self.slots.iter_mut().find_map(|slot| Some((slot.match_reply(&bytes)?.0, slot)));
         // Otherwise the call was answered before.
-        let Some((purpose, slot)) = heard else { return Ok(Incoming::Nothing) };
+        let Some((purpose, slot)) = received else { return Ok(Incoming::Nothing) };
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         // RFC 7530 §9.1.7: another request of the owner still runs.
         if result.status == Status::RESOURCE {

@@ -245,13 +245,13 @@ impl World {
         connection
     }
 
-    /// Sends a call over this connection. While it runs, `hear` returns messages of clients and their connections, such as replies to
+    /// Sends a call over this connection. While it runs, `replies` returns messages of clients and their connections, such as replies to
     /// callbacks for which the call waits.
     pub fn ask_over(
         &mut self,
         connection: Arc<Connection>,
         bytes: Bytes,
-        mut hear: impl FnMut() -> Vec<(Arc<Connection>, Bytes)>,
+        mut replies: impl FnMut() -> Vec<(Arc<Connection>, Bytes)>,
     ) -> Option<Bytes> {
         self.serve(connection, bytes);
         let mut context = TaskContext::from_waker(Waker::noop());
@@ -261,7 +261,7 @@ impl World {
             if let Poll::Ready((reply, _)) = running.as_mut().poll(&mut context) {
                 return reply;
             }
-            let said = hear();
+            let said = replies();
             if said.is_empty() {
                 match self.clock.take_alarms().into_iter().min() {
                     Some(next) => self.clock.set(next),
@@ -428,8 +428,8 @@ impl World {
                 let (mut answer, mut nothing) = (Writer::new(), Writer::new());
                 encode_success(&mut answer, header.xid);
                 let (server, now) = (Arc::clone(&self.server), moment(&self.clock));
-                let mut heard = pin!(server.handle(&path, now, answer.into_bytes(), &mut nothing));
-                if heard.as_mut().poll(&mut context).is_pending() {
+                let mut handled = pin!(server.handle(&path, now, answer.into_bytes(), &mut nothing));
+                if handled.as_mut().poll(&mut context).is_pending() {
                     return Err("the server waits within a callback reply".into());
                 }
             }

@@ -3,7 +3,7 @@
 //!
 //! The state alone, without protocol, network and file system. Costs are CPU time in nanoseconds, medians of batches, so that
 //! other work on the machine lengthens them only by what it takes of the caches. Keep in mind for reading: what grows
-//! with the logarithm grows by two thirds from 1,000 to 100,000, and memory that is in no cache any more costs some
+//! with the logarithm grows by two thirds from 1,000 to 100,000, and memory outside of the caches costs some
 //! hundred nanoseconds each time it is touched.
 //!
 //! `-- 1000` measures among 1,000 alone. Under `valgrind --tool=callgrind --cache-sim=yes` such a run counts instructions and misses: those of
@@ -107,7 +107,7 @@ struct Lap<'c> {
 }
 
 impl Lap<'_> {
-    /// Times a batch of the next operation, which is told the number of each, from 0.
+    /// Times a batch of the next operation, which gets numbers from 0.
     #[inline(never)]
     fn time<T>(&mut self, mut operation: impl FnMut(u64) -> T) -> Vec<T> {
         let mut results = Vec::with_capacity(BATCH as usize);
@@ -120,7 +120,7 @@ impl Lap<'_> {
     }
 }
 
-/// Places all over a population, without order.
+/// Returns places spread over a population, in random order.
 fn scattered(number: u64, population: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % population
 }

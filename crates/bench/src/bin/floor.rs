@@ -1,4 +1,4 @@
-//! `enfys-floor`: the floor as a process of its own, so that its CPU time can be told from the generator's.
+//! `enfys-floor`: the floor as a process of its own, so that its CPU time is measured apart from the generator's.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;

@@ -54,7 +54,7 @@ enum Chore {
 
 #[derive(Args)]
 struct Compare {
-    /// How often everything is measured; the report shows medians. A promise is judged by the ratios within the rounds: it is "open" while
+    /// How often everything is measured; the report shows medians. A target is checked by the ratios within the rounds: it is "open" while
     /// they do not agree with 95 % confidence, for which it takes six or more
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,

@@ -93,7 +93,7 @@ impl Files {
         let mut call = Arguments { bytes: record };
         let head = call.take(24)?;
         for _credential_then_verifier in 0..2 {
-            call.word()?; // flavor; nobody is refused
+            call.word()?; // flavor; all are accepted
             call.opaque()?;
         }
         let start = out.len();
@@ -173,7 +173,7 @@ impl Files {
         Ok(())
     }
 
-    /// READ: one `fstat`, and a `pread` into the reply; or, for large ones when told so, `sendfile` behind its head.
+    /// READ: one `fstat`, and a `pread` into the reply; or, for large ones if configured, `sendfile` after its head.
     fn read<'f>(&'f self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<Answer<'f>, Unknown> {
         let file = self.file(call)?;
         let (offset, count) = (call.long()?, call.word()?);
@@ -248,7 +248,7 @@ impl Files {
     }
 
     /// CREATE: `openat(O_CREAT|O_EXCL)`, `fstat`, `close`. The reply has no file handle and no directory attributes.
-    /// Where told so, `fsync` of the file before it is closed, and of the directory once for the batch.
+    /// If configured, `fsync` of the file before it is closed, and of the directory once for the batch.
     fn create<'f>(
         &'f self,
         call: &mut Arguments<'_>,
@@ -269,7 +269,7 @@ impl Files {
         Ok(())
     }
 
-    /// REMOVE: `unlinkat`, and an `fstat` of the directory; where told so, its `fsync`, once for the batch.
+    /// REMOVE: `unlinkat`, and an `fstat` of the directory; if configured, its `fsync`, once for the batch.
     fn remove<'f>(
         &'f self,
         call: &mut Arguments<'_>,

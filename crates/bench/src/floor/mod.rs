@@ -45,10 +45,10 @@ pub enum Durability {
     Batch,
 }
 
-/// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process is ended, to whoever connects to `listener`.
+/// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process ends, to all clients of `listener`.
 ///
 /// # Errors
-/// When a file cannot be opened, or nobody connects any more.
+/// Returns an error if a file cannot be opened, or accepting fails.
 pub fn serve(export: &Path, listener: TcpListener, manner: Manner) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Leaked on purpose: it lives as long as the process, and connections reach it without counting references.

@@ -5,7 +5,7 @@ use std::io;
 
 /// New files, the directory that entries came to or went from, and a file that was written.
 ///
-/// Everything of a batch is synced at once, in place: fsync(2) of a new file tells nothing of its name, and that of the
+/// Everything of a batch is synced at once, in place: fsync(2) of a new file does not cover its name, and that of the
 /// directory nothing of the file, so that both are needed; but one of the directory does for all.
 #[derive(Debug, Default)]
 pub(super) struct Unsynced<'f> {

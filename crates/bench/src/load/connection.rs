@@ -22,7 +22,7 @@ const INBOX_BYTES: usize = 256 << 10;
 const SLICES_MAX: usize = 64;
 /// Sent requests are dropped from the outbox when they have grown to this many bytes.
 const OUTBOX_SLACK_BYTES: usize = 64 << 10;
-/// Longest latency that is told apart, in nanoseconds: a minute.
+/// Maximum latency that is distinguished, in nanoseconds: a minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// What a request's time counts for.

@@ -114,7 +114,7 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
     let mut sessions = Vec::new();
     let handles = nfs3::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await;
     if let Some(minor_version) = plan.operation.version().minor() {
-        // Missing files are made over version 3. A server without it must have them; the lookups below will tell.
+        // Missing files are made over version 3. A server without it must have them; the lookups below check that.
         drop(handles);
         for index in 0..plan.shape.connections {
             let (caller, session, workload) = nfs4::connect(plan, minor_version, index).await?;

@@ -1,4 +1,4 @@
-//! From a byte stream to replies, without copying what nobody looks at.
+//! Splits a byte stream into replies, without copying unused data.
 
 use bytes::Bytes;
 use rpc::message::{self, ReplyHeader};

@@ -24,7 +24,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A call by user 0, whom the servers are told not to squash.
+    /// Returns a call by user 0; the servers are configured not to squash it.
     #[must_use]
     pub fn call(program: Program, procedure: u32, arguments: &impl Encode) -> Self {
         let credential = AuthSys {

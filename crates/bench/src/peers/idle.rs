@@ -1,4 +1,4 @@
-//! What a server costs when nobody asks it anything.
+//! The cost of an idle server.
 
 use std::fmt;
 use std::net::TcpStream;
@@ -9,8 +9,8 @@ use super::server::{Peer, Place, Running};
 use crate::load::null_call;
 use crate::process;
 
-/// Time for a server to settle before its memory is read.
-const SETTLE: Duration = Duration::from_secs(1);
+/// Time after which the memory of a new server is read.
+const IDLE_DELAY: Duration = Duration::from_secs(1);
 
 /// Resident memory of one server.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl fmt::Display for Idle {
 pub fn idle(peer: Peer, place: &Place, connections: usize) -> Result<Idle, String> {
     let running = Running::start(peer, place)?;
     let resident = || {
-        thread::sleep(SETTLE);
+        thread::sleep(IDLE_DELAY);
         process::resident_bytes(running.pid()).map_err(|error| format!("{}: {error}", peer.name()))
     };
     let rest_bytes = resident()?;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_are_judged_one_by_one() {
+    fn each_target_is_checked() {
         let text = |rest_bytes, connected_bytes, connections| {
             Idle { rest_bytes, connected_bytes, connections }.to_string()
         };

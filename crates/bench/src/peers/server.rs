@@ -18,7 +18,7 @@ use crate::process;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Lines of a server's log that are shown when it does not start.
 const LOG_TAIL_LINES: usize = 8;
-/// Set by whoever made a network and mount namespace for this process, where rpcbind disturbs nobody.
+/// Set if this process has its own network and mount namespaces, so that rpcbind affects no other program.
 pub const NAMESPACE_VARIABLE: &str = "ENFYS_PEERS_NAMESPACE";
 /// The path under which every server exports the directory.
 pub const EXPORT: &str = "/export";
@@ -171,7 +171,7 @@ impl Running {
     }
 }
 
-/// An address that nobody listens on now.
+/// Returns an unused address.
 fn free_address() -> Result<SocketAddr, String> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("bind to 127.0.0.1: {error}"))?;
@@ -244,7 +244,7 @@ fn own_program(path: &Path, how: &str) -> Result<Command, String> {
 
 fn start_rpcbind(place: &Place) -> Result<Child, String> {
     if std::env::var_os(NAMESPACE_VARIABLE).is_none() {
-        return Err("ganesha wants rpcbind, and a network namespace so that it disturbs nobody: run \
+        return Err("ganesha needs rpcbind, which needs a network namespace of its own: run \
                     `cargo xtask peers` as root"
             .into());
     }

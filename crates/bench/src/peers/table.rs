@@ -82,63 +82,72 @@ fn floor_of(own: Peer, operation: Operation) -> Case {
     }
 }
 
-/// What is promised for `operation` in this shape, and whether `own` keeps it: all promises that can be judged.
+/// Returns the targets of `operation` in this shape, and whether `own` meets them; only targets that were measured.
 fn verdict(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> (String, String) {
-    let judged: Vec<Judged> =
-        operation.targets().iter().map(|target| judge(comparison, own, operation, shape, *target)).collect();
-    let text: Vec<String> = judged.iter().map(Judged::to_string).collect();
-    let verdict = match judged.iter().filter_map(Judged::kept).max() {
+    let checks: Vec<TargetCheck> = operation
+        .targets()
+        .iter()
+        .map(|target| check_target(comparison, own, operation, shape, *target))
+        .collect();
+    let text: Vec<String> = checks.iter().map(TargetCheck::to_string).collect();
+    let verdict = match checks.iter().filter_map(TargetCheck::met).max() {
         None => "–",
-        Some(Kept::Yes) => "met",
-        Some(Kept::Open) => "open",
-        Some(Kept::No) => "not met",
+        Some(Met::Yes) => "met",
+        Some(Met::Open) => "open",
+        Some(Met::No) => "not met",
     };
     (text.join(", "), verdict.to_owned())
 }
 
-/// Whether a promise is kept, the best first.
+/// Whether a target is met, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kept {
+enum Met {
     /// With the confidence of [`Ratio::interval`].
     Yes,
-    /// The limit is within what the rounds leave open: more of them tell.
+    /// The limit lies within the interval of the rounds: more rounds are needed.
     Open,
     /// With that confidence.
     No,
 }
 
-/// One promise, and what came out.
-struct Judged {
-    promise: String,
+/// A target and its outcome.
+struct TargetCheck {
+    target: String,
     reached: Option<Ratio>,
     limit: f64,
-    /// What the floor itself reaches, where the promise is by another server than that: no less can be had of this file system.
+    /// The floor's own ratio, if the target compares with another server: this file system allows no less.
     least: Option<Ratio>,
 }
 
-impl Judged {
-    fn kept(&self) -> Option<Kept> {
+impl TargetCheck {
+    fn met(&self) -> Option<Met> {
         self.reached.map(|Ratio { interval: (low, high), .. }| match self.limit {
-            limit if high <= limit => Kept::Yes,
-            limit if low > limit => Kept::No,
-            _ => Kept::Open,
+            limit if high <= limit => Met::Yes,
+            limit if low > limit => Met::No,
+            _ => Met::Open,
         })
     }
 }
 
-impl fmt::Display for Judged {
+impl fmt::Display for TargetCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reached = self.reached.map_or("–".to_owned(), |Ratio { median, interval: (low, high) }| {
             format!("{median:.2}×, {low:.2} to {high:.2}")
         });
-        match self.least.filter(|_| self.kept() != Some(Kept::Yes)) {
-            Some(least) => write!(f, "{} ({reached}; the floor alone {:.2}×)", self.promise, least.median),
-            None => write!(f, "{} ({reached})", self.promise),
+        match self.least.filter(|_| self.met() != Some(Met::Yes)) {
+            Some(least) => write!(f, "{} ({reached}; the floor alone {:.2}×)", self.target, least.median),
+            None => write!(f, "{} ({reached})", self.target),
         }
     }
 }
 
-fn judge(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape, target: Target) -> Judged {
+fn check_target(
+    comparison: &Comparison,
+    own: Peer,
+    operation: Operation,
+    shape: Shape,
+    target: Target,
+) -> TargetCheck {
     let floor = floor_of(own, operation);
     let (limit, base, of) = match target {
         Target::OfFloor(limit) => (limit, floor, floor.0.name().to_owned()),
@@ -151,13 +160,13 @@ fn judge(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape,
     // With one request outstanding, what counts is how long the caller waits, not the CPU of waking up for each.
     let alone = shape.depth == 1 && shape.connections == 1;
     if alone && matches!(target, Target::OfFloor(_) | Target::OfSendfileFloor(_)) {
-        let promise = format!("p50 ≤ {LATENCY_TARGET}× {of}");
+        let text = format!("p50 ≤ {LATENCY_TARGET}× {of}");
         let reached = comparison.ratio(cases, shape, |measurement| Some(measurement.p50_us));
-        return Judged { promise, reached, limit: LATENCY_TARGET, least: None };
+        return TargetCheck { target: text, reached, limit: LATENCY_TARGET, least: None };
     }
     let least = matches!(target, Target::OfGanesha(_)).then(|| cpu_ratio(comparison, (floor, base), shape));
     let reached = cpu_ratio(comparison, cases, shape);
-    Judged { promise: format!("≤ {limit}× {of}"), reached, limit, least: least.flatten() }
+    TargetCheck { target: format!("≤ {limit}× {of}"), reached, limit, least: least.flatten() }
 }
 
 /// Every figure: rate, latencies, CPU and its range, how busy the generator was.
@@ -255,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_judged_against_the_target_of_the_operation() {
+    fn cpu_is_compared_with_the_target_of_the_operation() {
         let runs = |enfys| {
             vec![
                 run(Peer::Floor, Operation::Getattr, 64, 60.0, 1.0),
@@ -268,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn large_read_is_judged_against_sendfile_and_session_against_own_getattr() {
+    fn large_read_is_compared_with_sendfile_and_session_with_own_getattr() {
         let read = vec![
             run(Peer::Floor, Operation::Read1m, 64, 1.0, 236.0),
             run(Peer::FloorSendfile, Operation::Read1m, 64, 1.0, 108.0),
@@ -283,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn creation_is_judged_against_the_floor_that_waits_for_the_disk_if_it_does() {
+    fn creation_is_compared_with_a_floor_of_equal_durability() {
         let runs = |own, cpu| {
             vec![
                 run(Peer::Floor, Operation::CreateRemove, 64, 1.0, 10.0),
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_of_any_version_is_judged_against_the_floors() {
+    fn listings_are_compared_with_the_floors() {
         let runs = |operation, cpu| {
             vec![
                 run(Peer::Floor, Operation::Readdirplus, 64, 1.0, 100.0),
@@ -323,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn open_read_close_is_judged_against_bare_calls_version_3_and_ganesha() {
+    fn open_read_close_is_compared_with_bare_calls_version_3_and_ganesha() {
         let operation = Operation::OpenReadClose41;
         let runs = |enfys, own3, ganesha| {
             vec![
@@ -338,11 +347,15 @@ mod tests {
         assert_eq!(verdict_of(runs(9.0, 8.1, 80.0), operation, 64), "not met", "1.1 times version 3");
         assert_eq!(verdict_of(runs(9.0, 9.0, 59.0), operation, 64), "not met", "0.15 times NFS-Ganesha");
         let without_ganesha = runs(9.0, 9.0, 59.0).into_iter().take(3).collect();
-        assert_eq!(verdict_of(without_ganesha, operation, 64), "met", "what is not measured is not judged");
+        assert_eq!(
+            verdict_of(without_ganesha, operation, 64),
+            "met",
+            "targets without a measurement do not count"
+        );
     }
 
     #[test]
-    fn what_the_floor_alone_takes_is_said_where_a_promise_by_another_server_is_not_kept() {
+    fn a_missed_target_shows_the_cost_of_the_floor() {
         let (operation, shape) = (Operation::CreateRemove42, Shape { connections: 1, depth: 64 });
         let text = |cpu| {
             let runs = vec![
@@ -376,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_or_not_once_the_rounds_agree() {
+    fn a_target_is_decided_once_the_rounds_agree() {
         let verdict = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
         assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the moods");
         assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.11, 1.05, 1.03]), "open", "one of six");
@@ -401,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn one_outstanding_request_is_judged_by_latency() {
+    fn one_outstanding_request_is_compared_by_latency() {
         let runs = |p50| {
             vec![
                 run(Peer::Floor, Operation::Null, 1, 10.0, 5.0),

@@ -163,7 +163,7 @@ impl Client {
         let ops = List::new(operations).map_err(|_| "too many operations")?;
         let args = CompoundArgs { tag: Utf8::default(), minor_version: 1, ops };
         self.xid += 1;
-        // The files are this process's, and the server is told not to squash.
+        // The files are this process's, and the server is configured not to squash.
         let credential = OpaqueAuth::sys(&AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"enfys-bench"),

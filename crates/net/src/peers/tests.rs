@@ -7,9 +7,9 @@ use rustix::process::getuid;
 
 use super::*;
 
-struct Nobody;
+struct NoNames;
 
-impl NameServices for Nobody {
+impl NameServices for NoNames {
     fn groups(&self, _: u32) -> Vec<u32> {
         Vec::new()
     }
@@ -21,9 +21,10 @@ impl NameServices for Nobody {
 
 /// One policy for each table.
 fn policies() -> [Arc<PeerPolicy>; 2] {
-    let by_diag = PeerPolicy::new(Arc::new(Nobody), None);
+    let by_diag = PeerPolicy::new(Arc::new(NoNames), None);
     assert!(matches!(*by_diag.table.lock(), Table::SockDiag(_)), "this kernel has sock_diag");
-    let by_proc = PeerPolicy { table: Mutex::new(Table::ProcNet), ..PeerPolicy::new(Arc::new(Nobody), None) };
+    let by_proc =
+        PeerPolicy { table: Mutex::new(Table::ProcNet), ..PeerPolicy::new(Arc::new(NoNames), None) };
     [by_diag, by_proc].map(Arc::new)
 }
 
@@ -56,7 +57,7 @@ fn proc_net_answers_where_sock_diag_fails() {
     let (accepted, _) = listener.accept().unwrap();
     let ends = (accepted.peer_addr().unwrap(), accepted.local_addr().unwrap());
     assert!(SockDiag::broken().find(ends.0, ends.1).is_err());
-    let policy = PeerPolicy::new(Arc::new(Nobody), None);
+    let policy = PeerPolicy::new(Arc::new(NoNames), None);
     let policy = PeerPolicy { table: Mutex::new(Table::SockDiag(SockDiag::broken())), ..policy };
     assert_eq!(find(&policy, &accepted).unwrap(), Found::Owner(getuid().as_raw()));
 }
@@ -135,7 +136,7 @@ fn closed_sockets_and_foreign_namespaces_have_no_owner() {
 
 #[tokio::test]
 async fn an_unprivileged_server_serves_its_own_user_and_root() {
-    let policy = Arc::new(PeerPolicy::new(Arc::new(Nobody), Some(1000)));
+    let policy = Arc::new(PeerPolicy::new(Arc::new(NoNames), Some(1000)));
     let owner = |found| Arc::clone(&policy).owner(found);
     assert_eq!(owner(Found::Owner(0)).await, PeerOwner::Superuser);
     assert!(matches!(owner(Found::Owner(1000)).await, PeerOwner::User(user) if user.uid == 1000));

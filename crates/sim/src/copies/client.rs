@@ -224,13 +224,13 @@ impl Client {
     /// Returns the reply to a callback.
     fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Option<Bytes>, String> {
         let mut back = std::mem::take(&mut self.back);
-        let answer = called(&mut back, bytes, |offload| self.told(world, offload));
+        let answer = called(&mut back, bytes, |offload| self.copy_ended(world, offload));
         self.back = back;
         answer
     }
 
     /// Checks that a copy that has ended is pending and complete.
-    fn told(&mut self, world: &mut World, offload: &CbOffloadArgs) -> Result<(), String> {
+    fn copy_ended(&mut self, world: &mut World, offload: &CbOffloadArgs) -> Result<(), String> {
         let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
         let Some(place) = self.running.iter().position(is_it) else {
             // The copy was cancelled meanwhile.

@@ -308,12 +308,14 @@ impl Client {
                 }
             }
             (Purpose::List(RequestContext { held, others }), Status::OK) => {
-                let told = listed_changes::told(done).ok_or("no listing")?;
+                let changes = listed_changes::changes_in(done).ok_or("no listing")?;
                 let is_held = |(file, stateid): &&(u64, Stateid)| {
                     self.held.get(file).is_some_and(|held| held.stateid == *stateid && !held.is_returning)
                 };
                 let held = held.iter().filter(is_held).map(|(file, _)| (*file, self.held[file].kept.change));
-                self.listed.check(&told, held, others).map_err(|why| format!("{}: {why}", self.peer.name))?;
+                self.listed
+                    .check(&changes, held, others)
+                    .map_err(|why| format!("{}: {why}", self.peer.name))?;
             }
             (Purpose::Stat { .. }, Status::NOENT) => {}
             (

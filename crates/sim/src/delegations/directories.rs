@@ -16,7 +16,7 @@ use crate::client::at_export;
 /// Bytes of a listing: more than all entries of a run take.
 const LISTING_BYTES: u32 = 8 << 10;
 
-/// Lists a directory, and would have it delegated and be told of such changes.
+/// Returns READDIR with GET_DIR_DELEGATION and these notifications.
 pub(crate) fn read(directory: &str, notification_types: Bitmap) -> Vec<Op> {
     let at_once = Time { seconds: 0, nanoseconds: 0 };
     let ask = GetDirDelegationArgs {

@@ -13,7 +13,7 @@ struct Write {
 
 /// A reported modification time.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct SeenTime {
     time: Timestamp,
     began: u64,
     /// When the program learned it.
@@ -25,7 +25,7 @@ struct Told {
 pub(super) struct History {
     files: Vec<Vec<Write>>,
     /// Reported modification times of each file.
-    told: Vec<Vec<Told>>,
+    seen_times: Vec<Vec<SeenTime>>,
     /// A logical clock that advances with each event.
     clock: u64,
     values: u64,
@@ -34,7 +34,7 @@ pub(super) struct History {
 impl History {
     pub(super) fn new(files: usize) -> Self {
         let first = Write { value: 0, began: 0, ended: Some(0) };
-        Self { files: vec![vec![first]; files], told: vec![Vec::new(); files], clock: 0, values: 0 }
+        Self { files: vec![vec![first]; files], seen_times: vec![Vec::new(); files], clock: 0, values: 0 }
     }
 
     /// Returns the next logical time.
@@ -80,17 +80,17 @@ impl History {
     /// Returns that a later time was reported before.
     pub(super) fn stat(&mut self, file: u64, seen: Timestamp, began: u64) -> Result<(), String> {
         let ended = self.now();
-        let (told, writes) = (&mut self.told[file as usize], &self.files[file as usize]);
+        let (seen_times, writes) = (&mut self.seen_times[file as usize], &self.files[file as usize]);
         // A write has the time of its arrival, and may have waited until another time was reported.
-        let waits = |told: &Told| {
-            let is_about = |write: &Write| write.ended.is_none_or(|ended| ended > told.began);
-            writes.iter().any(|write| write.began < told.ended && is_about(write))
+        let waits = |seen: &SeenTime| {
+            let is_about = |write: &Write| write.ended.is_none_or(|ended| ended > seen.began);
+            writes.iter().any(|write| write.began < seen.ended && is_about(write))
         };
-        let is_wrong = |told: &&Told| told.ended < began && told.time > seen && !waits(told);
-        if let Some(Told { time, .. }) = told.iter().find(is_wrong) {
+        let is_wrong = |other: &&SeenTime| other.ended < began && other.time > seen && !waits(other);
+        if let Some(SeenTime { time, .. }) = seen_times.iter().find(is_wrong) {
             return Err(format!("file {file}: modification time {seen:?} was reported after {time:?}"));
         }
-        told.push(Told { time: seen, began, ended });
+        seen_times.push(SeenTime { time: seen, began, ended });
         Ok(())
     }
 }

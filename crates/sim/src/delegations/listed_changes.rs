@@ -45,12 +45,12 @@ pub(super) fn list() -> Vec<Op> {
 }
 
 /// Returns the change attributes in the results by file, if there is a complete listing.
-pub(super) fn told<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BTreeMap<u64, u64>> {
+pub(super) fn changes_in<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BTreeMap<u64, u64>> {
     let listings = results.filter_map(|result| match result {
         OpResult::ReadDir(Outcome::Ok(listing)) if listing.eof => Some(listing),
         _ => None,
     });
-    let file_of = |told: &[u8]| (0..FILES).find(|file| name(*file).as_bytes() == told);
+    let file_of = |changes: &[u8]| (0..FILES).find(|file| name(*file).as_bytes() == changes);
     let entries = listings.last()?.entries.iter().map(|entry| {
         let seen = Attributes::from_file_attributes(&entry.attributes).ok()?;
         Some((file_of(&entry.name)?, seen.change?))
@@ -65,16 +65,16 @@ impl ListedChanges {
     /// Returns a file of `held` without the change attribute of its grant, or one of `others` with an older one than before.
     pub(super) fn check(
         &mut self,
-        told: &BTreeMap<u64, u64>,
+        changes: &BTreeMap<u64, u64>,
         mut held: impl Iterator<Item = (u64, u64)>,
         others: &[u64],
     ) -> Result<(), String> {
-        if let Some((file, granted)) = held.find(|(file, granted)| told.get(file) != Some(granted)) {
-            let listed = told.get(&file);
+        if let Some((file, granted)) = held.find(|(file, granted)| changes.get(file) != Some(granted)) {
+            let listed = changes.get(&file);
             return Err(format!("file {file}: granted with change {granted}, listed with {listed:?}"));
         }
         for file in others {
-            let (Some(change), latest) = (told.get(file), self.latest.entry(*file).or_default()) else {
+            let (Some(change), latest) = (changes.get(file), self.latest.entry(*file).or_default()) else {
                 continue;
             };
             if change < latest {

@@ -102,7 +102,7 @@ impl Watches {
     }
 
     /// Whether any of them reports an open.
-    fn hears_of_uses(&self, numbers: &[u64]) -> bool {
+    fn reports_uses(&self, numbers: &[u64]) -> bool {
         let watchers = self.watchers.lock();
         numbers.iter().any(|number| watchers[number].interest == Interest::Uses)
     }
@@ -128,10 +128,10 @@ struct LocalOp {
     file: u64,
     /// The written value; none if it only opened the file.
     value: Option<u64>,
-    told: Vec<u64>,
+    watches: Vec<u64>,
     /// Times of the actions.
     at: Duration,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The local process.
@@ -140,7 +140,7 @@ pub(super) struct Process {
     files: Arc<Shown>,
     rng: Rng,
     left: u32,
-    checks: Vec<LocalOp>,
+    actions: Vec<LocalOp>,
 }
 
 impl Process {
@@ -154,7 +154,7 @@ impl Process {
         };
         let files = Arc::new(Shown::of(MemFs::new(&MemOptions::default()), watches));
         let left = if subject == Subject::Files { CHANGES } else { 0 };
-        Self { files, rng: Rng::new(rng.next_u64()), left, checks: Vec::new() }
+        Self { files, rng: Rng::new(rng.next_u64()), left, actions: Vec::new() }
     }
 
     pub(super) fn files(&self) -> &Arc<Shown> {
@@ -167,20 +167,20 @@ impl Process {
     /// Returns an action without a recall in time.
     pub(super) fn act(&mut self, now: Duration, history: &mut History) -> Result<(), String> {
         let watches = self.files.around();
-        for op in &mut self.checks {
-            if !op.is_told && op.at <= now {
-                op.is_told = true;
-                watches.notify(&op.told);
+        for op in &mut self.actions {
+            if !op.is_reported && op.at <= now {
+                op.is_reported = true;
+                watches.notify(&op.watches);
             }
         }
-        self.checks.retain(|op| {
-            let stays = watches.is_watching(&op.told);
+        self.actions.retain(|op| {
+            let stays = watches.is_watching(&op.watches);
             if let Some(value) = op.value.filter(|_| !stays) {
                 history.end_write(op.file, value);
             }
             stays
         });
-        if let Some(op) = self.checks.iter().find(|op| op.at + GIVEN_BACK_WITHIN < now) {
+        if let Some(op) = self.actions.iter().find(|op| op.at + GIVEN_BACK_WITHIN < now) {
             return Err(format!("file {}: the change at {:?} is not recalled", op.file, op.at));
         }
         if self.left > 0 && self.rng.chance(CHANGE_PERCENT) {
@@ -195,8 +195,8 @@ impl Process {
         let caller = Caller::new(Arc::new(Credentials::root()), moment(now).wall);
         let (disk, watches) = (self.files.inner(), self.files.around());
         let Ok(found) = at_once(disk.lookup(&caller, &disk.root(), name(file).as_bytes())) else { return };
-        let told = watches.of(&found.handle);
-        let value = (!watches.hears_of_uses(&told)).then(|| history.begin_write(file));
+        let watching = watches.of(&found.handle);
+        let value = (!watches.reports_uses(&watching)).then(|| history.begin_write(file));
         if let Some(value) = value {
             let data = Bytes::copy_from_slice(&value.to_be_bytes());
             let authority = vfs::Authority::Opened;
@@ -205,6 +205,6 @@ impl Process {
             written.expect("there is room");
         }
         let at = now + Duration::from_micros(self.rng.below(TOLD_WITHIN.as_micros() as u64));
-        self.checks.push(LocalOp { file, value, told, at, is_told: false });
+        self.actions.push(LocalOp { file, value, watches: watching, at, is_reported: false });
     }
 }

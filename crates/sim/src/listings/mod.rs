@@ -3,7 +3,7 @@
 //! A listing must equal the directory at some moment between the request's arrival and the reply, however slow reads, watches and changes
 //! are. Access times that reading changes, which no watch reports, may be a second old.
 
-mod told;
+mod reply;
 
 use core::net::SocketAddr;
 use std::future::Future;
@@ -32,7 +32,7 @@ use crate::cluster::{SECOND, moment};
 use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::scenario::Report;
-use told::{Ask, Entries, Is};
+use reply::{ActualEntry, Entries, ListingKind};
 
 /// Events of a run.
 const EVENTS: u32 = 1_500;
@@ -48,12 +48,12 @@ const KEY: HandleKey = HandleKey([5; 16]);
 
 /// Delays operations.
 #[derive(Debug)]
-struct Leisure {
+struct Delays {
     clock: Arc<Clock>,
     rng: Mutex<Rng>,
 }
 
-impl Around for Leisure {
+impl Around for Delays {
     fn around<'a, T: Send + 'a>(
         &'a self,
         call: Call<'_>,
@@ -67,15 +67,15 @@ impl Around for Leisure {
 }
 
 /// The directory's content from a moment on.
-struct Shown {
+struct State {
     since: Duration,
-    entries: Entries<Is>,
+    entries: Entries<ActualEntry>,
 }
 
 /// A call that the server executes.
 struct RunningCall {
     /// The listing that it requests; none for a change.
-    ask: Option<Ask>,
+    kind: Option<ListingKind>,
     began: Duration,
     /// Index of the directory's content at the request.
     first: usize,
@@ -85,12 +85,12 @@ struct RunningCall {
 struct World {
     server: Arc<Server>,
     connection: Arc<Connection>,
-    files: Arc<Wrapped<MemFs, Leisure>>,
+    files: Arc<Wrapped<MemFs, Delays>>,
     directory: Handle,
     clock: Arc<Clock>,
     rng: Rng,
     running_calls: Vec<RunningCall>,
-    history: Vec<Shown>,
+    history: Vec<State>,
     calls: u32,
 }
 
@@ -114,8 +114,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(Clock::default());
-        let leisure = Leisure { clock: Arc::clone(&clock), rng: Mutex::new(Rng::new(rng.next_u64())) };
-        let files = Arc::new(Wrapped::of(MemFs::new(&MemOptions::default()), leisure));
+        let delays = Delays { clock: Arc::clone(&clock), rng: Mutex::new(Rng::new(rng.next_u64())) };
+        let files = Arc::new(Wrapped::of(MemFs::new(&MemOptions::default()), delays));
         let disk = files.inner();
         let made = at_once(disk.create(
             &context(SECOND),
@@ -148,8 +148,8 @@ impl World {
     fn handle_event(&mut self) -> Result<(), String> {
         match self.rng.below(100) {
             0..=49 if self.running_calls.len() < FLIGHTS_MAX => {
-                let ask = Ask::any(&mut self.rng);
-                self.begin(Some(ask));
+                let kind = ListingKind::any(&mut self.rng);
+                self.begin(Some(kind));
             }
             50..=51 if self.running_calls.len() < FLIGHTS_MAX => self.begin(None),
             52..=53 => self.change(),
@@ -179,13 +179,13 @@ impl World {
     }
 
     /// Starts a listing or a change of a client.
-    fn begin(&mut self, ask: Option<Ask>) {
+    fn begin(&mut self, kind: Option<ListingKind>) {
         self.calls += 1;
-        let call = match ask {
-            Some(ask) => ask.call(self.calls, &self.directory),
+        let call = match kind {
+            Some(kind) => kind.call(self.calls, &self.directory),
             None => {
                 let entry = self.any_entry();
-                told::change(self.calls, &self.directory, entry, &mut self.rng)
+                reply::change(self.calls, &self.directory, entry, &mut self.rng)
             }
         };
         let (server, connection, now) = (Arc::clone(&self.server), Arc::clone(&self.connection), self.now());
@@ -195,7 +195,7 @@ impl World {
             (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
         });
         let (began, first) = (self.clock.now(), self.history.len() - 1);
-        self.running_calls.push(RunningCall { ask, began, first, answer });
+        self.running_calls.push(RunningCall { kind, began, first, answer });
     }
 
     /// Polls all calls.
@@ -224,29 +224,29 @@ impl World {
         let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
         let mut visit = |entry: vfs::Entry<'_>| {
             let (handle, attributes) = entry.object.expect("memory shows all");
-            entries.insert(entry.name.to_vec(), Is { handle, attributes });
+            entries.insert(entry.name.to_vec(), ActualEntry { handle, attributes });
             ControlFlow::Continue(())
         };
         let context = context(self.clock.now());
         let listed = at_once(self.files.inner().readdir(&context, &self.directory, request, &mut visit));
         listed.expect("it is there");
         if self.history.last().is_none_or(|last| last.entries != entries) {
-            self.history.push(Shown { since: self.clock.now(), entries });
+            self.history.push(State { since: self.clock.now(), entries });
         }
     }
 
     /// Checks a listing against the history.
     fn check(&self, running: &RunningCall, reply: Bytes) -> Result<(), String> {
-        let Some(ask) = running.ask else { return Ok(()) };
-        let told = ask.told(reply)?;
+        let Some(kind) = running.kind else { return Ok(()) };
+        let listed = kind.entries(reply)?;
         let since = |moment| self.history.partition_point(|shown| shown.since <= moment).saturating_sub(1);
         let oldest = running.began.checked_sub(MAX_AGE).map_or(0, since);
         for (from, with_access) in [(running.first, false), (oldest, true)] {
-            let could_be = |shown: &Shown| told::shows(&told, &shown.entries, with_access);
+            let could_be = |shown: &State| reply::shows(&listed, &shown.entries, with_access);
             if !self.history[from.min(running.first)..].iter().any(could_be) {
                 let (began, now) = (running.began, self.clock.now());
                 return Err(format!(
-                    "{ask:?} between {began:?} and {now:?} was told what never was: {told:?}"
+                    "{kind:?} between {began:?} and {now:?} returned entries that never existed: {listed:?}"
                 ));
             }
         }
@@ -263,7 +263,7 @@ impl World {
     /// Lets a local process change something.
     fn change(&mut self) {
         let (context, entry) = (context(self.clock.now()), self.any_entry());
-        let (disk, name) = (self.files.inner(), told::name(&mut self.rng));
+        let (disk, name) = (self.files.inner(), reply::name(&mut self.rng));
         // The name may not exist.
         match (self.rng.below(4), entry) {
             (0, Some(file)) => {

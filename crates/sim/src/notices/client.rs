@@ -32,7 +32,7 @@ enum Purpose {
     /// GET_DIR_DELEGATION and READDIR of a directory with this number of past states.
     Ask {
         directory: u64,
-        told: Bitmap,
+        kinds: Bitmap,
         age: usize,
     },
     Change(Change),
@@ -52,7 +52,7 @@ struct Held {
     stateid: Stateid,
     handle: Handle,
     /// Notified kinds of changes.
-    told: Bitmap,
+    kinds: Bitmap,
     names: BTreeSet<String>,
     /// Index of the view among the directory's states.
     age: usize,
@@ -137,7 +137,7 @@ impl Client {
             }
             if held.has_refused {
                 return Err(format!(
-                    "{name} refused to be told of directory {directory} and was not asked for it"
+                    "{name} refused a notification of directory {directory}, which was not recalled"
                 ));
             }
             if !held.is_unsure && held.names != *history.names(*directory) {
@@ -154,7 +154,7 @@ impl Client {
     /// Whether it relies on the directory not changing in this way.
     fn relies_on(&self, directory: u64, kind: u32, server: u32) -> bool {
         let held = self.held.get(&directory).filter(|held| !held.is_returning && held.server == server);
-        !self.is_silent() && held.is_some_and(|held| !held.told.has(kind))
+        !self.is_silent() && held.is_some_and(|held| !held.kinds.has(kind))
     }
 
     fn is_deaf(&self, now: Duration) -> bool {
@@ -226,25 +226,25 @@ impl Client {
 
     /// Requests a delegation, mostly with all notifications.
     fn ask_for(&mut self, directory: u64, now: Duration, history: &DirectoryHistory, rng: &mut Rng) -> Bytes {
-        let mut told = ALL;
+        let mut kinds = ALL;
         if rng.chance(30) {
-            ALL.iter().filter(|_| rng.chance(50)).for_each(|kind| told.remove(kind));
+            ALL.iter().filter(|_| rng.chance(50)).for_each(|kind| kinds.remove(kind));
         }
-        self.ask(Purpose::Ask { directory, told, age: history.age(directory) }, now)
+        self.ask(Purpose::Ask { directory, kinds, age: history.age(directory) }, now)
     }
 
     /// Sends a request, for the first time or again.
     fn ask(&mut self, purpose: Purpose, now: Duration) -> Bytes {
         let ops = match &purpose {
-            Purpose::Ask { directory, told, .. } => {
+            Purpose::Ask { directory, kinds, .. } => {
                 // The request includes a kind that the server does not support.
                 let also = Bitmap::of(&[notify_type::CHANGE_CHILD_ATTRS]);
-                directories::read(&directory_name(*directory), told.union(also))
+                directories::read(&directory_name(*directory), kinds.union(also))
             }
             Purpose::Change(change) => {
                 for (directory, kind) in &change.touched {
                     if let Some(held) = self.held.get_mut(directory) {
-                        held.is_unsure |= !held.told.has(*kind);
+                        held.is_unsure |= !held.kinds.has(*kind);
                     }
                 }
                 change.ops.clone()
@@ -269,8 +269,8 @@ impl Client {
                 }
                 Ok(())
             }
-            (Purpose::Ask { directory, told, age }, Status::OK) => {
-                self.take(directory, told, age, result, history)
+            (Purpose::Ask { directory, kinds, age }, Status::OK) => {
+                self.take(directory, kinds, age, result, history)
             }
             (Purpose::Touch { .. }, Status::OK) => {
                 self.to_touch.pop_front();
@@ -305,9 +305,9 @@ impl Client {
         else {
             return Err(format!("{:?}", result.results));
         };
-        let told = granted.notification_types;
-        if !told.is_subset(asked) {
-            return Err(format!("{} is to be told {told:?}, and asked for {asked:?}", self.peer.name));
+        let kinds = granted.notification_types;
+        if !kinds.is_subset(asked) {
+            return Err(format!("{} is granted {kinds:?} instead of {asked:?}", self.peer.name));
         }
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let names: BTreeSet<String> = listing.entries.iter().map(|entry| text(&entry.name)).collect();
@@ -315,7 +315,7 @@ impl Client {
         let held = Held {
             stateid: granted.stateid,
             handle: *handle,
-            told,
+            kinds,
             names,
             age,
             server: history.server,
@@ -350,7 +350,7 @@ impl Client {
         let outcome = |status| if status == Status::OK { Outcome::Ok(()) } else { Outcome::Error(status) };
         Ok(Some(match (op, directory) {
             (CbOp::Notify(notify), Some(directory)) => {
-                CbOpResult::Notify(outcome(self.told(directory, notify, history, rng)?))
+                CbOpResult::Notify(outcome(self.notified(directory, notify, history, rng)?))
             }
             (CbOp::Notify(_), None) => {
                 self.refused.insert(stateid.other);
@@ -366,7 +366,7 @@ impl Client {
     }
 
     /// Handles a notification; returns the status of the reply.
-    fn told(
+    fn notified(
         &mut self,
         directory: u64,
         notify: &CbNotifyArgs,
@@ -376,23 +376,25 @@ impl Client {
         let name = &self.peer.name;
         let held = self.held.get_mut(&directory).expect("it was found");
         if held.handle != notify.handle {
-            return Err(format!("{name} is told of another directory than it holds"));
+            return Err(format!("{name} is notified of another directory than it holds"));
         }
         if held.is_recalled || held.is_returning {
             return Ok(Status::OK);
         }
         if held.has_refused {
-            return Err(format!("{name} is told of directory {directory} behind what it refused to be told"));
+            return Err(format!(
+                "{name} is notified of directory {directory} after it refused a notification"
+            ));
         }
         if rng.chance(3) {
             held.has_refused = true;
             return Ok(Status::SERVERFAULT);
         }
         for change in notify.changes.iter() {
-            if !change.mask.is_subset(held.told) {
-                return Err(format!("{name} is told {:?}, and was to be told {:?}", change.mask, held.told));
+            if !change.mask.is_subset(held.kinds) {
+                return Err(format!("{name} is notified of {:?} instead of {:?}", change.mask, held.kinds));
             }
-            history.told += 1;
+            history.notified += 1;
             // A change that it does not know of may lie between.
             if !held.is_unsure {
                 holder_view::apply(&mut held.names, change)
@@ -402,7 +404,7 @@ impl Client {
         if !held.is_unsure {
             let found = history.find(directory, held.age, &held.names);
             held.age = found.ok_or_else(|| {
-                format!("{name} is told that directory {directory} holds {:?}, as it never did", held.names)
+                format!("{name} has a view of directory {directory} that never was: {:?}", held.names)
             })?;
         }
         Ok(Status::OK)
@@ -489,7 +491,7 @@ impl Actor for Client {
             let mut others = clients.iter().enumerate().filter(|(index, _)| *index != author);
             if let Some((index, _)) = others.find(|(_, client)| relies(client)) {
                 return Err(format!(
-                    "client {author} was told that it had changed directory {directory} ({kind}) before client {index} gave it back"
+                    "client {author} got the reply to a change of directory {directory} ({kind}) before client {index} returned it"
                 ));
             }
         }

@@ -35,7 +35,7 @@ pub(super) struct DirectoryHistory {
     /// Whether clients return everything.
     pub(super) is_ending: bool,
     /// Number of notified changes.
-    pub(super) told: usize,
+    pub(super) notified: usize,
 }
 
 impl DirectoryHistory {
@@ -59,7 +59,7 @@ impl DirectoryHistory {
             recalls: HashMap::new(),
             server: 1,
             is_ending: false,
-            told: 0,
+            notified: 0,
         }
     }
 

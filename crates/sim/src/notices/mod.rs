@@ -69,7 +69,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         }
         // The holder's view says nothing from here on: the run ends.
     }
-    Ok(Report { time: cluster.now(), messages: cluster.messages, checks: cluster.shared.told })
+    Ok(Report { time: cluster.now(), messages: cluster.messages, checks: cluster.shared.notified })
 }
 
 fn play(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {

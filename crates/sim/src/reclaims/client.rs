@@ -106,7 +106,7 @@ pub(super) struct Client {
     next: Option<Purpose>,
     doing: Option<(Purpose, Duration)>,
     /// When the last answered request was sent.
-    heard: Duration,
+    last_answered: Duration,
     /// It is unreachable until then.
     away_until: Duration,
     /// Locks that it must be able to reclaim, since it was present all the time.
@@ -136,7 +136,7 @@ impl Client {
             to_reclaim: BTreeSet::new(),
             next: None,
             doing: None,
-            heard: Duration::ZERO,
+            last_answered: Duration::ZERO,
             away_until: Duration::ZERO,
             due: BTreeSet::new(),
             busy: Duration::ZERO,
@@ -157,7 +157,7 @@ impl Client {
     /// Handles the end of a server, which loses the pending call. After an orderly stop the next server does not wait for a client
     /// without state.
     pub(super) fn lose_server(&mut self, now: Duration, lease: Duration, in_order: bool) {
-        let was_there = self.away_until <= now && self.heard + lease / 2 > now;
+        let was_there = self.away_until <= now && self.last_answered + lease / 2 > now;
         if was_there && self.is_complete && !self.is_unsure && !self.has_lost {
             self.due.extend(self.held.keys());
             // Version 4.0 has no RECLAIM_COMPLETE.
@@ -326,8 +326,8 @@ impl Client {
         history: &mut History,
     ) -> Result<(), String> {
         let Some((purpose, sent)) = self.doing.take() else { return Err("a reply without a call".into()) };
-        self.is_unsure |= sent > self.heard + SILENCE;
-        self.heard = sent;
+        self.is_unsure |= sent > self.last_answered + SILENCE;
+        self.last_answered = sent;
         if let Some(OpResult::Sequence(Outcome::Ok(ok))) = result.results.first() {
             let lost = SequenceStatus::EXPIRED_SOME_STATE_REVOKED | SequenceStatus::ADMIN_STATE_REVOKED;
             self.has_lost = ok.status_flags.intersects(lost);
@@ -389,7 +389,7 @@ impl Client {
                 (self.session, self.sequence, self.is_confirmed) = (Some(ok.session_id), 0, true);
             }
             (Purpose::Confirm(_), _) => (self.is_confirmed, self.seqid) = (true, 0),
-            (Purpose::Complete, _) => (self.is_complete, self.busy) = (true, self.heard),
+            (Purpose::Complete, _) => (self.is_complete, self.busy) = (true, self.last_answered),
             (Purpose::Open { file, reclaims }, Some(OpResult::GetFh(Outcome::Ok(handle)))) => {
                 let open = results.iter().find_map(|result| match result {
                     OpResult::Open(Outcome::Ok(open)) => Some(open),
@@ -415,7 +415,7 @@ impl Client {
                         (history.take(file, &self.name)?, has_written.then(|| self.mark()))
                     }
                 };
-                self.busy = self.heard;
+                self.busy = self.last_answered;
                 self.held.insert(file, Held { open, lock, handle, generation, mark });
                 self.reclaimed(file);
                 if mark.is_none() && !reclaims {

@@ -90,7 +90,7 @@ pub(super) struct Client {
     /// Whether its program has ended.
     has_ended: bool,
     /// When the last answered call was sent: the lease was renewed then or later.
-    heard: Duration,
+    last_answered: Duration,
 }
 
 impl Client {
@@ -113,7 +113,7 @@ impl Client {
             next: None,
             swept: 0,
             has_ended: false,
-            heard: Duration::ZERO,
+            last_answered: Duration::ZERO,
         }
     }
 
@@ -143,7 +143,7 @@ impl Client {
 
     /// Handles time: a silent client loses its opens after its lease.
     pub(super) fn tick(&self, now: Duration, lease: Duration, model: &mut ShareModel) {
-        if self.is_gone && self.end == End::FallsSilent && self.heard + lease <= now {
+        if self.is_gone && self.end == End::FallsSilent && self.last_answered + lease <= now {
             model.forget(self.index);
         }
     }
@@ -288,7 +288,7 @@ impl Client {
             return Ok(());
         }
         self.slot.free();
-        self.heard = asked;
+        self.last_answered = asked;
         let said = self.learn(purpose, &result, now, model);
         said.map_err(|why| format!("client {} of version 4.{}: {purpose:?}: {why}", self.index, self.minor))
     }

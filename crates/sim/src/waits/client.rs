@@ -174,12 +174,12 @@ impl Client {
         };
         let client_id = peer.client_id;
         peer.back.called(call, |op| {
-            let CbOp::NotifyLock(told) = op else { return Err(format!("unexpected callback {op:?}")) };
-            let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == *index);
-            let who = who.filter(|_| told.lock_owner.client_id == client_id);
+            let CbOp::NotifyLock(args) = op else { return Err(format!("unexpected callback {op:?}")) };
+            let who = ProcessId::named(&args.lock_owner.owner).filter(|who| who.client == *index);
+            let who = who.filter(|_| args.lock_owner.client_id == client_id);
             let process = who.and_then(|who| processes.get_mut(who.process));
-            process.ok_or_else(|| format!("client {index} is told of {told:?}"))?.is_told(
-                told.handle,
+            process.ok_or_else(|| format!("client {index} has no waiter for {args:?}"))?.notified(
+                args.handle,
                 now,
                 rng,
             );
@@ -220,12 +220,12 @@ impl Actor for Client {
         if self.is_silent(now, model) {
             return Ok(Vec::new());
         }
-        let heard = match &mut self.connection {
+        let received = match &mut self.connection {
             Connection::Newer(peer) => peer.receive(bytes)?,
             Connection::V40(older) => older.receive(bytes)?,
         };
         let mut out = Vec::new();
-        match heard {
+        match received {
             Incoming::Nothing => {}
             Incoming::Call(_) if (self.deaf.0..self.deaf.1).contains(&now) => {}
             Incoming::Call(call) => out.extend(self.called(call, now, rng)?),

@@ -80,7 +80,7 @@ struct Waiter {
     cells: Cells,
     write: bool,
     asked: Duration,
-    told: Option<Duration>,
+    notified: Option<Duration>,
 }
 
 impl Waiter {
@@ -124,7 +124,7 @@ pub(super) struct Counts {
     pub(super) taken: usize,
     pub(super) reclaimed: usize,
     /// Waiters notified.
-    pub(super) told: usize,
+    pub(super) notified: usize,
     /// Locks granted after a notification, before the next retry.
     pub(super) spared: usize,
     /// Waiters removed by OPEN_DOWNGRADE to reading.
@@ -143,7 +143,7 @@ pub(super) struct LockModel {
     /// The current server's count of notified waiters.
     notified: u64,
     /// Waiters that the model has notified in this step.
-    now_told: u64,
+    now_notified: u64,
     /// Files whose waiters the server may have notified in this step.
     perhaps: Vec<usize>,
     /// Notified waiters without a callback so far.
@@ -170,7 +170,7 @@ impl LockModel {
             handles: HashMap::new(),
             tick: Duration::ZERO,
             notified: 0,
-            now_told: 0,
+            now_notified: 0,
             perhaps: Vec::new(),
             due: Vec::new(),
             calls: Vec::new(),
@@ -202,7 +202,7 @@ impl LockModel {
             file.queue.clear();
         }
         self.known.iter_mut().for_each(|known| *known = Known::default());
-        (self.notified, self.now_told) = (0, 0);
+        (self.notified, self.now_notified) = (0, 0);
         self.due.clear();
         self.perhaps.clear();
     }
@@ -276,7 +276,8 @@ impl LockModel {
         self.tick = now;
         for number in 0..self.files.len() {
             let is_over = |one: &Waiter| {
-                one.asked + KNOWN.max(LEASE) <= now || one.told.is_some_and(|told| told + TURN <= now)
+                one.asked + KNOWN.max(LEASE) <= now
+                    || one.notified.is_some_and(|notified| notified + TURN <= now)
             };
             self.files[number].queue.retain(|one| !is_over(one));
             self.notify_ready(number);
@@ -287,7 +288,7 @@ impl LockModel {
     fn check_all_called(&self, now: Duration) -> Result<(), String> {
         let is_long_ago = |since: Duration| since + CALLED_WITHIN <= now;
         let may_be_called = |who: &ProcessId| self.known[who.client].reachable.is_some_and(is_long_ago);
-        match self.due.iter().find(|(_, who, told)| is_long_ago(*told) && may_be_called(who)) {
+        match self.due.iter().find(|(_, who, since)| is_long_ago(*since) && may_be_called(who)) {
             Some(due) => Err(format!("{due:?} is not called back")),
             None => Ok(()),
         }
@@ -297,10 +298,10 @@ impl LockModel {
     fn notify_ready(&mut self, number: usize) {
         for at in self.ready(number) {
             let one = &mut self.files[number].queue[at];
-            one.told = Some(self.tick);
+            one.notified = Some(self.tick);
             self.due.push((number, one.who, self.tick));
-            self.now_told += 1;
-            self.counts.told += 1;
+            self.now_notified += 1;
+            self.counts.notified += 1;
         }
     }
 
@@ -308,12 +309,13 @@ impl LockModel {
     fn ready(&self, number: usize) -> Vec<usize> {
         let file = &self.files[number];
         let mut turns: Vec<usize> =
-            (0..file.queue.len()).filter(|at| file.queue[*at].told.is_some()).collect();
+            (0..file.queue.len()).filter(|at| file.queue[*at].notified.is_some()).collect();
         let mut ready = Vec::new();
         for (at, one) in file.queue.iter().enumerate() {
             let is_free = self.find_conflict(number, one.who, (one.cells, one.write), self.tick).is_none();
             let is_turn = !turns.iter().any(|other| one.excludes(&file.queue[*other]));
-            if one.told.is_none() && self.known[one.who.client].reachable.is_some() && is_free && is_turn {
+            if one.notified.is_none() && self.known[one.who.client].reachable.is_some() && is_free && is_turn
+            {
                 turns.push(at);
                 ready.push(at);
             }
@@ -424,7 +426,7 @@ impl LockModel {
         others.for_each(|(_, former)| former.yield_to(cells, write));
         file.held.entry(who).or_default().lock(cells, write);
         let waited = file.queue.iter().position(|one| one.who == who && one.cells == cells);
-        self.counts.spared += usize::from(waited.is_some_and(|at| file.queue[at].told.is_some()));
+        self.counts.spared += usize::from(waited.is_some_and(|at| file.queue[at].notified.is_some()));
         waited.map(|at| file.queue.remove(at));
         self.counts.granted += 1;
         Ok(())
@@ -465,7 +467,7 @@ impl LockModel {
                 self.notify_ready(number);
             }
         } else if self.known[who.client].reachable.is_some() {
-            let waiter = Waiter { who, cells, write, asked: now, told: None };
+            let waiter = Waiter { who, cells, write, asked: now, notified: None };
             match known {
                 Some(at) => queue[at] = waiter,
                 None => queue.push(waiter),
@@ -482,13 +484,13 @@ impl LockModel {
             return Ok(());
         }
         let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
-        let [CbOp::Sequence(sequence), CbOp::NotifyLock(told)] = &args.ops[..] else {
+        let [CbOp::Sequence(sequence), CbOp::NotifyLock(args)] = &args.ops[..] else {
             return Err(format!("unexpected callback {args:?}"));
         };
-        let who = ProcessId::named(&told.lock_owner.owner).filter(|who| who.client == client);
+        let who = ProcessId::named(&args.lock_owner.owner).filter(|who| who.client == client);
         let who =
-            who.ok_or_else(|| format!("client {client} is notified of a lock of {:?}", told.lock_owner))?;
-        let file = self.handles.get(&told.handle).ok_or("an unknown handle")?;
+            who.ok_or_else(|| format!("client {client} is notified of a lock of {:?}", args.lock_owner))?;
+        let file = self.handles.get(&args.handle).ok_or("an unknown handle")?;
         // Otherwise it is a retransmission.
         if self.sent.insert((sequence.session_id, sequence.slot_id, sequence.sequence_id)) {
             self.calls.push((*file, who));
@@ -498,20 +500,20 @@ impl LockModel {
 
     /// Checks the number of waiters notified in this step.
     fn count(&mut self, server: &Server) -> Result<(), String> {
-        let told = server.counts().locks_notified - self.notified;
-        self.notified += told;
+        let count = server.counts().locks_notified - self.notified;
+        self.notified += count;
         let mut perhaps = std::mem::take(&mut self.perhaps);
         perhaps.sort_unstable();
         perhaps.dedup();
         for number in perhaps {
-            if self.now_told + self.ready(number).len() as u64 <= told {
+            if self.now_notified + self.ready(number).len() as u64 <= count {
                 self.notify_ready(number);
             }
         }
-        let expected = std::mem::take(&mut self.now_told);
+        let expected = std::mem::take(&mut self.now_notified);
         let waiting = self.files.iter().map(|file| file.queue.len() as u64).sum::<u64>();
-        if told != expected {
-            return Err(format!("{told} waiters were notified instead of {expected}: {:?}", self.files));
+        if count != expected {
+            return Err(format!("{count} waiters were notified instead of {expected}: {:?}", self.files));
         }
         match server.counts().locks_waiting {
             known if known == waiting => Ok(()),

@@ -148,7 +148,7 @@ impl Process {
     }
 
     /// Handles CB_NOTIFY_LOCK. At times its program was killed meanwhile.
-    pub(super) fn is_told(&mut self, handle: Handle, now: Duration, rng: &mut Rng) {
+    pub(super) fn notified(&mut self, handle: Handle, now: Duration, rng: &mut Rng) {
         if self.opened.is_none_or(|opened| opened.handle != handle) {
             return;
         }

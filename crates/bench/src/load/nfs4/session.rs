@@ -213,7 +213,7 @@ impl Bare<'_> {
 pub fn exchange_id(owner: String) -> ExchangeIdArgs {
     let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
     ExchangeIdArgs {
-        // The owner's name is new on every run, so that the verifier has nothing to tell apart.
+        // The owner's name is new on every run, so that the verifier does not matter.
         client_owner: ClientOwner { verifier: [0; 8], owner_id },
         flags: ExchangeIdFlags::USE_NON_PNFS,
         state_protect: StateProtectArgs::None,

@@ -22,14 +22,14 @@ pub(super) type Entries<T> = BTreeMap<Vec<u8>, T>;
 
 /// An actual entry.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Is {
+pub(super) struct ActualEntry {
     pub(super) handle: Handle,
     pub(super) attributes: Attributes,
 }
 
 /// An entry of a reply; attributes that it lacks are `None`.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ReplyEntry {
     fileid: u64,
     size: Option<u64>,
     mode: Option<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Told {
 
 /// The kind of listing.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ask {
+pub(super) enum ListingKind {
     Nfs3,
     Nfs3Plus,
     Nfs4,
@@ -49,7 +49,7 @@ pub(super) enum Ask {
 /// Bytes of a listing; more than the directory takes.
 const ROOM: u32 = 16_384;
 
-impl Ask {
+impl ListingKind {
     pub(super) fn any(rng: &mut Rng) -> Self {
         [Self::Nfs3, Self::Nfs3Plus, Self::Nfs4][rng.below(3) as usize]
     }
@@ -86,20 +86,20 @@ impl Ask {
     ///
     /// # Errors
     /// Returns that it is no listing, or incomplete.
-    pub(super) fn told(self, reply: Bytes) -> Result<Entries<Told>, String> {
+    pub(super) fn entries(self, reply: Bytes) -> Result<Entries<ReplyEntry>, String> {
         let wrong = |error: rpc::message::RpcError| format!("{self:?}: {error}");
         let (entries, is_whole): (Vec<_>, bool) = match self {
             Self::Nfs3 => match parse_reply::<nfs3::ReaddirResult>(reply).map_err(wrong)? {
                 nfs3::Outcome::Ok(ok) => {
-                    let told = |entry: &nfs3::Entry| (entry.name.to_vec(), Told::name(entry.fileid));
-                    (ok.reply.entries.iter().map(told).collect(), ok.reply.eof)
+                    let listed = |entry: &nfs3::Entry| (entry.name.to_vec(), ReplyEntry::name(entry.fileid));
+                    (ok.reply.entries.iter().map(listed).collect(), ok.reply.eof)
                 }
                 other => return Err(format!("READDIR: {:?}", other.status())),
             },
             Self::Nfs3Plus => match parse_reply::<nfs3::ReaddirplusResult>(reply).map_err(wrong)? {
                 nfs3::Outcome::Ok(ok) => {
-                    let told = |entry: &nfs3::EntryPlus| (entry.name.to_vec(), Told::nfs3(entry));
-                    (ok.reply.entries.iter().map(told).collect(), ok.reply.eof)
+                    let listed = |entry: &nfs3::EntryPlus| (entry.name.to_vec(), ReplyEntry::nfs3(entry));
+                    (ok.reply.entries.iter().map(listed).collect(), ok.reply.eof)
                 }
                 other => return Err(format!("READDIRPLUS: {:?}", other.status())),
             },
@@ -108,11 +108,11 @@ impl Ask {
                 let Some(OpResult::ReadDir(Outcome::Ok(ok))) = result.results.last() else {
                     return Err(format!("READDIR: {:?}", result.status));
                 };
-                let told = ok.entries.iter().map(|entry| {
+                let listed = ok.entries.iter().map(|entry| {
                     let seen = Told4::from_file_attributes(&entry.attributes).unwrap_or_default();
-                    (entry.name.to_vec(), Told::nfs4(&seen))
+                    (entry.name.to_vec(), ReplyEntry::nfs4(&seen))
                 });
-                (told.collect(), ok.eof)
+                (listed.collect(), ok.eof)
             }
         };
         let are_real = entries.into_iter().filter(|(name, _)| name != b"." && name != b"..");
@@ -120,7 +120,7 @@ impl Ask {
     }
 }
 
-impl Told {
+impl ReplyEntry {
     fn name(fileid: u64) -> Self {
         Self { fileid, size: None, mode: None, modified: None, accessed: None, change: None }
     }
@@ -166,11 +166,11 @@ impl Told {
 }
 
 /// Whether a listing agrees with the directory's content.
-pub(super) fn shows(told: &Entries<Told>, is: &Entries<Is>, with_access: bool) -> bool {
-    told.len() == is.len()
-        && told
+pub(super) fn shows(listed: &Entries<ReplyEntry>, is: &Entries<ActualEntry>, with_access: bool) -> bool {
+    listed.len() == is.len()
+        && listed
             .iter()
-            .all(|(name, told)| is.get(name).is_some_and(|is| told.shows(&is.attributes, with_access)))
+            .all(|(name, listed)| is.get(name).is_some_and(|is| listed.shows(&is.attributes, with_access)))
 }
 
 /// Returns a random name.
