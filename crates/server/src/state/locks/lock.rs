@@ -1,7 +1,7 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 //!
 //! READW_LT and WRITEW_LT are answered like READ_LT and WRITE_LT. A client that was denied such a lock is notified when it may
-//! have it ([`lock_wait`](super::lock_wait)).
+//! have it ([`wait`](super::wait)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
-use super::lock_wait::LockNotice;
+use super::request::{FoundLocker, LockError, LockRequest, LockTest, Locker, kind_of};
 use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
@@ -21,79 +21,8 @@ use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, Shard};
 use crate::state::tables::stateid::next_seqid;
 use crate::state::tables::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
 
-/// The owner of a lock, as LOCK names it.
-#[derive(Debug, Clone, Copy)]
-pub enum Locker<'a> {
-    /// `open_to_lock_owner4`.
-    New {
-        /// The open.
-        open_stateid: Stateid,
-        /// The lock-owner's bytes; in version 4.0, as [`Turn::owner`](crate::state::Turn::owner) gives them.
-        owner: &'a Arc<[u8]>,
-    },
-    /// `exist_lock_owner4`: the lock stateid.
-    Existing(Stateid),
-}
-
-/// The arguments of LOCK.
-#[derive(Debug, Clone, Copy)]
-pub struct LockRequest<'a> {
-    /// The file.
-    pub file: FileKey,
-    /// `locktype`.
-    pub lock_type: LockType,
-    /// The bytes.
-    pub range: LockRange,
-    /// Whether it reclaims.
-    pub reclaim: bool,
-    /// The owner.
-    pub locker: Locker<'a>,
-    /// How to notify the client when a lock that it waits for is free; `None` if it only polls.
-    pub notice: Option<LockNotice<'a>>,
-}
-
-/// The arguments of LOCKT.
-#[derive(Debug, Clone, Copy)]
-pub struct LockTest<'a> {
-    /// The file.
-    pub file: FileKey,
-    /// `locktype`.
-    pub lock_type: LockType,
-    /// The bytes.
-    pub range: LockRange,
-    /// The lock-owner's bytes.
-    pub owner: &'a [u8],
-}
-
-/// Why a lock is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LockError {
-    /// DENIED, because of this lock.
-    Denied(Box<LockDenied>),
-    /// Any other status.
-    Status(Status),
-}
-
-impl From<Status> for LockError {
-    fn from(status: Status) -> Self {
-        Self::Status(status)
-    }
-}
-
 /// The most ranges that one LOCK adds: its own, and one if it splits another.
 const RANGES_PER_LOCK: usize = 2;
-
-/// The open and the owner of a LOCK.
-pub(super) struct FoundLocker {
-    /// The open that the lock belongs to.
-    pub(super) open: u32,
-    pub(super) name: OwnerName,
-}
-
-/// Returns the kind of lock that a type asks for.
-pub(super) fn kind_of(lock_type: LockType) -> LockKind {
-    if lock_type.is_write() { LockKind::Exclusive } else { LockKind::Shared }
-}
 
 impl State {
     /// LOCK.

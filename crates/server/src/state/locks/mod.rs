@@ -1,4 +1,5 @@
 //! Operations on byte-range locks.
 
 pub(crate) mod lock;
-pub(crate) mod lock_wait;
+pub(crate) mod request;
+pub(crate) mod wait;

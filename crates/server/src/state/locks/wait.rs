@@ -16,9 +16,8 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbNotifyLockArgs;
-use protocol::nfs4::types::Handle;
 
-use super::lock::{FoundLocker, LockRequest, kind_of};
+use super::request::{FoundLocker, LockRequest, kind_of};
 use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
@@ -36,15 +35,6 @@ const OWNER_BYTES_MAX: usize = 32;
 const WAITER_KEPT: Duration = Duration::from_secs(90);
 /// How long other waiters leave the lock to one that was notified.
 const TURN: Duration = Duration::from_secs(5);
-
-/// How to notify a client that waits for a lock.
-#[derive(Debug, Clone, Copy)]
-pub struct LockNotice<'a> {
-    /// The file as the client knows it.
-    pub handle: Handle,
-    /// The request that asks for the lock.
-    pub asked_by: Option<&'a Running>,
-}
 
 /// Clients to call, with what to send them.
 type Calls = Vec<(Arc<Client>, Callback)>;
