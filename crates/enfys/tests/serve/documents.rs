@@ -397,6 +397,6 @@ fn a_test_that_does_not_exist_is_found_missing() {
     assert!(!is_test("tests/kernel/guest/gone.sh"));
     assert!(is_test("tests/kernel/guest/crash.sh"));
     // An asynchronous test.
-    assert!(is_test("crates/net/src/accept.rs::a_lack_of_descriptors_is_met_by_pauses"));
+    assert!(is_test("crates/net/src/accept.rs::lack_of_descriptors_causes_pauses"));
     assert!(is_test("crates/vfs/src/contract/data.rs::large_offsets_work"));
 }

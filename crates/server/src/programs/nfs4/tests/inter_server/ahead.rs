@@ -283,7 +283,7 @@ fn zeros_are_written_where_there_are_no_holes() {
 }
 
 #[test]
-fn what_was_written_before_an_error_is_told() {
+fn reports_bytes_written_before_an_error() {
     let mut scene = scene();
     scene.backend.add(Rule::on(Method::Write, Fault::Fail(vfs::Error::NoSpace)).after(1));
     let mut flight = scene.ask(CopyArgs { synchronous: true, ..args(&scene, 0) });
