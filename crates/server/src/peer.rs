@@ -1,33 +1,32 @@
-//! Who owns the socket at the other end of a connection, and which callers it may claim to be.
+//! The owner of the socket at the other end of a connection, and the callers that it may claim to be.
 //!
-//! An AUTH_SYS credential is the peer's own word (RFC 5531 §14: it "can be easily faked"). For a peer on another machine only
-//! its source port says whether that machine's superuser vouches for the word. For a peer on this machine the kernel knows the
-//! user who owns the socket, and that user may claim to be nobody else.
+//! An AUTH_SYS credential is a claim of the peer (RFC 5531 §14: it "can be easily faked"). For a peer on another machine only its source
+//! port shows whether that machine's superuser vouches for the claim. For a peer on this machine the kernel knows the owner of the socket,
+//! who may claim to be nobody else.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::identity::Identity;
 
-/// Ports below this one only a machine's superuser may send from.
+/// Only a machine's superuser may send from ports below this one.
 pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// The owner of the socket at the other end of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PeerOwner {
-    /// Another machine, which this one's kernel knows nothing of. May claim any user from a port below 1024, from any
-    /// port where the export is `insecure`.
+    /// Another machine. May claim any user from a port below 1024, or from any port if the export is `insecure`.
     #[default]
     Remote,
     /// This machine's superuser. May claim any user, as a kernel client must.
     Superuser,
-    /// An ordinary user of this machine. May claim to be itself, with its own groups, or nobody in particular.
+    /// An ordinary user of this machine. May claim itself, with its own groups, or AUTH_NONE.
     User(Arc<LocalUser>),
-    /// An ordinary user of this machine whom this server does not serve. May claim nobody.
+    /// An ordinary user of this machine that this server does not serve. May claim nobody.
     NotServed(u32),
-    /// A peer on this machine whose owner the kernel does not tell, or does not tell any more. May claim nobody.
+    /// A peer on this machine whose owner is unknown to the kernel. May claim nobody.
     Unknown,
-    /// This server made the connection, to call a client back. May claim nobody: nobody calls over it.
+    /// The peer of a callback connection that this server made. May claim nobody: it sends no calls.
     Callback,
 }
 
@@ -45,29 +44,29 @@ pub struct LocalUser {
 pub enum ClaimError {
     /// The socket belongs to another user.
     OtherUser {
-        /// Who owns the socket.
+        /// The owner of the socket.
         owner: u32,
-        /// Who the call claims to come from.
+        /// The user that the call claims.
         claimed: u32,
     },
     /// The user is not in the group.
     OtherGroup {
-        /// Who owns the socket.
+        /// The owner of the socket.
         owner: u32,
         /// The group that the account is not in.
         group: u32,
     },
-    /// The user has no account here, so that no group is known to be its own.
+    /// The user has no account here, so that its groups are unknown.
     NoAccount {
-        /// Who owns the socket.
+        /// The owner of the socket.
         owner: u32,
     },
     /// The server serves its own user and root only.
     NotServed {
-        /// Who owns the socket.
+        /// The owner of the socket.
         owner: u32,
     },
-    /// The kernel does not tell who owns the socket.
+    /// The kernel does not know the owner of the socket.
     Unknown,
     /// Calls came over a connection that the server made for callbacks.
     Callback,
@@ -101,10 +100,10 @@ impl fmt::Display for ClaimError {
 }
 
 impl PeerOwner {
-    /// Checks that the peer may claim to be `identity`. Callers that Kerberos proves are not the peer's claim.
+    /// Checks that the peer may claim to be `identity`. Callers proven by Kerberos are no claim of the peer.
     ///
     /// # Errors
-    /// Why it may not; the call is to be rejected as AUTH_TOOWEAK.
+    /// Why it may not. The call is rejected as AUTH_TOOWEAK.
     pub fn check(&self, identity: &Identity) -> Result<(), ClaimError> {
         let claimed = match identity {
             Identity::Gss(..) => return Ok(()),

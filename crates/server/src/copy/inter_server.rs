@@ -1,4 +1,4 @@
-//! What a step of a copy from another server does (RFC 7862 §4.5): it has some bytes read there, and writes them here.
+//! One step of a copy from another server (RFC 7862 §4.5): it reads some bytes there and writes them here.
 
 use bytes::Bytes;
 use protocol::nfs4::ops::read_plus::Extent;
@@ -11,33 +11,33 @@ use crate::{Export, FetchError, Now};
 /// The greatest length of a file, in bytes.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Some bytes of a source, and where they belong.
+/// Some bytes of a source, and their place in the destination.
 #[derive(Debug)]
 pub(crate) struct Piece {
     content: Vec<Extent>,
     destination: vfs::Handle,
     offset: u64,
-    /// Whether they are the last ones.
+    /// Whether they are the last bytes.
     is_last: bool,
-    /// When they came, or later.
+    /// The time of their arrival, or later.
     pub(crate) at: Now,
 }
 
 impl Piece {
-    /// Has the next bytes read, behind the first `done` ones, and those behind them ahead, up to `most` of the copy.
+    /// Reads the bytes after the first `done` ones, and reads ahead up to `most` bytes of the copy.
     pub(crate) async fn fetch(
         fetches: &Fetches,
         reading: &Reading,
         span: &Span,
         (done, most): (u64, u64),
     ) -> Result<Self, FetchError> {
-        // Before the first byte is written: nothing is, where the source is too short.
+        // Before the first byte is written: if the source is too short, none is.
         let judge =
             |size| if is_beyond(span, size) { Err(FetchError::Refused(Status::INVAL)) } else { Ok(()) };
         let fetched = reading.next(fetches, span, (done, most), judge).await?;
         let length = fetched.content.iter().map(Extent::length).sum::<u64>();
         Ok(Self {
-            // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
+            // A source that became shorter is no failure: a copy that begins now would end there too.
             is_last: fetched.is_end || done + length == span.end(),
             content: fetched.content,
             at: fetched.at,
@@ -46,7 +46,7 @@ impl Piece {
         })
     }
 
-    /// Writes them, or as many as the backend takes at once.
+    /// Writes the bytes, or as many as the backend takes at once.
     pub(crate) async fn write(
         &self,
         export: &Export,
@@ -65,7 +65,7 @@ impl Piece {
             if u64::from(all.count) < wanted {
                 break;
             }
-            // What was written before an error is told; the next step meets the error itself.
+            // Report the bytes before an error; the next step meets the error itself.
             let written = self.write_extent(export, (context, authority), wanted, extent).await;
             let Ok(written) = written else { break };
             wanted += extent.length();
@@ -80,7 +80,7 @@ impl Piece {
         Ok(Copied { count, stability: all.stability, is_all, change: all.change })
     }
 
-    /// Writes one extent, `from` bytes behind the first.
+    /// Writes one extent, `from` bytes after the first.
     async fn write_extent(
         &self,
         export: &Export,
@@ -114,15 +114,15 @@ fn is_beyond(span: &Span, size: u64) -> bool {
     span.source_offset.checked_add(span.count).is_none_or(|end| end > size)
 }
 
-/// What a client is told where its source gives nothing, `done` bytes having been copied; DELAY where the copy may come again.
+/// Returns the status for a source that fails after `done` bytes; DELAY if the copy may try again.
 ///
-/// The client must not take a source's words about stateids and rights for ones about the destination. RFC 7862 §11.1.2.1 has
+/// The client must not take a source's statuses about stateids and rights for those of the destination. RFC 7862 §11.1.2.1 has
 /// OFFLOAD_DENIED mean that it "should fall back to the normal copy semantics"; Linux's client does so, and makes an I/O error
 /// of most other statuses.
 pub(crate) fn of_source(error: FetchError, is_given_up: bool, done: u64) -> Status {
     let is_passing = match error {
         FetchError::Busy | FetchError::Refused(Status::DELAY | Status::GRACE) => true,
-        // Before the first byte the client may copy as well by itself, and is told so at once.
+        // Before the first byte the client can copy by itself, so the server fails at once.
         FetchError::Unreachable => done > 0,
         FetchError::Refused(_) | FetchError::Unsupported => false,
     };
@@ -133,11 +133,11 @@ pub(crate) fn of_source(error: FetchError, is_given_up: bool, done: u64) -> Stat
         FetchError::Unsupported => Status::PARTNER_NOTSUPP,
         FetchError::Refused(status) => match status {
             Status::PARTNER_NO_AUTH | Status::IO => status,
-            // Of what the client has asked for; behind the first byte it is the source's own.
+            // The client's arguments; after the first byte it is the source's own error.
             Status::INVAL if done == 0 => status,
             Status::ISDIR | Status::SYMLINK | Status::WRONG_TYPE => Status::WRONG_TYPE,
             Status::STALE | Status::BADHANDLE | Status::FHEXPIRED => Status::STALE,
-            // A source that was started again has forgotten COPY_NOTIFY, and the client can say it again.
+            // A restarted source has forgotten COPY_NOTIFY, and the client can send it again.
             _ if done > 0 && is_of_stateid(status) => Status::PARTNER_NO_AUTH,
             _ => Status::OFFLOAD_DENIED,
         },

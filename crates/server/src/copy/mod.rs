@@ -1,4 +1,4 @@
-//! Copies that outlive the call that asked for them, and copies from other servers (RFC 7862 §4).
+//! Background copies, and copies from other servers (RFC 7862 §4).
 
 pub(crate) mod inter_server;
 pub(crate) mod offload;

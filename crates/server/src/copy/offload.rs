@@ -1,8 +1,8 @@
-//! Copies in the background: what one step does (RFC 7862 §4.4).
+//! Steps of background copies (RFC 7862 §4.4).
 //!
-//! A step is to the file what a WRITE of its bytes would be: judged by the client's stateids as they are then, and settled with
-//! what others have delegated. A stateid that was closed or given back meanwhile does not end the copy; the caller must have
-//! the right by itself then, and no open may deny it. What was revoked does end it.
+//! A step is like a WRITE of its bytes: it is checked by the client's stateids at that time, and recalls conflicting delegations. A stateid
+//! that was closed or returned meanwhile does not end the copy; the caller then needs the right itself, and no open may deny it. A revoked
+//! stateid ends the copy.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,23 +20,22 @@ use crate::shared::Shared;
 use crate::state::{Client, Conflict, Copied, FileKey, IoKind, Offload, Origin};
 use crate::{Export, ExportId, FetchError, Now};
 
-/// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
-const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a copy waits for a source that sends nothing: long enough for a restart of the source.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is to be done with a copy next.
+/// What to do with a copy next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advanced {
-    /// Another step.
+    /// Run another step.
     More,
-    /// Another step, but not at once: what it needs is not there (a medium that is offline, a delegation that does not come
-    /// back, another server).
+    /// Run another step later: it waits for a medium that is offline, a delegation, or another server.
     Later,
-    /// Nothing: it is over.
+    /// Nothing: the copy is over.
     Done,
 }
 
 impl Shared {
-    /// A copy cannot go on, for a reason that is the server's own.
+    /// Fails a copy because of a fault of this server.
     pub(crate) fn fail_offload(&self, offload: &Arc<Offload>) {
         if let Some(step) = self.state.begin_step(offload) {
             let copied = step.copied();
@@ -44,8 +43,8 @@ impl Shared {
         }
     }
 
-    /// Makes a copy's next step, which may wait for the backend and for delegations. Where that is dropped because the server
-    /// stops, nothing is told, and the client copies anew after a restart.
+    /// Runs a copy's next step, which may wait for the backend and for delegations. If the future is dropped because the server stops, the
+    /// client is not notified and copies again after the restart.
     pub(crate) async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
         let Some(step) = self.state.begin_step(offload) else { return Advanced::Done };
         let before = step.copied();
@@ -61,8 +60,8 @@ impl Shared {
                 next(step.rest(before), Advanced::Later)
             }
             Err(status) => {
-                // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
-                // (Another server's end is told by its READs.)
+                // A source that became shorter is no failure: a copy that begins now would end there too. (READs show the end of a
+                // source on another server.)
                 let is_short = status == Status::INVAL && before.count > 0 && !offload.is_from_elsewhere();
                 step.end(before, if is_short { Status::OK } else { status });
                 Advanced::Done
@@ -70,24 +69,24 @@ impl Shared {
         }
     }
 
-    /// Copies a step's bytes; how far the copy has come with them, and whether that is all.
+    /// Copies the bytes of a step. Returns the progress of the copy, and whether it is complete.
     async fn copy_on(&self, offload: &Offload, before: Copied, now: Now) -> Result<(Copied, bool), Status> {
         let task = offload.task();
         let piece = match &task.source {
             Origin::There(source) => {
-                // Nothing is read for what cannot be written.
+                // Do not read what cannot be written.
                 self.may_write(offload, now)?;
                 Some(self.fetch_on(offload, source, before.count, now).await?)
             }
             Origin::Here { .. } => None,
         };
-        // What was read ahead came before.
+        // Bytes read ahead came earlier.
         let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
         let _changing = self.state.begin_change(&task.span.destination);
         let at = (self, now.monotonic);
         recall_in_background(at, client, task.destination, Conflict::Any).await?;
-        // Behind the wait: see `Compound::admit_io`.
+        // After the wait: see `Compound::admit_io`.
         let (export, written) = self.may_write(offload, now)?;
         let context = Context { peer: task.peer, ..Context::new(Arc::clone(&task.credentials), now.wall) };
         let copied = match (&task.source, piece) {
@@ -106,7 +105,7 @@ impl Shared {
         Ok((Copied { count, stability }, copied.is_all))
     }
 
-    /// Has a step's bytes read from another server.
+    /// Reads the bytes of a step from another server.
     async fn fetch_on(
         &self,
         offload: &Offload,
@@ -117,21 +116,21 @@ impl Shared {
         let span = &offload.task().span;
         let mut fetching = pin!(Piece::fetch(&self.fetches, source, span, (done, u64::MAX)));
         let fetched = poll_fn(|context| {
-            // OFFLOAD_CANCEL does not wait for a source that is silent; this step is none then.
+            // OFFLOAD_CANCEL does not wait for a silent source; the step ends without effect.
             let stopping = offload.poll_stopping(context).map(|()| Err(FetchError::Busy));
             if stopping.is_ready() { stopping } else { fetching.as_mut().poll(context) }
         });
         let piece = fetched.await.map_err(|error| {
-            // Where it has not been asked, it has not refused either.
+            // A source that was not asked has not refused.
             let is_asked = error != FetchError::Busy;
-            let is_given_up = is_asked && offload.stuck_for(now.monotonic) >= SOURCE_PATIENCE;
+            let is_given_up = is_asked && offload.stuck_for(now.monotonic) >= SOURCE_TIMEOUT;
             of_source(error, is_given_up, done)
         })?;
         offload.unstuck();
         Ok(piece)
     }
 
-    /// The export that a copy's destination is in, and on whose word that is written, where it may be.
+    /// Returns the export of a copy's destination and the authority to write it, if it may be written.
     fn may_write(&self, offload: &Offload, now: Now) -> Result<(Arc<Export>, Authority), Status> {
         let task = offload.task();
         let export = self.check_export(task.export, offload.client())?;
@@ -140,10 +139,10 @@ impl Shared {
         Ok((export, written))
     }
 
-    /// The export as it is now, where `client` may still change what is in it.
+    /// Returns the current export, if `client` may still write to it.
     ///
     /// # Errors
-    /// STALE where there is none for this client any more, ROFS where it is read-only.
+    /// STALE if this client has no such export any more, ROFS if it is read-only.
     pub(crate) fn check_export(&self, id: ExportId, client: &Client) -> Result<Arc<Export>, Status> {
         let exports = self.exports();
         let export = match client.address() {

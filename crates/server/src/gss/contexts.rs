@@ -1,12 +1,12 @@
-//! The contexts that clients have made (RFC 2203 §5.2, §5.4).
+//! The security contexts of clients (RFC 2203 §5.2, §5.4).
 //!
 //! Criteria, before the mechanism:
-//! - Clients need not say when they go (§5.4: "The server must be prepared to deal with situations where clients never inform the
-//!   server"), so contexts have an end: that of the ticket, an idle life, and a bound on all of them, beyond which the least used
-//!   goes. Whose context is gone is told so and makes another.
-//! - Anybody can begin a context, but only a principal can finish one. Those half made have a table of their own, so that a flood
-//!   of them costs no context that works.
-//! - A handle tells nothing and cannot be guessed, within this server's life and beyond it.
+//! - Clients need not end their contexts (§5.4: "The server must be prepared to deal with situations where clients never inform the
+//!   server"). So contexts end with their ticket, after an idle time, and by a bound on their number, which drops the least used one. A
+//!   client whose context was dropped gets an error and makes another.
+//! - Anybody can begin a context, but only a principal can finish one. Unfinished contexts have a table of their own, so that a flood of
+//!   them drops no finished context.
+//! - A handle reveals nothing and cannot be guessed, in this process or a later one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,59 +22,59 @@ use super::window::SequenceWindow;
 use crate::gss_mechanism::{Acceptor, BadMessage, Established, SecurityContext};
 use crate::identity::Authenticated;
 
-/// Contexts at most. A context of MIT's Kerberos takes some kilobytes.
+/// The greatest number of contexts. A context of MIT's Kerberos takes some kilobytes.
 const CONTEXTS_MAX: usize = 16_384;
 
-/// Contexts half made at most.
+/// The greatest number of unfinished contexts.
 const HALF_MADE_MAX: usize = 256;
 
-/// How long a context stays that nobody uses. To make another costs a client two round trips.
+/// How long an unused context is kept. Making another costs a client two round trips.
 const IDLE_LIFE: Duration = Duration::from_secs(3600);
 
-/// How long a client has for its next token.
+/// How long the server waits for the next token.
 const HALF_MADE_LIFE: Duration = Duration::from_secs(60);
 
 const SHARDS: usize = 16;
 
-/// What clients call a context.
+/// The handle of a context.
 pub(super) type Handle = [u8; 16];
 
 /// A context.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) authenticated: Arc<Authenticated>,
-    /// Monotonic; none for ever.
+    /// Monotonic; none if it never expires.
     expires: Option<Duration>,
     /// Monotonic nanoseconds.
     used: AtomicU64,
     inner: Mutex<Inner>,
 }
 
-/// What one call at a time uses.
+/// The parts that one call at a time uses.
 #[derive(Debug)]
 struct Inner {
     security: Box<dyn SecurityContext>,
     window: SequenceWindow,
 }
 
-/// What a call's checksum and number say.
+/// The outcome of checking a call's checksum and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verified {
-    /// It is the principal's, and new.
+    /// A new call of the principal.
     New,
-    /// It is the principal's, and was seen or is too old.
+    /// A call of the principal whose number was seen or is too old.
     Seen,
-    /// It is not the principal's.
+    /// A call of somebody else.
     Forged,
 }
 
 impl Context {
-    /// Checks the header's checksum, then the number: §5.3.3.1. Only what is new shows that somebody needs the context.
+    /// Checks the header's checksum, then the number: §5.3.3.1. Only a new call counts as a use of the context.
     pub(super) fn verify(&self, header: &[u8], checksum: &[u8], sequence: u32, now: Duration) -> Verified {
         let mut inner = self.inner.lock();
         match inner.security.verify_mic(header, checksum) {
             Err(BadMessage) => Verified::Forged,
-            // Beyond the greatest number, nothing moves the window: the caller is told so.
+            // Beyond the greatest number nothing moves the window; the caller gets an error.
             Ok(()) if sequence > rpc::gss::MAXSEQ || inner.window.admit(sequence) => {
                 self.used.store(now.as_nanos() as u64, Relaxed);
                 Verified::New
@@ -83,7 +83,7 @@ impl Context {
         }
     }
 
-    /// Runs `work` with what protects messages. It is not given to two calls at once, on whatever cores.
+    /// Runs `work` with the security context, which one call uses at a time.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut dyn SecurityContext) -> R) -> R {
         work(&mut *self.inner.lock().security)
     }
@@ -92,7 +92,7 @@ impl Context {
         self.expires.is_some_and(|end| end <= now)
     }
 
-    /// Whether nobody needs it any more.
+    /// Returns whether it has expired or is unused.
     fn is_over(&self, now: Duration) -> bool {
         let used = Duration::from_nanos(self.used.load(Relaxed));
         self.has_expired(now) || used + IDLE_LIFE <= now
@@ -101,7 +101,7 @@ impl Context {
 
 type Shard = HashMap<Handle, Arc<Context>>;
 
-/// See the module's text.
+/// The table of contexts; see the module.
 #[derive(Debug)]
 pub(crate) struct Contexts {
     shards: [Mutex<Shard>; SHARDS],
@@ -109,9 +109,9 @@ pub(crate) struct Contexts {
     secret: [u8; 16],
     /// The key of principals' numbers.
     number_key: [u8; 16],
-    /// What was numbered so far.
+    /// The number of handles so far.
     count: AtomicU64,
-    /// The shard that is looked through next.
+    /// The shard that is cleaned next.
     swept: AtomicU64,
 }
 
@@ -120,13 +120,13 @@ struct HalfMade {
     acceptor: Box<dyn Acceptor>,
     /// Monotonic.
     since: Duration,
-    /// Greater than those of all that were kept before.
+    /// Greater than the number of every earlier one.
     number: u64,
 }
 
 impl Contexts {
-    /// `secret` is different at every start, or handles of an earlier one would mean something. `number_key` is the same at all of
-    /// them: a principal's number is in what is kept of its requests over a restart.
+    /// `secret` differs at every start, so that handles of an earlier process are invalid. `number_key` is the same at every start: logs of
+    /// requests that survive a restart contain the numbers of principals.
     pub(crate) fn new(secret: [u8; 16], number_key: [u8; 16]) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -138,7 +138,7 @@ impl Contexts {
         }
     }
 
-    /// A handle that was never used.
+    /// Returns a new handle.
     pub(super) fn new_handle(&self) -> Handle {
         let mut hasher = SipHasher128::new_with_key(&self.secret);
         hasher.write(b"enfys: handles of contexts");
@@ -146,7 +146,7 @@ impl Contexts {
         hasher.finish128().as_bytes()
     }
 
-    /// Keeps a context whose client must send another token; the oldest one goes where there is no room.
+    /// Stores an unfinished context until its client sends another token. Drops the oldest one if there is no room.
     pub(super) fn keep_half_made(&self, handle: Handle, acceptor: Box<dyn Acceptor>, now: Duration) {
         let number = self.count.fetch_add(1, Relaxed);
         let mut gone = None;
@@ -156,18 +156,18 @@ impl Contexts {
             gone = oldest.and_then(|oldest| half_made.remove(&oldest));
         }
         half_made.insert(handle, HalfMade { acceptor, since: now, number });
-        // Not under the lock: the mechanism frees what it has.
+        // Not under the lock: the mechanism frees memory.
         drop(half_made);
         drop(gone);
     }
 
-    /// Takes a context whose client sends another token: of two at once the second finds nothing.
+    /// Takes an unfinished context for its next token. Of two tokens at once the second finds none.
     pub(super) fn take_half_made(&self, handle: &[u8], now: Duration) -> Option<Box<dyn Acceptor>> {
         let found = self.half_made.lock().remove(handle)?;
         (found.since + HALF_MADE_LIFE > now).then_some(found.acceptor)
     }
 
-    /// Keeps a context that is made.
+    /// Stores a finished context.
     pub(super) fn keep(&self, handle: Handle, established: Established, now: Duration) -> Arc<Context> {
         let Established { context, name, exported, credentials, lifetime } = established;
         let number = self.number(&exported);
@@ -183,23 +183,23 @@ impl Contexts {
             gone = make_room(&mut shard, now);
             shard.insert(handle, Arc::clone(&context));
         }
-        // Not under the lock: the mechanism frees what it has.
+        // Not under the lock: the mechanism frees memory.
         drop(gone);
         context
     }
 
-    /// The context with this handle.
+    /// Returns the context with this handle.
     pub(super) fn find(&self, handle: &[u8]) -> Option<Arc<Context>> {
         let handle: Handle = handle.try_into().ok()?;
         self.shard(&handle).lock().get(&handle).map(Arc::clone)
     }
 
-    /// Whether there is a context with this handle, which has not expired.
+    /// Returns whether there is an unexpired context with this handle.
     pub(crate) fn has(&self, handle: &[u8], now: Duration) -> bool {
         self.find(handle).is_some_and(|context| !context.has_expired(now))
     }
 
-    /// Forgets a context that its client has ended.
+    /// Removes a context that its client ended.
     pub(super) fn remove(&self, handle: &[u8]) {
         if let Ok(handle) = Handle::try_from(handle) {
             let gone = self.shard(&handle).lock().remove(&handle);
@@ -207,7 +207,7 @@ impl Contexts {
         }
     }
 
-    /// Forgets some of what nobody needs any more. To be called about once a second.
+    /// Removes some expired and unused contexts. Called about once a second.
     pub(crate) fn maintain(&self, now: Duration) {
         let next = self.swept.fetch_add(1, Relaxed) as usize % SHARDS;
         let gone: Vec<_> = self.shards[next].lock().extract_if(|_, it| it.is_over(now)).collect();
@@ -217,7 +217,7 @@ impl Contexts {
         drop(gone);
     }
 
-    /// How many there are.
+    /// Returns the number of contexts.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -231,7 +231,7 @@ impl Contexts {
         &self.shards[usize::from(handle[0]) % SHARDS]
     }
 
-    /// A number for a principal: no user's, and not the one that stands for nobody.
+    /// Returns the number of a principal. It is no uid, and not the number of anonymous callers.
     pub(super) fn number(&self, exported: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.number_key);
         hasher.write(b"enfys: numbers of principals");
@@ -240,7 +240,7 @@ impl Contexts {
     }
 }
 
-/// Takes out of a full shard what is over, or what was used least lately.
+/// Removes expired contexts from a full shard, or the least recently used one.
 fn make_room(shard: &mut Shard, now: Duration) -> Vec<(Handle, Arc<Context>)> {
     if shard.len() < CONTEXTS_MAX / SHARDS {
         return Vec::new();

@@ -23,7 +23,7 @@ pub(crate) struct Creation {
     handle: Option<Opaque<MAX_HANDLE>>,
 }
 
-/// What the client is told.
+/// The reply to the client.
 struct Answer {
     result: InitResult,
     verifier: OpaqueAuth,
@@ -55,7 +55,8 @@ impl Creation {
 }
 
 impl Gss {
-    /// Serves a call that makes a context. Returns what `GSS_Accept_sec_context` said of the token; none where the arguments are none.
+    /// Serves a call that makes a context. Returns the status of `GSS_Accept_sec_context`; none if the
+    /// arguments cannot be decoded.
     pub(crate) async fn create(
         &self,
         now: Now,
@@ -80,7 +81,7 @@ impl Gss {
         Some(GssStatus { major: result.major, minor: result.minor })
     }
 
-    /// What takes the token, and what the context is called.
+    /// Returns the acceptor of the token, and the handle of the context.
     fn begin(&self, creation: &Creation, now: Now) -> Option<(Handle, Box<dyn Acceptor>)> {
         match &creation.handle {
             None => Some((self.contexts.new_handle(), self.mechanism.acceptor())),
@@ -91,7 +92,7 @@ impl Gss {
         }
     }
 
-    /// What became of the token.
+    /// Takes the outcome of a token.
     fn step(&self, handle: Handle, step: Step, now: Now) -> Result<Answer, GssStatus> {
         let failure = GssStatus { major: GSS_S_FAILURE, minor: 0 };
         let (major, token, verifier) = match step {
@@ -110,7 +111,7 @@ impl Gss {
         Ok(Answer { result: InitResult { handle, major, minor: 0, window: WINDOW, token }, verifier })
     }
 
-    /// Keeps a context. Returns the verifier: "the checksum of the seq_window (in network order)" (§5.2.3.1).
+    /// Stores a finished context. Returns the verifier: "the checksum of the seq_window (in network order)" (§5.2.3.1).
     fn complete(&self, handle: Handle, mut established: Established, now: Now) -> Option<OpaqueAuth> {
         if established.exported.len() > Authenticated::EXPORTED_MAX {
             debug!(principal = established.name, "the principal's name is too long");

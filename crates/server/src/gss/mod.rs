@@ -1,10 +1,9 @@
-//! RPCSEC_GSS (RFC 2203): who calls is proven, and what is said is protected.
+//! RPCSEC_GSS (RFC 2203): proves callers and protects messages.
 //!
-//! The cryptography is a [`Mechanism`]'s, which a server is given by its [`Settings`](crate::Settings). Without one the flavor is
-//! refused like any that is unknown. A call's way: [`enter`](Gss::enter) finds its context, checks it and takes its arguments out of
-//! their protection; behind it, it is a call like any other whose caller is [`Identity::Gss`]; [`Sealing`] writes the reply's header
-//! and protects the results. Reply and slot caches are between the two, so that they keep what is said and never how it was protected: a
-//! retransmission has a new sequence number (§5.3.3.1), and its answer another checksum.
+//! The cryptography is done by a [`Mechanism`], which comes with the [`Settings`](crate::Settings). Without one the flavor is refused like
+//! any unknown flavor. [`enter`](Gss::enter) finds a call's context, checks it and unprotects the arguments. After that it is a call like
+//! any other, whose caller is [`Identity::Gss`]. [`Sealing`] writes the reply's header and protects the results. Reply and slot caches lie
+//! between the two, so that they keep plain results: a retransmission has a new sequence number (§5.3.3.1), and its reply another checksum.
 
 mod contexts;
 mod creation;
@@ -36,7 +35,7 @@ use contexts::{Context, Verified};
 use crate::Now;
 use crate::identity::Identity;
 
-/// The most bytes that XDR can say: a record's own bound is the bound of what is in it.
+/// The greatest length in XDR: the bound of the record bounds its contents.
 const WITHIN_RECORD: usize = u32::MAX as usize;
 
 /// A mechanism and the contexts made with it.
@@ -46,35 +45,35 @@ pub(crate) struct Gss {
     pub(crate) contexts: Contexts,
 }
 
-/// What a call is.
+/// A call as RPCSEC_GSS sees it.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// One of the program.
+    /// A call of the program.
     Call(Identity, Box<Sealing>),
-    /// One that makes a context.
+    /// A call that makes a context.
     Creation(Creation),
-    /// The principal's, with arguments that are not what they should be: GARBAGE_ARGS.
+    /// A call of the principal whose arguments cannot be unprotected: GARBAGE_ARGS.
     Garbage(Box<Sealing>),
-    /// Not to be believed, for this reason.
+    /// A call that is refused with this status.
     Denied(AuthStatus),
-    /// Not to be answered.
+    /// A call that is dropped without a reply.
     Silent,
 }
 
 impl Gss {
-    /// `secret` is unpredictable at every start, `number_key` unpredictable and the same in every process over one state directory.
+    /// `secret` is unpredictable at every start, `number_key` unpredictable and the same in every process with one state directory.
     pub(crate) fn new(mechanism: Arc<dyn Mechanism>, secret: [u8; 16], number_key: [u8; 16]) -> Self {
         Self { mechanism, contexts: Contexts::new(secret, number_key) }
     }
 
-    /// Checks a call's credential and verifier, and takes its arguments out of their protection. `header`'s credential becomes what is
-    /// the same in a retransmission, `arguments` are plain behind this.
+    /// Checks a call's credential and verifier, and unprotects its arguments. Replaces the credential in `header` by one that is the same in a
+    /// retransmission.
     pub(crate) fn enter(&self, now: Now, header: &mut CallHeader, arguments: &mut Reader) -> Entry {
         let credential = match GssCredential::parse(&header.credential.body) {
             Ok(credential) => credential,
             // §5.2.3.2: "MSG_DENIED might also be returned if the RPCSEC_GSS version number in the credential is not supported on
             // the server. In that case, the server returns a rejection status of AUTH_ERROR, with an auth_stat of
-            // AUTH_REJECTED_CRED." RFC 7861 §2.2 has clients of version 3 count on that.
+            // AUTH_REJECTED_CRED." RFC 7861 §2.2 has clients of version 3 rely on that.
             Err(CredentialError::Version { is_data: false }) => {
                 return Entry::Denied(AuthStatus::REJECTEDCRED);
             }
@@ -116,7 +115,7 @@ impl Gss {
             Verified::Seen => return Entry::Silent,
         }
         // §5.3.3.3: where the number "exceeds the maximum the server will allow", and "if security credentials become stale while in
-        // use". Said only to the principal itself.
+        // use". Only the principal itself gets this status.
         if credential.sequence > MAXSEQ || context.has_expired(now.monotonic) {
             return Entry::Denied(AuthStatus::RPCSEC_GSS_CTXPROBLEM);
         }
@@ -139,13 +138,13 @@ impl Gss {
     }
 }
 
-/// What tells a caller in place of a credential: the reply cache finds a retransmission by it, over another context too.
+/// Returns a credential that names the principal. The reply cache finds a retransmission by it, also over another context.
 fn lasting(exported: &Bytes) -> OpaqueAuth {
     let body = Opaque::new(exported.clone()).expect("a context's name is bounded like a credential");
     OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body }
 }
 
-/// Takes arguments out of their protection (§5.3.2). None where this fails, or where they are of another call (§5.3.3.1: "if the
+/// Unprotects arguments (§5.3.2). Returns none if this fails, or if they belong to another call (§5.3.3.1: "if the
 /// sequence number embedded in the request body is different from the sequence number in the credential").
 fn unprotect(context: &Context, service: Service, sequence: u32, arguments: &mut Reader) -> Option<Reader> {
     let body = match service {

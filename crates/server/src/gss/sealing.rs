@@ -10,10 +10,10 @@ use xdr::{Encode, Mark, Opaque, Writer};
 
 use super::contexts::Context;
 
-/// Bytes that encryption adds at most: of Kerberos 60 to 84 (RFC 4121 §4.2.4: two headers, confounder and checksum).
+/// Bytes that encryption adds at most. Kerberos adds 60 to 84 (RFC 4121 §4.2.4: two headers, confounder and checksum).
 const WRAPPING_MAX: usize = 128;
 
-/// What a reply needs to be its principal's server's.
+/// Signs or encrypts one reply.
 #[derive(Debug)]
 pub(crate) struct Sealing {
     context: Arc<Context>,
@@ -21,25 +21,25 @@ pub(crate) struct Sealing {
     sequence: u32,
     /// The checksum of the sequence number.
     verifier: Opaque<{ rpc::auth::MAX_AUTH_BODY }>,
-    /// Where the length of the protected results is, once they are begun.
+    /// The place of the length of the protected results, once they are begun.
     length_at: Option<Mark>,
 }
 
 impl Sealing {
-    /// For the reply to the call with this number; none where the mechanism fails.
+    /// Makes one for the reply to the call with this number; none if the mechanism fails.
     pub(super) fn new(context: Arc<Context>, service: Service, sequence: u32) -> Option<Self> {
         let checksum = context.with(|security| security.get_mic(&sequence.to_be_bytes())).ok()?;
         let verifier = Opaque::new(checksum).ok()?;
         Some(Self { context, service, sequence, verifier, length_at: None })
     }
 
-    /// The header of a reply that was accepted.
+    /// Returns the header of an accepted reply.
     fn header(&self, xid: u32, status: AcceptStatus) -> ReplyHeader {
         let verifier = OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body: self.verifier.clone() };
         ReplyHeader { xid, body: ReplyBody::Accepted(AcceptedReply { verifier, status }) }
     }
 
-    /// Writes the header of a reply whose results follow, and what goes before them.
+    /// Writes the header of a reply with results, and the fields before the results.
     pub(crate) fn begin(&mut self, xid: u32, reply: &mut Writer) {
         self.header(xid, AcceptStatus::Success).encode(reply);
         if self.service != Service::None {
@@ -53,10 +53,10 @@ impl Sealing {
         self.header(xid, status).encode(reply);
     }
 
-    /// Bytes that it adds to a reply at most, beside a plain one's header: clients count them in what they take.
+    /// Returns the bytes that it adds to a plain reply at most. Clients count them in their limits.
     pub(crate) fn overhead(&self) -> usize {
         let checksum = self.verifier.len().next_multiple_of(4);
-        // Length and sequence number before the results; the checksum with its length behind them.
+        // Length and sequence number come before the results, the checksum and its length after them.
         let protection = match self.service {
             Service::None => 0,
             Service::Integrity => 8 + 4 + checksum,
@@ -65,12 +65,12 @@ impl Sealing {
         checksum + protection
     }
 
-    /// Whether results leave as they are, so that they may lie in a file.
+    /// Returns whether results are sent as they are, so that they may stay in a file.
     pub(crate) fn leaves_plain(&self) -> bool {
         self.service == Service::None
     }
 
-    /// Protects the results that were written since [`Self::begin`]. False where the mechanism fails: §5.3.3.4 has no reply sent
+    /// Protects the results that were written since [`Self::begin`]. Returns false if the mechanism fails: by §5.3.3.4 no reply is sent
     /// then.
     #[must_use]
     pub(crate) fn finish(&self, reply: &mut Writer) -> bool {

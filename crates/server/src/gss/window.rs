@@ -1,6 +1,6 @@
-//! The numbers of a context's calls that were seen (RFC 2203 §5.3.3.1).
+//! The sequence window of a context (RFC 2203 §5.3.3.1).
 
-/// How many calls of a context may be under way, in numbers: as many as a session may have slots. 128 bytes a context; §5.3.3.1:
+/// The size of the window: as many calls may run as a session may have slots. 128 bytes a context; §5.3.3.1:
 /// "There are no known security issues with selecting a large window."
 pub(super) const WINDOW: u32 = 1024;
 
@@ -12,7 +12,7 @@ const WORDS: usize = (WINDOW / WORD_BITS) as usize;
 pub(super) struct SequenceWindow {
     /// The greatest number seen; 0 before the first.
     last: u32,
-    /// Whether number `n` was seen is bit `n % WINDOW`, for those in the window.
+    /// Bit `n % WINDOW` says whether number `n` of the window was seen.
     seen: [u64; WORDS],
 }
 
@@ -21,8 +21,8 @@ impl SequenceWindow {
         Self { last: 0, seen: [0; WORDS] }
     }
 
-    /// Whether a call with this number is to be served; it is seen then. To be asked only of calls whose checksum is right, or
-    /// anybody could move the window (§7.2.1).
+    /// Returns whether a call with this number is new, and marks it as seen. Only for calls with a valid checksum, or anybody could move the
+    /// window (§7.2.1).
     pub(super) fn admit(&mut self, number: u32) -> bool {
         if number > self.last {
             self.advance(number);
@@ -38,7 +38,7 @@ impl SequenceWindow {
         is_new
     }
 
-    /// Moves the window forward: the numbers that come into it were not seen.
+    /// Moves the window forward; the numbers that enter it were not seen.
     fn advance(&mut self, to: u32) {
         if to - self.last >= WINDOW {
             self.seen = [0; WORDS];
@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the rule in the RFC's words, kept with a set.
+        /// Compares with the rule in the RFC's words, implemented by a set.
         #[test]
         fn admits_as_a_set_of_numbers_would(steps in prop::collection::vec((any::<bool>(), 0..3 * WINDOW), 1..200)) {
             let (mut window, mut seen, mut last) = (SequenceWindow::new(), BTreeSet::new(), 0u32);

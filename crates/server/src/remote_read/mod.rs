@@ -1,10 +1,10 @@
-//! What is read from other servers, for copies from there (RFC 7862 §4.6.2).
+//! READs on other servers, for copies from there (RFC 7862 §4.6.2).
 //!
-//! Criteria. The core has no sockets: it asks ([`Fetches::fetch`]), and the transport takes each ask once
-//! ([`Server::poll_work`](crate::Server::poll_work)), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
-//! is told then. An ask that the transport drops is answered too. Asks are bounded, so that sources that do not answer
-//! hold little memory and few connections; what has no room comes again. An ask takes its room until its answer was taken as
-//! well, so that what was read and not yet written is bounded with it.
+//! The core has no sockets. A copy asks for a READ ([`Fetches::ask`]); the driver takes each one once
+//! ([`Server::poll_work`](crate::Server::poll_work)), reads, and answers. The copy waits with a future and may drop it at any time; the driver
+//! is notified then. A READ that the driver drops is answered too. The number of READs is bounded, so that sources that do not answer hold
+//! little memory and few connections; a READ without room is tried again. A READ takes room until its answer was taken, which bounds the
+//! bytes that were read and not yet written.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{HashMap, VecDeque};
@@ -26,41 +26,40 @@ pub(crate) use span::Span;
 use crate::Now;
 use crate::work_signal::WorkSignal;
 
-/// Asks at most that wait for the transport or for a source.
+/// READs that wait for the driver or for a source, at most.
 const FETCHES_MAX: usize = 64;
 /// Of these for one source: one that does not answer must not keep others from being read.
 const FETCHES_A_SOURCE: usize = 16;
 /// Of these for one client: one that names sources that do not answer must not keep others from copying.
 const FETCHES_A_CLIENT: usize = 16;
-/// What is asked before it is needed leaves as much of each room as it takes: a copy that reads ahead must not keep others from
-/// their next READ.
+/// Reading ahead leaves as much room as it takes: a copy that reads ahead must not keep others from their next READ.
 const AHEAD_SHARE: usize = 2;
-/// Bytes of one ask at most.
+/// Bytes of one READ at most.
 pub(crate) const FETCH_BYTES: u32 = 1 << 20;
 
-/// How soon an ask's answer is needed.
+/// How soon the answer is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It is waited for.
+    /// The copy waits for it.
     Now,
-    /// It will be.
+    /// The copy reads ahead.
     Later,
 }
 
 /// A file on another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Where that server is: all of them one server, to be tried in this order.
+    /// Addresses of that server, to be tried in this order.
     pub addresses: Vec<SocketAddr>,
-    /// Where the client reaches this server: that is what it has named to the other one.
+    /// The address by which the client reaches this server, which it has named to the other one.
     pub local: IpAddr,
-    /// Where the client is that asks. (It can have any number of client IDs.)
+    /// The address of the client that copies. (It can have any number of client IDs.)
     pub client: IpAddr,
-    /// The file, as that server knows it.
+    /// The file handle on that server.
     pub handle: Handle,
-    /// What COPY_NOTIFY returned there: the right to read it.
+    /// The stateid of COPY_NOTIFY there: the right to read the file.
     pub stateid: Stateid,
-    /// For whom.
+    /// The credentials of the caller.
     pub credentials: Arc<Credentials>,
 }
 
@@ -97,7 +96,7 @@ impl Party {
     }
 }
 
-/// A READ that the transport is to make.
+/// A READ for the driver to make.
 #[derive(Debug)]
 pub struct Fetch {
     /// Of this file.
@@ -111,7 +110,7 @@ pub struct Fetch {
     exchange: Arc<Exchange>,
 }
 
-/// What a source had.
+/// The answer of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
     /// At least one byte unless the file ends before, and no more than were asked for; one behind the other.
@@ -122,20 +121,20 @@ pub struct Fetched {
     pub granted: u32,
     /// The file's size, where that was wanted.
     pub size: Option<u64>,
-    /// When they came: whoever asked may have waited long.
+    /// The time of arrival: the copy may take them much later.
     pub at: Now,
 }
 
-/// Why there is nothing from a source.
+/// Why a READ failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchError {
     /// It answered with this status.
     Refused(Status),
     /// It does not serve NFSv4.2.
     Unsupported,
-    /// It cannot be reached, does not answer in time, or answers what makes no sense.
+    /// It cannot be reached, does not answer in time, or sends an invalid answer.
     Unreachable,
-    /// Too much is being read from sources already.
+    /// Too many READs are running already.
     Busy,
 }
 
@@ -158,7 +157,7 @@ struct Meeting {
     reader: Option<Waker>,
 }
 
-/// All asks.
+/// All READs.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches(Arc<Shared>);
 
@@ -176,18 +175,18 @@ struct Inner {
     all: usize,
     /// Of these, how many are whose.
     counts: HashMap<Party, usize>,
-    /// The transport takes nothing any more.
+    /// No READ is made any more.
     is_closed: bool,
 }
 
-/// For the transport.
+/// For the driver.
 impl Fetch {
-    /// What became of it.
+    /// Takes the outcome.
     pub(crate) fn answer(self, answer: Result<Fetched, FetchError>) {
         self.exchange.answer(answer);
     }
 
-    /// Ready when nobody wants an answer any more; wakes the last caller's task then.
+    /// Ready when nobody waits for the answer any more; wakes the task that polled last then.
     pub fn poll_unwanted(&self, context: &Context<'_>) -> Poll<()> {
         let mut meeting = self.exchange.meeting.lock();
         if meeting.is_unwanted {
@@ -338,8 +337,7 @@ impl Fetches {
     }
 
     /// Returns what is notified when there is another.
-    /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
-    /// [`FetchError::Unreachable`] at once.
+    /// Ends pending and later READs with [`FetchError::Unreachable`].
     pub(crate) fn close(&self) {
         let mut inner = self.0.inner.lock();
         inner.is_closed = true;
@@ -474,7 +472,7 @@ mod tests {
             four.iter().flat_map(|file| (0..FETCHES_A_SOURCE).map(move |_| ask(file))).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
         assert_eq!(ask(fifth).now_or_never(), Some(Err(FetchError::Busy)));
-        // Whoever asked has gone; the transport still reads.
+        // The copy has gone; the driver still reads.
         let reading = next(&server).unwrap();
         assert_eq!(reading.file, files[0]);
         drop(asks);

@@ -4,10 +4,10 @@ use core::net::IpAddr;
 use parking_lot::Mutex;
 use protocol::mount::{DirPath, MountBody, MountList, Name};
 
-/// Mounts remembered at most; further ones are served but not listed.
+/// The greatest number of listed mounts; further ones are served but not listed.
 const MAX_LISTED: usize = 4096;
 
-/// Who mounted what, as far as clients said (RFC 1813 §5.2.2: "the list … may become stale").
+/// The mounts that clients reported (RFC 1813 §5.2.2: "the list … may become stale").
 #[derive(Debug, Default)]
 pub(crate) struct MountTable(Mutex<BTreeSet<(IpAddr, DirPath)>>);
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_mounts_until_they_are_taken_back_and_stays_bounded() {
+    fn lists_a_bounded_number_of_mounts_until_they_are_removed() {
         let table = MountTable::default();
         let client = |number: u32| IpAddr::from(number.to_be_bytes());
         for number in 0..2 * MAX_LISTED as u32 {

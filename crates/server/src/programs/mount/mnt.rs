@@ -51,24 +51,23 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
     let (export, handle) = walk(request, export, rest).await.map_err(status)?;
     let wire = request.server.settings.handle_key.seal(export.id, &handle);
     let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
-    // RFC 2623 §2.7: the list tells pseudo flavors, which say the mechanism and the service too. Not AUTH_NONE where AUTH_SYS is
-    // let in: Linux's client takes that for a server that disregards credentials.
+    // RFC 2623 §2.7: the list has pseudo flavors, which include mechanism and service. It omits AUTH_NONE beside AUTH_SYS: Linux's client
+    // would take it for a server that ignores credentials.
     let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
     let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
     Ok(MountOk { fhandle, auth_flavors })
 }
 
-/// The export that `path` lies in, and what of the path is below it.
+/// Returns the export of `path`, and the part of the path below it.
 fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
     request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
 }
 
 /// Follows `path` below the export's top, without symbolic links. A client's superuser mounts for the whole client, so
 /// directories closed to others do not stop it, as with Linux's mountd; any other caller gets no further than by its own
-/// calls. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
-/// that were not proved.
+/// calls. A caller by a flavor that the export does not take is anonymous here: an unproven identity must not reveal names.
 ///
-/// Returns the export that the path leads into, too: where others are mounted inside, the path goes on in them.
+/// Also returns the export that the path leads into, which may be one that is mounted inside the first.
 async fn walk<'r>(
     request: &'r Request<'_>,
     mut export: &'r Export,

@@ -1,4 +1,4 @@
-//! MOUNT version 3 (RFC 1813 §5): one procedure, one file; the list of mounts is a courtesy without consequence.
+//! MOUNT version 3 (RFC 1813 §5): one procedure, one file. The list of mounts only informs; nothing depends on it.
 
 mod export;
 mod list;

@@ -142,7 +142,7 @@ fn a_client_as_a_whole_is_not_stopped_by_permissions_and_its_users_are() {
 }
 
 #[test]
-fn whoever_only_says_who_it_is_learns_no_names_where_that_does_not_count() {
+fn unproven_callers_learn_no_names_in_exports_for_kerberos() {
     let (mut lab, _) = site();
     let look = |lab: &mut Lab, path: &[u8]| lab.mnt(path).map(|_| ());
     lab.come_from("127.0.0.1:5000");

@@ -1,7 +1,6 @@
-//! An own port mapper (RFC 1833), for clients that insist on asking one: it knows this server's programs and no others.
+//! A port mapper (RFC 1833) for clients that need one. It knows this server's programs and no others.
 //!
-//! It takes no registrations, and it forwards no calls: CALLIT makes a port mapper an amplifier and a proxy that hides
-//! who calls.
+//! It takes no registrations and forwards no calls: CALLIT would make it an amplifier, and a proxy that hides callers.
 
 mod portmap2;
 mod rpcbind;
@@ -11,7 +10,7 @@ use xdr::{Decode, Encode, Reader, Writer};
 use crate::request::{Request, Served};
 use crate::{Transport, Versions};
 
-/// A program and a version that this server has.
+/// A program and a version that this server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
     /// The program's number.
@@ -20,7 +19,7 @@ pub struct Registration {
     pub version: u32,
 }
 
-/// What a port mapper of this machine is asked to tell of a server of these versions of NFS.
+/// Returns what a server of these versions of NFS registers with the machine's port mapper.
 pub fn registrations(versions: Versions) -> impl Iterator<Item = Registration> {
     let v3 = versions.contains(Versions::V3);
     let v4 = versions.intersects(Versions::V4);
@@ -35,7 +34,7 @@ pub fn registrations(versions: Versions) -> impl Iterator<Item = Registration> {
     .map(|(_, program, version)| Registration { program, version })
 }
 
-/// Where something listens that the own port mapper tells of.
+/// An entry of the port mapper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listed {
     registration: Registration,
@@ -43,7 +42,7 @@ struct Listed {
     port: u16,
 }
 
-/// All that the own port mapper tells of, itself among it; `port` is the server's. Only the port mapper listens on UDP.
+/// Returns all entries, the port mapper's own among them; `port` is the server's. Only the port mapper listens on UDP.
 fn all(versions: Versions, port: u16) -> impl Iterator<Item = Listed> {
     use protocol::portmap::{PORT, PROGRAM, VERSION};
     use protocol::rpcbind::{VERSION_3, VERSION_4};
@@ -79,7 +78,7 @@ pub(crate) fn procedure(
     served
 }
 
-/// Decodes arguments, or says that they cannot be.
+/// Decodes arguments.
 fn decode<T: Decode>(mut arguments: Reader) -> Result<T, Served> {
     T::decode(&mut arguments).map_err(|_| Served::GarbageArguments)
 }
