@@ -1,4 +1,4 @@
-//! Everything that no client should send, at once, beside one that works on.
+//! All kinds of bad input at once, beside a client that continues to work.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,20 +20,20 @@ use xdr::{Encode, Writer};
 use crate::client::{Client, Client4, NFS3, NFS4};
 use crate::memory::{AT_REST, status};
 use crate::metrics::scrape_at_rest;
-use crate::server::{Place, Server};
+use crate::server::{Server, TestDir};
 
-/// Connections that stop in the middle of a record, and so many that say nothing at all.
+/// Connections that stop in the middle of a record, and connections that send nothing.
 const STOPPED: usize = 300;
-/// Bytes that each of them sends, or fewer if the server does not take so many: of records that all of them together may not hold.
+/// Bytes that each of them sends, unless the server stops reading first; together, more than the server may hold.
 const SENT: usize = 600_000;
 /// `memory-bytes`.
 const MEMORY: u64 = 1 << 20;
-/// Bytes that a connection may hold beyond that: one read. See SEMANTICS.md, "Limits".
+/// Bytes that a connection may hold beyond that: one read (SEMANTICS.md, "Limits").
 const ONE_READ: u64 = 64 << 10;
-/// What else may come and go: replies, the allocator's slack, threads that had nothing to do before.
+/// Allowance for other memory: replies, slack of the allocator, threads that were idle before.
 const SLACK: u64 = 32 << 20;
 
-/// Arguments that are bytes already.
+/// Encoded arguments.
 struct Raw<'a>(&'a [u8]);
 
 impl Encode for Raw<'_> {
@@ -44,10 +44,10 @@ impl Encode for Raw<'_> {
 
 /// Sends bytes over a connection of its own and reads until it is closed.
 #[track_caller]
-fn is_closed_by(address: SocketAddr, bytes: &[u8], ends: bool) {
+fn closes_after(address: SocketAddr, bytes: &[u8], ends: bool) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // It may be closed before all is sent.
+    // The server may close it before everything is sent.
     let _ = stream.write_all(bytes);
     if ends {
         let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -60,7 +60,7 @@ fn is_closed_by(address: SocketAddr, bytes: &[u8], ends: bool) {
     assert!(said.is_empty(), "no answer to what is no call");
 }
 
-/// Streams that are no RPC, and whether they end; each is counted as malformed once.
+/// Streams that are not RPC, and whether they end. Each counts as malformed once.
 fn streams() -> Vec<(Vec<u8>, bool)> {
     let mut state = 7u64;
     let noise = std::iter::repeat_with(|| {
@@ -69,19 +69,19 @@ fn streams() -> Vec<(Vec<u8>, bool)> {
     });
     let noise: Vec<u8> = noise.take(400).collect();
     vec![
-        // A record of 4 GiB, in as far as a header can say so.
+        // A record of 4 GiB, by its header.
         (u32::MAX.to_be_bytes().to_vec(), false),
-        // Fragments without end, with bytes and without.
+        // Endless fragments, with and without bytes.
         ([&1000u32.to_be_bytes()[..], &[0; 1000]].concat().repeat(2000), false),
         (vec![0; 4 * 10_000], false),
-        // A record that is not a message, and one that is cut off.
+        // A record that is not a message, and a truncated one.
         ([&(0x8000_0000 | 400u32).to_be_bytes()[..], &noise].concat(), false),
         ([&(0x8000_0000 | 4000u32).to_be_bytes()[..], &noise].concat(), true),
     ]
 }
 
-/// Calls that are answered by errors of RPC; the arguments that are garbage are malformed, too.
-fn calls_that_are_not_served(client: &mut Client) {
+/// Calls that get RPC errors. Garbage arguments count as malformed, too.
+fn send_unserved_calls(client: &mut Client) {
     let error = |status| Err(RpcError::NotExecuted(status));
     let mut ask =
         |program, procedure, arguments: &[u8]| client.ask::<()>(program, procedure, &Raw(arguments));
@@ -95,8 +95,8 @@ fn calls_that_are_not_served(client: &mut Client) {
     }
 }
 
-/// Names and handles that lead nowhere.
-fn what_leads_nowhere(client: &mut Client, root: FileHandle) {
+/// Names and handles that do not exist.
+fn use_unknown_names_and_handles(client: &mut Client, root: FileHandle) {
     let long = "x".repeat(300);
     for (name, expected) in [
         ("a/b", NfsStat::ACCES),
@@ -107,7 +107,7 @@ fn what_leads_nowhere(client: &mut Client, root: FileHandle) {
         assert_eq!(client.create(root, name), Err(expected), "{name:?}");
         assert_eq!(client.lookup(root, name), Err(expected), "{name:?}");
     }
-    // At the top of an export there is nothing above it.
+    // There is nothing above the top of an export.
     assert_eq!(client.lookup(root, ".."), Ok(root));
     let mut forged = root.to_vec();
     *forged.last_mut().unwrap() ^= 1;
@@ -119,8 +119,8 @@ fn what_leads_nowhere(client: &mut Client, root: FileHandle) {
     assert_eq!(client.mount("/export/.."), Err(MountStat::NOENT));
 }
 
-/// Handles that were good once: of a file that is gone, and of an export that is not for this client any more.
-fn what_is_over(client: &mut Client, session: &mut Client4, root: FileHandle, closed: FileHandle) {
+/// Outdated handles: of a removed file, and of an export that this client may no longer use.
+fn use_outdated_handles(client: &mut Client, session: &mut Client4, root: FileHandle, closed: FileHandle) {
     let gone = client.create(root, "gone").unwrap();
     let object = DirOpArgs { dir: root, name: Filename::from_static(b"gone") };
     let removed: RemoveResult = client.call(NFS3, Proc::REMOVE.0, &RemoveArgs { object });
@@ -140,7 +140,7 @@ fn what_is_over(client: &mut Client, session: &mut Client4, root: FileHandle, cl
 
 /// Ten thousand operations in a compound that has no session. RFC 8881 §2.10.2.1.1: then the first is told OP_NOT_IN_SESSION, and
 /// it is the last that is looked at.
-fn a_long_compound(client: &mut Client) {
+fn send_long_compound(client: &mut Client) {
     let mut compound = Writer::new();
     compound.opaque(b"");
     compound.u32(1);
@@ -150,7 +150,7 @@ fn a_long_compound(client: &mut Client) {
     assert_eq!((result.status, result.results.len()), (Status::OP_NOT_IN_SESSION, 1));
 }
 
-/// Connections that sent half of a record, and ones that sent nothing.
+/// Connections that sent half of a record, and connections that sent nothing.
 fn stopped(address: SocketAddr) -> Vec<TcpStream> {
     let mut call = Writer::new();
     let start = start_record(&mut call);
@@ -163,7 +163,7 @@ fn stopped(address: SocketAddr) -> Vec<TcpStream> {
         while sent < bytes.len() {
             match stream.write(&bytes[sent..]) {
                 Ok(count) => sent += count,
-                // The sockets' buffers are full, and the server does not empty them.
+                // The socket buffers are full, and the server does not read.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) => panic!("{error}"),
             }
@@ -173,7 +173,7 @@ fn stopped(address: SocketAddr) -> Vec<TcpStream> {
     (0..STOPPED).flat_map(|_| [connect(&call.inline()[..SENT]), connect(&[])]).collect()
 }
 
-/// Works until it is told to stop; returns nothing, but every answer is the right one.
+/// Works until stopped, and checks every reply.
 fn work(address: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU32) {
     let mut client = Client::connect(address);
     let root = client.mount("/export").unwrap();
@@ -188,20 +188,20 @@ fn work(address: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU32) {
 }
 
 #[test]
-fn bad_input_of_every_kind_is_refused_counted_and_disturbs_nobody() {
-    let place = Place::new();
+fn bad_input_is_refused_and_counted_and_does_not_affect_other_clients() {
+    let dir = TestDir::new();
     let open = format!(
         "state-dir = '{}'\n[limits]\nmemory-bytes = {MEMORY}\n\
          [[export]]\nmemory = true\npseudo = '/export'\n\
          [[export]]\nmemory = true\npseudo = '/closed'\n",
-        place.path("state").display(),
+        dir.path("state").display(),
     );
-    let file = place.file("enfys.toml", &open).display().to_string();
+    let file = dir.file("enfys.toml", &open).display().to_string();
     let arguments = ["serve", "--config", &file, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let (address, metrics) = (server.address, server.metrics_address());
     let closed = Client::connect(address).mount("/closed").unwrap();
-    place.file("enfys.toml", &format!("{open}clients = ['10.0.0.0/8']\n"));
+    dir.file("enfys.toml", &format!("{open}clients = ['10.0.0.0/8']\n"));
     server.reload();
     let (is_over, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
     let before = scrape_at_rest(metrics);
@@ -209,16 +209,16 @@ fn bad_input_of_every_kind_is_refused_counted_and_disturbs_nobody() {
         let worker = scope.spawn(|| work(address, &is_over, &rounds));
         let mut client = Client::connect(address);
         let root = client.mount("/export").unwrap();
-        // First, because the long one among them would have to wait for the memory that those who stop are about to take.
+        // First: the long one would wait for the memory that the stopped connections take later.
         for (stream, ends) in streams() {
-            is_closed_by(address, &stream, ends);
+            closes_after(address, &stream, ends);
         }
         let held = stopped(address);
-        calls_that_are_not_served(&mut client);
-        what_leads_nowhere(&mut client, root);
-        what_is_over(&mut client, &mut Client4::connect(address), root, closed);
-        a_long_compound(&mut client);
-        // All that was sent has been read: what is taken is at its highest.
+        send_unserved_calls(&mut client);
+        use_unknown_names_and_handles(&mut client, root);
+        use_outdated_handles(&mut client, &mut Client4::connect(address), root, closed);
+        send_long_compound(&mut client);
+        // Everything sent has been read: memory is at its highest.
         let done = rounds.load(Relaxed);
         while rounds.load(Relaxed) < done + 20 {
             assert!(!worker.is_finished(), "the working client met an error");
@@ -233,7 +233,7 @@ fn bad_input_of_every_kind_is_refused_counted_and_disturbs_nobody() {
     });
     let after = scrape_at_rest(metrics);
     let rise = |name: &str| after[name] - before[name];
-    // Streams, arguments that are garbage, and the records that ended with their connections.
+    // Streams, garbage arguments, and records cut off by the end of their connections.
     let malformed = streams().len() + 21 + STOPPED;
     assert_eq!(rise("enfys_malformed_records_total"), malformed as f64);
     assert_eq!(rise("enfys_bad_handles_total"), 3.0);

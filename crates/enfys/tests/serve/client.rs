@@ -1,4 +1,4 @@
-//! A client that waits for each answer: NFSv3 and MOUNT, and as much of NFSv4.1 as keeps a file open.
+//! A client that waits for each reply: NFSv3, MOUNT, and the part of NFSv4.1 that the tests need.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -27,9 +27,9 @@ use rpc::record::{RecordDecoder, finish_record, start_record};
 use rustix::process::{getgid, getuid};
 use xdr::{Decode, Encode, List, Opaque, Writer};
 
-/// How long an answer may take; far above what it takes.
+/// Longest time for a reply; far above the usual one.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than any answer here.
+/// Longer than any reply here.
 const MAX_RECORD: usize = 2 << 20;
 
 /// OPENs in one compound.
@@ -40,17 +40,17 @@ pub const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
 pub const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
 const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
 
-/// The user that calls unless a test says otherwise: root may claim any, others only themselves.
+/// The default user of calls: root may claim any user, others only themselves.
 fn ordinary_user() -> u32 {
     if getuid().is_root() { 1000 } else { getuid().as_raw() }
 }
 
-/// A connection, and who calls over it.
+/// A connection, and the user of its calls.
 pub struct Client {
     stream: TcpStream,
     decoder: RecordDecoder,
     buffer: BytesMut,
-    /// Calls of the server's that came while an answer was awaited.
+    /// Callbacks that arrived while the client waited for a reply.
     calls: VecDeque<Bytes>,
     xid: u32,
     pub uid: u32,
@@ -61,7 +61,7 @@ impl Client {
         Self::over(TcpStream::connect(address).expect("the server listens"))
     }
 
-    /// The same from another of this machine's addresses.
+    /// Connects from another address of this machine.
     pub fn connect_from(address: SocketAddr, own: [u8; 4]) -> Self {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
@@ -77,7 +77,7 @@ impl Client {
         Self { stream, decoder, buffer, calls: VecDeque::new(), xid: 1, uid: ordinary_user() }
     }
 
-    /// CREATE in version 3 that may be refused as a call.
+    /// CREATE in version 3, or the reason why the call was refused.
     pub fn try_create(&mut self, directory: FileHandle, name: &str) -> Result<NfsStat, RpcError> {
         let arguments =
             CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
@@ -85,14 +85,14 @@ impl Client {
         Ok(created.status())
     }
 
-    /// Sends the same without waiting for the answer.
+    /// Sends the same call without waiting for the reply.
     pub fn send_create(&mut self, directory: FileHandle, name: &str) {
         let arguments =
             CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
         self.send(NFS3, Proc::CREATE.0, &arguments);
     }
 
-    /// The next call has the number that the last one of `other` had, as a retransmission does over another connection.
+    /// Gives the next call the transaction ID of the last call of `other`, as a retransmission over another connection has it.
     pub fn repeats(self, other: &Self) -> Self {
         Self { xid: other.xid - 1, ..self }
     }
@@ -102,7 +102,7 @@ impl Client {
         self.ask(program, procedure, arguments).expect("results")
     }
 
-    /// The same, where there may be none.
+    /// The same, if the call may be refused.
     pub fn ask<R: Decode>(
         &mut self,
         program: (u32, u32),
@@ -119,13 +119,13 @@ impl Client {
         }
     }
 
-    /// Calls what is not served, or not with such arguments: why not.
+    /// Sends a call that is refused; returns the reason.
     pub fn refused(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> RpcError {
         self.send(program, procedure, arguments);
         parse_reply::<()>(self.receive()).expect_err("a call that is not executed")
     }
 
-    /// The next call of the server's.
+    /// Waits for the next callback.
     fn called(&mut self) -> Bytes {
         self.calls.pop_front().unwrap_or_else(|| self.receive())
     }
@@ -209,7 +209,7 @@ impl Client {
         self.nfs3::<RenameWcc, RenameWcc>(Proc::RENAME, &arguments).map(drop)
     }
 
-    /// Makes a file that everybody may change.
+    /// Creates a file that every user may change.
     pub fn create(&mut self, directory: FileHandle, name: &str) -> Result<FileHandle, NfsStat> {
         let sattr = Sattr { mode: Some(0o666), ..Sattr::default() };
         let arguments = CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(sattr) };
@@ -255,7 +255,7 @@ impl Client {
         self.nfs3::<ReadOk, PostOpAttr>(Proc::READ, &arguments).map(|read| read.data.to_vec())
     }
 
-    /// Asks for reads, and takes no answer, until the server takes no more calls.
+    /// Sends READs without reading replies, until the server stops reading.
     pub fn clog(mut self, file: FileHandle) -> TcpStream {
         self.stream.set_nonblocking(true).expect("an option");
         let arguments = ReadArgs { file, offset: 0, count: 1 << 20 };
@@ -274,12 +274,12 @@ pub struct Client4 {
     minor_version: u32,
     session: SessionId,
     sequence: u32,
-    /// What CREATE_SESSION granted.
+    /// The result of CREATE_SESSION.
     pub granted: CreateSessionFlags,
 }
 
 impl Client4 {
-    /// Gets a session on a connection of its own, and reclaims nothing.
+    /// Creates a session on a new connection, and sends RECLAIM_COMPLETE.
     pub fn connect(address: SocketAddr) -> Self {
         let mut this = Self::named(address, "test client");
         this.complete();
@@ -291,47 +291,47 @@ impl Client4 {
         Self::in_minor(address, "test client", 2)
     }
 
-    /// A client of this name and minor version with a session, which reclaims nothing.
+    /// Creates a session for a client of this name and minor version, and sends RECLAIM_COMPLETE.
     pub fn in_minor(address: SocketAddr, name: &str, minor_version: u32) -> Self {
         let mut this = Self::over(Client::connect(address), name, CreateSessionFlags::empty(), minor_version);
         this.complete();
         this
     }
 
-    /// Gets a session for the client of this name, which may reclaim.
+    /// Creates a session for the client of this name, which may reclaim.
     pub fn named(address: SocketAddr, name: &str) -> Self {
         Self::with_flags(address, name, CreateSessionFlags::empty())
     }
 
-    /// Gets a persistent session, as far as the server has it, and reclaims nothing.
+    /// Asks for a persistent session, and sends RECLAIM_COMPLETE.
     pub fn persistent(address: SocketAddr) -> Self {
         let mut this = Self::with_flags(address, "test client", CreateSessionFlags::PERSIST);
         this.complete();
         this
     }
 
-    /// Gets a session whose connection carries callbacks, and says that it takes them.
+    /// Creates a session whose connection carries callbacks, and answers the server's CB_NULL.
     pub fn reachable(address: SocketAddr) -> Self {
         let mut this = Self::with_flags(address, "test client", CreateSessionFlags::CONN_BACK_CHAN);
         this.complete();
         let trial = this.called();
         this.client.answer(peek(&trial).expect("a message").0, &());
-        // The server reads in order: what is answered here has passed the answer to the trial.
+        // The server reads in order: this reply shows that it has read the answer to its CB_NULL.
         this.run(Vec::new()).expect("a session");
         this
     }
 
-    /// The next call of the server's.
+    /// Waits for the next callback.
     pub fn called(&mut self) -> Bytes {
         self.client.called()
     }
 
-    /// Answers a call of the server's.
+    /// Answers a callback.
     pub fn answer(&mut self, xid: u32, results: &impl Encode) {
         self.client.answer(xid, results);
     }
 
-    /// Another client on the same connection, which reclaims nothing.
+    /// Creates another client on the same connection, and sends RECLAIM_COMPLETE.
     pub fn followed_by(self, name: &str) -> Self {
         let mut this = Self::over(self.client, name, CreateSessionFlags::empty(), 1);
         this.complete();
@@ -375,12 +375,12 @@ impl Client4 {
         this
     }
 
-    /// It has nothing more to reclaim.
+    /// Sends RECLAIM_COMPLETE.
     pub fn complete(&mut self) {
         self.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]).expect("once");
     }
 
-    /// The same session over another connection; the next request has the place in its slot that the last one had.
+    /// Continues the session over another connection; the next request repeats the sequence ID of the last one.
     pub fn again(&self, address: SocketAddr) -> Self {
         let Self { minor_version, session, sequence, granted, .. } = *self;
         Self { client: Client::connect(address), minor_version, session, sequence: sequence - 1, granted }
@@ -396,7 +396,7 @@ impl Client4 {
         self.client.call(NFS4, 1, &arguments)
     }
 
-    /// Runs operations behind a SEQUENCE; returns their results, or the status that they ended with.
+    /// Runs operations after a SEQUENCE; returns their results, or the error.
     pub fn run(&mut self, ops: Vec<Op>) -> Result<Vec<OpResult>, Status> {
         self.sequence += 1;
         let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
@@ -413,7 +413,7 @@ impl Client4 {
         self.open_often(path, name, 1).map(drop)
     }
 
-    /// The same as so many owners; returns the file's handle.
+    /// The same for so many open-owners; returns the file's handle.
     pub fn open_often(
         &mut self,
         path: &'static str,
@@ -464,7 +464,7 @@ impl Client4 {
     }
 }
 
-/// OPEN for reading and writing by the owner of a number.
+/// OPEN for reading and writing by the owner with this number.
 fn open(owner: usize, claim: OpenClaim) -> Op {
     let owner = Opaque::new(format!("owner {owner}").into_bytes()).expect("a short name");
     Op::Open(OpenArgs {

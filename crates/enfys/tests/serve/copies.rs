@@ -1,4 +1,4 @@
-//! Copies from one server to another, both real.
+//! Copies between two real servers.
 
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -11,20 +11,20 @@ use rpc::address::{NetId, UniversalAddress};
 use xdr::List;
 
 use crate::client::Client4;
-use crate::server::{Place, Server};
+use crate::server::{Server, TestDir};
 
 mod long_link;
 
-/// A server of `directory` at an address of its own, with some more lines of configuration.
-fn serve(place: &Place, directory: &Path, address: [u8; 4], lines: &str) -> Server {
-    let (listen, state) = (Ipv4Addr::from(address), place.path("state"));
+/// Starts a server of `directory` on its own address, with additional lines of configuration.
+fn serve(dir: &TestDir, directory: &Path, address: [u8; 4], lines: &str) -> Server {
+    let (listen, state) = (Ipv4Addr::from(address), dir.path("state"));
     let text = format!(
         "listen = ['{listen}:0']\nstate-dir = '{}'\n{lines}\n[[export]]\npath = '{}'\n",
         state.display(),
         directory.display()
     );
-    let file = place.file("enfys.toml", &text);
-    Server::start(place, &["serve", "--config", file.to_str().expect("a path")])
+    let file = dir.file("enfys.toml", &text);
+    Server::start(dir, &["serve", "--config", file.to_str().expect("a path")])
 }
 
 fn location(address: SocketAddr) -> NetLocation {
@@ -48,7 +48,7 @@ fn notify(client: &mut Client4, (file, stateid): (Handle, Stateid), to: SocketAd
     }
 }
 
-/// COPY of what is behind the first `offset` bytes; the bytes copied.
+/// COPY from `offset` on; returns the bytes copied.
 fn copy_behind(
     offset: u64,
     client: &mut Client4,
@@ -72,7 +72,7 @@ fn copy_behind(
     }
 }
 
-/// COPY of the whole; the bytes copied.
+/// COPY of the whole file; returns the bytes copied.
 fn copy(
     client: &mut Client4,
     from: (Handle, Stateid),
@@ -82,7 +82,7 @@ fn copy(
     copy_behind(0, client, from, to, source_servers)
 }
 
-/// The same of `length` bytes, as often as it takes: an answer comes after ten seconds, whatever is copied by then.
+/// COPY of `length` bytes, repeated as needed: a reply comes after ten seconds, even if less was copied.
 fn copy_on(
     length: u64,
     client: &mut Client4,
@@ -99,9 +99,9 @@ fn copy_on(
     Ok(copied)
 }
 
-/// Two servers, and a client of each with a file open there.
+/// Two servers, and a client of each with an open file.
 struct Scene {
-    places: [Place; 2],
+    places: [TestDir; 2],
     source: Server,
     destination: Server,
     reader: Client4,
@@ -110,13 +110,13 @@ struct Scene {
     to: (Handle, Stateid),
 }
 
-/// What is long enough for several READs, and has no end at a round number.
+/// Long enough for several READs, and not a multiple of their size.
 fn content() -> Vec<u8> {
     (0..3_500_001_u32).map(|at| (at % 253) as u8).collect()
 }
 
 fn scene(copy_from: &str) -> Scene {
-    let places = [Place::new(), Place::new()];
+    let places = [TestDir::new(), TestDir::new()];
     let directories = [places[0].directory("files"), places[1].directory("files")];
     let files = [directories[0].join("source"), directories[1].join("destination")];
     std::fs::write(&files[0], content()).expect("a file");
@@ -151,13 +151,13 @@ fn a_file_is_copied_from_another_server() {
     let copied = copy_on(length, &mut scene.writer, from, scene.to, servers.clone());
     assert_eq!(copied, Ok(length));
     assert!(scene.copied() == content(), "the same bytes");
-    // The client's own stateid is nobody else's.
+    // The client's own stateid is not valid for another client.
     let stolen = copy(&mut scene.writer, scene.from, scene.to, servers);
     assert_eq!(stolen, Err(Status::OFFLOAD_DENIED));
 }
 
 #[test]
-fn holes_of_another_server_stay_holes() {
+fn holes_are_copied_from_another_server() {
     use std::os::unix::fs::{FileExt, MetadataExt};
     const SIZE: u64 = 20_000_001;
     let mut scene = scene("127.0.0.2");
@@ -166,7 +166,7 @@ fn holes_of_another_server_stay_holes() {
     source.set_len(0).expect("a length");
     source.set_len(SIZE).expect("a length");
     source.write_all_at(b"in the middle", 11_000_000).expect("written");
-    // What the destination has there goes.
+    // The destination's data there are replaced.
     std::fs::write(scene.places[1].path("files/destination"), vec![7; 3 << 20]).expect("a file");
     let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
     let from = (scene.from.0, promised.stateid);
@@ -174,13 +174,13 @@ fn holes_of_another_server_stay_holes() {
     assert_eq!(copied, Ok(SIZE));
     let content = std::fs::read(scene.places[0].path("files/source")).expect("a file");
     assert!(scene.copied() == content, "the same bytes");
-    let blocks = |place: &Place, name| std::fs::metadata(place.path(name)).expect("a file").blocks();
+    let blocks = |dir: &TestDir, name| std::fs::metadata(dir.path(name)).expect("a file").blocks();
     let used = blocks(&scene.places[1], "files/destination");
     assert!(used * 512 < 1 << 20, "{used} blocks");
 }
 
 #[test]
-fn a_server_that_is_not_permitted_is_not_connected_to() {
+fn the_server_connects_to_permitted_sources_only() {
     let mut scene = scene("127.0.0.4/31");
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
     listener.set_nonblocking(true).expect("an option");
@@ -192,7 +192,7 @@ fn a_server_that_is_not_permitted_is_not_connected_to() {
 }
 
 #[test]
-fn a_source_that_answers_nonsense_or_hangs_up_is_no_source() {
+fn a_copy_fails_if_the_source_sends_garbage_or_disconnects() {
     use std::io::{Read, Write};
     let mut scene = scene("127.0.0.2");
     let answers: [&[u8]; 3] = [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0x80, 0, 0, 4, 0, 0, 0, 1]];
@@ -220,7 +220,7 @@ fn a_source_that_answers_nonsense_or_hangs_up_is_no_source() {
     assert_eq!(copied, Ok(length), "other sources are");
 }
 
-/// Carries bytes to `source` and back; of the first connection's only so many come back before it is cut.
+/// Relays bytes to `source` and back. The first connection is cut after so many bytes.
 fn relay(source: SocketAddr, first: u64) -> SocketAddr {
     use std::io::{Read, copy};
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
@@ -234,7 +234,7 @@ fn relay(source: SocketAddr, first: u64) -> SocketAddr {
             let (mut calls, mut to_source) =
                 (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
             std::thread::spawn(move || copy(&mut calls, &mut to_source));
-            // Whichever end is cut, the other hears of it.
+            // Closing either end closes the other.
             let _ = copy(&mut (&far).take(most), &mut &near);
             let _ = (far.shutdown(Shutdown::Both), near.shutdown(Shutdown::Both));
         }
@@ -243,10 +243,10 @@ fn relay(source: SocketAddr, first: u64) -> SocketAddr {
 }
 
 #[test]
-fn a_connection_that_is_cut_in_the_middle_is_made_again() {
+fn a_broken_connection_to_the_source_is_replaced() {
     let mut scene = scene("127.0.0.2");
     let relay = relay(scene.source.address, 1_700_000);
-    // Whom the source sees: connections of this test's own.
+    // The source sees connections of this test's user.
     let seen = SocketAddr::from(([127, 0, 0, 1], 2049));
     let promised = notify(&mut scene.reader, scene.from, seen);
     let from = (scene.from.0, promised.stateid);
@@ -257,7 +257,7 @@ fn a_connection_that_is_cut_in_the_middle_is_made_again() {
 }
 
 #[test]
-fn a_server_that_ends_answers_copies_whose_source_only_drips() {
+fn a_stopping_server_answers_copies_from_a_slow_source() {
     use std::io::{Read, Write};
     let Scene { places: _places, mut destination, mut writer, from, to, .. } = scene("127.0.0.2");
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
@@ -266,7 +266,7 @@ fn a_server_that_ends_answers_copies_whose_source_only_drips() {
     let (mut stream, _) = listener.accept().expect("a connection");
     let mut call = [0; 64];
     stream.read_exact(&mut call).expect("EXCHANGE_ID");
-    // A long record, a byte at a time: never silent, and no answer.
+    // A long record, one byte at a time: not silent, and not a reply.
     stream.write_all(&[0x80, 0, 0x10, 0]).expect("sent");
     let dripping = std::thread::spawn(move || {
         while stream.write_all(&[0]).is_ok() {
@@ -282,7 +282,7 @@ fn a_server_that_ends_answers_copies_whose_source_only_drips() {
 }
 
 #[test]
-fn a_source_that_says_nothing_is_given_up() {
+fn a_copy_from_a_silent_source_times_out() {
     let mut scene = scene("127.0.0.2");
     let silent = TcpListener::bind("127.0.0.2:0").expect("a port");
     let servers = vec![location(silent.local_addr().expect("an address"))];

@@ -1,6 +1,6 @@
-//! A disk that a test holds back: ext4 on a loop device, on a file that this process serves over FUSE from memory. Reads of the
-//! disk wait while they are held, or fail where a sector is bad. Nothing here looks at a clock: that the server waits
-//! for the disk is seen by the read that has come, and that it goes on by its answers to others.
+//! A disk that a test can stop: ext4 on a loop device, on a file that this process serves over FUSE from memory. Reads wait while the
+//! disk is stopped, or fail at bad sectors. No test looks at a clock: a waiting read shows that the server waits for the disk, and
+//! replies to others show that it continues.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,9 +11,9 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::server::Place;
+use super::server::TestDir;
 
-/// How long a read is waited for; far above what it takes.
+/// Longest wait for a read; far above the usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a disk.
 const DISK_BYTES: usize = 48 << 20;
@@ -35,18 +35,18 @@ const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 const IN_HEADER: usize = 40;
-/// FOPEN_DIRECT_IO: nothing is cached in between.
+/// FOPEN_DIRECT_IO: no cache in between.
 const DIRECT: u32 = 1;
 const REGULAR: u32 = 0o100_600;
 const EIO: i32 = 5;
 const ENOSYS: i32 = 38;
 
-/// What the thread that serves the disk and the test share.
+/// State shared by the test and the thread that serves the disk.
 #[derive(Default)]
 struct State {
     image: Vec<u8>,
     is_held: bool,
-    /// Reads that wait: number of the request, and what it wants.
+    /// Waiting reads: number and range of each request.
     held: Vec<(u64, Range<usize>)>,
     bad: Option<Range<usize>>,
 }
@@ -68,7 +68,7 @@ impl Shared {
         reply.extend((-error).to_le_bytes());
         reply.extend(unique.to_le_bytes());
         reply.extend(body);
-        // The kernel may have given the request up.
+        // The kernel may have aborted the request.
         let _ = (&self.device).write(&reply);
     }
 
@@ -82,7 +82,7 @@ impl Shared {
 
     fn serve(&self) {
         let mut request = vec![0; REQUEST_BYTES];
-        // Ends when the file system is unmounted.
+        // Fails when the file system is unmounted.
         while let Ok(length) = (&self.device).read(&mut request) {
             self.answer(&request[..length]);
         }
@@ -92,7 +92,7 @@ impl Shared {
         let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(request[at..at + 8].try_into().expect("eight bytes"));
         let (unique, body) = (long(8), IN_HEADER);
-        let place = || {
+        let range = || {
             let start = (long(body + 8) as usize).min(DISK_BYTES);
             start..(start + word(body + 16) as usize).min(DISK_BYTES)
         };
@@ -107,14 +107,14 @@ impl Shared {
             READ => {
                 let mut state = self.lock();
                 if state.is_held {
-                    state.held.push((unique, place()));
+                    state.held.push((unique, range()));
                     self.came.notify_all();
                 } else {
-                    self.answer_read(&state, unique, place());
+                    self.answer_read(&state, unique, range());
                 }
             }
             WRITE => {
-                let (range, data) = (place(), &request[body + 40..]);
+                let (range, data) = (range(), &request[body + 40..]);
                 let length = range.len();
                 self.lock().image[range].copy_from_slice(&data[..length]);
                 self.reply(unique, 0, &(length as u64).to_le_bytes());
@@ -131,7 +131,7 @@ fn init_reply() -> [u8; 64] {
     let mut reply = [0; 64];
     reply[0..4].copy_from_slice(&7_u32.to_le_bytes());
     reply[4..8].copy_from_slice(&31_u32.to_le_bytes());
-    // Requests in the background, and the longest write.
+    // Background requests, and the longest write.
     reply[16..18].copy_from_slice(&64_u16.to_le_bytes());
     reply[18..20].copy_from_slice(&48_u16.to_le_bytes());
     reply[20..24].copy_from_slice(&(128_u32 << 10).to_le_bytes());
@@ -166,18 +166,18 @@ fn run(program: &str, arguments: &[&Path]) -> Option<String> {
 }
 
 impl Disk {
-    /// Makes a disk, has `fill` put files on it, and mounts it anew, so that nothing of it is cached. `None`, and why on
-    /// the standard output, where that cannot be done here.
-    pub fn new(place: &Place, fill: impl FnOnce(&Path)) -> Option<Self> {
-        let disk = Self::try_new(place, fill);
+    /// Makes a disk, lets `fill` create files on it, and remounts it, so that nothing is cached. `None`, and the reason on standard
+    /// output, if that is impossible here.
+    pub fn new(dir: &TestDir, fill: impl FnOnce(&Path)) -> Option<Self> {
+        let disk = Self::try_new(dir, fill);
         if disk.is_none() {
             println!("skipped: needs root, FUSE, loop devices and mkfs.ext4");
         }
         disk
     }
 
-    fn try_new(place: &Place, fill: impl FnOnce(&Path)) -> Option<Self> {
-        let (image, file, top) = (place.path("image"), place.path("disk"), place.path("top"));
+    fn try_new(dir: &TestDir, fill: impl FnOnce(&Path)) -> Option<Self> {
+        let (image, file, top) = (dir.path("image"), dir.path("disk"), dir.path("top"));
         File::create(&image).ok()?.set_len(DISK_BYTES as u64).ok()?;
         std::fs::create_dir(&top).ok()?;
         run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), &image])?;
@@ -188,18 +188,18 @@ impl Disk {
         let shared = serve(&file, std::fs::read(&image).ok()?)?;
         let mut disk = Self { shared, file, top, device: String::new() };
         disk.device = run("losetup", &["--find".as_ref(), "--show".as_ref(), &disk.file])?;
-        // Without the kernel's own thread, whose reads would come uncalled.
+        // Without the kernel's initialization thread, whose reads would disturb the test.
         let quiet = "-onoinit_itable,no_prefetch_block_bitmaps";
         run("mount", &[quiet.as_ref(), disk.device.as_ref(), &disk.top])?;
         Some(disk)
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// From now on reads wait, until what is returned is dropped.
+    /// Makes reads wait until the returned value is dropped.
     #[must_use = "reads are answered when it is dropped"]
     pub fn hold(&self) -> Held<'_> {
         self.shared.lock().is_held = true;
@@ -220,7 +220,7 @@ impl Disk {
         !self.shared.lock().held.is_empty()
     }
 
-    /// Answers what waits, and whatever comes.
+    /// Answers waiting and later reads.
     fn release(&self) {
         let mut state = self.shared.lock();
         state.is_held = false;
@@ -229,7 +229,7 @@ impl Disk {
         }
     }
 
-    /// The sectors that hold `text` cannot be read from now on.
+    /// Makes the sectors with `text` unreadable.
     pub fn spoil(&self, text: &[u8]) {
         let mut state = self.shared.lock();
         let at = state.image.windows(text.len()).position(|window| window == text).expect("on the disk");
@@ -238,7 +238,7 @@ impl Disk {
     }
 }
 
-/// While it lives, reads wait: a test that fails must not leave processes that nobody can end.
+/// Reads wait while it lives: a failing test must not leave unkillable processes.
 pub struct Held<'a>(&'a Disk);
 
 impl Drop for Held<'_> {
@@ -258,7 +258,7 @@ impl Drop for Disk {
     }
 }
 
-/// Mounts a FUSE file system that is one file, of these bytes, on `file`.
+/// Mounts a FUSE file system that consists of one file with these bytes on `file`.
 fn serve(file: &Path, image: Vec<u8>) -> Option<Arc<Shared>> {
     File::create(file).ok()?;
     let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;

@@ -1,4 +1,4 @@
-//! What no client here can be made to hear is looked at by tshark, which nobody here wrote.
+//! Callbacks that no available client handles are checked by tshark.
 
 use std::process::Command;
 
@@ -12,9 +12,9 @@ use rpc::message::CallHeader;
 use xdr::{Decode, Reader};
 
 use crate::client::{Client, Client4};
-use crate::server::{Place, Server, with};
+use crate::server::{Server, TestDir, with};
 
-/// Has `/export` delegated to it, to be told of what comes.
+/// Gets a delegation of `/export` with notifications.
 fn hold(client: &mut Client4) {
     let at_once = Time { seconds: 0, nanoseconds: 0 };
     let ask = GetDirDelegationArgs {
@@ -33,13 +33,12 @@ fn hold(client: &mut Client4) {
     };
 }
 
-/// What tshark says of a record that the server has sent; none where it is not installed.
-fn dissect(place: &Place, record: &[u8], shown: &[&str]) -> Option<String> {
+/// Returns tshark's dissection of a record of the server; `None` if it is not installed.
+fn dissect(dir: &TestDir, record: &[u8], shown: &[&str]) -> Option<String> {
     let marked = u32::try_from(record.len()).expect("a short record") | 1 << 31;
     let bytes = marked.to_be_bytes().into_iter().chain(record.iter().copied());
     let hex: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
-    let (text, capture) =
-        (place.file("record", &format!("0000 {}\n", hex.join(" "))), place.path("record.pcap"));
+    let (text, capture) = (dir.file("record", &format!("0000 {}\n", hex.join(" "))), dir.path("record.pcap"));
     let packet = |program: &mut Command| program.output().ok().filter(|output| output.status.success());
     packet(Command::new("text2pcap").args(["-q", "-T", "2049,700"]).args([&text, &capture]))?;
     let read = ["-n", "-d", "tcp.port==2049,rpc", "-T", "fields", "-e"];
@@ -48,10 +47,10 @@ fn dissect(place: &Place, record: &[u8], shown: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn what_holders_of_directories_are_told_is_well_formed() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export]));
+fn directory_notifications_are_well_formed() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     let mut holder = Client4::reachable(server.address);
     hold(&mut holder);
     let mut other = Client::connect(server.address);
@@ -64,11 +63,11 @@ fn what_holders_of_directories_are_told_is_well_formed() {
     let args = CbCompoundArgs::decode(&mut reader).unwrap();
     assert!(matches!(args.ops[..], [CbOp::Sequence(_), CbOp::Notify(_)]), "{args:?}");
     // CB_SEQUENCE is operation 11 of callbacks, CB_NOTIFY 6 (RFC 8881 §20.9, §20.4).
-    match dissect(&place, &call, &["nfs.cb.operation"]) {
+    match dissect(&dir, &call, &["nfs.cb.operation"]) {
         None => println!("skipped: tshark and text2pcap are not installed"),
         Some(operations) => {
             assert_eq!(operations, "11,6");
-            assert_eq!(dissect(&place, &call, &["_ws.malformed"]).as_deref(), Some(""));
+            assert_eq!(dissect(&dir, &call, &["_ws.malformed"]).as_deref(), Some(""));
         }
     }
     server.stop();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::server::{Place, refusal, run};
+use crate::server::{TestDir, refusal, run};
 
 /// The repository.
 fn root() -> PathBuf {
@@ -20,7 +20,7 @@ fn read(path: &str) -> String {
 /// Checks a configuration whose directories are replaced by ones that are there.
 #[track_caller]
 fn check(text: &str) {
-    let place = Place::new();
+    let dir = TestDir::new();
     let mut text = text.to_owned();
     let directories: BTreeSet<_> = text
         .lines()
@@ -28,19 +28,19 @@ fn check(text: &str) {
         .map(String::from)
         .collect();
     for (number, directory) in directories.into_iter().enumerate() {
-        let there = place.directory(&format!("export-{number}"));
+        let there = dir.directory(&format!("export-{number}"));
         text = text.replace(&format!("\"{directory}\""), &format!("\"{}\"", there.display()));
     }
-    text = text.replace("\"/var/lib/enfys\"", &format!("\"{}\"", place.path("state").display()));
-    let file = place.file("enfys.toml", &text);
+    text = text.replace("\"/var/lib/enfys\"", &format!("\"{}\"", dir.path("state").display()));
+    let file = dir.file("enfys.toml", &text);
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The keys that the program knows in a table, by what it says about one that it does not.
 fn keys(table: &str) -> Vec<String> {
-    let place = Place::new();
-    let file = place.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
+    let dir = TestDir::new();
+    let file = dir.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
     let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
     let expected = said.split("expected ").nth(1).expect("the keys that there are");
     let expected = expected.strip_prefix("one of ").unwrap_or(expected);
@@ -53,7 +53,7 @@ fn toml_blocks(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_readme_shows_a_configuration_that_is_right() {
+fn the_readme_shows_a_valid_configuration() {
     let readme = read("README.md");
     let blocks = toml_blocks(&readme);
     assert_eq!(blocks.len(), 1);
@@ -71,11 +71,11 @@ fn rows<'t>(text: &'t str, heading: &str) -> Vec<Vec<&'t str>> {
 #[test]
 fn the_manual_lists_every_key_with_its_default() {
     let manual = read("docs/manual/configuration.md");
-    let place = Place::new();
-    let head = format!("state-dir = '{}'\n", place.path("state").display());
-    let directory = format!("[[export]]\npath = '{}'\n", place.directory("export").display());
-    let plain = in_force(&place, &format!("{head}{directory}"));
-    let memory = in_force(&place, &format!("{head}[[export]]\nmemory = true\n"));
+    let dir = TestDir::new();
+    let head = format!("state-dir = '{}'\n", dir.path("state").display());
+    let directory = format!("[[export]]\npath = '{}'\n", dir.directory("export").display());
+    let plain = in_force(&dir, &format!("{head}{directory}"));
+    let memory = in_force(&dir, &format!("{head}[[export]]\nmemory = true\n"));
     let none = Value::Null;
     let tables = [
         ("Top level", "", &plain),
@@ -179,7 +179,7 @@ fn links_between_documents_lead_to_files() {
 }
 
 /// The keys that a configuration shows nowhere, commented out neither.
-fn keys_left_out(text: &str) -> Vec<String> {
+fn missing_keys(text: &str) -> Vec<String> {
     let all = ["", "[limits]", "[[export]]", "[[export]]\n[[export.client]]"].into_iter().flat_map(keys);
     let is_shown = |key: &String| {
         text.lines().map(|line| line.trim_start_matches('#')).any(|line| {
@@ -191,19 +191,19 @@ fn keys_left_out(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_example_configuration_leaves_no_key_out() {
-    let left_out = keys_left_out(&read("contrib/enfys.toml"));
+fn the_example_configuration_shows_every_key() {
+    let left_out = missing_keys(&read("contrib/enfys.toml"));
     assert!(left_out.is_empty(), "contrib/enfys.toml does not show {left_out:?}");
-    assert_eq!(keys_left_out("#listen = 1\n"), keys_left_out("")[1..]);
+    assert_eq!(missing_keys("#listen = 1\n"), missing_keys("")[1..]);
 }
 
 #[test]
-fn the_example_configuration_is_right() {
+fn the_example_configuration_is_valid() {
     check(&read("contrib/enfys.toml"));
 }
 
 #[test]
-fn the_example_configuration_is_right_with_all_its_alternatives() {
+fn the_example_configuration_is_valid_with_all_alternatives() {
     // What is commented out works too: `#key = value`, without a space.
     let text = read("contrib/enfys.toml");
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
@@ -214,8 +214,8 @@ fn the_example_configuration_is_right_with_all_its_alternatives() {
 }
 
 /// What is in force with this configuration.
-fn in_force(place: &Place, text: &str) -> Value {
-    let file = place.file("in-force.toml", text);
+fn in_force(dir: &TestDir, text: &str) -> Value {
+    let file = dir.file("in-force.toml", text);
     let output = run(&["check-config".as_ref(), "--json".as_ref(), file.as_path()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -243,14 +243,14 @@ fn commented_defaults(text: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn the_example_configuration_shows_the_defaults_that_are_in_force() {
+fn the_example_configuration_shows_the_defaults() {
     let text = read("contrib/enfys.toml");
     let defaults = commented_defaults(&text);
-    let place = Place::new();
-    let head = format!("state-dir = '{}'\n", place.path("state").display());
-    let directory = format!("[[export]]\npath = '{}'\n", place.directory("export").display());
-    let plain = in_force(&place, &format!("{head}{directory}"));
-    let memory = in_force(&place, &format!("{head}[[export]]\nmemory = true\n"));
+    let dir = TestDir::new();
+    let head = format!("state-dir = '{}'\n", dir.path("state").display());
+    let directory = format!("[[export]]\npath = '{}'\n", dir.directory("export").display());
+    let plain = in_force(&dir, &format!("{head}{directory}"));
+    let memory = in_force(&dir, &format!("{head}[[export]]\nmemory = true\n"));
     let mut compared = BTreeSet::new();
     for (table, key, value) in &defaults {
         let found = match table.as_str() {
@@ -274,16 +274,16 @@ fn the_example_configuration_shows_the_defaults_that_are_in_force() {
 }
 
 #[test]
-fn check_config_prints_every_key_with_what_is_in_force() {
-    let place = Place::new();
+fn check_config_prints_every_key_with_its_effective_value() {
+    let dir = TestDir::new();
     let text = format!(
         "state-dir = '{}'\nlisten = [2049, 'localhost:2050']\nmetrics = 9100\nid-domain = 'example.org'\n\
          keytab = '/etc/krb5.keytab'\n[limits]\nclients = 100\n\
          [[export]]\npath = '{}'\nid = 7\nclients = ['10.0.0.0/8']\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
-        place.path("state").display(),
-        place.directory("export").display(),
+        dir.path("state").display(),
+        dir.directory("export").display(),
     );
-    let config = in_force(&place, &text);
+    let config = in_force(&dir, &text);
     let has = |table: &Value, keys: Vec<String>| {
         let missing: Vec<_> = keys.into_iter().filter(|key| table.get(key).is_none()).collect();
         assert!(missing.is_empty(), "{missing:?} are missing in {table:#}");
@@ -298,11 +298,11 @@ fn check_config_prints_every_key_with_what_is_in_force() {
     has(&config["export"][0]["client"][0], keys("[[export]]\n[[export.client]]"));
     assert_eq!(config["listen"], serde_json::json!(["127.0.0.1:2049", "localhost:2050"]));
     assert_eq!(config["limits"]["slot-cache-bytes"], (64 << 20) + 100 * (10 << 10));
-    assert_eq!(config["control"]["socket"], place.path("state/control.sock").display().to_string());
+    assert_eq!(config["control"]["socket"], dir.path("state/control.sock").display().to_string());
 
     // What it prints for people is a configuration that means the same.
     let printed = |text: &str| {
-        let file = place.file("printed.toml", text);
+        let file = dir.file("printed.toml", text);
         let output = run(&["check-config".as_ref(), file.as_path()]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
@@ -313,7 +313,7 @@ fn check_config_prints_every_key_with_what_is_in_force() {
 }
 
 #[test]
-fn the_units_start_what_there_is() {
+fn the_units_start_the_installed_binary() {
     let unit = read("contrib/enfys.service");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("ExecStart");
     let words: Vec<_> = start.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What a newcomer does first: the commands of the README, and what a start says about what they get.
+//! First steps: the commands of the README, and what a start prints and warns of.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,9 +10,9 @@ use xdr::Opaque;
 
 use crate::client::{Client, Client4};
 use crate::libnfs;
-use crate::server::{ENFYS, Place, Server, mode, run, with};
+use crate::server::{ENFYS, Server, TestDir, mode, run, with};
 
-/// The first commands that README.md shows.
+/// Returns the first commands in README.md.
 fn first_commands() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = std::fs::read_to_string(path).expect("README.md");
@@ -21,23 +21,23 @@ fn first_commands() -> Vec<String> {
 }
 
 #[test]
-fn the_first_commands_of_the_readme_give_an_export_that_can_be_written() {
+fn the_first_commands_of_the_readme_make_a_writable_export() {
     if !crate::server::is_root() {
         return;
     }
-    let place = Place::new();
-    let directory = place.path("data").display().to_string();
+    let dir = TestDir::new();
+    let directory = dir.path("data").display().to_string();
     let commands = first_commands();
     let [make, serve] = &*commands else { panic!("{commands:?}") };
     let make = make.replace("/srv/data", &directory);
     assert!(Command::new("sh").args(["-c", &make]).status().unwrap().success(), "{make}");
     let serve = serve.strip_prefix("cargo run --release -p enfys -- serve ").expect("the program");
     assert_eq!(serve, "/srv/data");
-    let server = Server::start(&place, &with(&place, &[directory.as_ref()]));
+    let server = Server::start(&dir, &with(&dir, &[directory.as_ref()]));
     assert!(!server.log().contains("WARN"), "{}", server.log());
     let own = rustix::process::geteuid().as_raw();
     let ordinary = if own == 0 { 1000 } else { own };
-    // Root, who mounts, is squashed.
+    // Root, which mounts, is squashed.
     for uid in [0, ordinary] {
         let mut client = Client::connect(server.address);
         client.uid = uid;
@@ -48,23 +48,23 @@ fn the_first_commands_of_the_readme_give_an_export_that_can_be_written() {
     server.stop();
 }
 
-/// What `check-config` says about a directory with these permission bits and this line in its export.
-fn checked(place: &Place, directory: &Path, line: &str) -> String {
+/// Returns the output of `check-config` for an export of a directory with additional lines.
+fn checked(dir: &TestDir, directory: &Path, line: &str) -> String {
     let text = format!(
         "state-dir = '{}'\n[[export]]\npath = '{}'\n{line}\n",
-        place.path("state").display(),
+        dir.path("state").display(),
         directory.display()
     );
-    let file = place.file("enfys.toml", &text);
+    let file = dir.file("enfys.toml", &text);
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn an_export_that_nobody_can_write_is_warned_of() {
-    let place = Place::new();
-    let directory = place.directory("data");
+fn an_export_that_nobody_can_write_is_a_warning() {
+    let dir = TestDir::new();
+    let directory = dir.directory("data");
     std::fs::set_permissions(&directory, mode(0o755)).unwrap();
     let squash_all = "squash = 'all'";
     let warning = format!(
@@ -74,22 +74,22 @@ fn an_export_that_nobody_can_write_is_warned_of() {
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw()
     );
-    let said = checked(&place, &directory, squash_all);
+    let said = checked(&dir, &directory, squash_all);
     assert!(said.contains(&warning), "{said}");
     assert!(said.contains("--squash none"), "{said}");
-    let server = Server::start(&place, &with(&place, &[&directory, "--squash=all".as_ref()]));
+    let server = Server::start(&dir, &with(&dir, &[&directory, "--squash=all".as_ref()]));
     assert!(server.log().contains(&warning), "{}", server.log());
     server.stop();
     for line in ["squash = 'none'", "squash = 'all'\nread-only = true"] {
-        assert!(!checked(&place, &directory, line).contains("no client can"), "{line}");
+        assert!(!checked(&dir, &directory, line).contains("no client can"), "{line}");
     }
     std::fs::set_permissions(&directory, mode(0o1777)).unwrap();
-    assert!(!checked(&place, &directory, squash_all).contains("no client can"));
+    assert!(!checked(&dir, &directory, squash_all).contains("no client can"));
 }
 
-/// Runs a script as root of namespaces of its own, with the binary as `$1` and a place's directory as `$2`; `None` where the
-/// system does not let a test do that.
-fn isolated(place: &Place, script: &str) -> Option<Output> {
+/// Runs a script as root of new namespaces, with the binary as `$1` and the test's directory as `$2`; `None` if the system does not
+/// allow that.
+fn isolated(dir: &TestDir, script: &str) -> Option<Output> {
     let run = |words: &[&str]| {
         Command::new("unshare").args(["--user", "--map-root-user", "--mount", "--net"]).args(words).output()
     };
@@ -97,29 +97,29 @@ fn isolated(place: &Place, script: &str) -> Option<Output> {
         println!("skipped: no namespaces for tests, or no `ip`");
         return None;
     }
-    let directory = place.path("").display().to_string();
+    let directory = dir.path("").display().to_string();
     let output = run(&["sh", "-c", script, "sh", ENFYS, &directory]).expect("unshare ran before");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(output)
 }
 
 #[test]
-fn an_export_of_a_read_only_mount_is_not_called_read_write() {
-    let place = Place::new();
-    place.directory("data");
+fn an_export_of_a_read_only_mount_is_shown_as_read_only() {
+    let dir = TestDir::new();
+    dir.directory("data");
     let script = r#"
         set -e
         mount -t tmpfs -o ro,mode=1777 tmpfs "$2/data"
         printf "state-dir = '%s/state'\n[[export]]\npath = '%s/data'\n" "$2" "$2" >"$2/enfys.toml"
         exec "$1" check-config "$2/enfys.toml"
     "#;
-    let Some(output) = isolated(&place, script) else { return };
+    let Some(output) = isolated(&dir, script) else { return };
     let said = String::from_utf8(output.stdout).unwrap();
     let expected = "as /export: read-only (its file system is mounted read-only here), root squashed";
     assert!(said.contains(expected), "{said}");
 }
 
-/// Starts a server on all addresses of a machine with `192.0.2.7`, prints what it announces and logs, and ends it.
+/// Starts a server on all addresses of a machine with `192.0.2.7`, prints its startup message and log, and stops it.
 const ON_ALL_ADDRESSES: &str = r#"
     set -e
     trap 'kill $server 2>/dev/null || true' EXIT
@@ -135,9 +135,9 @@ const ON_ALL_ADDRESSES: &str = r#"
 "#;
 
 #[test]
-fn clients_are_shown_an_address_that_they_can_use() {
-    let place = Place::new();
-    let Some(output) = isolated(&place, ON_ALL_ADDRESSES) else { return };
+fn the_startup_message_has_addresses_that_clients_can_use() {
+    let dir = TestDir::new();
+    let Some(output) = isolated(&dir, ON_ALL_ADDRESSES) else { return };
     let said = String::from_utf8(output.stdout).unwrap();
     for expected in [
         "  mount -t nfs -o vers=4.1,port=2049 192.0.2.7:/export /mnt\n",
@@ -151,10 +151,10 @@ fn clients_are_shown_an_address_that_they_can_use() {
 }
 
 #[test]
-fn the_announced_url_is_one_word_of_a_shell() {
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
-    let line = server.announced.lines().find(|line| line.contains("nfs://")).expect("a URL");
+fn the_printed_url_is_quoted_for_a_shell() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    let line = server.startup_message.lines().find(|line| line.contains("nfs://")).expect("a URL");
     let said = Command::new("sh").args(["-c", &format!("printf %s {line}")]).output().unwrap();
     let port = server.address.port();
     let expected = format!("nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}");
@@ -163,20 +163,20 @@ fn the_announced_url_is_one_word_of_a_shell() {
 }
 
 #[test]
-fn an_export_at_the_root_and_a_host_name_to_listen_on_work() {
-    let place = Place::new();
-    let export = place.directory("data");
+fn an_export_at_the_root_and_listening_on_a_host_name_work() {
+    let dir = TestDir::new();
+    let export = dir.directory("data");
     let arguments = ["serve".to_owned(), format!("{}:/", export.display())];
-    let state = place.path("state").display().to_string();
+    let state = dir.path("state").display().to_string();
     let more = ["--listen", "localhost:0", "--state-dir", &state].map(String::from);
-    let server = Server::start(&place, &[&arguments[..], &more].concat());
+    let server = Server::start(&dir, &[&arguments[..], &more].concat());
     assert!(server.address.ip().is_loopback());
-    assert!(server.announced.contains(":/ /mnt\n"), "{}", server.announced);
-    // libnfs finds a file below the URL that is printed.
+    assert!(server.startup_message.contains(":/ /mnt\n"), "{}", server.startup_message);
+    // A file name can be appended to the path of the printed URL.
     let host = server.address.ip();
     let (before, options) =
         (format!("nfs://{host}//"), format!("?version=3&nfsport={}", server.address.port()));
-    assert!(server.announced.contains(&format!("{before}{options}")), "{}", server.announced);
+    assert!(server.startup_message.contains(&format!("{before}{options}")), "{}", server.startup_message);
     let mut client = Client::connect(server.address);
     let root = client.mount("/").unwrap();
     client.create(root, "file").unwrap();
@@ -195,20 +195,20 @@ fn an_export_at_the_root_and_a_host_name_to_listen_on_work() {
 }
 
 #[test]
-fn a_port_alone_is_one_of_this_machine() {
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--listen", "0", "--metrics", "0"]);
+fn a_port_alone_is_on_loopback() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory", "--listen", "0", "--metrics", "0"]);
     assert!(server.address.ip().is_loopback());
     server.stop();
 }
 
 #[test]
-fn unknown_hosts_and_netgroups_are_warned_of() {
-    let place = Place::new();
-    let directory = place.directory("data");
+fn unknown_hosts_and_netgroups_are_warnings() {
+    let dir = TestDir::new();
+    let directory = dir.directory("data");
     let lines = "clients = [\n'127.0.0.1',\n'no-such-host.invalid']\n[[export.client]]\nclients = ['@no-such-netgroup']";
-    let checked = checked(&place, &directory, lines);
-    let file = place.path("enfys.toml");
+    let checked = checked(&dir, &directory, lines);
+    let file = dir.path("enfys.toml");
     let host = format!(
         "{}:6: export /export: `clients`: host name `no-such-host.invalid` not found",
         file.display()
@@ -219,35 +219,35 @@ fn unknown_hosts_and_netgroups_are_warned_of() {
     }
     let arguments =
         ["serve".as_ref(), "--listen".as_ref(), "0".as_ref(), "--config".as_ref(), file.as_path()];
-    let server = Server::start(&place, &arguments);
+    let server = Server::start(&dir, &arguments);
     let log = server.log();
     assert!(log.contains(&host) && log.contains(&netgroup), "{log}");
     server.stop();
 }
 
 #[test]
-fn local_users_without_root_are_warned_of() {
-    let place = Place::new();
-    let directory = place.directory("data");
+fn local_users_without_root_is_a_warning() {
+    let dir = TestDir::new();
+    let directory = dir.directory("data");
     let warning = |uid: u32| {
         format!(
             "--local-users without root: files that other users create belong to uid {uid}, so these users often cannot \
              write to them"
         )
     };
-    let server = Server::start(&place, &with(&place, &[&directory, "--local-users".as_ref()]));
+    let server = Server::start(&dir, &with(&dir, &[&directory, "--local-users".as_ref()]));
     let own = rustix::process::geteuid();
     assert_eq!(server.log().contains(&warning(own.as_raw())), !own.is_root(), "{}", server.log());
     server.stop();
     if !own.is_root() {
         return;
     }
-    // A server of another user: mapped to uid 1000 in a namespace of its own.
+    // As another user: uid 1000 in a new namespace.
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-user=1000", "--", ENFYS, "check-config"]);
     let text = format!("local-users = true\n[[export]]\npath = '{}'\n", directory.display());
-    let text = format!("state-dir = '{}'\n{text}", place.path("other-state").display());
-    let output = command.arg(place.file("enfys.toml", &text)).output().expect("unshare");
+    let text = format!("state-dir = '{}'\n{text}", dir.path("other-state").display());
+    let output = command.arg(dir.file("enfys.toml", &text)).output().expect("unshare");
     if !output.status.success() {
         return println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
     }

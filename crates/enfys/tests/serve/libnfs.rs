@@ -1,11 +1,11 @@
-//! Rung 4: a client in user space that others wrote (`libnfs-utils`), over versions 3 and 4.0.
+//! Rung 4 of the test ladder: another project's client (`libnfs-utils`), over versions 3 and 4.0.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::server::{Place, Server, with};
+use crate::server::{Server, TestDir, with};
 
-/// Whether the client is on this machine.
+/// Whether the client is installed.
 pub fn is_installed() -> bool {
     let all = ["nfs-ls", "nfs-cp", "nfs-cat"].iter().all(|program| {
         Command::new("sh")
@@ -19,10 +19,10 @@ pub fn is_installed() -> bool {
     all
 }
 
-/// Lengths around what goes into one call, and into one page.
+/// Lengths around the sizes of a call and a page.
 const LENGTHS: [usize; 7] = [0, 1, 4095, 4096, 65_537, 1 << 20, (5 << 20) + 3];
 
-/// Bytes without a pattern that a fault could preserve.
+/// Pseudorandom bytes, so that misplaced data are noticed.
 fn content(length: usize) -> Vec<u8> {
     let mut state = length as u64 + 1;
     let byte = move || {
@@ -45,15 +45,15 @@ pub fn succeeds(program: &str, arguments: &[&str]) -> Vec<u8> {
     stdout
 }
 
-/// Copies files in and out again, and compares them on every way.
-fn copies_both_ways(place: &Place, server: &Server, export: Option<&Path>) {
+/// Copies files in and out, and compares them at each step.
+fn copies_both_ways(dir: &TestDir, server: &Server, export: Option<&Path>) {
     for length in LENGTHS {
-        let original = place.path(&format!("original-{length}"));
+        let original = dir.path(&format!("original-{length}"));
         std::fs::write(&original, content(length)).unwrap();
         let there = url(server, &format!("/file-{length}"), 3);
         succeeds("nfs-cp", &[original.to_str().unwrap(), &there]);
         assert!(succeeds("nfs-cat", &[&there]) == content(length), "{length} bytes shown differ");
-        let back = place.path(&format!("back-{length}"));
+        let back = dir.path(&format!("back-{length}"));
         succeeds("nfs-cp", &[&there, back.to_str().unwrap()]);
         assert!(std::fs::read(&back).unwrap() == content(length), "{length} bytes copied back differ");
         if let Some(export) = export {
@@ -81,10 +81,10 @@ fn files_are_copied_to_and_from_a_directory() {
         return;
     }
     for options in [&[][..], &["--async".as_ref()]] {
-        let place = Place::new();
-        let export = place.directory("export");
-        let server = Server::start(&place, &with(&place, &[&[export.as_path()], options].concat()));
-        copies_both_ways(&place, &server, Some(&export));
+        let dir = TestDir::new();
+        let export = dir.directory("export");
+        let server = Server::start(&dir, &with(&dir, &[&[export.as_path()], options].concat()));
+        copies_both_ways(&dir, &server, Some(&export));
         server.stop();
     }
 }
@@ -94,9 +94,9 @@ fn files_are_copied_to_and_from_memory() {
     if !is_installed() {
         return;
     }
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
-    copies_both_ways(&place, &server, None);
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    copies_both_ways(&dir, &server, None);
     server.stop();
 }
 
@@ -105,12 +105,12 @@ fn version_4_0_lists_and_reads() {
     if !is_installed() {
         return;
     }
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--squash", "none", "--listen", "127.0.0.1:0"]);
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory", "--squash", "none", "--listen", "127.0.0.1:0"]);
     for length in LENGTHS {
-        let original = place.path(&format!("original-{length}"));
+        let original = dir.path(&format!("original-{length}"));
         std::fs::write(&original, content(length)).unwrap();
-        // It writes nothing over version 4: its OPENs there ask for reading alone.
+        // libnfs opens files of version 4 for reading only.
         succeeds("nfs-cp", &[original.to_str().unwrap(), &url(&server, &format!("/file-{length}"), 3)]);
         let shown = succeeds("nfs-cat", &[&url(&server, &format!("/file-{length}"), 4)]);
         assert!(shown == content(length), "{length} bytes shown differ");
@@ -124,18 +124,18 @@ fn version_4_0_lists_and_reads() {
 }
 
 #[test]
-fn a_version_that_is_switched_off_is_told_so() {
+fn a_disabled_version_is_refused() {
     if !is_installed() {
         return;
     }
-    let place = Place::new();
-    let config = place.path("config.toml");
+    let dir = TestDir::new();
+    let config = dir.path("config.toml");
     std::fs::write(
         &config,
         "listen = ['127.0.0.1:0']\nversions = ['3', '4.1']\n[[export]]\nmemory = true\nsquash = 'none'\n",
     )
     .unwrap();
-    let server = Server::start(&place, &["serve", "--config", config.to_str().unwrap()]);
+    let server = Server::start(&dir, &["serve", "--config", config.to_str().unwrap()]);
     let output = Command::new("nfs-ls").arg(url(&server, "", 4)).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("NFS4ERR_MINOR_VERS_MISMATCH"), "{said}");

@@ -1,4 +1,4 @@
-//! Starts, ends and what lasts over them.
+//! Starts, stops and crashes, and what survives them.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -7,12 +7,12 @@ use protocol::nfs3::{NfsStat, StableHow};
 use rustix::process::Signal;
 
 use crate::client::{Client, Client4};
-use crate::server::{ENFYS, Place, Server, with};
+use crate::server::{ENFYS, Server, TestDir, with};
 
 #[test]
-fn the_mount_commands_are_printed_with_real_ports() {
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+fn mount_commands_have_the_real_ports() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
     let port = server.address.port();
     assert_ne!(port, 0);
     let expected = format!(
@@ -21,27 +21,27 @@ fn the_mount_commands_are_printed_with_real_ports() {
          \x20 mount -t nfs -o vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock 127.0.0.1:/export /mnt\n\
          \x20 'nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}'\n"
     );
-    assert_eq!(server.announced, expected);
+    assert_eq!(server.startup_message, expected);
     server.stop();
 }
 
-/// A server that runs, and a client of it.
-fn start(place: &Place, arguments: &[impl AsRef<OsStr>]) -> (Server, Client) {
-    let server = Server::start(place, arguments);
+/// A running server and its client.
+fn start(dir: &TestDir, arguments: &[impl AsRef<OsStr>]) -> (Server, Client) {
+    let server = Server::start(dir, arguments);
     let client = Client::connect(server.address);
     (server, client)
 }
 
-/// Starts, ends, kills and starts again a server that a command before its own may change.
-fn files_and_handles_last(before: &[&str]) {
-    let place = Place::new();
-    let export = place.directory("export");
+/// Starts, stops, kills and restarts a server, with a prefix to its command line.
+fn check_files_and_handles(before: &[&str]) {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
     let start = || {
         let words: Vec<String> = before.iter().map(ToString::to_string).chain([ENFYS.to_owned()]).collect();
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(with(&place, &[&export]));
-        let server = Server::spawn(&place, command);
-        // Otherwise the test without privileges shows nothing.
+        command.args(&words[1..]).args(with(&dir, &[&export]));
+        let server = Server::spawn(&dir, command);
+        // Otherwise, the test without privileges proves nothing.
         assert!(before.is_empty() || server.log().contains("handles=\"index\""), "{}", server.log());
         let client = Client::connect(server.address);
         (server, client)
@@ -68,40 +68,40 @@ fn files_and_handles_last(before: &[&str]) {
 }
 
 #[test]
-fn files_and_handles_outlive_a_restart_and_a_crash() {
-    files_and_handles_last(&[]);
+fn files_and_handles_survive_a_restart_and_a_crash() {
+    check_files_and_handles(&[]);
 }
 
 #[test]
-fn they_do_without_privileges_too() {
-    // Without root there, and the caller's own user is 1000 there.
+fn files_and_handles_survive_without_privileges() {
+    // A namespace without root, in which the caller has uid 1000.
     let unshare = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
     let can = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
         println!("skipped: no user namespaces, so that rights cannot be given up");
         return;
     }
-    files_and_handles_last(&unshare);
+    check_files_and_handles(&unshare);
 }
 
 #[test]
-fn a_change_that_is_repeated_over_a_crash_is_made_once() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let arguments = with(&place, &[&export]);
-    let (server, mut client) = start(&place, &arguments);
+fn a_change_repeated_after_a_crash_is_made_once() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let arguments = with(&dir, &[&export]);
+    let (server, mut client) = start(&dir, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     server.kill();
-    let (server, again) = start(&place, &arguments);
+    let (server, again) = start(&dir, &arguments);
     let mut again = again.repeats(&client);
     assert_eq!(again.create(root, "file").unwrap(), file);
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST, "another call");
     server.kill();
 
-    // Without a log that can be read, it is as though there were none.
-    std::fs::write(place.path("state").join("replies.log"), b"something else").unwrap();
-    let (server, again) = start(&place, &arguments);
+    // An unreadable log is like none.
+    std::fs::write(dir.path("state").join("replies.log"), b"something else").unwrap();
+    let (server, again) = start(&dir, &arguments);
     let mut again = again.repeats(&client);
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST);
     let told = server.log();
@@ -112,25 +112,25 @@ fn a_change_that_is_repeated_over_a_crash_is_made_once() {
     );
     let last = again.create(root, "last").unwrap();
     server.kill();
-    std::fs::remove_file(place.path("state").join("replies.log")).unwrap();
-    std::fs::create_dir(place.path("state").join("replies.log")).unwrap();
-    let server = Server::start(&place, &arguments);
+    std::fs::remove_file(dir.path("state").join("replies.log")).unwrap();
+    std::fs::create_dir(dir.path("state").join("replies.log")).unwrap();
+    let server = Server::start(&dir, &arguments);
     assert!(server.log().contains("no reply log, calls that are repeated after a crash may fail"));
     assert_eq!(Client::connect(server.address).lookup(root, "last").unwrap(), last);
     server.stop();
 }
 
 #[test]
-fn handles_go_with_the_state_directory() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let arguments = with(&place, &[&export]);
-    let (server, mut client) = start(&place, &arguments);
+fn handles_are_stale_without_the_state_directory() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let arguments = with(&dir, &[&export]);
+    let (server, mut client) = start(&dir, &arguments);
     let root = client.mount("/export").unwrap();
     client.getattr(root).unwrap();
     server.stop();
-    std::fs::remove_dir_all(place.path("state")).unwrap();
-    let (server, mut client) = start(&place, &arguments);
+    std::fs::remove_dir_all(dir.path("state")).unwrap();
+    let (server, mut client) = start(&dir, &arguments);
     assert_eq!(client.getattr(root).unwrap_err(), NfsStat::BADHANDLE);
     client.mount("/export").unwrap();
     server.stop();
@@ -138,39 +138,39 @@ fn handles_go_with_the_state_directory() {
 
 #[test]
 fn the_write_verifier_changes_where_data_may_be_lost() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let arguments = with(&place, &[&export]);
-    let (server, mut client) = start(&place, &arguments);
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let arguments = with(&dir, &[&export]);
+    let (server, mut client) = start(&dir, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     let first = client.write(file, b"unstable", StableHow::Unstable).unwrap();
-    // Everything is flushed at an end in order: nothing has to be sent again.
+    // An orderly stop flushes everything: clients need not send data again.
     server.stop();
-    let (server, mut client) = start(&place, &arguments);
+    let (server, mut client) = start(&dir, &arguments);
     assert_eq!(client.commit(file).unwrap(), first);
     assert_eq!(client.write(file, b"unstable", StableHow::Unstable).unwrap(), first);
     server.kill();
-    let (server, mut client) = start(&place, &arguments);
+    let (server, mut client) = start(&dir, &arguments);
     let second = client.commit(file).unwrap();
     assert_ne!(second, first);
-    // What one clean end said must not be believed after a crash.
+    // The verifier of an orderly stop is not used after a later crash.
     server.kill();
-    let (server, mut client) = start(&place, &arguments);
+    let (server, mut client) = start(&dir, &arguments);
     let third = client.commit(file).unwrap();
     assert!(third != first && third != second);
     server.stop();
 }
 
 #[test]
-fn memory_is_gone_with_the_server() {
-    let place = Place::new();
-    let arguments = with(&place, &["--memory".as_ref()]);
-    let (server, mut client) = start(&place, &arguments);
+fn memory_is_lost_with_the_server() {
+    let dir = TestDir::new();
+    let arguments = with(&dir, &["--memory".as_ref()]);
+    let (server, mut client) = start(&dir, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     server.stop();
-    let (server, mut client) = start(&place, &arguments);
+    let (server, mut client) = start(&dir, &arguments);
     assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
     let root = client.mount("/export").unwrap();
     assert_eq!(client.lookup(root, "file").unwrap_err(), NfsStat::NOENT);
@@ -178,11 +178,11 @@ fn memory_is_gone_with_the_server() {
 }
 
 #[test]
-fn root_is_squashed_unless_told_otherwise() {
+fn root_is_squashed_by_default() {
     if !crate::server::is_root() {
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     for (options, uid, expected) in [
         (&[][..], 0, 65_534),
         (&[], 1000, 1000),
@@ -190,7 +190,7 @@ fn root_is_squashed_unless_told_otherwise() {
         (&["--squash", "all"], 1000, 65_534),
     ] {
         let arguments = [&["serve", "--memory", "--listen", "127.0.0.1:0"], options].concat();
-        let (server, mut client) = start(&place, &arguments);
+        let (server, mut client) = start(&dir, &arguments);
         client.uid = uid;
         let root = client.mount("/export").unwrap();
         let file = client.create(root, "file").unwrap();
@@ -200,24 +200,24 @@ fn root_is_squashed_unless_told_otherwise() {
 }
 
 #[test]
-fn read_only_refuses_every_change() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let (server, mut client) = start(&place, &with(&place, &[&export, "--read-only".as_ref()]));
+fn a_read_only_export_refuses_changes() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let (server, mut client) = start(&dir, &with(&dir, &[&export, "--read-only".as_ref()]));
     let root = client.mount("/export").unwrap();
     assert_eq!(client.create(root, "file").unwrap_err(), NfsStat::ROFS);
     server.stop();
 }
 
 #[test]
-fn an_interrupt_ends_in_order_and_a_second_signal_at_once() {
-    let place = Place::new();
-    let mut server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+fn an_interrupt_stops_in_order_and_a_second_signal_at_once() {
+    let dir = TestDir::new();
+    let mut server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
     server.signal(Signal::INT);
     assert!(server.wait().success());
 
-    // A client that takes no answers holds up the end.
-    let mut server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    // A client that reads no replies delays the stop.
+    let mut server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
@@ -232,10 +232,10 @@ fn an_interrupt_ends_in_order_and_a_second_signal_at_once() {
 }
 
 #[test]
-fn mounts_and_sessions_are_logged_and_secrets_are_not() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let (server, mut client) = start(&place, &with(&place, &[&export, "--log".as_ref(), "trace".as_ref()]));
+fn mounts_and_sessions_are_logged_without_secrets() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let (server, mut client) = start(&dir, &with(&dir, &[&export, "--log".as_ref(), "trace".as_ref()]));
     let root = client.mount("/export").unwrap();
     client.mount("/other\n").unwrap_err();
     Client4::connect(server.address);
@@ -248,7 +248,7 @@ fn mounts_and_sessions_are_logged_and_secrets_are_not() {
     ] {
         server.await_log(0, expected);
     }
-    let key = std::fs::read(place.path("state/handle.key")).unwrap();
+    let key = std::fs::read(dir.path("state/handle.key")).unwrap();
     let log = server.log();
     for secret in [&key[..], &root[..]] {
         let hexadecimal: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
-//! The `enfys` binary as people meet it: started, asked over loopback, told by signals, stopped.
-// Nothing is reachable from outside a test; `pub` says here what other modules use.
+//! Tests of the `enfys` binary: command line, calls over loopback, signals.
+// Nothing is visible outside a test; here, `pub` means that other modules use it.
 #![allow(unreachable_pub)]
 
 mod abuse;

@@ -1,14 +1,14 @@
-//! What the server takes while nobody asks it for anything.
+//! Memory of an idle server.
 
 use protocol::nfs3::{NfsStat, StableHow};
 
 use crate::client::Client;
-use crate::server::{Place, Server, with};
+use crate::server::{Server, TestDir, with};
 
-/// Resident set at rest in bytes at most.
+/// Most resident bytes of an idle server.
 pub const AT_REST: u64 = 20_000_000;
 
-/// Bytes of a field of /proc/PID/status.
+/// Returns a field of /proc/PID/status in bytes.
 pub fn status(pid: u32, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
     let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field is there");
@@ -16,16 +16,16 @@ pub fn status(pid: u32, field: &str) -> u64 {
     kilobytes.parse::<u64>().expect("a number") * 1024
 }
 
-/// Connections that say nothing any more, and what each may cost in bytes: 5,000 of them, as much as `cargo xtask peers idle`
-/// has, shall fit into 100 MB with the server at rest.
+/// Idle connections, and most bytes of each: 5,000 of them, as in `cargo xtask peers idle`, fit into 100 MB together with an idle
+/// server.
 const IDLE: u64 = 500;
 const IDLE_BYTES: u64 = (100_000_000 - AT_REST) / 5_000;
 
 #[test]
 fn idle_connections_take_little_memory() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[export.as_path()]));
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[export.as_path()]));
     let connect = || {
         let mut client = Client::connect(server.address);
         client.mount("/export").unwrap();
@@ -42,10 +42,14 @@ fn idle_connections_take_little_memory() {
 }
 
 #[test]
-fn a_file_system_in_memory_has_the_size_that_was_asked_for_and_says_once_that_it_is_full() {
-    let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory=64KiB", "--listen", "127.0.0.1:0"]);
-    assert!(server.announced.starts_with("serving memory (64 KiB) as /export: "), "{}", server.announced);
+fn a_file_system_in_memory_has_the_given_size_and_logs_once_that_it_is_full() {
+    let dir = TestDir::new();
+    let server = Server::start(&dir, &["serve", "--memory=64KiB", "--listen", "127.0.0.1:0"]);
+    assert!(
+        server.startup_message.starts_with("serving memory (64 KiB) as /export: "),
+        "{}",
+        server.startup_message
+    );
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
@@ -63,13 +67,13 @@ fn a_file_system_in_memory_has_the_size_that_was_asked_for_and_says_once_that_it
 }
 
 #[test]
-fn a_server_at_rest_takes_little_memory() {
-    let place = Place::new();
-    let export = place.directory("export");
+fn an_idle_server_takes_little_memory() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
     for what in ["--memory".as_ref(), export.as_path()] {
-        // Of a machine larger than those that tests run on: no core may cost much.
-        let arguments = with(&place, &[what, "--cores".as_ref(), "16".as_ref()]);
-        let server = Server::start(&place, &arguments);
+        // As on a larger machine: no core may cost much.
+        let arguments = with(&dir, &[what, "--cores".as_ref(), "16".as_ref()]);
+        let server = Server::start(&dir, &arguments);
         let mut client = Client::connect(server.address);
         client.mount("/export").unwrap();
         drop(client);

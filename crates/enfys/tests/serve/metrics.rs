@@ -1,4 +1,4 @@
-//! What a Prometheus server is told.
+//! Metrics, as Prometheus scrapes them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use protocol::nfs3::{NfsStat, StableHow};
 
 use crate::client::{Client, Client4};
-use crate::server::{Place, Server};
+use crate::server::{Server, TestDir};
 
-/// An HTTP answer: its head and its body.
+/// Sends an HTTP request; returns head and body of the response.
 fn get(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("the metrics are served");
     stream.write_all(request.as_bytes()).expect("a request");
@@ -20,7 +20,7 @@ fn get(address: SocketAddr, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Values by name and labels.
+/// Scrapes the metrics; returns values by name and labels.
 pub fn scrape(address: SocketAddr) -> HashMap<String, f64> {
     let (head, body) = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
@@ -34,8 +34,7 @@ pub fn scrape(address: SocketAddr) -> HashMap<String, f64> {
         .collect()
 }
 
-/// As [`scrape`], when the server has seen the end of every connection: what a connection sent last may be counted as late as that.
-/// After a minute it is what there is by then.
+/// As [`scrape`], after all connections have ended, since the last calls may be counted that late. Waits at most a minute.
 pub fn scrape_at_rest(address: SocketAddr) -> HashMap<String, f64> {
     for _ in 0..6000 {
         let values = scrape(address);
@@ -49,9 +48,9 @@ pub fn scrape_at_rest(address: SocketAddr) -> HashMap<String, f64> {
 
 #[test]
 fn calls_bytes_latencies_and_state_are_counted() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
     let before = scrape(metrics);
     assert_eq!(before["enfys_connections"], 0.0);
@@ -81,7 +80,7 @@ fn calls_bytes_latencies_and_state_are_counted() {
         ("enfys_operation_duration_seconds_bucket{le=\"+Inf\",program=\"nfs3\",operation=\"WRITE\"}", 1.0),
         ("enfys_export_read_bytes_total{export=\"/export\"}", 12.0),
         ("enfys_export_written_bytes_total{export=\"/export\"}", 12.0),
-        // CREATE, WRITE, READ and LOOKUP of version 3; OPEN comes by PUTROOTFH and LOOKUP.
+        // CREATE, WRITE, READ and LOOKUP of version 3; OPEN arrives by PUTROOTFH and LOOKUP.
         ("enfys_export_requests_total{export=\"/export\"}", 4.0),
         ("enfys_malformed_records_total", 0.0),
         ("enfys_connections", 2.0),
@@ -115,9 +114,9 @@ fn every_kind_of_call_is_counted_with_its_errors() {
     use protocol::nfs4::compound::Op;
     use protocol::nfs4::ops::lookup::LookupArgs;
     use protocol::nfs4::types::{Component, Status};
-    let place = Place::new();
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
 
     let mut client = Client::connect(server.address);
@@ -130,7 +129,7 @@ fn every_kind_of_call_is_counted_with_its_errors() {
     let got: protocol::nfsacl::GetAclResult =
         client.call((protocol::nfsacl::PROGRAM, 3), protocol::nfsacl::Proc::GETACL.0, &get_acl);
     got.into_result().unwrap();
-    // Arguments that are cut off, and what is not there at all.
+    // Truncated arguments, and unknown procedures, versions and programs.
     client.refused((protocol::nfsacl::PROGRAM, 3), protocol::nfsacl::Proc::GETACL.0, &());
     client.refused((NFS, 3), protocol::nfs3::Proc::ACCESS.0, &());
     client.refused((NFS, 3), 22, &());
@@ -160,7 +159,7 @@ fn every_kind_of_call_is_counted_with_its_errors() {
         |name: &str| after[&format!("enfys_{name}_total{{program=\"nfs4\",operation=\"COMPOUND\"}}")];
     // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and the one that failed.
     assert_eq!((compound("operations"), compound("operation_errors")), (4.0, 1.0), "{after:#?}");
-    // Of the operation's number and the name (its length, and 7 bytes filled up to 8); of the number again and the status.
+    // Received: operation number and name (length, and 7 bytes padded to 8). Sent: operation number and status.
     for (direction, root, lookup) in [("received", 4.0, 4.0 + 4.0 + 8.0), ("sent", 8.0, 8.0)] {
         let moved = |operation: &str| {
             after[&format!("enfys_{direction}_bytes_total{{program=\"nfs4\",operation=\"{operation}\"}}")]
@@ -175,16 +174,16 @@ fn every_kind_of_call_is_counted_with_its_errors() {
 }
 
 #[test]
-fn nothing_else_is_served_there() {
-    let place = Place::new();
+fn only_metrics_are_served() {
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
     let (head, _) = get(metrics, "GET /secret HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 404 Not Found"), "{head}");
-    // A scraper that says nothing does not keep others out for ever, and one that says too much is let go.
+    // A request that is too long closes the connection, and others are still served.
     let mut chatty = TcpStream::connect(metrics).unwrap();
-    // It may be closed before all is sent.
+    // The server may close it before everything is sent.
     let _ = chatty.write_all(&[b'x'; 16 << 10]);
     let _ = chatty.read_to_end(&mut Vec::new());
     scrape(metrics);
@@ -193,9 +192,9 @@ fn nothing_else_is_served_there() {
 
 #[test]
 fn head_query_strings_and_both_formats_are_served() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
     let (head, text) = get(metrics, "GET /metrics?name[]=x HTTP/1.1\r\nAccept: */*\r\n\r\n");
     assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
@@ -213,10 +212,10 @@ fn head_query_strings_and_both_formats_are_served() {
 }
 
 #[test]
-fn silent_peers_delay_no_scrape() {
-    let place = Place::new();
+fn silent_peers_do_not_delay_a_scrape() {
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
     let connect = || TcpStream::connect(metrics).expect("the metrics are served");
     let silent: Vec<_> = (0..4).map(|_| connect()).collect();
@@ -225,7 +224,7 @@ fn silent_peers_delay_no_scrape() {
     last.set_nonblocking(true).expect("an option");
     let waits = last.read(&mut [0]).expect_err("the scrape waited until this one was closed");
     assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
-    // Of many, the oldest give way.
+    // If there are many, the oldest are closed.
     let many: Vec<_> = (0..50).map(|_| connect()).collect();
     scrape(metrics);
     let mut first = &many[0];
@@ -237,7 +236,7 @@ fn silent_peers_delay_no_scrape() {
 /// One family of an exposition: type, labels in alphabetical order, and help.
 type Family = (String, Vec<String>, String);
 
-/// Reads an exposition in the text format, and fails for what Prometheus' own checker would complain of.
+/// Parses the text format, and fails for anything that Prometheus' own checker reports.
 fn families(text: &str) -> std::collections::BTreeMap<String, Family> {
     let mut families = std::collections::BTreeMap::<String, Family>::new();
     let mut present = String::new();
@@ -270,7 +269,7 @@ fn families(text: &str) -> std::collections::BTreeMap<String, Family> {
         let suffix = name.strip_prefix(&*present).expect("samples follow their TYPE");
         assert!(suffix.is_empty() || family.0 == "histogram", "{line}");
         let labels = labels.strip_suffix('}').expect("the end of the labels");
-        // No label's value has a comma here.
+        // No label value has a comma here.
         let labels =
             labels.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name.to_owned());
         family.1 = labels.filter(|name| name != "le").collect();
@@ -280,10 +279,10 @@ fn families(text: &str) -> std::collections::BTreeMap<String, Family> {
 }
 
 #[test]
-fn the_manual_lists_what_is_exposed() {
-    let place = Place::new();
+fn the_manual_lists_all_metrics() {
+    let dir = TestDir::new();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-    let mut server = Server::start(&place, &arguments);
+    let mut server = Server::start(&dir, &arguments);
     let metrics = server.metrics_address();
     let mut client = Client::connect(server.address);
     client.mount("/export").unwrap();
@@ -316,7 +315,7 @@ fn the_manual_lists_what_is_exposed() {
     server.stop();
 }
 
-/// What Prometheus' own checker says, where it is installed.
+/// Returns the output of Prometheus' own checker, if it is installed.
 fn promtool(text: &str) -> Option<String> {
     use std::process::{Command, Stdio};
     let mut command = Command::new("promtool");

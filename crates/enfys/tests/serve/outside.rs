@@ -1,4 +1,4 @@
-//! What a local process changes is recalled from whoever has it delegated.
+//! Changes by local processes recall delegations.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,17 +23,17 @@ use rpc::message::{CallHeader, peek};
 use xdr::{Decode, List, Opaque, Reader};
 
 use crate::client::Client4;
-use crate::server::{ENFYS, Place, Server};
+use crate::server::{ENFYS, Server, TestDir};
 use crate::status::status;
 
-/// A server of one directory with `file` and `other` in it, with these words in the export's table.
-fn started(place: &Place, words: &str) -> Server {
-    Server::start(place, &configured(place, words))
+/// Starts a server of a directory with `file` and `other`, with additional lines for the export.
+fn started(dir: &TestDir, words: &str) -> Server {
+    Server::start(dir, &configured(dir, words))
 }
 
-/// Arguments of such a server.
-fn configured(place: &Place, words: &str) -> [OsString; 3] {
-    let (export, state) = (place.directory("export"), place.path("state"));
+/// Returns the arguments of such a server.
+fn configured(dir: &TestDir, words: &str) -> [OsString; 3] {
+    let (export, state) = (dir.directory("export"), dir.path("state"));
     for file in ["file", "other"] {
         std::fs::write(export.join(file), "first").expect("file");
         std::fs::set_permissions(export.join(file), crate::server::mode(0o666)).expect("permissions");
@@ -43,11 +43,11 @@ fn configured(place: &Place, words: &str) -> [OsString; 3] {
         state.display(),
         export.display(),
     );
-    let config = place.file("enfys.toml", &config);
+    let config = dir.file("enfys.toml", &config);
     ["serve".into(), "--config".into(), config.into()]
 }
 
-/// A command in a user namespace of its own, one of whose limits (`/proc/sys/user`) is this; none where there are no such.
+/// Returns a command in a new user namespace with a limit of `/proc/sys/user`; `None` without such namespaces.
 fn limited(limit: &str, to: u32) -> Option<Command> {
     let limited = || {
         let script = format!("echo {to} >/proc/sys/user/{limit} && exec \"$@\"");
@@ -62,7 +62,7 @@ fn limited(limit: &str, to: u32) -> Option<Command> {
     can.then(limited)
 }
 
-/// Opens a file; its handle, and the stateid of what is delegated.
+/// Opens a file; returns its handle, and the stateid of the delegation.
 fn held(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handle, Stateid) {
     match opened(client, name, access) {
         (handle, OpenDelegation::Read(read)) => (handle, read.stateid),
@@ -71,7 +71,7 @@ fn held(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handl
     }
 }
 
-/// Opens a file; its handle, and what is delegated.
+/// Opens a file; returns its handle, and the delegation.
 fn opened(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handle, OpenDelegation) {
     let open = Op::Open(OpenArgs {
         seqid: 0,
@@ -89,7 +89,7 @@ fn opened(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Han
     (*handle, open.delegation.clone())
 }
 
-/// Change attribute and size, as the client is told; and gives the file back behind that, where it shall.
+/// Returns change attribute and size, and optionally returns the delegation after that.
 fn look(client: &mut Client4, handle: Handle, gives_back: Option<Stateid>) -> (u64, u64) {
     let attributes = Bitmap::of(&[n::CHANGE, n::SIZE]);
     let mut ops = vec![Op::PutFh(PutFhArgs { handle }), Op::GetAttr(GetAttrArgs { attributes })];
@@ -100,7 +100,7 @@ fn look(client: &mut Client4, handle: Handle, gives_back: Option<Stateid>) -> (u
     (told.change.expect("asked for"), told.size.expect("asked for"))
 }
 
-/// The next call of the server's is a recall of this; says that it was heard.
+/// Waits for the recall of this delegation, and answers it.
 fn recalled(client: &mut Client4, handle: Handle, stateid: Stateid) {
     let call = client.called();
     let mut reader = Reader::new(call.clone());
@@ -126,14 +126,14 @@ fn local(script: &str, file: &Path) {
     assert!(status.expect("a shell").success());
 }
 
-/// Descriptors of fanotify(7) that a server has.
+/// Returns the number of a server's fanotify(7) descriptors.
 fn groups(server: &Server) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors");
     let target = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
     descriptors.filter_map(target).filter(|target| target.as_os_str() == "anon_inode:[fanotify]").count()
 }
 
-/// Where nothing can be watched, the log has said so at the start.
+/// Whether the server can watch for changes; if not, its log says so at the start.
 fn is_watched(server: &Server) -> bool {
     let log = server.log();
     let why = log.lines().find(|line| line.contains("recall no delegation"));
@@ -144,7 +144,7 @@ fn is_watched(server: &Server) -> bool {
 }
 
 #[test]
-fn what_a_local_process_does_recalls_what_is_delegated() {
+fn changes_by_local_processes_recall_delegations() {
     for (access, script) in [
         (ShareAccess::READ, "printf ' second' >>\"$1\""),
         (ShareAccess::READ, ": >\"$1\""),
@@ -154,14 +154,14 @@ fn what_a_local_process_does_recalls_what_is_delegated() {
         (ShareAccess::BOTH, "cat \"$1\""),
         (ShareAccess::BOTH, "printf ' second' >>\"$1\""),
     ] {
-        let place = Place::new();
-        let server = started(&place, "");
+        let dir = TestDir::new();
+        let server = started(&dir, "");
         if !is_watched(&server) {
             return;
         }
         let mut holder = Client4::reachable(server.address);
         let (handle, stateid) = held(&mut holder, "file", access);
-        let file = place.path("export/file");
+        let file = dir.path("export/file");
         let before = look(&mut holder, handle, None);
         local(script, &file);
         recalled(&mut holder, handle, stateid);
@@ -181,15 +181,15 @@ fn what_a_local_process_does_recalls_what_is_delegated() {
 }
 
 #[test]
-fn what_the_server_does_itself_recalls_nothing() {
-    let place = Place::new();
-    let server = started(&place, "");
+fn the_servers_own_changes_cause_no_recall() {
+    let dir = TestDir::new();
+    let server = started(&dir, "");
     if !is_watched(&server) {
         return;
     }
     let mut holder = Client4::reachable(server.address);
     let (handle, _) = held(&mut holder, "file", ShareAccess::READ);
-    // Its own opens and WRITEs stand against nothing of its own: only an alarm could recall it.
+    // A client's own OPENs and WRITEs do not conflict: only an event could cause a recall.
     for _ in 0..3 {
         let (_, open) = holder.opened("export", "file");
         let data = Opaque::from_static(b"FIRST");
@@ -198,47 +198,47 @@ fn what_the_server_does_itself_recalls_nothing() {
         let ops = vec![Op::PutFh(PutFhArgs { handle }), Op::Write(write), Op::Close(close)];
         holder.run(ops).expect("its own");
     }
-    // Events keep their order: what was told of those would have been told before this.
+    // Events keep their order: events of the earlier changes would have arrived before this one.
     let (other, stateid) = held(&mut holder, "other", ShareAccess::READ);
-    local("printf ' second' >>\"$1\"", &place.path("export/other"));
+    local("printf ' second' >>\"$1\"", &dir.path("export/other"));
     recalled(&mut holder, other, stateid);
     look(&mut holder, other, Some(stateid));
-    assert_eq!(status(&place)["recalls"]["recalled"], 1);
+    assert_eq!(status(&dir)["recalls"]["recalled"], 1);
     server.stop();
 }
 
 #[test]
-fn where_local_changes_are_ignored_nobody_looks_for_them() {
-    let place = Place::new();
-    let server = started(&place, "local-changes = 'ignore'");
+fn ignored_local_changes_are_not_watched() {
+    let dir = TestDir::new();
+    let server = started(&dir, "local-changes = 'ignore'");
     let mut holder = Client4::reachable(server.address);
     let (handle, _) = held(&mut holder, "file", ShareAccess::READ);
     assert_eq!(groups(&server), 0);
     let before = look(&mut holder, handle, None);
-    local("printf ' second' >>\"$1\"", &place.path("export/file"));
+    local("printf ' second' >>\"$1\"", &dir.path("export/file"));
     assert_ne!(look(&mut holder, handle, None), before, "the holder is told what the file says");
-    assert_eq!(status(&place)["recalls"]["recalled"], 0);
+    assert_eq!(status(&dir)["recalls"]["recalled"], 0);
     server.stop();
 }
 
 #[test]
 fn the_log_says_why_an_export_is_not_watched() {
-    let place = Place::new();
-    let export = place.directory("export");
+    let dir = TestDir::new();
+    let export = dir.directory("export");
     let Some(mut command) = limited("max_fanotify_groups", 0) else { return };
-    command.arg(ENFYS).args(crate::server::with(&place, &[&export]));
-    let server = Server::spawn(&place, command);
+    command.arg(ENFYS).args(crate::server::with(&dir, &[&export]));
+    let server = Server::spawn(&dir, command);
     server.await_log(0, "export /export: changes by local processes do not recall delegations: the limit of fanotify groups is reached");
     assert_eq!(groups(&server), 0);
     server.stop();
 }
 
 #[test]
-fn the_log_says_what_limits_the_number_of_what_is_watched() {
-    let place = Place::new();
+fn a_reached_watch_limit_is_logged() {
+    let dir = TestDir::new();
     let Some(mut command) = limited("max_fanotify_marks", 1) else { return };
-    let server = Server::spawn(&place, {
-        command.arg(ENFYS).args(configured(&place, ""));
+    let server = Server::spawn(&dir, {
+        command.arg(ENFYS).args(configured(&dir, ""));
         command
     });
     if !is_watched(&server) {
@@ -252,7 +252,7 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
                        (user.max_fanotify_marks)";
     server.await_log(0, undelegated);
     opened(&mut holder, "other", ShareAccess::READ);
-    // Repeated listings would have the directory and its entries watched.
+    // For repeated listings, the server watches the directory and its entries.
     let lookup = Op::Lookup(LookupArgs { name: Component::from_static(b"export") });
     let readdir = Op::ReadDir(ReadDirArgs {
         cookie: 0,
@@ -268,6 +268,6 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
     server.await_log(0, untold);
     let log = server.log();
     assert_eq!((log.matches(undelegated).count(), log.matches(untold).count()), (1, 1), "{log}");
-    assert!(log.contains(&place.path("export").display().to_string()), "{log}");
+    assert!(log.contains(&dir.path("export").display().to_string()), "{log}");
     server.stop();
 }

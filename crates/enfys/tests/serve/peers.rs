@@ -1,6 +1,6 @@
-//! Whom processes on this machine may claim to be; `tests/kernel/guest/ports.sh` shows other machines.
+//! The users that processes on this machine may claim to be; `tests/kernel/guest/ports.sh` tests other machines.
 //!
-//! The attacks need two users: `daemon` and `nobody`, who have accounts on every Debian machine, and root to become them.
+//! The attacks need root, and two users: `daemon` and `nobody`, which exist on every Debian machine.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -14,13 +14,13 @@ use rpc::message::{Rejection, RpcError};
 use rustix::process::Signal;
 
 use crate::client::{Client, NFS3};
-use crate::server::{ENFYS, Place, Server, is_root, mode, with};
+use crate::server::{ENFYS, Server, TestDir, is_root, mode, with};
 
-/// Accounts whose only group has their own number.
+/// Accounts whose only group has the same number.
 const DAEMON: u32 = 1;
 const NOBODY: u32 = 65_534;
 
-/// A connection of a process of `uid`.
+/// Connects as a process of `uid`.
 fn connect_as(server: &Server, uid: u32) -> Client {
     let address = server.address;
     let connected = std::thread::spawn(move || {
@@ -34,7 +34,7 @@ fn connect_as(server: &Server, uid: u32) -> Client {
     client
 }
 
-/// Whether a call is refused for whom it claims to come from.
+/// Whether a call is refused with AUTH_TOOWEAK.
 fn is_too_weak(client: &mut Client) -> bool {
     match client.ask::<()>(NFS3, 0, &()) {
         Ok(()) => {}
@@ -48,9 +48,9 @@ fn is_too_weak(client: &mut Client) -> bool {
     }
 }
 
-/// An export with a directory of `daemon`'s own.
-fn private(place: &Place) -> std::path::PathBuf {
-    let export = place.directory("export");
+/// Makes an export with a private directory of `daemon`.
+fn private(dir: &TestDir) -> std::path::PathBuf {
+    let export = dir.directory("export");
     let private = export.join("private");
     std::fs::create_dir(&private).unwrap();
     std::fs::set_permissions(&private, mode(0o700)).unwrap();
@@ -59,18 +59,18 @@ fn private(place: &Place) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_local_user_does_not_become_another() {
+fn a_local_user_cannot_act_as_another() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let export = private(&place);
-    let server = Server::start(&place, &with(&place, &[&export]));
+    let dir = TestDir::new();
+    let export = private(&dir);
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     let mut owner = connect_as(&server, DAEMON);
     let root = owner.mount("/export").unwrap();
     let directory = owner.lookup(root, "private").unwrap();
 
-    // The attack: `nobody` claims to be `daemon`, makes a file in its directory, and makes it set-uid.
+    // The attack: `nobody` claims to be `daemon`, creates a file in its directory, and makes it set-uid.
     let mut thief = connect_as(&server, NOBODY);
     assert_eq!(thief.create(directory, "as itself"), Err(NfsStat::ACCES));
     thief.uid = DAEMON;
@@ -83,7 +83,7 @@ fn a_local_user_does_not_become_another() {
     assert!(is_too_weak(&mut thief));
     assert_eq!(server.log().matches("calls refused").count(), 1, "logged once a connection");
 
-    // Itself it may be, and root anybody.
+    // A process may claim its own user, and root any.
     thief.uid = NOBODY;
     assert!(thief.create(root, "its own").is_ok());
     assert_eq!(std::fs::metadata(export.join("its own")).unwrap().uid(), NOBODY);
@@ -94,15 +94,15 @@ fn a_local_user_does_not_become_another() {
     server.stop();
 }
 
-/// A socket that is closed already has no owner any more; the kernel shows uid 0 then.
+/// A closed socket has no owner; the kernel shows uid 0 for it.
 #[test]
-fn a_call_whose_sender_has_gone_is_not_roots() {
+fn a_call_from_a_closed_socket_is_not_from_root() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export, "--squash".as_ref(), "none".as_ref()]));
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export, "--squash".as_ref(), "none".as_ref()]));
     let root = Client::connect(server.address).mount("/export").unwrap();
     server.signal(Signal::STOP);
     server.await_stopped();
@@ -122,10 +122,10 @@ fn an_unprivileged_server_serves_its_own_user_and_root() {
         return;
     }
     for (option, is_daemon_refused) in [(None, true), (Some("--local-users"), false)] {
-        // Not below this user's home, which others may not enter.
+        // Not in this user's home, which others may not enter.
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        let place = Place::new();
+        let dir = TestDir::new();
         let (state, export) = (directory.path().join("state"), directory.path().join("export"));
         std::fs::create_dir(&export).unwrap();
         let mut command = Command::new(ENFYS);
@@ -134,7 +134,7 @@ fn an_unprivileged_server_serves_its_own_user_and_root() {
         if !may_run(directory.path()) {
             return println!("skipped: `nobody` cannot run the binary where it was built");
         }
-        let server = Server::spawn(&place, command);
+        let server = Server::spawn(&dir, command);
         assert!(!is_too_weak(&mut connect_as(&server, NOBODY)), "its own user");
         assert!(!is_too_weak(&mut connect_as(&server, 0)), "root");
         assert_eq!(is_too_weak(&mut connect_as(&server, DAEMON)), is_daemon_refused, "{option:?}");
@@ -145,7 +145,7 @@ fn an_unprivileged_server_serves_its_own_user_and_root() {
     }
 }
 
-/// Whether `nobody` reaches the binary.
+/// Whether `nobody` can run the binary.
 fn may_run(directory: &Path) -> bool {
     let mut command = Command::new(ENFYS);
     command.arg("--version").current_dir(directory).uid(NOBODY).gid(NOBODY);
@@ -157,10 +157,10 @@ fn ordinary_users_keep_their_clients() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
-    let export = place.directory("export");
+    let dir = TestDir::new();
+    let export = dir.directory("export");
     std::fs::write(export.join("file"), "text").unwrap();
-    let server = Server::start(&place, &with(&place, &[&export]));
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     for version in [3, 4] {
         let url = format!(
             "nfs://127.0.0.1/export/file?version={version}&nfsport={port}&mountport={port}",
@@ -194,12 +194,12 @@ pseudo = '/by-name'
 clients = ['localh[oa]*t']
 ";
 
-/// A client is treated as the narrowest entry that means it says; a client of no entry is not let in.
+/// The narrowest matching entry applies to a client; a client without one is refused.
 #[test]
-fn entries_of_an_export_are_for_different_clients() {
-    let place = Place::new();
-    let config = place.file("enfys.toml", ENTRIES);
-    let server = Server::start(&place, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
+fn entries_of_an_export_apply_by_client() {
+    let dir = TestDir::new();
+    let config = dir.file("enfys.toml", ENTRIES);
+    let server = Server::start(&dir, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
     let client = |last: u8| Client::connect_from(server.address, [127, 0, 0, last]);
 
     let mut reader = client(1);
@@ -218,22 +218,22 @@ fn entries_of_an_export_are_for_different_clients() {
     server.stop();
 }
 
-/// A client that is connected already is known by name when a reload first asks for names.
+/// The name of a connected client is known when a reload first needs names.
 #[test]
-fn a_reload_knows_the_names_of_connected_clients() {
-    let place = Place::new();
+fn names_of_connected_clients_are_known_after_a_reload() {
+    let dir = TestDir::new();
     let text = |clients: &str| {
         format!(
             "listen = ['127.0.0.1:0']\nstate-dir = '{}'\n[[export]]\nmemory = true\nclients = ['*']\nsquash = 'none'\n{clients}",
-            place.path("state").display()
+            dir.path("state").display()
         )
     };
-    let config = place.file("enfys.toml", &text(""));
-    let server = Server::start(&place, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
+    let config = dir.file("enfys.toml", &text(""));
+    let server = Server::start(&dir, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").unwrap();
     assert!(client.create(root, "before").is_ok());
-    place.file("enfys.toml", &text("[[export.client]]\nclients = ['localh?st']\nread-only = true\n"));
+    dir.file("enfys.toml", &text("[[export.client]]\nclients = ['localh?st']\nread-only = true\n"));
     server.reload();
     assert_eq!(client.create(root, "behind"), Err(NfsStat::ROFS));
     server.stop();

@@ -1,4 +1,4 @@
-//! Sessions that outlive the server.
+//! Persistent sessions.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use protocol::nfs4::types::{Component, Status};
 use serde_json::{Value, json};
 
 use crate::client::Client4;
-use crate::server::{Place, Server, with};
+use crate::server::{Server, TestDir, with};
 use crate::status::{ask, status};
 
-/// A configuration beside the command line, and its arguments.
-fn arguments(place: &Place) -> Vec<String> {
-    let export = place.directory("export");
-    let config = place.file("enfys.toml", "persistent-sessions = true\n");
-    with(place, &[&export, Path::new("--config"), &config])
+/// Writes a configuration; returns the arguments of a server with it.
+fn arguments(dir: &TestDir) -> Vec<String> {
+    let export = dir.directory("export");
+    let config = dir.file("enfys.toml", "persistent-sessions = true\n");
+    with(dir, &[&export, Path::new("--config"), &config])
 }
 
 fn connect(server: &Server) -> Client4 {
@@ -53,27 +53,27 @@ fn remove() -> Vec<Op> {
     at_export(Op::Remove(RemoveArgs { target: name("b") }))
 }
 
-fn log_of_calls(place: &Place) -> PathBuf {
-    place.path("state").join("replies.log")
+fn reply_log(dir: &TestDir) -> PathBuf {
+    dir.path("state").join("replies.log")
 }
 
-fn state_log(place: &Place) -> PathBuf {
-    place.path("state").join("state.log")
+fn state_log(dir: &TestDir) -> PathBuf {
+    dir.path("state").join("state.log")
 }
 
-/// Has what lies in the state directory be of before the machine's start.
-fn reboot(place: &Place) {
-    let file = std::fs::File::options().write(true).open(log_of_calls(place)).unwrap();
+/// Changes the boot ID in the reply log, as a reboot would.
+fn reboot(dir: &TestDir) {
+    let file = std::fs::File::options().write(true).open(reply_log(dir)).unwrap();
     file.write_all_at(&[0x55; 16], 8).unwrap();
 }
 
 #[test]
-fn a_change_that_is_repeated_in_its_session_over_a_crash_is_answered_and_not_made_again() {
-    let place = Place::new();
-    let arguments = arguments(&place);
-    let mut server = Server::start(&place, &arguments);
+fn a_change_repeated_in_its_session_after_a_crash_is_replayed() {
+    let dir = TestDir::new();
+    let arguments = arguments(&dir);
+    let mut server = Server::start(&dir, &arguments);
     let mut client = connect(&server);
-    let is_there = |name: &str| place.path("export").join(name).exists();
+    let is_there = |name: &str| dir.path("export").join(name).exists();
     for (number, (ops, again)) in
         [(mkdir(), Status::EXIST), (rename(), Status::NOENT), (remove(), Status::NOENT)]
             .into_iter()
@@ -84,13 +84,13 @@ fn a_change_that_is_repeated_in_its_session_over_a_crash_is_answered_and_not_mad
         let there = (is_there("a"), is_there("b"));
         server.kill();
         if number > 0 {
-            reboot(&place);
+            reboot(&dir);
         }
-        server = Server::start(&place, &arguments);
+        server = Server::start(&dir, &arguments);
         client = client.again(server.address);
         assert_eq!(client.run(ops.clone()).unwrap(), first, "{number}");
         assert_eq!((is_there("a"), is_there("b")), there, "{number}");
-        // Another one is not executed in a session that is dead.
+        // A new request in a dead session is not executed.
         assert_eq!(client.run(ops.clone()).unwrap_err(), Status::DEADSESSION, "{number}");
         client = connect(&server);
         assert_eq!(client.run(ops).unwrap_err(), again, "{number}: asked anew");
@@ -99,35 +99,35 @@ fn a_change_that_is_repeated_in_its_session_over_a_crash_is_answered_and_not_mad
 }
 
 #[test]
-fn an_end_in_order_leaves_sessions_dead_too() {
-    let place = Place::new();
-    let arguments = arguments(&place);
-    let server = Server::start(&place, &arguments);
+fn sessions_are_dead_after_an_orderly_stop() {
+    let dir = TestDir::new();
+    let arguments = arguments(&dir);
+    let server = Server::start(&dir, &arguments);
     let mut client = connect(&server);
     let first = client.run(mkdir()).unwrap();
     server.stop();
-    let server = Server::start(&place, &arguments);
+    let server = Server::start(&dir, &arguments);
     assert_eq!(client.again(server.address).run(mkdir()).unwrap(), first);
     server.stop();
 }
 
 #[test]
-fn no_session_is_persistent_unless_the_configuration_says_so() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export]));
+fn sessions_are_not_persistent_by_default() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     assert!(!is_persistent(&connect(&server)));
-    assert_eq!(status(&place)["persistence"], Value::Null);
+    assert_eq!(status(&dir)["persistence"], Value::Null);
     server.stop();
 }
 
 #[test]
-fn people_see_what_is_persistent() {
-    let place = Place::new();
-    let arguments = arguments(&place);
-    let server = Server::start(&place, &arguments);
+fn persistent_sessions_are_shown() {
+    let dir = TestDir::new();
+    let arguments = arguments(&dir);
+    let server = Server::start(&dir, &arguments);
     let client = connect(&server);
-    let shown = status(&place);
+    let shown = status(&dir);
     let session = &shown["clients"][0]["sessions"][0];
     assert_eq!(session["persistent"], true);
     let places = session["slots"].as_u64().unwrap() + 1;
@@ -136,19 +136,19 @@ fn people_see_what_is_persistent() {
         ["persistent_sessions", "dead_sessions"].map(|of| shown["totals"][of].as_u64().unwrap())
     };
     assert_eq!(counts(&shown), [1, 0]);
-    let table = String::from_utf8(ask(&place, &["status"]).stdout).unwrap();
+    let table = String::from_utf8(ask(&dir, &["status"]).stdout).unwrap();
     assert!(table.contains(&format!(
         "\npersist   1 session, 0 of earlier servers; {places} of 16384 places in use\n"
     )));
     server.kill();
-    let server = Server::start(&place, &arguments);
-    assert_eq!(counts(&status(&place)), [0, 1]);
+    let server = Server::start(&dir, &arguments);
+    assert_eq!(counts(&status(&dir)), [0, 1]);
     drop(client);
     server.stop();
 }
 
 #[test]
-fn damage_costs_the_sessions_one_line_and_nothing_else() {
+fn damage_loses_the_sessions_and_is_logged_once() {
     let flipped = |bytes: &[u8], end: usize| {
         let mut bytes = bytes.to_vec();
         bytes[end - 20] ^= 1;
@@ -165,23 +165,23 @@ fn damage_costs_the_sessions_one_line_and_nothing_else() {
         (&|_, _| None, "missing: "),
     ];
     for (number, (damage, said)) in cases.into_iter().enumerate() {
-        let place = Place::new();
-        let arguments = arguments(&place);
-        let server = Server::start(&place, &arguments);
+        let dir = TestDir::new();
+        let arguments = arguments(&dir);
+        let server = Server::start(&dir, &arguments);
         let mut client = connect(&server);
         client.run(mkdir()).unwrap();
         server.kill();
-        let sound = std::fs::read(state_log(&place)).unwrap();
-        // Behind the records are the zeros that are kept for more.
+        let sound = std::fs::read(state_log(&dir)).unwrap();
+        // Behind the records are zeros for future ones.
         let end = sound.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         assert!(end < sound.len(), "no room ahead");
         match damage(&sound, end) {
-            Some(bytes) => std::fs::write(state_log(&place), bytes).unwrap(),
-            None => std::fs::remove_file(state_log(&place)).unwrap(),
+            Some(bytes) => std::fs::write(state_log(&dir), bytes).unwrap(),
+            None => std::fs::remove_file(state_log(&dir)).unwrap(),
         }
-        let server = Server::start(&place, &arguments);
+        let server = Server::start(&dir, &arguments);
         let told = client.again(server.address).run(mkdir()).unwrap_err();
-        // A torn tail alone was never answered for: the session is known, and that it did not execute this.
+        // A torn tail was never acknowledged: the session is known, and so is that it did not execute this.
         let expected = if number == 3 { Status::DEADSESSION } else { Status::BADSESSION };
         assert_eq!(told, expected, "{number}");
         let log = server.log();
@@ -194,19 +194,19 @@ fn damage_costs_the_sessions_one_line_and_nothing_else() {
 }
 
 #[test]
-fn where_the_logs_cannot_be_written_sessions_are_ordinary_ones() {
-    for path in [log_of_calls, state_log] {
-        let place = Place::new();
-        let arguments = arguments(&place);
-        Server::start(&place, &arguments).stop();
-        std::fs::remove_file(path(&place)).unwrap();
-        std::fs::create_dir(path(&place)).unwrap();
-        std::fs::write(path(&place).join("in the way"), b"").unwrap();
-        let server = Server::start(&place, &arguments);
-        let told = format!("{}: Is a directory", path(&place).display());
+fn sessions_are_not_persistent_if_the_logs_cannot_be_written() {
+    for path in [reply_log, state_log] {
+        let dir = TestDir::new();
+        let arguments = arguments(&dir);
+        Server::start(&dir, &arguments).stop();
+        std::fs::remove_file(path(&dir)).unwrap();
+        std::fs::create_dir(path(&dir)).unwrap();
+        std::fs::write(path(&dir).join("in the way"), b"").unwrap();
+        let server = Server::start(&dir, &arguments);
+        let told = format!("{}: Is a directory", path(&dir).display());
         server.await_log(0, &told);
         let mut client = connect(&server);
-        assert!(!is_persistent(&client), "{}", path(&place).display());
+        assert!(!is_persistent(&client), "{}", path(&dir).display());
         client.run(mkdir()).unwrap();
         server.stop();
     }

@@ -1,14 +1,13 @@
-//! Port numbers told to clients that insist on asking: `rpcinfo` and `showmount` are the clients, in a network of the
-//! test's own, where port 111 is free.
+//! Port mapper calls: `rpcinfo` and `showmount` are the clients, in a network namespace where port 111 is free.
 
 use std::process::{Command, Output};
 
-use crate::server::{ENFYS, Place};
+use crate::server::{ENFYS, TestDir};
 
-/// What every script here needs.
+/// The beginning of every script here.
 const PROGRAMS: [&str; 5] = ["unshare", "ip", "rpcinfo", "showmount", "rpcbind"];
 
-/// Starts a server (`$1` is the binary) and waits until it is ready; `stop` ends it in order.
+/// Starts a server (`$1` is the binary) and waits until it is ready; `stop` stops it in order.
 const SERVE: &str = r#"
     set -e
     trap 'kill $server $rpcbind 2>/dev/null || true' EXIT
@@ -23,8 +22,8 @@ const SERVE: &str = r#"
     stop() { kill $server; wait $server; server=; }
 "#;
 
-/// Runs a script as root of namespaces of its own; `None` where the system does not let a test do that.
-fn isolated(place: &Place, options: &[&str], script: &str) -> Option<String> {
+/// Runs a script as root of new namespaces; `None` if the system does not allow that.
+fn isolated(dir: &TestDir, options: &[&str], script: &str) -> Option<String> {
     let has = |program: &&str| {
         let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
         found.is_ok_and(|output| output.status.success())
@@ -41,13 +40,13 @@ fn isolated(place: &Place, options: &[&str], script: &str) -> Option<String> {
         return None;
     }
     let whole = format!("{SERVE}{script}");
-    let directory = place.path("").display().to_string();
+    let directory = dir.path("").display().to_string();
     let Output { status, stdout, stderr } = run(&["sh", "-c", &whole, "sh", ENFYS, &directory]);
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     Some(String::from_utf8(stdout).expect("text"))
 }
 
-/// Program, version, protocol and port of each line that tells them.
+/// Returns program, version, protocol and port of each line.
 fn registrations(text: &str) -> Vec<[&str; 4]> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let told = lines.filter(|words| words.len() == 5 && words[0] != "program");
@@ -62,8 +61,8 @@ const NFS: [[&str; 4]; 4] = [
 ];
 
 #[test]
-fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {
-    let place = Place::new();
+fn the_own_port_mapper_answers_with_ports_and_mount_with_exports() {
+    let dir = TestDir::new();
     let script = r#"
         serve "$1" "$2"
         rpcinfo -p 127.0.0.1
@@ -79,7 +78,7 @@ fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {
         rpcinfo -T udp6 ::1 100005 3 2>&1 || true
         stop
     "#;
-    let Some(said) = isolated(&place, &["--user", "--map-root-user", "--net"], script) else { return };
+    let Some(said) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
     let told = registrations(said.split("Export list").next().unwrap_or_default());
     let own = ["tcp", "udp"].into_iter().flat_map(|netid| ["2", "3", "4"].map(|version| (version, netid)));
     let own: Vec<_> = own.map(|(version, netid)| ["100000", version, netid, "111"]).collect();
@@ -97,12 +96,12 @@ fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {
 }
 
 #[test]
-fn a_port_mapper_that_runs_is_told_and_told_again_at_the_end() {
+fn the_server_registers_with_a_running_port_mapper_and_unregisters() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: rpcbind needs root");
         return;
     }
-    let place = Place::new();
+    let dir = TestDir::new();
     // rpcbind keeps its socket and its lock in /run.
     let script = r#"
         mount -t tmpfs none /run
@@ -118,7 +117,7 @@ fn a_port_mapper_that_runs_is_told_and_told_again_at_the_end() {
         rpcinfo -p 127.0.0.1
         rpcinfo ::1
     "#;
-    let Some(said) = isolated(&place, &["--net", "--mount"], script) else { return };
+    let Some(said) = isolated(&dir, &["--net", "--mount"], script) else { return };
     let (during, after) = said.split_once("stopped\n").expect("both lists");
     let told = registrations(during);
     for row in NFS {

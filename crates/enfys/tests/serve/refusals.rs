@@ -1,13 +1,13 @@
-//! What keeps the server from starting: each one line that names it, and an exit status that says failure.
+//! Errors that prevent a start: one line that names the cause, and a failure exit status.
 
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::server::{ENFYS, Place, Server, mode, refusal, run, with};
+use crate::server::{ENFYS, Server, TestDir, mode, refusal, run, with};
 
-/// The binary with none of root's rights over files that are not its user's, in a network of its own; `None` where the
-/// system does not let a test do that.
+/// Runs the binary in new user and network namespaces, without root's rights over other users' files; `None` if the system does not
+/// allow that.
 fn powerless(arguments: &[String]) -> Option<Output> {
     let unshare = |program: &str, arguments: &[String]| {
         let mut command = Command::new("unshare");
@@ -40,24 +40,24 @@ fn the_size_of_memory_is_not_taken_for_a_directory() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     assert_eq!(
         refusal(&run(&["serve", "--memory", "--listen", &address])),
         format!("cannot listen on {address}: the port is in use: give another with --listen")
     );
-    let arguments = with(&place, &["--memory".as_ref(), "--metrics".as_ref(), address.as_ref()]);
+    let arguments = with(&dir, &["--memory".as_ref(), "--metrics".as_ref(), address.as_ref()]);
     assert_eq!(refusal(&run(&arguments)), format!("metrics on {address}: Address already in use"));
 }
 
 #[test]
-fn what_a_configuration_asks_for_in_vain_is_named_with_its_line() {
-    let place = Place::new();
+fn failing_settings_are_named_with_their_line() {
+    let dir = TestDir::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let said = |text: &str| {
-        let file = place.file("enfys.toml", &format!("{text}\n[[export]]\nmemory = true\n"));
+        let file = dir.file("enfys.toml", &format!("{text}\n[[export]]\nmemory = true\n"));
         let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
         said.replace(&file.display().to_string(), "FILE")
     };
@@ -73,14 +73,14 @@ fn what_a_configuration_asks_for_in_vain_is_named_with_its_line() {
     );
     let unknown = said("listen = ['no-such-host.invalid:2049']");
     assert!(unknown.starts_with("FILE:1: `listen`: no-such-host.invalid:2049: no address of"), "{unknown}");
-    let socket = place.path("missing/socket");
+    let socket = dir.path("missing/socket");
     let socket = said(&format!("listen = [0]\n[control]\nsocket = '{}'", socket.display()));
     assert!(socket.starts_with("FILE:3: `socket` in [control]: control socket "), "{socket}");
-    let state = place.file("state", "");
+    let state = dir.file("state", "");
     let state = said(&format!("state-dir = '{}'\nlisten = [0]", state.display()));
     assert!(state.starts_with("FILE:1: `state-dir`: state directory "), "{state}");
-    // What the command line says is not the file's mistake.
-    let file = place.file("enfys.toml", "listen = [0]\n[[export]]\nmemory = true\n").display().to_string();
+    // An error of the command line is not attributed to the file.
+    let file = dir.file("enfys.toml", "listen = [0]\n[[export]]\nmemory = true\n").display().to_string();
     let output = run(&["serve", "--config", &file, "--listen", &port.to_string()]);
     assert!(refusal(&output).starts_with(&format!("cannot listen on 127.0.0.1:{port}: ")));
 }
@@ -96,48 +96,48 @@ fn a_privileged_port_needs_rights() {
 }
 
 #[test]
-fn what_is_no_readable_directory_is_named() {
-    let place = Place::new();
-    let missing = place.path("missing");
-    let said = refusal(&run(&with(&place, &[&missing])));
+fn an_unreadable_directory_is_named() {
+    let dir = TestDir::new();
+    let missing = dir.path("missing");
+    let said = refusal(&run(&with(&dir, &[&missing])));
     assert_eq!(said, format!("export /export: {}: No such file or directory", missing.display()));
-    let file = place.file("file", "");
-    let said = refusal(&run(&with(&place, &[&file])));
+    let file = dir.file("file", "");
+    let said = refusal(&run(&with(&dir, &[&file])));
     assert_eq!(said, format!("export /export: {}: not a directory", file.display()));
-    let closed = place.directory("closed");
+    let closed = dir.directory("closed");
     std::fs::set_permissions(&closed, mode(0)).unwrap();
-    let output = powerless(&with(&place, &[&closed]));
+    let output = powerless(&with(&dir, &[&closed]));
     std::fs::set_permissions(&closed, mode(0o700)).unwrap();
     let Some(output) = output else { return };
     assert_eq!(refusal(&output), format!("export /export: {}: Permission denied", closed.display()));
 }
 
 #[test]
-fn exports_that_get_into_each_others_way_are_named() {
-    let place = Place::new();
-    let (a, b) = (place.directory("a"), place.directory("b"));
-    let said = |more: &[&Path]| refusal(&run(&with(&place, more)));
+fn conflicting_exports_are_named() {
+    let dir = TestDir::new();
+    let (a, b) = (dir.directory("a"), dir.directory("b"));
+    let said = |more: &[&Path]| refusal(&run(&with(&dir, more)));
     let as_path = |path: &Path, pseudo: &str| format!("{}:{pseudo}", path.display());
     assert!(said(&[&a, &b]).starts_with("export /export: another export has this path"));
     let overlapping = said(&[as_path(&a, "/x").as_ref(), as_path(&b, "/x/y").as_ref()]);
     assert!(overlapping.starts_with("export /x/y: "), "{overlapping}");
-    let twice = said(&[as_path(&a, "/x").as_ref(), as_path(&place.path("b/../a"), "/y").as_ref()]);
+    let twice = said(&[as_path(&a, "/x").as_ref(), as_path(&dir.path("b/../a"), "/y").as_ref()]);
     assert_eq!(twice, format!("export /y: {}/../a is already exported as /x", b.display()));
     let wrong = said(&[as_path(&a, "/x/../y").as_ref()]);
     assert!(wrong.starts_with("export /x/../y: ") && wrong.contains("`..`"), "{wrong}");
 }
 
 #[test]
-fn an_export_inside_of_another_is_warned_of() {
-    let place = Place::new();
-    let (outer, inner) = (place.directory("outer"), place.directory("outer/inner"));
+fn an_export_inside_another_is_a_warning() {
+    let dir = TestDir::new();
+    let (outer, inner) = (dir.directory("outer"), dir.directory("outer/inner"));
     let config = format!(
         "state-dir = '{}'\n[[export]]\npath = '{}'\npseudo = '/inner'\n[[export]]\npath = '{}'\npseudo = '/outer'\n",
-        place.path("state").display(),
+        dir.path("state").display(),
         inner.display(),
         outer.display()
     );
-    let file = place.file("enfys.toml", &config);
+    let file = dir.file("enfys.toml", &config);
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
@@ -146,42 +146,42 @@ fn an_export_inside_of_another_is_warned_of() {
 }
 
 #[test]
-fn a_state_directory_that_clients_could_read_is_refused() {
-    let place = Place::new();
-    let state = place.directory("state");
+fn an_export_inside_the_state_directory_is_refused() {
+    let dir = TestDir::new();
+    let state = dir.directory("state");
     std::fs::set_permissions(&state, mode(0o700)).unwrap();
-    let inside = place.directory("state/export");
+    let inside = dir.directory("state/export");
     for export in [&state, &inside] {
-        let said = refusal(&run(&with(&place, &[export])));
+        let said = refusal(&run(&with(&dir, &[export])));
         let expected = format!("export /export: it is in the state directory {}", state.display());
         assert!(said.starts_with(&expected), "{said}");
     }
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_used_is_named() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let state = place.directory("state");
+fn an_unusable_state_directory_is_named() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let state = dir.directory("state");
     std::fs::set_permissions(&state, mode(0o500)).unwrap();
-    let output = powerless(&with(&place, &[&export]));
+    let output = powerless(&with(&dir, &[&export]));
     std::fs::set_permissions(&state, mode(0o700)).unwrap();
     if let Some(output) = output {
         assert_eq!(refusal(&output), format!("state directory {}: Permission denied", state.display()));
     }
     std::fs::write(state.join("handle.key"), "short").unwrap();
     std::fs::set_permissions(state.join("handle.key"), mode(0o600)).unwrap();
-    let said = refusal(&run(&with(&place, &[&export])));
+    let said = refusal(&run(&with(&dir, &[&export])));
     assert!(said.starts_with(&format!("{}: damaged: ", state.join("handle.key").display())), "{said}");
 }
 
-// Its user could read the key of file handles, or put another in its place.
+// Otherwise, its owner could read or replace the key of file handles.
 #[test]
-fn a_state_directory_of_others_is_refused() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let state = place.directory("state");
-    let said = refusal(&run(&with(&place, &[&export])));
+fn a_state_directory_open_to_others_is_refused() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let state = dir.directory("state");
+    let said = refusal(&run(&with(&dir, &[&export])));
     let shown = state.display();
     assert!(
         said.starts_with(&format!("state directory {shown}: other users have access (mode 0777)")),
@@ -189,36 +189,36 @@ fn a_state_directory_of_others_is_refused() {
     );
     assert!(said.contains(&format!("run `chmod 700 {shown}`")), "{said}");
     std::fs::set_permissions(&state, mode(0o700)).unwrap();
-    let elsewhere = place.file("elsewhere", "sixteen bytes ok");
+    let elsewhere = dir.file("elsewhere", "sixteen bytes ok");
     std::fs::set_permissions(&elsewhere, mode(0o600)).unwrap();
     std::os::unix::fs::symlink(&elsewhere, state.join("handle.key")).unwrap();
-    let said = refusal(&run(&with(&place, &[&export])));
+    let said = refusal(&run(&with(&dir, &[&export])));
     assert!(
         said.starts_with(&format!("{}: it is a symbolic link", state.join("handle.key").display())),
         "{said}"
     );
     std::fs::remove_file(state.join("handle.key")).unwrap();
     if std::os::unix::fs::chown(&state, Some(4711), None).is_ok() {
-        let said = refusal(&run(&with(&place, &[&export])));
+        let said = refusal(&run(&with(&dir, &[&export])));
         assert!(said.starts_with(&format!("state directory {shown}: it belongs to user 4711")), "{said}");
     }
 }
 
 #[test]
-fn two_servers_do_not_share_a_state_directory() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let first = Server::start(&place, &with(&place, &[&export]));
-    let said = refusal(&run(&with(&place, &[&export])));
+fn two_servers_cannot_share_a_state_directory() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let first = Server::start(&dir, &with(&dir, &[&export]));
+    let said = refusal(&run(&with(&dir, &[&export])));
     assert!(said.contains("another server uses it; give each its own with --state-dir"), "{said}");
     first.kill();
-    Server::start(&place, &with(&place, &[&export])).stop();
+    Server::start(&dir, &with(&dir, &[&export])).stop();
 }
 
 #[test]
-fn a_wrong_key_is_named_with_file_and_line() {
-    let place = Place::new();
-    let file = place.file("enfys.toml", "[limits]\nlease-seconds = 30\nconnektions = 5\n");
+fn an_unknown_key_is_named_with_file_and_line() {
+    let dir = TestDir::new();
+    let file = dir.file("enfys.toml", "[limits]\nlease-seconds = 30\nconnektions = 5\n");
     let file = file.display().to_string();
     for arguments in [vec!["serve", "--config", &file], vec!["check-config", &file]] {
         let said = refusal(&run(&arguments));
@@ -226,37 +226,37 @@ fn a_wrong_key_is_named_with_file_and_line() {
             format!("{file}:3: unknown key `connektions` (did you mean `connections`?), expected one of");
         assert!(said.starts_with(&expected), "{said}");
     }
-    let missing = place.path("missing.toml");
+    let missing = dir.path("missing.toml");
     let said = refusal(&run(&["check-config".as_ref(), missing.as_path()]));
     assert_eq!(said, format!("{}: No such file or directory", missing.display()));
 }
 
 #[test]
 fn check_config_finds_what_a_start_would() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let config = format!(
         "state-dir = '{}'\n\n[[export]]\npath = '{}'\n",
-        place.path("state").display(),
-        place.path("missing").display()
+        dir.path("state").display(),
+        dir.path("missing").display()
     );
-    let file = place.file("enfys.toml", &config);
+    let file = dir.file("enfys.toml", &config);
     let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
     let expected = format!(
         "{}:4: export /export: `path`: {}: No such file or directory",
         file.display(),
-        place.path("missing").display()
+        dir.path("missing").display()
     );
     assert_eq!(said, expected);
     let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
     assert_eq!(said, expected);
-    place.directory("missing");
+    dir.directory("missing");
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
     let expected = format!(
         "\n# serves {} (sync) as /export: read-write, root squashed, for any client that reaches it\n",
-        place.path("missing").display()
+        dir.path("missing").display()
     );
     assert!(said.ends_with(&expected), "{said}");
-    assert!(!place.path("state").exists(), "a check leaves nothing behind");
+    assert!(!dir.path("state").exists(), "a check leaves nothing behind");
 }

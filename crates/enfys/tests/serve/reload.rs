@@ -1,4 +1,4 @@
-//! SIGHUP: other exports for the clients that are there.
+//! SIGHUP: new exports for connected clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,32 +9,32 @@ use protocol::nfs4::types::Status;
 use rustix::process::Signal;
 
 use crate::client::{Client, Client4};
-use crate::server::{Place, Server};
+use crate::server::{Server, TestDir};
 
 /// A server whose configuration can be changed.
 struct Lab {
-    place: Place,
+    dir: TestDir,
     config: PathBuf,
     server: Server,
 }
 
 impl Lab {
-    /// `text` is the configuration; `DIR` in it stands for the place's directory.
-    fn start(place: Place, text: &str) -> Self {
-        let config = place.path("enfys.toml");
-        std::fs::write(&config, Self::fill_in(&place, text)).unwrap();
+    /// Starts a server with the configuration `text`, in which `DIR` is the test's directory.
+    fn start(dir: TestDir, text: &str) -> Self {
+        let config = dir.path("enfys.toml");
+        std::fs::write(&config, Self::fill_in(&dir, text)).unwrap();
         let arguments = ["serve", "--config", config.to_str().unwrap()];
-        let server = Server::start(&place, &arguments);
-        Self { place, config, server }
+        let server = Server::start(&dir, &arguments);
+        Self { dir, config, server }
     }
 
-    fn fill_in(place: &Place, text: &str) -> String {
+    fn fill_in(dir: &TestDir, text: &str) -> String {
         let head = "listen = ['127.0.0.1:0']\nstate-dir = 'DIR/state'\n";
-        format!("{head}{text}").replace("DIR", place.path("").to_str().unwrap().trim_end_matches('/'))
+        format!("{head}{text}").replace("DIR", dir.path("").to_str().unwrap().trim_end_matches('/'))
     }
 
     fn reload(&self, text: &str) -> String {
-        std::fs::write(&self.config, Self::fill_in(&self.place, text)).unwrap();
+        std::fs::write(&self.config, Self::fill_in(&self.dir, text)).unwrap();
         self.server.reload()
     }
 }
@@ -42,8 +42,8 @@ impl Lab {
 const MEMORY: &str = "[[export]]\nmemory = true\npseudo = '/memory'\n";
 
 #[test]
-fn clients_keep_their_connections_and_memory_its_content() {
-    let lab = Lab::start(Place::new(), MEMORY);
+fn a_reload_keeps_connections_and_memory() {
+    let lab = Lab::start(TestDir::new(), MEMORY);
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/memory").unwrap();
     let file = client.create(root, "file").unwrap();
@@ -54,7 +54,7 @@ fn clients_keep_their_connections_and_memory_its_content() {
     assert_eq!(client.write(file, b"more", StableHow::FileSync).unwrap_err(), NfsStat::ROFS);
     lab.reload(&format!("{MEMORY}memory-bytes = 65536\n"));
     client.write(file, b"more", StableHow::FileSync).unwrap();
-    // Directory and file take something too.
+    // Directory and file need memory, too.
     let other = client.create(root, "other").unwrap();
     client.write(other, &[1; 57_344], StableHow::FileSync).unwrap();
     let third = client.create(root, "third").unwrap();
@@ -66,13 +66,13 @@ fn clients_keep_their_connections_and_memory_its_content() {
 }
 
 #[test]
-fn a_removed_export_goes_stale_and_comes_back() {
-    let place = Place::new();
-    place.directory("one");
-    place.directory("two");
+fn a_removed_export_is_stale_and_can_return() {
+    let dir = TestDir::new();
+    dir.directory("one");
+    dir.directory("two");
     let one = "[[export]]\npath = 'DIR/one'\npseudo = '/one'\n";
     let two = "[[export]]\npath = 'DIR/two'\npseudo = '/two'\n";
-    let lab = Lab::start(place, &format!("{one}{two}"));
+    let lab = Lab::start(dir, &format!("{one}{two}"));
     let mut client = Client::connect(lab.server.address);
     let one_root = client.mount("/one").unwrap();
     let two_root = client.mount("/two").unwrap();
@@ -84,7 +84,7 @@ fn a_removed_export_goes_stale_and_comes_back() {
     assert_eq!(client.getattr(two_root).unwrap_err(), NfsStat::STALE);
     assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
     assert_eq!(client.mount("/two").unwrap_err(), MountStat::NOENT);
-    // The session is not touched; only the way is gone.
+    // The session is not affected; only the path is gone.
     assert_eq!(client4.open("two", "file").unwrap_err(), Status::NOENT);
     lab.reload(&format!("{one}{two}"));
     client.getattr(file).unwrap();
@@ -92,14 +92,14 @@ fn a_removed_export_goes_stale_and_comes_back() {
     lab.server.stop();
 }
 
-/// What a client was told of one opening of a directory, another one cannot keep: it knows nothing of what the first may have lost.
+/// A directory that is opened again gets a new verifier, since the earlier opening may have lost data.
 #[test]
-fn a_directory_that_is_opened_again_has_another_write_verifier() {
-    let place = Place::new();
-    place.directory("one");
+fn a_reopened_directory_has_another_write_verifier() {
+    let dir = TestDir::new();
+    dir.directory("one");
     let one = "[[export]]\npath = 'DIR/one'\npseudo = '/one'\n";
     let two = "[[export]]\nmemory = true\npseudo = '/two'\n";
-    let lab = Lab::start(place, &format!("{one}{two}"));
+    let lab = Lab::start(dir, &format!("{one}{two}"));
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/one").unwrap();
     let file = client.create(root, "file").unwrap();
@@ -111,23 +111,23 @@ fn a_directory_that_is_opened_again_has_another_write_verifier() {
     let second = client.commit(file).unwrap();
     assert_ne!(second, first);
     assert_eq!(client.write(file, b"unstable", StableHow::Unstable).unwrap(), second);
-    // Nothing was lost: the next server's is the first server's, and nobody takes it for the second.
+    // No data were lost: the next server has the verifier of the start, not the later one.
     lab.server.stop();
-    let server = Server::start(&lab.place, &["serve", "--config", lab.config.to_str().unwrap()]);
+    let server = Server::start(&lab.dir, &["serve", "--config", lab.config.to_str().unwrap()]);
     let mut client = Client::connect(server.address);
     assert_eq!(client.commit(file).unwrap(), first);
     server.stop();
 }
 
 #[test]
-fn changed_options_are_in_effect() {
+fn changed_options_take_effect() {
     if !crate::server::is_root() {
         return;
     }
-    let place = Place::new();
-    place.directory("data");
+    let dir = TestDir::new();
+    dir.directory("data");
     let export = "[[export]]\npath = 'DIR/data'\n";
-    let lab = Lab::start(place, export);
+    let lab = Lab::start(dir, export);
     let mut client = Client::connect(lab.server.address);
     client.uid = 0;
     let root = client.mount("/export").unwrap();
@@ -137,7 +137,7 @@ fn changed_options_are_in_effect() {
     };
     let is_root = rustix::process::geteuid().is_root();
     let squashed = owner(&mut client, "squashed");
-    // Without root's powers, all files are the server's user's.
+    // Without root, all files belong to the server's user.
     assert!(squashed == 65_534 || !is_root);
     lab.reload(&format!("{export}squash = 'none'\nasync = true\n"));
     assert!(owner(&mut client, "root") == 0 || !is_root);
@@ -151,8 +151,8 @@ fn changed_options_are_in_effect() {
 }
 
 #[test]
-fn a_broken_configuration_changes_nothing_and_says_why() {
-    let lab = Lab::start(Place::new(), MEMORY);
+fn a_broken_configuration_changes_nothing_and_is_logged() {
+    let lab = Lab::start(TestDir::new(), MEMORY);
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/memory").unwrap();
     let file = lab.config.display();
@@ -178,14 +178,14 @@ const DATA: &str = "[[export]]\npath = 'DIR/data'\n";
 const REPLACED: &str =
     "is another directory or file system now: serving it; handles of the previous one are stale";
 
-/// What a client that was there before finds when `replace` has put something else where the export was, with a file `new` in it.
-fn another_is_served(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
+/// Checks what a connected client finds after `replace` has put another directory, with a file `new`, at the export's path.
+fn check_replacement(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "old").unwrap();
     client4.open("export", "old").unwrap();
     replace();
-    // Nobody has said so yet.
+    // The server has not been told yet.
     client.getattr(file).unwrap();
     let said = lab.server.reload();
     assert!(said.contains(REPLACED), "{said}");
@@ -196,7 +196,7 @@ fn another_is_served(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
     client.lookup(root, "new").unwrap();
     assert_eq!(client4.open("export", "old").unwrap_err(), Status::NOENT);
     client4.open("export", "new").unwrap();
-    // The same is found the next time, and nothing is said of it.
+    // The next reload finds the same directory, and does not log it.
     assert!(!lab.server.reload().contains(REPLACED));
     client.lookup(root, "new").unwrap();
 }
@@ -208,26 +208,26 @@ fn put_new_file(directory: &Path) {
 }
 
 #[test]
-fn a_directory_in_the_place_of_the_one_that_was_served_is_served_after_a_reload() {
-    let place = Place::new();
-    let data = place.directory("data");
-    let lab = Lab::start(place, DATA);
+fn a_replaced_directory_is_served_after_a_reload() {
+    let dir = TestDir::new();
+    let data = dir.directory("data");
+    let lab = Lab::start(dir, DATA);
     let mut client4 = Client4::connect(lab.server.address);
-    another_is_served(&lab, &mut client4, || {
-        std::fs::rename(&data, lab.place.path("before")).unwrap();
-        put_new_file(&lab.place.directory("data"));
+    check_replacement(&lab, &mut client4, || {
+        std::fs::rename(&data, lab.dir.path("before")).unwrap();
+        put_new_file(&lab.dir.directory("data"));
     });
     lab.server.stop();
 }
 
 #[test]
-fn a_path_that_is_gone_is_reported_and_the_export_stays() {
-    let place = Place::new();
-    let data = place.directory("data");
-    let lab = Lab::start(place, DATA);
+fn a_missing_path_is_reported_and_the_export_stays() {
+    let dir = TestDir::new();
+    let data = dir.directory("data");
+    let lab = Lab::start(dir, DATA);
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/export").unwrap();
-    std::fs::rename(&data, lab.place.path("before")).unwrap();
+    std::fs::rename(&data, lab.dir.path("before")).unwrap();
     let said = lab.server.reload();
     let why = format!("{}: No such file or directory", data.display());
     assert!(said.contains("reload failed, nothing was changed: ") && said.contains(&why), "{said}");
@@ -235,11 +235,11 @@ fn a_path_that_is_gone_is_reported_and_the_export_stays() {
     lab.server.stop();
 }
 
-/// A file system in memory over a directory; taken away by `umount -l` when dropped.
+/// A file system in memory, mounted over a directory; unmounted by `umount -l` when dropped.
 pub struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    /// `None`, and why on the standard output, where nothing can be mounted.
+    /// `None`, and the reason on standard output, if nothing can be mounted.
     pub fn on(directory: &'a Path) -> Option<Self> {
         let options = ["-t", "tmpfs", "-o", "size=1m,mode=777", "enfys-test"];
         let mounted = Command::new("mount").args(options).arg(directory).output();
@@ -257,19 +257,19 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// `umount -l` takes a file system from its path while it is in use.
+/// `umount -l` unmounts a file system while it is in use.
 #[test]
-fn what_is_mounted_and_unmounted_where_the_export_is_is_served_after_a_reload() {
-    let place = Place::new();
-    let data = place.directory("data");
+fn mounts_and_unmounts_over_an_export_take_effect_after_a_reload() {
+    let dir = TestDir::new();
+    let data = dir.directory("data");
     put_new_file(&data);
     let Some(first) = Mounted::on(&data) else { return };
-    let lab = Lab::start(place, DATA);
+    let lab = Lab::start(dir, DATA);
     let mut client4 = Client4::connect(lab.server.address);
-    another_is_served(&lab, &mut client4, || drop(first));
+    check_replacement(&lab, &mut client4, || drop(first));
     std::fs::remove_file(data.join("new")).unwrap();
     let mut second = None;
-    another_is_served(&lab, &mut client4, || {
+    check_replacement(&lab, &mut client4, || {
         second = Mounted::on(&data);
         put_new_file(&data);
     });
@@ -277,19 +277,19 @@ fn what_is_mounted_and_unmounted_where_the_export_is_is_served_after_a_reload() 
 }
 
 #[test]
-fn what_takes_effect_at_a_start_only_is_named() {
-    let lab = Lab::start(Place::new(), MEMORY);
+fn settings_that_need_a_restart_are_named() {
+    let lab = Lab::start(TestDir::new(), MEMORY);
     let said = lab.reload(&format!("portmap = true\n[limits]\nconnections = 5\n{MEMORY}"));
     assert!(said.contains("changes of portmap, limits take effect at the next start"), "{said}");
-    // Compared with what is in effect, so it is said again.
+    // It still differs from the setting in effect, so it is logged again.
     assert!(lab.server.reload().contains("portmap, limits"));
     assert!(!lab.reload(MEMORY).contains("next start"));
     lab.server.stop();
 }
 
 #[test]
-fn many_reloads_lose_no_call() {
-    let lab = Lab::start(Place::new(), MEMORY);
+fn reloads_lose_no_call() {
+    let lab = Lab::start(TestDir::new(), MEMORY);
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/memory").unwrap();
     for round in 0..50 {

@@ -1,4 +1,4 @@
-//! What clients of version 4 find after the server was killed, or stopped in order.
+//! NFSv4 clients after a crash or an orderly stop of the server.
 
 use std::time::Instant;
 
@@ -9,19 +9,19 @@ use serde_json::Value;
 use crate::client::{Client, Client4};
 use crate::libnfs;
 use crate::metrics::scrape;
-use crate::server::{Place, Server, with};
+use crate::server::{Server, TestDir, with};
 use crate::status::{ask, said, status};
 
 const CLIENTS: usize = 1000;
-/// Of each client; in one compound.
+/// Opens of each client, in one compound.
 const OPENS: usize = 100;
 
 #[test]
-fn a_thousand_clients_of_a_hundred_opens_are_known_and_reclaim() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let arguments = with(&place, &[&export]);
-    let server = Server::start(&place, &arguments);
+fn a_thousand_clients_with_a_hundred_opens_each_can_reclaim() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let arguments = with(&dir, &[&export]);
+    let server = Server::start(&dir, &arguments);
     let mut maker = Client::connect(server.address);
     let root = maker.mount("/export").unwrap();
     maker.create(root, "file").unwrap();
@@ -32,15 +32,15 @@ fn a_thousand_clients_of_a_hundred_opens_are_known_and_reclaim() {
         client.complete();
         file = Some(client.open_often("export", "file", OPENS).unwrap());
     }
-    assert_eq!(status(&place)["totals"]["opens"], CLIENTS * OPENS);
+    assert_eq!(status(&dir)["totals"]["opens"], CLIENTS * OPENS);
     server.kill();
 
     let killed = Instant::now();
-    let server = Server::start(&place, &arguments);
+    let server = Server::start(&dir, &arguments);
     let mut maker = Client::connect(server.address);
     maker.getattr(root).unwrap();
     println!("the first request is served {:?} behind the start", killed.elapsed());
-    assert_eq!(status(&place)["grace"]["clients_waited_for"], CLIENTS);
+    assert_eq!(status(&dir)["grace"]["clients_waited_for"], CLIENTS);
 
     let mut stranger = Client4::connect(server.address);
     assert_eq!(stranger.open("export", "file"), Err(Status::GRACE));
@@ -48,24 +48,24 @@ fn a_thousand_clients_of_a_hundred_opens_are_known_and_reclaim() {
     let file = file.expect("a handle");
     assert_eq!(client.reclaim(file, OPENS), Ok(()));
     client.complete();
-    let shown = status(&place);
+    let shown = status(&dir);
     assert_eq!(
         (&shown["totals"]["opens"], &shown["grace"]["clients_waited_for"]),
         (&OPENS.into(), &(CLIENTS - 1).into())
     );
-    assert!(ask(&place, &["grace", "end"]).status.success());
+    assert!(ask(&dir, &["grace", "end"]).status.success());
     stranger.open("export", "file").unwrap();
     server.kill();
 
-    // Who was away when the period ended is not waited for again.
-    let server = Server::start(&place, &arguments);
-    assert_eq!(status(&place)["grace"]["clients_waited_for"], 2);
+    // Clients that did not return in the last grace period are not waited for again.
+    let server = Server::start(&dir, &arguments);
+    assert_eq!(status(&dir)["grace"]["clients_waited_for"], 2);
     let mut late = Client4::named(server.address, &name(8));
     assert_eq!(late.reclaim(file, 1), Err(Status::NO_GRACE));
     server.stop();
 }
 
-/// Times that the thread which writes the log of state has gone to sleep.
+/// Returns how often the state log's thread has gone to sleep.
 fn sleeps_of_log(server: &Server) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
     let read =
@@ -78,29 +78,29 @@ fn sleeps_of_log(server: &Server) -> u64 {
 }
 
 #[test]
-fn the_records_of_clients_that_come_one_by_one_wait_for_no_other_thread() {
+fn records_of_clients_that_arrive_one_by_one_are_written_without_another_thread() {
     const CLIENTS: u64 = 512;
-    // Where syncs are short, whatever disk the test runs on.
-    let place = Place::in_memory();
-    let arguments = with(&place, &[&place.directory("export")]);
-    let server = Server::start(&place, &arguments);
+    // In memory, syncs are short.
+    let dir = TestDir::in_memory();
+    let arguments = with(&dir, &[&dir.directory("export")]);
+    let server = Server::start(&dir, &arguments);
     let first = Client4::connect(server.address);
     let before = sleeps_of_log(&server);
     (0..CLIENTS).fold(first, |client, number| client.followed_by(&format!("client {number}")));
     let sleeps = sleeps_of_log(&server) - before;
     println!("{sleeps} sleeps for {CLIENTS} clients");
-    // It serves the first 32 clients, and as many behind each sync that the machine holds up.
+    // The thread writes for the first 32 clients, and for as many after each slow sync.
     assert!(sleeps < CLIENTS / 2, "{sleeps} for {CLIENTS} clients");
     server.kill();
-    let _server = Server::start(&place, &arguments);
-    assert_eq!(status(&place)["grace"]["clients_waited_for"], CLIENTS + 1, "each has its record");
+    let _server = Server::start(&dir, &arguments);
+    assert_eq!(status(&dir)["grace"]["clients_waited_for"], CLIENTS + 1, "each has its record");
 }
 
-/// A server with a file `file`, and metrics.
-fn with_metrics(place: &Place) -> (Server, Vec<String>) {
+/// Starts a server with a file `file`, and metrics.
+fn with_metrics(dir: &TestDir) -> (Server, Vec<String>) {
     let metrics = ["--metrics".as_ref(), "127.0.0.1:0".as_ref()];
-    let arguments = with(place, &[&[place.directory("export").as_path()], &metrics[..]].concat());
-    let server = Server::start(place, &arguments);
+    let arguments = with(dir, &[&[dir.directory("export").as_path()], &metrics[..]].concat());
+    let server = Server::start(dir, &arguments);
     let mut maker = Client::connect(server.address);
     let root = maker.mount("/export").unwrap();
     maker.create(root, "file").unwrap();
@@ -108,23 +108,23 @@ fn with_metrics(place: &Place) -> (Server, Vec<String>) {
 }
 
 #[test]
-fn nobody_waits_after_an_orderly_restart_for_clients_that_hold_nothing() {
-    let place = Place::new();
-    let (server, arguments) = with_metrics(&place);
+fn after_an_orderly_restart_nobody_waits_for_clients_without_state() {
+    let dir = TestDir::new();
+    let (server, arguments) = with_metrics(&dir);
     let _idle = Client4::connect(server.address);
-    // A client of version 4.0 that opens, reads, closes and ends.
+    // A v4.0 client that opens, reads and closes a file, and exits.
     let has_ended = libnfs::is_installed();
     if has_ended {
         libnfs::succeeds("nfs-cat", &[&libnfs::url(&server, "/file", 4)]);
-        assert_eq!(status(&place)["totals"]["clients"], 2);
+        assert_eq!(status(&dir)["totals"]["clients"], 2);
     }
     server.stop();
 
-    let from = std::fs::read_to_string(place.path("log")).unwrap().len();
-    let mut server = Server::start(&place, &arguments);
-    assert_eq!(status(&place)["grace"], Value::Null);
+    let from = std::fs::read_to_string(dir.path("log")).unwrap().len();
+    let mut server = Server::start(&dir, &arguments);
+    assert_eq!(status(&dir)["grace"], Value::Null);
     server.await_log(from, "no grace period");
-    // One who comes back, and one who is new: not a single GRACE.
+    // A returning client and a new one: neither gets GRACE.
     for name in ["test client", "new client"] {
         let mut client = Client4::named(server.address, name);
         client.complete();
@@ -140,25 +140,25 @@ fn nobody_waits_after_an_orderly_restart_for_clients_that_hold_nothing() {
 }
 
 #[test]
-fn others_wait_after_an_orderly_restart_for_holders_alone_and_see_which() {
+fn after_an_orderly_restart_the_grace_period_waits_for_holders_of_state_only() {
     const HOLDER: &str = "Linux NFSv4.2 \"host\"\n";
-    let place = Place::new();
-    let (server, arguments) = with_metrics(&place);
+    let dir = TestDir::new();
+    let (server, arguments) = with_metrics(&dir);
     Client4::named(server.address, "idle").complete();
     let mut holder = Client4::named(server.address, HOLDER);
     holder.complete();
     let file = holder.open_often("export", "file", 1).unwrap();
     server.stop();
 
-    let from = std::fs::read_to_string(place.path("log")).unwrap().len();
-    let mut server = Server::start(&place, &arguments);
+    let from = std::fs::read_to_string(dir.path("log")).unwrap().len();
+    let mut server = Server::start(&dir, &arguments);
     server.await_log(from, r#"clients=1 names=["Linux NFSv4.2 \"host\"\n"]"#);
-    let grace = &status(&place)["grace"];
+    let grace = &status(&dir)["grace"];
     assert_eq!(
         (&grace["clients_waited_for"], &grace["names"][0]),
         (&1.into(), &r#"Linux NFSv4.2 \"host\"\n"#.into())
     );
-    let text = said(&ask(&place, &["status"]));
+    let text = said(&ask(&dir, &["status"]));
     let shown = "grace     waiting for 1 client to reclaim\n          \"Linux NFSv4.2 \\\"host\\\"\\n\"\n";
     assert!(text.contains(shown), "{text}");
     let metrics = server.metrics_address();
@@ -184,22 +184,19 @@ fn others_wait_after_an_orderly_restart_for_holders_alone_and_see_which() {
 
 #[test]
 fn a_client_that_the_grace_period_waits_for_is_evicted_by_its_shown_name() {
-    let place = Place::new();
-    let (server, arguments) = with_metrics(&place);
+    let dir = TestDir::new();
+    let (server, arguments) = with_metrics(&dir);
     let mut holder = Client4::named(server.address, "holder \"of\" a file");
     holder.complete();
     let file = holder.open_often("export", "file", 1).unwrap();
     server.kill();
 
-    let server = Server::start(&place, &arguments);
-    let shown = status(&place)["grace"]["names"][0].as_str().unwrap().to_owned();
-    assert!(!ask(&place, &["evict", "holder"]).status.success(), "another name");
-    assert_eq!(
-        said(&ask(&place, &["evict", &shown])),
-        format!("evicted {shown}: it can no longer reclaim\n")
-    );
+    let server = Server::start(&dir, &arguments);
+    let shown = status(&dir)["grace"]["names"][0].as_str().unwrap().to_owned();
+    assert!(!ask(&dir, &["evict", "holder"]).status.success(), "another name");
+    assert_eq!(said(&ask(&dir, &["evict", &shown])), format!("evicted {shown}: it can no longer reclaim\n"));
     // It was the last one.
-    assert_eq!(status(&place)["grace"], Value::Null);
+    assert_eq!(status(&dir)["grace"], Value::Null);
     let mut other = Client4::named(server.address, "other");
     other.complete();
     assert_eq!(other.open("export", "file"), Ok(()));

@@ -1,4 +1,4 @@
-//! What a running server has given up, as the kernel shows it, and that it serves all the same.
+//! The sandbox of a running server, as the kernel shows it, and that the server works in it.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use protocol::nfs3::{NfsStat, StableHow};
 
 use crate::client::Client;
-use crate::server::{ENFYS, Place, Server, mode, with};
+use crate::server::{ENFYS, Server, TestDir, mode, with};
 
 /// CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, NET_BIND_SERVICE, MKNOD by their numbers in
-/// linux/capability.h: what acting as callers takes (SEMANTICS.md).
+/// linux/capability.h: the capabilities that acting as callers needs (SEMANTICS.md).
 const TO_SERVE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 27;
 
-/// A field of a `status` file in /proc.
+/// Returns a field of a `status` file in /proc.
 fn field(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {name}")).trim().to_owned()
@@ -22,7 +22,7 @@ fn set(status: &str, name: &str) -> u64 {
     u64::from_str_radix(&field(status, name), 16).expect("a set of capabilities")
 }
 
-/// What /proc shows of each thread of the server.
+/// Returns the `status` file of each thread of the server.
 fn threads(server: &Server) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads");
     tasks
@@ -30,12 +30,12 @@ fn threads(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// What this process would give to the server.
+/// Returns the capabilities that the server would inherit from this process.
 fn own() -> u64 {
     set(&std::fs::read_to_string("/proc/self/status").expect("status"), "CapEff")
 }
 
-/// A caller makes, writes, renames and reads a file of `export`.
+/// Creates, writes, renames and reads a file of `export` as a client.
 #[track_caller]
 fn works(server: &Server, export: &Path) {
     let mut client = Client::connect(server.address);
@@ -47,10 +47,10 @@ fn works(server: &Server, export: &Path) {
 }
 
 #[test]
-fn every_thread_has_given_up_what_serving_does_not_need() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export]));
+fn every_thread_has_dropped_unneeded_privileges() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     works(&server, &export);
     let threads = threads(&server);
     assert!(threads.len() > 2, "the main thread, cores, and those of exports");
@@ -70,33 +70,33 @@ fn every_thread_has_given_up_what_serving_does_not_need() {
     assert!(said[0].contains("no_new_privs=\"on\" seccomp=\"on\""), "{log}");
 }
 
-/// What is written again and again.
+/// The content that is written repeatedly.
 const BLOCK: &[u8] = &[b'x'; 64 << 10];
 
-/// An ext4 of which a half is reserved for root.
-struct Reserved<'p>(&'p Place);
+/// An ext4 file system with half of its blocks reserved for root.
+struct Reserved<'p>(&'p TestDir);
 
 impl<'p> Reserved<'p> {
-    fn mount(place: &'p Place) -> Option<Self> {
-        let image = std::fs::File::create(place.path("image")).expect("a file");
+    fn mount(dir: &'p TestDir) -> Option<Self> {
+        let image = std::fs::File::create(dir.path("image")).expect("a file");
         image.set_len(16 << 20).expect("a sparse file");
-        place.directory("export");
+        dir.directory("export");
         let run = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
-            command.args(arguments).arg(place.path("image"));
+            command.args(arguments).arg(dir.path("image"));
             command
         };
         let made = run("mkfs.ext4", &["-q", "-m", "50", "-O", "^has_journal"]).status();
-        let mounted = run("mount", &["-o", "loop"]).arg(place.path("export")).status();
+        let mounted = run("mount", &["-o", "loop"]).arg(dir.path("export")).status();
         if ![made, mounted].into_iter().all(|status| status.is_ok_and(|status| status.success())) {
             println!("skipped: cannot mount an ext4 here");
             return None;
         }
-        std::fs::set_permissions(place.path("export"), mode(0o777)).expect("permissions");
-        Some(Self(place))
+        std::fs::set_permissions(dir.path("export"), mode(0o777)).expect("permissions");
+        Some(Self(dir))
     }
 
-    /// Free blocks, and those of them that others than root may use.
+    /// Returns the free blocks, and those that users other than root may use.
     fn free(&self) -> (u64, u64) {
         let space = rustix::fs::statvfs(self.0.path("export")).expect("space");
         (space.f_bfree, space.f_bavail)
@@ -111,11 +111,11 @@ impl Drop for Reserved<'_> {
 
 // CAP_SYS_RESOURCE, which setfsuid(2) leaves to a thread, overrides reserves and quotas.
 #[test]
-fn callers_leave_the_blocks_that_are_reserved_for_root() {
-    let place = Place::new();
-    let Some(disk) = Reserved::mount(&place) else { return };
-    let export = place.path("export");
-    let server = Server::start(&place, &with(&place, &[&export]));
+fn callers_cannot_use_blocks_reserved_for_root() {
+    let dir = TestDir::new();
+    let Some(disk) = Reserved::mount(&dir) else { return };
+    let export = dir.path("export");
+    let server = Server::start(&dir, &with(&dir, &[&export]));
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").expect("mount");
     let file = client.create(root, "file").expect("create");
@@ -135,10 +135,10 @@ fn callers_leave_the_blocks_that_are_reserved_for_root() {
 }
 
 #[test]
-fn without_a_sandbox_all_is_kept_and_said_to_be() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export, Path::new("--no-sandbox")]));
+fn without_a_sandbox_all_privileges_are_kept_and_logged() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let server = Server::start(&dir, &with(&dir, &[&export, Path::new("--no-sandbox")]));
     for status in threads(&server) {
         assert_eq!(set(&status, "CapPrm"), own());
         assert_eq!((field(&status, "NoNewPrivs"), field(&status, "Seccomp")), ("0".into(), "0".into()));
@@ -146,16 +146,16 @@ fn without_a_sandbox_all_is_kept_and_said_to_be() {
     assert!(server.log().contains("no sandbox (--no-sandbox or `sandbox = false`)"), "{}", server.log());
 }
 
-// getent(1) is run in the sandbox.
+// getent(1) runs in the sandbox.
 #[test]
-fn names_are_asked_for_in_the_sandbox() {
-    let place = Place::new();
-    let export = place.directory("export");
-    let config = place.file(
+fn name_services_work_in_the_sandbox() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
+    let config = dir.file(
         "enfys.toml",
         &format!("id-domain = 'example.org'\n[[export]]\npath = '{}'\n", export.display()),
     );
-    let server = Server::start(&place, &with(&place, &["--config".as_ref(), &config]));
+    let server = Server::start(&dir, &with(&dir, &["--config".as_ref(), &config]));
     let log = server.log();
     let (before, after) = log.split_once("no_new_privs=\"on\"").expect("a sandbox");
     assert!(!before.contains("users and") && after.contains("users and"), "{log}");
@@ -163,18 +163,18 @@ fn names_are_asked_for_in_the_sandbox() {
 }
 
 #[test]
-fn a_server_that_opens_no_file_by_handle_has_no_rights_to_others() {
-    let place = Place::new();
-    let export = place.directory("export");
+fn a_server_that_opens_no_file_by_handle_uses_landlock() {
+    let dir = TestDir::new();
+    let export = dir.directory("export");
     let mut command = Command::new(ENFYS);
     if rustix::process::geteuid().is_root() {
-        // As root has it in a container.
+        // As for root in a container.
         command = Command::new("setpriv");
         let lost = "-dac_read_search";
         command.args(["--bounding-set", lost, "--inh-caps", lost, ENFYS]);
     }
-    let server = Server::spawn(&place, {
-        command.args(with(&place, &[&export]));
+    let server = Server::spawn(&dir, {
+        command.args(with(&dir, &[&export]));
         command
     });
     works(&server, &export);
@@ -185,9 +185,9 @@ fn a_server_that_opens_no_file_by_handle_has_no_rights_to_others() {
     }
     assert!(log.contains("landlock=\"on\""), "{log}");
     assert!(server.reload().contains("reloaded: serving"));
-    // The rights go with the directory that was there at the start.
-    std::fs::rename(&export, place.path("moved")).unwrap();
-    place.directory("export");
+    // The access rights belong to the directory of the start.
+    std::fs::rename(&export, dir.path("moved")).unwrap();
+    dir.directory("export");
     let from = server.log().len();
     server.signal(rustix::process::Signal::HUP);
     server.await_log(from, "reload failed");

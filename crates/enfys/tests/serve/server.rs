@@ -1,4 +1,4 @@
-//! A server process of a test's own, on ports of its own.
+//! A server process for a test, on free ports.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a test waits for what must come; far above what it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Longest wait for an expected event; far above the usual time.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The binary under test.
 pub const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
 
-/// A directory for one test, and what to put into it.
-pub struct Place(TempDir);
+/// A temporary directory for one test.
+pub struct TestDir(TempDir);
 
-impl Place {
-    /// An empty directory on the disk that the build is on: what is in memory has other promises.
+impl TestDir {
+    /// Creates one on the disk of the build, since file systems in memory differ.
     pub fn new() -> Self {
         Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory"))
     }
 
-    /// An empty directory in memory, where a sync takes no time.
+    /// Creates one in memory, where a sync takes no time.
     pub fn in_memory() -> Self {
         Self(tempfile::tempdir_in("/dev/shm").expect("temporary directory"))
     }
@@ -38,8 +38,8 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Makes a directory that everyone may change. Not a sticky one: without root all that is made there is the server's own, and
-    /// no caller might rename it.
+    /// Creates a directory that every user may change. It is not sticky: without root, all files in it belong to the server's user,
+    /// and no caller could rename them.
     pub fn directory(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir(&path).expect("directory");
@@ -53,14 +53,14 @@ impl Place {
         path
     }
 
-    /// The first arguments of a server that keeps its state here.
+    /// Returns the first arguments of a server whose state directory is here.
     pub fn arguments(&self) -> Vec<String> {
         let state = self.path("state").display().to_string();
         ["serve", "--listen", "127.0.0.1:0", "--state-dir", &state].map(String::from).to_vec()
     }
 }
 
-/// Whether this test can become other users, and claim to be them; says so where not.
+/// Whether this test can become other users; prints a skip if not.
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -74,49 +74,49 @@ pub fn mode(mode: u32) -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(mode)
 }
 
-/// A server that runs; killed when dropped.
+/// A running server; killed when dropped.
 pub struct Server {
     child: Child,
-    /// Where it answers NFS.
+    /// The address of NFS.
     pub address: SocketAddr,
-    /// What it printed until it was ready.
-    pub announced: String,
+    /// Its startup message.
+    pub startup_message: String,
     log: PathBuf,
-    /// Its state directory, where it has one.
+    /// Its state directory, if it has one.
     state: PathBuf,
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
-    /// Starts the binary with these arguments and waits until it has announced itself.
-    pub fn start(place: &Place, arguments: &[impl AsRef<OsStr>]) -> Self {
+    /// Starts the binary with these arguments, and waits for its startup message.
+    pub fn start(dir: &TestDir, arguments: &[impl AsRef<OsStr>]) -> Self {
         let mut command = Command::new(ENFYS);
         command.args(arguments);
-        Self::spawn(place, command)
+        Self::spawn(dir, command)
     }
 
     /// Starts a command that becomes the server.
-    pub fn spawn(place: &Place, mut command: Command) -> Self {
-        let log = place.path("log");
+    pub fn spawn(dir: &TestDir, mut command: Command) -> Self {
+        let log = dir.path("log");
         let stderr = File::options().append(true).create(true).open(&log).expect("log");
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut announced = String::new();
-        // The URL is the last line about an address.
-        while !announced.contains("nfs://") {
-            let read = stdout.read_line(&mut announced).expect("text");
-            assert_ne!(read, 0, "ended early: {announced}{}", std::fs::read_to_string(&log).unwrap());
+        let mut startup_message = String::new();
+        // The URL is the last line of an address.
+        while !startup_message.contains("nfs://") {
+            let read = stdout.read_line(&mut startup_message).expect("text");
+            assert_ne!(read, 0, "ended early: {startup_message}{}", std::fs::read_to_string(&log).unwrap());
         }
-        let address = announced_address(&announced);
-        Self { child, address, announced, log, state: place.path("state"), _stdout: stdout }
+        let address = parse_address(&startup_message);
+        Self { child, address, startup_message, log, state: dir.path("state"), _stdout: stdout }
     }
 
-    /// The rest of what it announces: where the metrics are.
+    /// Returns the address of the metrics, from the rest of the startup message.
     pub fn metrics_address(&mut self) -> SocketAddr {
         let mut line = String::new();
         while !line.starts_with("metrics: ") {
             line.clear();
-            assert_ne!(self._stdout.read_line(&mut line).expect("text"), 0, "no metrics announced");
+            assert_ne!(self._stdout.read_line(&mut line).expect("text"), 0, "no metrics");
         }
         let address =
             line.trim().strip_prefix("metrics: http://").and_then(|rest| rest.strip_suffix("/metrics"));
@@ -131,10 +131,10 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
     }
 
-    /// Waits until the process stands still behind SIGSTOP: every thread of it (proc(5), state `T`).
+    /// Waits until SIGSTOP has stopped every thread of the process (proc(5), state `T`).
     #[track_caller]
     pub fn await_stopped(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
             let stat =
                 std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("its state");
@@ -143,62 +143,62 @@ impl Server {
         let tasks = || std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the server runs");
         while !tasks().all(is_stopped) {
             assert!(Instant::now() < deadline, "still runs");
-            sleep(PAUSE);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// Everything logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("log")
     }
 
-    /// Waits until the log has `text` behind its first `from` bytes.
+    /// Waits until the log has `text` after its first `from` bytes.
     #[track_caller]
     pub fn await_log(&self, from: usize, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.log()[from..].contains(text) {
             assert!(Instant::now() < deadline, "`{text}` is missing in: {}", self.log());
-            sleep(PAUSE);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// Has a server with a state directory read the exports again; returns what was logged about it.
+    /// Reloads the exports of a server with a state directory; returns the log lines about it.
     #[track_caller]
     pub fn reload(&self) -> String {
         let from = self.log().len();
         self.signal(Signal::HUP);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !["reloaded: ", "reload failed"].iter().any(|end| self.log()[from..].contains(end)) {
             assert!(Instant::now() < deadline, "no reload in: {}", self.log());
-            sleep(PAUSE);
+            sleep(POLL_INTERVAL);
         }
-        // There may be a line for each export. The thread that writes them answers this behind the last.
+        // There may be a line for each export. The thread that writes them answers `status` after the last one.
         let answered = run(&["status".as_ref(), "--state-dir".as_ref(), self.state.as_path()]);
         assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
         self.log()[from..].to_owned()
     }
 
-    /// Waits for its end.
+    /// Waits until it has ended.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return status;
             }
             assert!(Instant::now() < deadline, "still runs: {}", self.log());
-            sleep(PAUSE);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// Ends it in order.
+    /// Stops it in order.
     #[track_caller]
     pub fn stop(mut self) {
         self.signal(Signal::TERM);
         assert!(self.wait().success(), "{}", self.log());
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub fn kill(mut self) {
         self.child.kill().expect("the server runs");
         self.child.wait().expect("a child");
@@ -207,21 +207,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The address in a line `nfs://HOST/PATH?…nfsport=PORT…`.
-fn announced_address(text: &str) -> SocketAddr {
+/// Parses the address in a line `nfs://HOST/PATH?…nfsport=PORT…`.
+fn parse_address(text: &str) -> SocketAddr {
     let url = text.split("nfs://").nth(1).expect("a URL");
     let host = url.split('/').next().expect("a host");
     let port = url.split("nfsport=").nth(1).and_then(|rest| rest.split('&').next()).expect("a port");
     format!("{host}:{port}").parse().expect("an address")
 }
 
-/// What the binary said when it refused to start: one line, and the exit status says failure.
+/// Returns the error of a failed command: one line on standard error, and exit status 1.
 #[track_caller]
 pub fn refusal(output: &Output) -> String {
     let stderr = String::from_utf8(output.stderr.clone()).expect("text");
@@ -231,13 +231,13 @@ pub fn refusal(output: &Output) -> String {
     lines[0].strip_prefix("enfys: ").expect("the program's name comes first").to_owned()
 }
 
-/// Runs the binary to its end.
+/// Runs the binary until it exits.
 pub fn run(arguments: &[impl AsRef<OsStr>]) -> Output {
     Command::new(ENFYS).args(arguments).output().expect("the binary starts")
 }
 
-/// [`Place::arguments`] and more.
-pub fn with(place: &Place, more: &[&Path]) -> Vec<String> {
+/// Returns [`TestDir::arguments`] and additional ones.
+pub fn with(dir: &TestDir, more: &[&Path]) -> Vec<String> {
     let more = more.iter().map(|argument| argument.display().to_string());
-    place.arguments().into_iter().chain(more).collect()
+    dir.arguments().into_iter().chain(more).collect()
 }

@@ -1,4 +1,4 @@
-//! Under a service manager: sockets passed at the start, and what is said back.
+//! Under a service manager: passed sockets, notifications, and the units in contrib.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::client::Client;
-use crate::server::{ENFYS, Place, Server, refusal};
+use crate::server::{ENFYS, Server, TestDir, refusal};
 
 /// Becomes the server with its standard input as the one passed socket, as sd_listen_fds(3) describes it.
 const PASS_STDIN: &str = r#"LISTEN_FDS=1 LISTEN_PID=$$ exec "$@" 3<&0 </dev/null"#;
@@ -25,13 +25,13 @@ fn activated(socket: impl Into<OwnedFd>, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_passed_socket_is_served_in_place_of_a_bound_one() {
-    let place = Place::new();
+fn a_passed_socket_replaces_listen() {
+    let dir = TestDir::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Somebody who connected before the server was there.
+    // A client that connected before the server started.
     let mut early = Client::connect(address);
-    let server = Server::spawn(&place, activated(listener, &[]));
+    let server = Server::spawn(&dir, activated(listener, &[]));
     assert_eq!(server.address, address);
     early.mount("/export").unwrap();
     Client::connect(address).mount("/export").unwrap();
@@ -39,14 +39,14 @@ fn a_passed_socket_is_served_in_place_of_a_bound_one() {
 }
 
 #[test]
-fn a_passed_socket_that_is_no_stream_is_named() {
+fn a_passed_socket_of_another_type_is_refused() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let output = activated(socket, &[]).output().unwrap();
     let said = refusal(&output);
     assert!(said.starts_with("socket 0 of the service manager is not a listening TCP socket"), "{said}");
 }
 
-/// The next message, in lines.
+/// Waits for the next notification; returns its lines.
 fn next(socket: &UnixDatagram) -> Vec<String> {
     let mut message = [0; 4096];
     let length = socket.recv(&mut message).expect("a message");
@@ -55,14 +55,14 @@ fn next(socket: &UnixDatagram) -> Vec<String> {
 }
 
 #[test]
-fn the_service_manager_is_told_of_readiness_reloads_and_the_end() {
-    let place = Place::new();
-    let path = place.path("notify");
+fn the_service_manager_is_notified_of_start_reload_and_stop() {
+    let dir = TestDir::new();
+    let path = dir.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut command = Command::new(ENFYS);
     command.args(["serve", "--memory", "--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path);
-    let mut server = Server::spawn(&place, command);
+    let mut server = Server::spawn(&dir, command);
     assert_eq!(next(&socket), ["READY=1"]);
     server.signal(Signal::HUP);
     let reloading = next(&socket);
@@ -77,7 +77,7 @@ fn the_service_manager_is_told_of_readiness_reloads_and_the_end() {
 
 const UNIT: &str = include_str!("../../../../contrib/enfys.service");
 
-/// The options of the unit; one that is given several times has all values.
+/// Returns the options of the unit, with all values of repeated ones.
 fn options() -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut options = BTreeMap::<_, Vec<_>>::new();
     for (name, value) in UNIT.lines().filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once('='))
@@ -87,7 +87,7 @@ fn options() -> BTreeMap<&'static str, Vec<&'static str>> {
     options
 }
 
-// systemd.exec(5), systemd.resource-control(5): what takes files, users, devices or the network from a service.
+// systemd.exec(5), systemd.resource-control(5): options that restrict files, users, devices or the network.
 #[test]
 fn the_unit_neither_hides_exports_nor_makes_them_read_only() {
     let options = options();
@@ -116,9 +116,9 @@ fn the_unit_neither_hides_exports_nor_makes_them_read_only() {
     ] {
         assert!(!options.contains_key(hiding), "{hiding} takes something from exports or from callers");
     }
-    // `strict` would make every export read-only; `full` does so below /usr, /boot, /efi and /etc alone.
+    // `strict` would make every export read-only; `full` only those below /usr, /boot, /efi and /etc.
     assert_eq!(options["ProtectSystem"], ["full"]);
-    // Exports below /tmp and /var/tmp have to be asked for, and the unit says how.
+    // Exports below /tmp and /var/tmp need an option, which the unit names.
     assert_eq!(options["PrivateTmp"], ["true"]);
     assert!(UNIT.contains("set PrivateTmp=false") && UNIT.contains("name it in ReadWritePaths="));
     assert_eq!(options["ProtectHostname"], ["true"]);
@@ -131,7 +131,7 @@ fn the_unit_neither_hides_exports_nor_makes_them_read_only() {
 }
 
 #[test]
-fn the_unit_is_exposed_little_and_gives_a_reason_for_each_remaining_point() {
+fn the_unit_explains_each_remaining_exposure() {
     const LIMIT: f64 = 4.0;
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/enfys.service");
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(unit).output();

@@ -1,4 +1,4 @@
-//! `enfys status`, `evict`, `recall` and `grace end`, as people use them.
+//! `enfys status`, `evict`, `recall` and `grace end`.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -9,11 +9,11 @@ use protocol::nfs4::types::Status;
 use serde_json::Value;
 
 use crate::client::{Client, Client4};
-use crate::server::{Place, Server, refusal, run, with};
+use crate::server::{Server, TestDir, refusal, run, with};
 
-/// Asks the server of a place.
-pub fn ask(place: &Place, words: &[&str]) -> Output {
-    let state = place.path("state").display().to_string();
+/// Runs a command for the server of a test directory.
+pub fn ask(dir: &TestDir, words: &[&str]) -> Output {
+    let state = dir.path("state").display().to_string();
     run(&[words, &["--state-dir", &state]].concat())
 }
 
@@ -23,16 +23,16 @@ pub fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-pub fn status(place: &Place) -> Value {
-    let answer: Value = serde_json::from_str(&said(&ask(place, &["status", "--json"]))).expect("JSON");
+pub fn status(dir: &TestDir) -> Value {
+    let answer: Value = serde_json::from_str(&said(&ask(dir, &["status", "--json"]))).expect("JSON");
     assert_eq!(answer["version"], 1);
     answer["status"].clone()
 }
 
-/// A server of one directory with a file in it.
-fn started(place: &Place) -> Server {
-    let export = place.directory("export");
-    let server = Server::start(place, &with(place, &[&export]));
+/// Starts a server of a directory with a file.
+fn started(dir: &TestDir) -> Server {
+    let export = dir.directory("export");
+    let server = Server::start(dir, &with(dir, &[&export]));
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").unwrap();
     client.create(root, "file").unwrap();
@@ -41,14 +41,14 @@ fn started(place: &Place) -> Server {
 
 #[test]
 fn clients_are_shown_and_evicted() {
-    let place = Place::new();
-    let server = started(&place);
-    let empty = status(&place);
+    let dir = TestDir::new();
+    let server = started(&dir);
+    let empty = status(&dir);
     assert_eq!((&empty["clients"], &empty["grace"]), (&Value::Array(vec![]), &Value::Null));
     let mut client = Client4::connect(server.address);
     client.open("export", "file").unwrap();
 
-    let shown = status(&place);
+    let shown = status(&dir);
     assert_eq!(shown["totals"]["opens"], 1);
     assert_eq!(shown["totals"]["slots_in_use"], 0);
     let only = &shown["clients"][0];
@@ -66,48 +66,48 @@ fn clients_are_shown_and_evicted() {
     assert!(only["address"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
     assert_eq!(only["sessions"][0]["slot_reply_max_bytes"], 4096);
-    let table = said(&ask(&place, &["status"]));
+    let table = said(&ask(&dir, &["status"]));
     let (id, address) = (only["id"].as_str().unwrap(), only["address"].as_str().unwrap());
     let row = table.lines().position(|line| line.starts_with(id)).expect("a row");
     assert!(table.lines().nth(row).unwrap().contains(" 4.1 "), "{table}");
     assert_eq!(table.lines().nth(row + 1), Some(&*format!("  {address}  test client")), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
 
-    let answer = ask(&place, &["evict", "nobody"]);
+    let answer = ask(&dir, &["evict", "nobody"]);
     assert_eq!(refusal(&answer), "nobody: no client has this id, address or name");
     let second = Client4::named(server.address, "second client");
-    let answer = refusal(&ask(&place, &["evict", "127.0.0.1"]));
+    let answer = refusal(&ask(&dir, &["evict", "127.0.0.1"]));
     let first = format!(
         "127.0.0.1: several clients have this address or name; give the id of one: {id} (test client), 0x"
     );
     assert!(answer.starts_with(&first) && answer.ends_with(" (second client)"), "{answer}");
     drop(second);
-    said(&ask(&place, &["evict", "second client"]));
-    let told = said(&ask(&place, &["evict", only["id"].as_str().unwrap()]));
+    said(&ask(&dir, &["evict", "second client"]));
+    let told = said(&ask(&dir, &["evict", only["id"].as_str().unwrap()]));
     assert!(told.contains("(test client): it lost 1 session, 1 open, 0 locks"), "{told}");
     assert_eq!(client.run(vec![]).unwrap_err(), Status::BADSESSION);
-    let after = status(&place);
+    let after = status(&dir);
     assert_eq!((&after["totals"]["opens"], &after["totals"]["clients"]), (&0.into(), &0.into()));
     server.await_log(0, "evicted");
-    // It is not shut out.
+    // It can connect again.
     Client4::connect(server.address).open("export", "file").unwrap();
     server.stop();
 }
 
 #[test]
-fn files_are_recalled_by_their_path_and_grace_is_ended() {
-    let place = Place::new();
-    let server = started(&place);
-    assert_eq!(said(&ask(&place, &["recall", "/export/file"])), "no client has a delegation of it\n");
-    let missing = refusal(&ask(&place, &["recall", "/export/missing"]));
+fn recall_and_grace_end_answer() {
+    let dir = TestDir::new();
+    let server = started(&dir);
+    assert_eq!(said(&ask(&dir, &["recall", "/export/file"])), "no client has a delegation of it\n");
+    let missing = refusal(&ask(&dir, &["recall", "/export/missing"]));
     assert!(missing.starts_with("/export/missing: missing: "), "{missing}");
-    let elsewhere = refusal(&ask(&place, &["recall", "/exports/file"]));
+    let elsewhere = refusal(&ask(&dir, &["recall", "/exports/file"]));
     assert!(elsewhere.contains("no export holds it"), "{elsewhere}");
-    assert_eq!(said(&ask(&place, &["grace", "end"])), "there is no grace period\n");
+    assert_eq!(said(&ask(&dir, &["grace", "end"])), "there is no grace period\n");
     server.stop();
 }
 
-/// The error that a command prints with `--json`: one object on standard output, and nothing else anywhere.
+/// Returns the error of a command with `--json`: one object on standard output, and no other output.
 #[track_caller]
 fn json_error(output: &Output, code: i32) -> String {
     assert_eq!((output.status.code(), &*output.stderr), (Some(code), &b""[..]));
@@ -117,19 +117,19 @@ fn json_error(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn errors_are_json_where_that_is_asked_for() {
-    let place = Place::new();
-    let server = started(&place);
-    let unknown = json_error(&ask(&place, &["evict", "--json", "nobody"]), 1);
+fn errors_are_json_with_json() {
+    let dir = TestDir::new();
+    let server = started(&dir);
+    let unknown = json_error(&ask(&dir, &["evict", "--json", "nobody"]), 1);
     assert_eq!(unknown, "nobody: no client has this id, address or name");
-    assert!(json_error(&ask(&place, &["recall", "--json", "/x"]), 1).contains("no export holds it"));
-    let ended: Value = serde_json::from_str(&said(&ask(&place, &["grace", "end", "--json"]))).expect("JSON");
+    assert!(json_error(&ask(&dir, &["recall", "--json", "/x"]), 1).contains("no export holds it"));
+    let ended: Value = serde_json::from_str(&said(&ask(&dir, &["grace", "end", "--json"]))).expect("JSON");
     assert!(ended["grace-ended"].is_null() && ended["version"] == 1, "{ended}");
     server.stop();
     for words in [&["status", "--json"][..], &["grace", "end", "--json"]] {
-        assert!(json_error(&ask(&place, words), 1).contains("no server answers at"));
+        assert!(json_error(&ask(&dir, words), 1).contains("no server answers at"));
     }
-    let file = place.file("enfys.toml", "portmap = 1\n").display().to_string();
+    let file = dir.file("enfys.toml", "portmap = 1\n").display().to_string();
     let wrong = json_error(&run(&["check-config", "--json", &file]), 1);
     assert_eq!(wrong, format!("{file}:1: `portmap`: expected true or false, found integer `1`"));
     let usage = |words: &[&str]| json_error(&run(words), 2);
@@ -144,47 +144,47 @@ fn errors_are_json_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_socket_is_the_owners_alone_and_goes_with_the_server() {
-    let place = Place::new();
-    let server = started(&place);
-    let socket = place.path("state").join("control.sock");
+fn the_control_socket_is_private_and_removed_with_the_server() {
+    let dir = TestDir::new();
+    let server = started(&dir);
+    let socket = dir.path("state").join("control.sock");
     assert_eq!(std::fs::symlink_metadata(&socket).unwrap().mode() & 0o777, 0o600);
-    // One killed leaves its socket, and the next one takes its place.
+    // A killed server leaves its socket, and the next one replaces it.
     server.kill();
-    let why = refusal(&ask(&place, &["status"]));
+    let why = refusal(&ask(&dir, &["status"]));
     let socket_text = socket.display().to_string();
     assert!(why.contains(&socket_text) && why.contains("left from a server that has ended"), "{why}");
-    let server = Server::start(&place, &with(&place, &[&place.path("export")]));
-    status(&place);
+    let server = Server::start(&dir, &with(&dir, &[&dir.path("export")]));
+    status(&dir);
     server.stop();
     assert!(!socket.exists());
-    let why = refusal(&ask(&place, &["status"]));
+    let why = refusal(&ask(&dir, &["status"]));
     assert!(why.contains(&socket_text) && why.contains("no such socket"), "{why}");
 }
 
 #[test]
-fn another_place_is_asked_for_by_path_and_by_configuration() {
-    let place = Place::new();
-    let socket = place.path("elsewhere.sock");
+fn another_control_socket_is_selected_by_path_and_configuration() {
+    let dir = TestDir::new();
+    let socket = dir.path("elsewhere.sock");
     let socket_text = socket.display().to_string();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--control", &socket_text];
-    let server = Server::start(&place, &arguments);
+    let server = Server::start(&dir, &arguments);
     said(&run(&["status", "--control", &socket_text]));
     let text = format!("[control]\nsocket = \"{socket_text}\"\n[[export]]\nmemory = true\n");
-    let config = place.file("enfys.toml", &text);
+    let config = dir.file("enfys.toml", &text);
     said(&run(&["status".as_ref(), "--config".as_ref(), config.as_path()]));
-    // Two servers do not share one.
+    // Two servers cannot share a socket.
     let why = refusal(&run(&arguments));
     assert!(why.contains(&socket_text) && why.contains("another server uses it"), "{why}");
     said(&run(&["status", "--control", &socket_text]));
     server.stop();
 }
 
-/// Sends these bytes to the socket; what comes back.
+/// Sends these bytes to the socket; returns the response.
 fn exchange(socket: &Path, bytes: &[u8]) -> String {
     use std::io::{Read, Write};
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    // A question that is too long is not read to its end.
+    // A request that is too long is not read to its end.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = String::new();
@@ -193,12 +193,12 @@ fn exchange(socket: &Path, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_no_question_is_told_so_and_hurts_nobody() {
-    let place = Place::new();
-    let socket = place.path("s");
+fn an_invalid_request_is_refused_and_does_no_harm() {
+    let dir = TestDir::new();
+    let socket = dir.path("s");
     let socket_text = socket.display().to_string();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--control", &socket_text];
-    let server = Server::start(&place, &arguments);
+    let server = Server::start(&dir, &arguments);
     let other = exchange(&socket, b"{\"version\":2,\"command\":\"future\",\"with\":[1]}\n");
     assert!(other.contains("speaks version 1 of the control protocol, not 2"), "{other}");
     for wrong in
@@ -208,7 +208,7 @@ fn what_is_no_question_is_told_so_and_hurts_nobody() {
         assert!(answer.contains("not understood"), "{answer}");
     }
     exchange(&socket, &vec![b'['; 1 << 20]);
-    // Many that say nothing do not keep others out for ever.
+    // Silent connections do not block others forever.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
     drop(silent);
     said(&run(&["status", "--control", &socket_text]));

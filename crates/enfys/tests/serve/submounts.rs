@@ -1,4 +1,4 @@
-//! Other file systems that are mounted inside of an export.
+//! File systems that are mounted inside an export.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use protocol::nfs4::types::{Bitmap, Component, Handle, Status};
 
 use crate::client::{Client, Client4};
 use crate::reload::Mounted;
-use crate::server::{Place, Server};
+use crate::server::{Server, TestDir};
 
-/// A directory `data` to export, and `data/disk` in it to mount something on.
-fn directories(place: &Place) -> (PathBuf, PathBuf) {
-    (place.directory("data"), place.directory("data/disk"))
+/// Creates a directory `data` to export, and the mount point `data/disk` in it.
+fn directories(dir: &TestDir) -> (PathBuf, PathBuf) {
+    (dir.directory("data"), dir.directory("data/disk"))
 }
 
-/// A server with a configuration.
-fn start(place: &Place, exports: &str) -> Server {
-    let state = place.path("state");
+/// Starts a server with these exports.
+fn start(dir: &TestDir, exports: &str) -> Server {
+    let state = dir.path("state");
     let text = format!("listen = ['127.0.0.1:0']\nstate-dir = '{}'\n{exports}", state.display());
-    let config = place.file("enfys.toml", &text);
-    Server::start(place, &[Path::new("serve"), Path::new("--config"), &config])
+    let config = dir.file("enfys.toml", &text);
+    Server::start(dir, &[Path::new("serve"), Path::new("--config"), &config])
 }
 
 fn lookup(name: &'static str) -> Op {
@@ -34,15 +34,15 @@ fn lookup(name: &'static str) -> Op {
 }
 
 #[test]
-fn what_is_mounted_inside_is_hidden_and_the_log_says_so_once() {
-    let place = Place::new();
-    let (data, disk) = directories(&place);
+fn submounts_are_hidden_by_default_and_logged_once() {
+    let dir = TestDir::new();
+    let (data, disk) = directories(&dir);
     let Some(_mounted) = Mounted::on(&disk) else { return };
     std::fs::write(disk.join("inside"), b"another file system's").unwrap();
     let data_export = format!("[[export]]\npath = '{}'\nsubmounts = 'hide'\n", data.display());
-    // An export of its own, beside.
+    // A separate export of it.
     let disk_export = format!("[[export]]\npath = '{}'\npseudo = '/disk'\n", disk.display());
-    let server = start(&place, &format!("{data_export}{disk_export}"));
+    let server = start(&dir, &format!("{data_export}{disk_export}"));
     let mut client = Client::connect(server.address);
     let mut client4 = Client4::connect(server.address);
     let root = client.mount("/export").unwrap();
@@ -63,7 +63,7 @@ fn what_is_mounted_inside_is_hidden_and_the_log_says_so_once() {
     server.stop();
 }
 
-/// What tells of an object in version 4 which file system it is of.
+/// NFSv4 attributes that show the file system of an object.
 const NUMBERS: [u32; 3] = [number::FSID, number::FILEID, number::MOUNTED_ON_FILEID];
 
 fn ways(path: &[&'static str], last: Op) -> Vec<Op> {
@@ -81,7 +81,7 @@ fn attributes(client: &mut Client4, path: &[&'static str]) -> Attributes {
     }
 }
 
-/// The attributes of the only entry of a directory.
+/// Returns name and attributes of the only entry of a directory.
 fn listed(client: &mut Client4, path: &[&'static str]) -> (Vec<u8>, Attributes) {
     let args = ReadDirArgs {
         cookie: 0,
@@ -111,9 +111,9 @@ fn handle(client: &mut Client4, path: &[&'static str], up: Option<Op>) -> Handle
 }
 
 #[test]
-fn what_is_mounted_inside_is_served_with_its_own_fsid() {
-    let place = Place::new();
-    let (data, disk) = directories(&place);
+fn submounts_are_served_with_their_own_fsid() {
+    let dir = TestDir::new();
+    let (data, disk) = directories(&dir);
     let covered = std::fs::metadata(&disk).unwrap().ino();
     let Some(mounted) = Mounted::on(&disk) else { return };
     std::fs::create_dir(disk.join("inner")).unwrap();
@@ -121,7 +121,7 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     let covered_inner = std::fs::metadata(&inner_path).unwrap().ino();
     let Some(mounted_inner) = Mounted::on(&inner_path) else { return };
     let exports = format!("[[export]]\npath = '{}'\nsubmounts = 'serve'\n", data.display());
-    let server = start(&place, &exports);
+    let server = start(&dir, &exports);
     let mut client = Client::connect(server.address);
     let root = client.mount("/export").unwrap();
     let top = client.lookup(root, "disk").unwrap();
@@ -140,11 +140,12 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     let mut client4 = Client4::connect(server.address);
     let outside = attributes(&mut client4, &["export"]);
     let (path, path_inner) = (["export", "disk"], ["export", "disk", "inner"]);
-    for (path, place, covered) in [(&path[..], &disk, covered), (&path_inner[..], &inner_path, covered_inner)]
+    for (path, mount_point, covered) in
+        [(&path[..], &disk, covered), (&path_inner[..], &inner_path, covered_inner)]
     {
         let seen = attributes(&mut client4, path);
         assert_ne!(seen.fsid, outside.fsid);
-        assert_eq!(seen.fileid, Some(std::fs::metadata(place).unwrap().ino()));
+        assert_eq!(seen.fileid, Some(std::fs::metadata(mount_point).unwrap().ino()));
         assert_eq!(seen.mounted_on_fileid, Some(covered));
         let (name, above) = path.split_last().unwrap();
         assert_eq!(
@@ -157,14 +158,14 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     }
     assert!(!server.log().contains("is mounted inside an export"), "{}", server.log());
 
-    // Handles and ids outlive the server.
+    // Handles and fsids survive a restart.
     server.kill();
-    let server = start(&place, &exports);
+    let server = start(&dir, &exports);
     let mut client = Client::connect(server.address);
     assert_eq!(client.getattr(file).unwrap().fsid, fsids[2]);
     assert_eq!(handles.map(|handle| client.getattr(handle).unwrap().fsid), fsids);
 
-    // What is no longer mounted is stale after a reload, and the directory below it is seen.
+    // After a reload, an unmounted file system is stale, and the covered directory is visible.
     drop(mounted_inner);
     drop(mounted);
     server.reload();
@@ -173,7 +174,7 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     let below = client.lookup(root, "disk").unwrap();
     assert_eq!(client.getattr(below).unwrap().fsid, fsids[0]);
 
-    // What is mounted meanwhile is served after a reload, and before it nothing of it.
+    // A file system that is mounted later is served after a reload only.
     let Some(_again) = Mounted::on(&disk) else { return };
     assert_eq!(client.lookup(root, "disk").unwrap_err(), NfsStat::ACCES);
     server.reload();
@@ -182,11 +183,11 @@ fn what_is_mounted_inside_is_served_with_its_own_fsid() {
     server.stop();
 }
 
-/// Entries for clients apply to a file system that is mounted inside as they do to the export.
+/// Entries for clients also apply to file systems that are mounted inside.
 #[test]
-fn entries_of_an_export_apply_to_what_is_mounted_inside() {
-    let place = Place::new();
-    let (data, disk) = directories(&place);
+fn entries_of_an_export_apply_to_submounts() {
+    let dir = TestDir::new();
+    let (data, disk) = directories(&dir);
     let Some(_mounted) = Mounted::on(&disk) else { return };
     std::fs::set_permissions(&disk, crate::server::mode(0o777)).unwrap();
     let exports = format!(
@@ -195,7 +196,7 @@ fn entries_of_an_export_apply_to_what_is_mounted_inside() {
          [[export.client]]\nclients = ['127.0.0.2']\nsquash = 'all'\nanonymous-uid = 77\n",
         data.display()
     );
-    let server = start(&place, &exports);
+    let server = start(&dir, &exports);
     let client = |last: u8| Client::connect_from(server.address, [127, 0, 0, last]);
     let mut reader = client(1);
     let root = reader.mount("/export").unwrap();

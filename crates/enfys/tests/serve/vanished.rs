@@ -1,11 +1,11 @@
-//! A client whose machine or network goes away without a word.
+//! A client whose machine or network disappears.
 
 use std::process::Command;
 
-use crate::server::{ENFYS, Place};
+use crate::server::{ENFYS, TestDir};
 
-/// `$1` is the binary, `$2` a directory. The link goes down under an idle connection; nothing but the server's own probes
-/// can tell it.
+/// `$1` is the binary, `$2` a directory. The link goes down under an idle connection, which only the server's own probes can
+/// notice.
 const SCRIPT: &str = r#"
     set -e
     trap 'kill $server 2>/dev/null || true' EXIT
@@ -43,7 +43,7 @@ const SCRIPT: &str = r#"
 "#;
 
 #[test]
-fn the_connection_of_a_peer_that_vanished_is_closed() {
+fn the_connection_of_an_unreachable_peer_is_closed() {
     let has = |program: &str| {
         let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
         found.is_ok_and(|output| output.status.success())
@@ -58,8 +58,8 @@ fn the_connection_of_a_peer_that_vanished_is_closed() {
     if !isolated(&["true"]).status.success() {
         return println!("skipped: no network namespaces for tests");
     }
-    let place = Place::new();
-    let directory = place.path("").display().to_string();
+    let dir = TestDir::new();
+    let directory = dir.path("").display().to_string();
     let output = isolated(&["bash", "-c", SCRIPT, "bash", ENFYS, &directory]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "left: 0\nstalled: 0\nunreachable: 1\n1\n");

@@ -1,4 +1,4 @@
-//! Who has to wait for the disk waits alone: other connections of the same core go on.
+//! A request that waits for the disk does not block other connections of the same core.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,11 +7,11 @@ use protocol::nfs3::{FileHandle, NfsStat, StableHow};
 
 use crate::client::Client;
 use crate::disk::Disk;
-use crate::server::{Place, Server, mode, with};
+use crate::server::{Server, TestDir, mode, with};
 
-/// Content of a block that is on the disk once.
+/// Content of a block, which the disk has once.
 const MARKED: &[u8] = b"the block that cannot be read for a while, or never";
-/// Longer than what is read ahead of a small READ, and a READ that is large enough to be spliced.
+/// Longer than the read-ahead of a small READ, and a READ that is large enough to be spliced.
 const LARGE_BYTES: u64 = 4 << 20;
 const LARGE_READ: u32 = 256 << 10;
 
@@ -29,30 +29,30 @@ fn fill(top: &Path) {
     large.write_all_at(MARKED, LARGE_BYTES / 2).expect("content");
 }
 
-/// A server with one core over a disk of which nothing is cached, and a client of it.
+/// A server with one core on a disk without cached data, and its client.
 struct Scene {
     root: FileHandle,
     client: Client,
     server: Server,
     disk: Disk,
-    _place: Place,
+    _dir: TestDir,
 }
 
 impl Scene {
     fn new() -> Option<Self> {
-        let place = Place::new();
-        let disk = Disk::new(&place, fill)?;
-        let mut arguments = with(&place, &[disk.top()]);
+        let dir = TestDir::new();
+        let disk = Disk::new(&dir, fill)?;
+        let mut arguments = with(&dir, &[disk.top()]);
         arguments.extend(["--cores", "1"].map(String::from));
-        let server = Server::start(&place, &arguments);
+        let server = Server::start(&dir, &arguments);
         let mut client = Client::connect(server.address);
         let root = client.mount("/export").expect("mount");
         let warm = client.lookup(root, "warm").expect("there");
         assert_eq!(client.read(warm).as_deref(), Ok(&b"warm"[..]));
-        Some(Self { root, client, server, disk, _place: place })
+        Some(Self { root, client, server, disk, _dir: dir })
     }
 
-    /// Has `slow` done over a connection of its own while the disk does not answer, and this client go on meanwhile.
+    /// Runs `slow` over another connection while the disk is stopped, and checks that this client continues.
     fn others_go_on<T: Send>(&mut self, slow: impl FnOnce(&mut Client) -> T + Send) -> T {
         let mut client = Client::connect(self.server.address);
         std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ impl Scene {
 }
 
 #[test]
-fn a_lookup_that_the_disk_holds_up_waits_alone() {
+fn a_lookup_that_waits_for_the_disk_blocks_no_other_connection() {
     let Some(mut scene) = Scene::new() else { return };
     let root = scene.root;
     let found = scene.others_go_on(|client| {
@@ -82,7 +82,7 @@ fn a_lookup_that_the_disk_holds_up_waits_alone() {
 }
 
 #[test]
-fn a_create_in_a_directory_that_is_not_cached_waits_alone() {
+fn a_create_in_an_uncached_directory_blocks_no_other_connection() {
     let Some(mut scene) = Scene::new() else { return };
     let cold = scene.client.lookup(scene.root, "cold").expect("there");
     let made = scene.others_go_on(|client| client.create(cold, "new"));
@@ -91,7 +91,7 @@ fn a_create_in_a_directory_that_is_not_cached_waits_alone() {
 }
 
 #[test]
-fn a_write_to_a_part_of_a_page_that_is_not_cached_waits_alone() {
+fn a_write_to_part_of_an_uncached_page_blocks_no_other_connection() {
     let Some(mut scene) = Scene::new() else { return };
     let large = scene.client.lookup(scene.root, "large").expect("there");
     let at = LARGE_BYTES / 2 + 4;
@@ -103,7 +103,7 @@ fn a_write_to_a_part_of_a_page_that_is_not_cached_waits_alone() {
 }
 
 #[test]
-fn a_read_that_the_disk_holds_up_waits_alone_and_a_bad_sector_is_an_error_and_no_more() {
+fn a_read_that_waits_for_the_disk_blocks_no_other_connection_and_a_bad_sector_is_an_error() {
     let Some(mut scene) = Scene::new() else { return };
     let large = scene.client.lookup(scene.root, "large").expect("there");
     let file = large;
@@ -112,7 +112,7 @@ fn a_read_that_the_disk_holds_up_waits_alone_and_a_bad_sector_is_an_error_and_no
 
     scene.disk.spoil(MARKED);
     // RFC 1813 §2.6: "NFS3ERR_IO: A hard error (for example, a disk error) occurred while processing the requested operation."
-    // All around it can be read, by one who goes on from where the last READ ended, over the same connection.
+    // All other blocks can be read over the same connection, by sequential READs.
     let (mut offset, mut failures) = (0, 0);
     while offset < LARGE_BYTES {
         match scene.client.read_at(large, offset, LARGE_READ) {
@@ -123,7 +123,7 @@ fn a_read_that_the_disk_holds_up_waits_alone_and_a_bad_sector_is_an_error_and_no
         assert!(failures < 64, "only what is bad");
     }
     assert!(failures > 0);
-    // And again, now that the rest is cached.
+    // And again, now that the other blocks are cached.
     assert_eq!(scene.client.read_at(large, LARGE_BYTES / 2, LARGE_READ), Err(NfsStat::IO));
     assert!(scene.client.read_at(large, LARGE_BYTES / 2 + 65_536, LARGE_READ).is_ok());
 }

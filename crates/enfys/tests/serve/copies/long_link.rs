@@ -1,4 +1,4 @@
-//! What a copy costs over a long link: its calls are asserted, its time is printed (docs/performance.md):
+//! The cost of a copy over a long link: its calls are asserted, its time is printed (docs/performance.md):
 //! `cargo test --release -p enfys --test serve long_link -- --nocapture`.
 
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Bytes of the file, no more than one COPY copies before its answer: of a debug build less, since an answer comes after ten
-/// seconds whatever is copied.
+/// Bytes of the file, at most as many as one COPY copies before its reply. Less for a debug build, since a reply comes after ten
+/// seconds.
 const LENGTH: usize = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
 
 /// Calls to the source: one for each MiB, and before them EXCHANGE_ID, CREATE_SESSION and RECLAIM_COMPLETE.
 const CALLS: u64 = (LENGTH as u64 >> 20) + 3;
 
-/// Carries bytes to `source` and back, each half a round trip late, and counts the records that go there.
+/// Relays bytes to `source` and back, each delayed by half a round trip, and counts the records to the source.
 fn long_link(source: SocketAddr, round_trip: Duration) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
     let (address, calls) = (listener.local_addr().expect("an address"), Arc::new(AtomicU64::new(0)));
@@ -36,7 +36,7 @@ fn long_link(source: SocketAddr, round_trip: Duration) -> (SocketAddr, Arc<Atomi
     (address, calls)
 }
 
-/// Writes what is read so much later; counts the records.
+/// Writes what it reads after a delay; counts the records.
 fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration, records: &AtomicU64) {
     use std::io::{Read, Write};
     let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
@@ -58,7 +58,7 @@ fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration, records: &AtomicU
             }
             header.push(*byte);
             if let Ok(mark) = <[u8; 4]>::try_from(&header[..]) {
-                // RFC 5531 §11: the top bit says that it is the last fragment.
+                // RFC 5531 §11: the top bit marks the last fragment.
                 left = u32::from_be_bytes(mark) & 0x7fff_ffff;
                 records.fetch_add(1, Relaxed);
                 header.clear();
@@ -72,10 +72,10 @@ fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration, records: &AtomicU
     let _ = writer.join();
 }
 
-/// A copy that takes longer tells nothing: an answer comes after ten seconds, whatever is copied by then, and a connection to the
-/// source that is idle for five seconds is made anew.
+/// A slower copy proves nothing: a reply comes after ten seconds, and a connection to the source that is idle for five seconds is
+/// replaced.
 const TOO_LONG: Duration = Duration::from_secs(5);
-/// How often it is tried on a machine that has other things to do.
+/// Most tries on a busy machine.
 const TRIALS: usize = 20;
 
 /// Calls to the source, and the time of the copy.
@@ -87,7 +87,7 @@ fn measure(round_trip: Duration, is_sparse: bool) -> (u64, Duration) {
     (calls, took)
 }
 
-/// What was copied, calls to the source, and the time of the copy.
+/// Returns the copied content, calls to the source, and the time of the copy.
 fn measure_once(round_trip: Duration, is_sparse: bool) -> (Result<u64, Status>, u64, Duration) {
     let mut scene = scene("127.0.0.2");
     let file = std::fs::File::create(scene.places[0].path("files/source")).expect("a file");
@@ -108,7 +108,7 @@ fn measure_once(round_trip: Duration, is_sparse: bool) -> (Result<u64, Status>, 
 }
 
 #[test]
-fn a_long_link_costs_one_call_a_mebibyte() {
+fn a_copy_over_a_long_link_takes_one_call_per_mebibyte() {
     for is_sparse in [false, true] {
         for round_trip_ms in [0, 10, 50] {
             let (calls, took) = measure(Duration::from_millis(round_trip_ms), is_sparse);
