@@ -173,14 +173,14 @@ impl Server {
     #[must_use]
     pub fn look(&self, now: Now, most: usize) -> Snapshot {
         let now = now.monotonic;
-        let (clients, omitted) = self.shared.state.look_at_clients(now, most, |_| true);
+        let (clients, omitted) = self.shared.state.snapshot_clients(now, most, |_| true);
         Snapshot {
             counts: self.shared.state.counts(),
             replayed: self.shared.metrics.replayed.load(Relaxed),
             lease: self.shared.settings.lease,
-            grace: self.shared.state.look_at_grace(now, most),
-            records: self.shared.state.look_at_records(),
-            persistence: self.shared.state.look_at_persistence(),
+            grace: self.shared.state.snapshot_grace(now, most),
+            records: self.shared.state.snapshot_records(),
+            persistence: self.shared.state.snapshot_persistence(),
             delegations: DelegationTotals::of(self.shared.state.delegation_counts()),
             clients,
             omitted,
@@ -195,8 +195,8 @@ impl Server {
 
     /// How the log stands that clients reclaim by; none where it does not outlive the server.
     #[must_use]
-    pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
-        self.shared.state.look_at_records()
+    pub fn snapshot_records(&self) -> Option<RecordsSnapshot> {
+        self.shared.state.snapshot_records()
     }
 
     /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,
@@ -207,7 +207,7 @@ impl Server {
     pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
         let name = Name::parse(name);
         let (mut found, omitted) =
-            self.shared.state.look_at_clients(now.monotonic, NAMED, |client| name.names(client));
+            self.shared.state.snapshot_clients(now.monotonic, NAMED, |client| name.names(client));
         let client = found.pop().ok_or(EvictError::Unknown)?;
         if omitted > 0 || !found.is_empty() {
             found.push(client);
@@ -252,8 +252,8 @@ impl Server {
 
     /// The grace period, where one runs, with so many names of clients at most.
     #[must_use]
-    pub fn look_at_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
-        self.shared.state.look_at_grace(now.monotonic, names)
+    pub fn snapshot_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
+        self.shared.state.snapshot_grace(now.monotonic, names)
     }
 
     /// Prepares the state log for an orderly restart: the next server waits only for clients that hold opens, locks or delegations now.
@@ -264,7 +264,7 @@ impl Server {
     pub async fn prepare_restart(&self, now: Now) -> Reclaimers {
         let (reclaimers, change) = self.shared.state.prepare_restart(now.monotonic);
         // It does not fail: see `StateLog`.
-        let _ = self.shared.state.settled(change, Thread::Shared).await;
+        let _ = self.shared.state.wait_durable(change, Thread::Shared).await;
         reclaimers
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::caller::CallerCache;
 use crate::client_log::UsedExports;
 use crate::peer::{FIRST_UNPRIVILEGED_PORT, PeerOwner};
-use crate::state::connection_owner::Tenant;
+use crate::state::connection_owner::V40ConnectionOwner;
 use crate::wait_limit::WaitLimit;
 use crate::{ConnectionId, Outbox, Transport};
 
@@ -36,7 +36,7 @@ pub struct Connection {
     pub(crate) recall_waits: WaitLimit,
     /// Operations that wait for another server.
     pub(crate) copy_waits: WaitLimit,
-    pub(crate) tenant: Tenant,
+    pub(crate) v40_owner: V40ConnectionOwner,
     /// Exports used by compounds of version 4.0.
     pub(crate) used_exports: UsedExports,
     /// Whether a refused call of this connection was logged.
@@ -55,7 +55,7 @@ impl Connection {
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
         let (recall_waits, copy_waits) = (WaitLimit::default(), WaitLimit::default());
-        let (tenant, used_exports) = (Tenant::default(), UsedExports::default());
+        let (v40_owner, used_exports) = (V40ConnectionOwner::default(), UsedExports::default());
         let (is_alone, is_refusal_logged) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
             id,
@@ -69,7 +69,7 @@ impl Connection {
             callers,
             recall_waits,
             copy_waits,
-            tenant,
+            v40_owner,
             used_exports,
             is_refusal_logged,
         }

@@ -77,9 +77,9 @@ pub use server::Server;
 pub use settings::Settings;
 pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use state::{
-    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Evicted, ExternalChange, FileRecall,
-    GraceSnapshot, Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal, Reclaimers,
-    RecordsSnapshot, SessionSnapshot, SlotUse, Standing,
+    CallbackPath, ClientSnapshot, ClientStatus, Counts, DelegationCounts, Evicted, ExternalChange,
+    FileRecall, GraceSnapshot, Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal, Reclaimers,
+    RecordsSnapshot, SessionSnapshot, SlotUse,
 };
 pub(crate) use throttle::LOG_LINES_A_SECOND;
 pub use throttle::{Suppressed, Throttle};

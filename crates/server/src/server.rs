@@ -96,7 +96,7 @@ impl Server {
         records: impl IntoIterator<Item = Bytes>,
         now: Now,
     ) -> Self {
-        let answered = self.shared.state.answered_before();
+        let answered = self.shared.state.persisted_requests();
         let journal = CallLog::new(log, records, answered, self.shared.call_secret, now);
         Self { shared: Shared { journal: Some(journal), ..self.shared }, ..self }
     }
@@ -112,7 +112,7 @@ impl Server {
     ) -> Self {
         let stable = Arc::new(Stable::new(log.clone()));
         let mut server = self.with_reply_log(log, records, now);
-        server.shared.state.keep_sessions(Arc::clone(&stable));
+        server.shared.state.set_call_log(Arc::clone(&stable));
         server.shared.journal = server.shared.journal.map(|journal| journal.with_stable(stable));
         server
     }

@@ -289,10 +289,10 @@ impl From<&server::ClientSnapshot> for Client {
             },
             address: client.address.map(|address| address.to_string()),
             protocol: client.minor.map(|minor| format!("4.{minor}")),
-            state: match client.standing {
-                server::Standing::Unconfirmed => "unconfirmed",
-                server::Standing::Active => "active",
-                server::Standing::Courteous => "courteous",
+            state: match client.status {
+                server::ClientStatus::Unconfirmed => "unconfirmed",
+                server::ClientStatus::Active => "active",
+                server::ClientStatus::Courtesy => "courteous",
             }
             .into(),
             lease_left_seconds: client.lease_left.as_secs_f64(),

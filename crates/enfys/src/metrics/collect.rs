@@ -73,7 +73,7 @@ impl Collector for Sources {
         self.encode_delegations(encoder)?;
         self.encode_counters(encoder)?;
         self.encode_gauges(encoder)?;
-        let grace = self.server.look_at_grace(self.clock.now(), grace::NAMES_MAX);
+        let grace = self.server.snapshot_grace(self.clock.now(), grace::NAMES_MAX);
         grace::encode(encoder, grace.as_ref())?;
         self.encode_durations(encoder)?;
         encode_process(encoder)
@@ -325,7 +325,7 @@ impl Sources {
 
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let (listing_bytes, listed_directories) = self.server.kept_listings();
-        let records = self.server.look_at_records();
+        let records = self.server.snapshot_records();
         let gauges = [
             ("enfys_connections", "Open TCP connections of clients.", self.connections.load(Relaxed) as u64),
             ("enfys_connections_limit", "Connections that may be open at once.", self.max_connections as u64),

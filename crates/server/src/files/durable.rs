@@ -16,9 +16,9 @@ pub(crate) async fn wait_durable(request: &Request<'_>) {
 impl Shared {
     /// Waits like the function of that name; `thread` says what the calling thread may be used for.
     pub(crate) async fn wait_durable(&self, thread: Thread) {
-        if let Some(change) = self.state.unsettled(None) {
+        if let Some(change) = self.state.pending_change(None) {
             // It never fails: see [`StateLog`](crate::StateLog).
-            let _ = self.state.settled(change, thread).await;
+            let _ = self.state.wait_durable(change, thread).await;
         }
     }
 }

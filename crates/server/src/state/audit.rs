@@ -57,7 +57,7 @@ fn audit_client(client: &Client, sum: &Sum) -> Result<(), String> {
     same("lost delegations counted", count(lost_delegations), sum.lost_delegations)?;
     same("lost entries counted", u64::from(client.revoked()), sum.revoked)?;
     // Owners of version 4.0 are charged for beside what they hold.
-    if client.sessionless().is_some() {
+    if client.v40().is_some() {
         return if count(charged) < sum.charged {
             Err("less is charged than is held".into())
         } else {

@@ -19,7 +19,7 @@ use crate::state::Client;
 
 /// The clients of version 4.0 that named themselves on a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Tenant(Mutex<Known>);
+pub(crate) struct V40ConnectionOwner(Mutex<Known>);
 
 #[derive(Debug, Default)]
 enum Known {
@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-impl Tenant {
+impl V40ConnectionOwner {
     /// A client with this `id` string will have a record.
     pub(crate) fn announce(&self, id: &[u8]) {
         let mut known = self.0.lock();
@@ -80,5 +80,5 @@ impl Tenant {
 
 /// Whether there was a record, and it is gone; one that is still to come has not left.
 fn has_left(client: &Weak<Client>) -> bool {
-    !client.ptr_eq(&Weak::new()) && client.upgrade().is_none_or(|client| client.is_gone())
+    !client.ptr_eq(&Weak::new()) && client.upgrade().is_none_or(|client| client.is_removed())
 }

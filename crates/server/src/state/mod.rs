@@ -28,13 +28,13 @@
 //!
 //! **Version 4.0** has the same records, opens and locks. SETCLIENTID is another decision table beside EXCHANGE_ID's
 //! ([`State::set_client_id`]); in the place of slots its owners have seqids with their last replies, beside the client
-//! ([`State::open_turn`], [`State::end_turn`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
+//! ([`State::begin_open_request`], [`State::end_owner_request`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
 //!
 //! **Delegations** are a third kind of shard entry (their legal transitions stand in
 //! [`phase`](tables::delegation::phase)); recalls leave by [`callback`](callbacks::callback) over the slots of [`backchannel`](tables::backchannel).
 //!
 //! **Over a restart** clients reclaim what they held: [`recovery`](tables::recovery) writes down what the next server must know for that. Answers
-//! wait until it is stable ([`State::unsettled`]); the state goes on.
+//! wait until it is stable ([`State::pending_change`]); the state goes on.
 //!
 //! Order of locks: client table, then client, then shard, then records of clients, then gauges; for callbacks: client table, a client's calls, a session's
 //! connections, its back channel, an outbox. A slot's lock comes last.
@@ -72,7 +72,7 @@ pub use locks::request::{LockError, LockNotice, LockRequest, LockTest, Locker};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
 pub use sessions::sequence::{Running, Sequenced};
-pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
+pub use snapshot::{CallbackPath, ClientSnapshot, ClientStatus, GraceSnapshot, SessionSnapshot};
 pub use tables::callback::{Outbox, Sent, SentCallback};
 pub use tables::client::Client;
 pub use tables::delegation::active_changes::{ChangeEpoch, ChangeGuard};
@@ -103,4 +103,4 @@ pub use tables::v40_owners::SavedReply;
 pub use tables::v40_path::ConnectRequest;
 pub use tables::waiter::DelegationWaiter;
 pub(crate) use tables::wire::stable_how;
-pub use v40_owners::request::{Effect, Sender, Sequenced0, Turn};
+pub use v40_owners::request::{OwnerEffect, OwnerRequest, V40Caller, V40Sequenced};

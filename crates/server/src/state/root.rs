@@ -58,9 +58,9 @@ pub struct State {
     /// What outlives the server of sessions, where anything does.
     pub(super) persistence: Option<Persistence>,
     /// For log lines of clients that leave.
-    pub(super) departures: Throttle,
+    pub(super) removal_log_throttle: Throttle,
     /// Of whoever has no client record (NFSv3).
-    pub(super) nobody: Arc<Client>,
+    pub(super) anonymous: Arc<Client>,
     /// What each owner of version 4.0 closed last.
     pub(super) closed: ClosedStateids,
     /// Connections to clients of version 4.0.
@@ -88,8 +88,8 @@ impl State {
         };
         let work_signal = Arc::<WorkSignal>::default();
         let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
-        let of_nobody = Arc::clone(&slot_memory);
-        let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_nobody, now);
+        let of_anonymous = Arc::clone(&slot_memory);
+        let anonymous = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_anonymous, now);
         let shards = std::array::from_fn(shard);
         Self {
             ids,
@@ -108,8 +108,8 @@ impl State {
             gauges: Gauges::new(settings.max_state),
             slot_memory,
             persistence,
-            departures: Throttle::new(crate::LOG_LINES_A_SECOND),
-            nobody: Arc::new(nobody),
+            removal_log_throttle: Throttle::new(crate::LOG_LINES_A_SECOND),
+            anonymous: Arc::new(anonymous),
             closed: ClosedStateids::default(),
             v40_connections: V40Connections::default(),
             work_signal,
@@ -169,13 +169,13 @@ impl State {
 
     /// The change to the log that has to be stable before anything is answered, or anything to `client`; `None` where all is.
     #[must_use]
-    pub fn unsettled(&self, client: Option<&Client>) -> Option<u64> {
-        self.recovery.unsettled(client)
+    pub fn pending_change(&self, client: Option<&Client>) -> Option<u64> {
+        self.recovery.pending_change(client)
     }
 
     /// Ready when a change is stable; `thread` is what the calling thread may be used for.
-    pub fn settled(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
-        self.recovery.settled(change, thread)
+    pub fn wait_durable(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
+        self.recovery.wait_durable(change, thread)
     }
 
     /// The time, as exactly as [`Self::expire`] is called.
@@ -196,7 +196,7 @@ impl State {
         stateid: &Stateid,
         is_kind: impl FnOnce(&EntryKind) -> bool,
     ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
-        let is_sessionless = client.sessionless().is_some();
+        let is_sessionless = client.v40().is_some();
         let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(is_sessionless))?;
         let shard = self.shards[place.shard].lock();
         let slots = self.settings.max_slots;

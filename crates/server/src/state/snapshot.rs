@@ -27,13 +27,13 @@ const BATCH: usize = 256;
 
 /// How a client stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClientStatus {
     /// It has said who it is, and nothing else yet.
     Unconfirmed,
     /// Its lease is good.
     Active,
     /// Its lease has expired; what it holds is kept until somebody else wants it (RFC 8881 §8.4.3).
-    Courteous,
+    Courtesy,
 }
 
 /// Whether the server can call a client.
@@ -61,7 +61,7 @@ pub struct ClientSnapshot {
     /// The minor version that it spoke then.
     pub minor: Option<u32>,
     /// How it stands.
-    pub standing: Standing,
+    pub status: ClientStatus,
     /// Until its lease expires; zero where it has.
     pub lease_left: Duration,
     /// Whether it may still reclaim what it held before the server's restart.
@@ -104,7 +104,7 @@ pub struct GraceSnapshot {
 
 impl State {
     /// Clients that `wanted` takes, in the order in which they came, `most` at most; and how many were left out.
-    pub fn look_at_clients(
+    pub fn snapshot_clients(
         &self,
         now: Duration,
         most: usize,
@@ -117,7 +117,7 @@ impl State {
             last = *number;
             for (_, client, phase, sessions) in batch.into_iter().filter(|(_, client, ..)| wanted(client)) {
                 if found.len() < most {
-                    found.push(self.look_at_client(now, &client, phase, &sessions));
+                    found.push(self.snapshot_client(now, &client, phase, &sessions));
                 } else {
                     omitted += 1;
                 }
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    fn look_at_client(
+    fn snapshot_client(
         &self,
         now: Duration,
         client: &Client,
@@ -140,10 +140,10 @@ impl State {
             principal: client.principal().clone(),
             address: seen.map(|(address, _)| address),
             minor: seen.map(|(_, minor)| minor),
-            standing: match phase {
-                RecordPhase::Unconfirmed => Standing::Unconfirmed,
-                _ if idle >= self.lease => Standing::Courteous,
-                _ => Standing::Active,
+            status: match phase {
+                RecordPhase::Unconfirmed => ClientStatus::Unconfirmed,
+                _ if idle >= self.lease => ClientStatus::Courtesy,
+                _ => ClientStatus::Active,
             },
             lease_left: self.lease.saturating_sub(idle),
             is_reclaiming: client.is_reclaiming(),
@@ -158,13 +158,13 @@ impl State {
             locks: holdings.locks.load(Relaxed),
             delegations: holdings.delegations.load(Relaxed),
             revoked: client.revoked(),
-            sessions: sessions.map(|session| look_at_session(&session)).collect(),
+            sessions: sessions.map(|session| snapshot_session(&session)).collect(),
         }
     }
 
     /// The grace period, where one runs, with `most` names of clients at most.
     #[must_use]
-    pub fn look_at_grace(&self, now: Duration, most: usize) -> Option<GraceSnapshot> {
+    pub fn snapshot_grace(&self, now: Duration, most: usize) -> Option<GraceSnapshot> {
         let (left, waiting_for) = self.recovery.grace_left(now, most)?;
         Some(GraceSnapshot { left, waiting_for })
     }
@@ -173,13 +173,13 @@ impl State {
 impl State {
     /// How the records of clients stand; none where they do not outlive the server.
     #[must_use]
-    pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
-        self.recovery.look()
+    pub fn snapshot_records(&self) -> Option<RecordsSnapshot> {
+        self.recovery.snapshot()
     }
 
     /// How persistent sessions stand; none where no session is made persistent.
     #[must_use]
-    pub fn look_at_persistence(&self) -> Option<PersistenceSnapshot> {
+    pub fn snapshot_persistence(&self) -> Option<PersistenceSnapshot> {
         self.persistence.as_ref()?.snapshot()
     }
 }
@@ -188,7 +188,7 @@ fn outline((number, record): (u64, &Record)) -> (u64, Arc<Client>, RecordPhase, 
     (number, Arc::clone(&record.client), record.phase(), record.sessions.clone())
 }
 
-fn look_at_session(session: &Session) -> SessionSnapshot {
+fn snapshot_session(session: &Session) -> SessionSnapshot {
     let connections = session.bound.read().count();
     SessionSnapshot { connections, is_persistent: session.is_persistent, slots: session.slots.usage() }
 }

@@ -165,7 +165,7 @@ impl World {
             self.disk.sync();
         }
         self.start_next(true);
-        let waiting_for = self.server.look_at_grace(now, usize::MAX).map(|grace| grace.waiting_for.names);
+        let waiting_for = self.server.snapshot_grace(now, usize::MAX).map(|grace| grace.waiting_for.names);
         match waiting_for.iter().flatten().find(|name| !holders.contains(*name)) {
             None => Ok(()),
             Some(name) => {

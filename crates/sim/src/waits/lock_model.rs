@@ -13,7 +13,7 @@ use protocol::nfs4::compound::{CompoundResult, OpResult};
 use protocol::nfs4::ops::lock::{LockDenied, LockOutcome};
 use protocol::nfs4::types::{Handle, SessionId, Status};
 use rpc::message::{CallHeader, parse_reply};
-use server::{CallbackPath, ClientSnapshot, Server, Standing};
+use server::{CallbackPath, ClientSnapshot, ClientStatus, Server};
 use xdr::{Decode, Reader};
 
 use super::cells::{Cells, Locked};
@@ -238,7 +238,7 @@ impl LockModel {
 
     fn update_clients(&mut self, server: &Server, now: Duration) {
         let snapshot = server.look(moment(now), MANY);
-        let confirmed = snapshot.clients.iter().filter(|client| client.standing != Standing::Unconfirmed);
+        let confirmed = snapshot.clients.iter().filter(|client| client.status != ClientStatus::Unconfirmed);
         let mut found: Vec<Option<&ClientSnapshot>> = vec![None; self.known.len()];
         for client in confirmed {
             let index =

@@ -45,7 +45,7 @@ pub(super) fn begin<'r>(
     }
     let changing = announce_change(request, &target.handle);
     let state = &request.server.state;
-    if state.has_delegations(Conflict::Any) || state.unsettled(None).is_some() {
+    if state.has_delegations(Conflict::Any) || state.pending_change(None).is_some() {
         return Err(Box::new(Waiting::Before(target, args)));
     }
     let mut writing = write(changing, &target, args);

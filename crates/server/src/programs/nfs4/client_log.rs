@@ -14,7 +14,7 @@ use crate::{Export, Quoted};
 impl Compound<'_> {
     /// Logs that a client is confirmed, once.
     pub(super) fn log_confirmed(&self, client: &Client) {
-        if !client.takes_confirmation_line() {
+        if !client.should_log_confirmation() {
             return;
         }
         let request = self.request;
@@ -40,7 +40,7 @@ impl Compound<'_> {
     #[cold]
     fn log_use(&self, export: &Export) {
         let of_connection = || {
-            let client = self.request.connection.tenant.get()?;
+            let client = self.request.connection.v40_owner.get()?;
             // Not once more over another connection.
             Some((client.used_exports.is_first(export.id), client))
         };

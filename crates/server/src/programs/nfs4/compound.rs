@@ -199,8 +199,8 @@ impl<'r> Compound<'r> {
     }
 
     /// The sender of a 4.0 compound; `principal` is [`Self::principal`].
-    pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::Sender<'p> {
-        state::Sender { caller: self.caller(), principal }
+    pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::V40Caller<'p> {
+        state::V40Caller { caller: self.caller(), principal }
     }
 
     /// The slot of this compound.
@@ -222,7 +222,7 @@ impl<'r> Compound<'r> {
         let permit = if self.minor == 0 {
             let holder = state.holder(now, &stateid)?;
             if !stateid.is_special() {
-                self.request.connection.tenant.note(&holder);
+                self.request.connection.v40_owner.note(&holder);
             }
             state.check_io(now, &holder, key, &stateid, kind)?
         } else {
@@ -252,13 +252,13 @@ impl<'r> Compound<'r> {
     /// Finds the client of a 4.0 connection, where delegations make that matter.
     pub(crate) fn find_sender(&mut self) {
         if self.minor == 0 && self.state().has_delegations(Conflict::Any) {
-            self.sender = self.request.connection.tenant.get();
+            self.sender = self.request.connection.v40_owner.get();
         }
     }
 
     /// Records the client that a 4.0 operation names.
     pub(crate) fn set_sender(&mut self, client: std::sync::Arc<state::Client>) {
-        self.request.connection.tenant.note(&client);
+        self.request.connection.v40_owner.note(&client);
         self.sender = Some(client);
     }
 

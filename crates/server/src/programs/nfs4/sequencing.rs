@@ -2,7 +2,7 @@
 //! for OPEN, CLOSE, LOCK and similar operations (§9.1.7).
 //!
 //! An operation with a seqid takes its owner's turn first, with a digest of its arguments; a retransmission is answered there
-//! ([`Failure::Saved`]). Then it runs as in any version, and [`Compound::end_turn`] keeps its result. Later versions take no turn.
+//! ([`Failure::Saved`]). Then it runs as in any version, and [`Compound::end_owner_request`] keeps its result. Later versions take no turn.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::files::object::Object;
 use crate::replay::crash_replay::{CallId, RecoveredCall};
 use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::Request;
-use crate::state::{Client, Effect, SavedReply, Sender, Sequenced0, Turn};
+use crate::state::{Client, OwnerEffect, OwnerRequest, SavedReply, V40Caller, V40Sequenced};
 
 /// Bytes of the longest reply that is kept for a retransmission. Only a compound with a READ or READDIR beside a change is longer.
 const KEPT_REPLY_MAX: usize = 64 << 10;
@@ -103,39 +103,39 @@ impl<'a> Asked<'a> {
 
 impl Compound<'_> {
     /// Takes the turn of an OPEN; `None` in versions with sessions.
-    pub(crate) fn open_turn(
+    pub(crate) fn begin_open_request(
         &mut self,
         asked: &Asked<'_>,
         owner: &StateOwner,
         seqid: u32,
         reclaim: bool,
-    ) -> Result<Option<Turn>> {
+    ) -> Result<Option<OwnerRequest>> {
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest, by| state.open_turn(now, owner, seqid, digest, reclaim, by))
+        self.turn(asked, |digest, by| state.begin_open_request(now, owner, seqid, digest, reclaim, by))
     }
 
     /// Takes the turn of an operation on a stateid.
-    pub(crate) fn stateid_turn(
+    pub(crate) fn begin_stateid_request(
         &mut self,
         asked: &Asked<'_>,
         stateid: &Stateid,
         seqid: u32,
-    ) -> Result<Option<Turn>> {
+    ) -> Result<Option<OwnerRequest>> {
         let confirms = asked.number == OpNum::OPEN_CONFIRM;
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest, by| state.stateid_turn(now, stateid, seqid, digest, confirms, by))
+        self.turn(asked, |digest, by| state.begin_stateid_request(now, stateid, seqid, digest, confirms, by))
     }
 
     /// Takes the turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
-    pub(crate) fn lock_turn(
+    pub(crate) fn begin_lock_request(
         &mut self,
         asked: &Asked<'_>,
         stateid: &Stateid,
         owner: &StateOwner,
         seqids: (u32, u32),
-    ) -> Result<Option<Turn>> {
+    ) -> Result<Option<OwnerRequest>> {
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest, by| state.lock_turn(now, stateid, owner, seqids, digest, by))
+        self.turn(asked, |digest, by| state.begin_lock_request(now, stateid, owner, seqids, digest, by))
     }
 
     /// Takes a turn. Its owner's client is the sender of this compound: the reply, and that to a retransmission, waits until the
@@ -143,8 +143,8 @@ impl Compound<'_> {
     fn turn(
         &mut self,
         asked: &Asked<'_>,
-        take: impl FnOnce(u64, Sender<'_>) -> std::result::Result<Sequenced0, Status>,
-    ) -> Result<Option<Turn>> {
+        take: impl FnOnce(u64, V40Caller<'_>) -> std::result::Result<V40Sequenced, Status>,
+    ) -> Result<Option<OwnerRequest>> {
         if self.minor > 0 {
             return Ok(None);
         }
@@ -158,11 +158,11 @@ impl Compound<'_> {
         let (arguments, principal) = (asked.arguments.since(asked.start), self.principal());
         let digest = self.state().digest_of_turn(self.caller(), asked.number, object, &arguments);
         match take(digest, self.sender(&principal))? {
-            Sequenced0::New(turn) => {
+            V40Sequenced::New(turn) => {
                 self.set_sender(Arc::clone(turn.client()));
                 Ok(Some(turn))
             }
-            Sequenced0::Replay(client, saved) => {
+            V40Sequenced::Replay(client, saved) => {
                 self.set_sender(client);
                 self.server().metrics().replayed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 Err(Failure::Saved(Box::new(saved)))
@@ -171,10 +171,10 @@ impl Compound<'_> {
     }
 
     /// Ends a turn, and keeps what the operation wrote since `body` for a retransmission.
-    pub(crate) fn end_turn(
+    pub(crate) fn end_owner_request(
         &self,
-        turn: Option<Turn>,
-        done: Result<Effect>,
+        turn: Option<OwnerRequest>,
+        done: Result<OwnerEffect>,
         body: Mark,
         reply: &Writer,
     ) -> Result {
@@ -187,17 +187,17 @@ impl Compound<'_> {
             // These come from taking a turn, not from running in it.
             Err(Failure::Replay(_) | Failure::Saved(_)) => return done.map(drop),
         };
-        let effect = done.as_ref().copied().unwrap_or(Effect::None);
+        let effect = done.as_ref().copied().unwrap_or(OwnerEffect::None);
         let current = match (effect, self.current()) {
-            (Effect::Opened(_), Ok(Object::File(file))) => Some((file.export.id, file.handle)),
+            (OwnerEffect::Opened(_), Ok(Object::File(file))) => Some((file.export.id, file.handle)),
             _ => None,
         };
-        self.state().end_turn(self.now(), turn, &SavedReply { status, body, current }, effect);
+        self.state().end_owner_request(self.now(), turn, &SavedReply { status, body, current }, effect);
         done.map(drop)
     }
 
     /// The client whose state an operation uses: the owner's in a turn, the session's otherwise.
-    pub(crate) fn actor<'c>(&'c self, turn: Option<&'c Turn>) -> Result<&'c Arc<Client>> {
+    pub(crate) fn actor<'c>(&'c self, turn: Option<&'c OwnerRequest>) -> Result<&'c Arc<Client>> {
         turn.map_or_else(|| self.client(), |turn| Ok(turn.client()))
     }
 

@@ -140,8 +140,8 @@ impl<'r> WaitingCompound<'r> {
                     }
                     Next::End => {
                         // Before the slot keeps the reply: the client reclaims after a restart what the reply grants.
-                        if let Some(change) = progress.unsettled() {
-                            let _ = progress.compound.state().settled(change, request.thread()).await;
+                        if let Some(change) = progress.pending_change() {
+                            let _ = progress.compound.state().wait_durable(change, request.thread()).await;
                             progress.waited = true;
                         }
                         let served = progress.close(reply);
@@ -203,14 +203,14 @@ impl<'r> Progress<'r> {
     }
 
     /// The change to the state log that the reply has to wait for.
-    fn unsettled(&self) -> Option<u64> {
+    fn pending_change(&self) -> Option<u64> {
         let state = self.compound.state();
-        self.compound.who().and_then(|client| state.unsettled(Some(client)))
+        self.compound.who().and_then(|client| state.pending_change(Some(client)))
     }
 
     /// Whether the reply has to wait for a log.
     fn must_settle(&self) -> bool {
-        self.unsettled().is_some() || self.compound.request.logged.must_sync()
+        self.pending_change().is_some() || self.compound.request.logged.must_sync()
     }
 
     /// Completes the header, and keeps the reply for retransmissions.
@@ -234,7 +234,7 @@ impl<'r> Progress<'r> {
         compound.write_reply(running.as_ref(), all);
         match (running, first, all) {
             // There is no clock here: a compound that never waited ends at the time of its request.
-            (Some(running), _, all) if self.waited => running.finish_late(all),
+            (Some(running), _, all) if self.waited => running.finish_untimed(all),
             (Some(running), _, all) => running.finish(compound.request.now.monotonic, all),
             (None, Some(first), Some(all)) if compound.changed => first.keep(all),
             _ => {}

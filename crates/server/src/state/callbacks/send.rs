@@ -26,12 +26,12 @@ impl State {
     /// Calls a client, now or when there is a path to it.
     pub(crate) fn call(&self, client: &Arc<Client>, callback: Callback) {
         let mut calls = client.calls.lock();
-        if client.is_gone() {
+        if client.is_removed() {
             return;
         }
         calls.add(callback);
         drop(calls);
-        match client.sessionless() {
+        match client.v40() {
             Some(_) => self.send_waiting_v40(client),
             None => self.send_waiting(client),
         }

@@ -40,12 +40,12 @@ impl State {
     /// Takes the outcome of a request: the connection, or `None` if it failed. Closes a connection that is no longer wanted.
     pub fn connect_done(&self, request: &ConnectRequest, made: Option<(ConnectionId, &Arc<Outbox>)>) {
         let client = self.client_with_id(request.client);
-        let sessionless = client.as_ref().and_then(|client| Some((client, client.sessionless()?)));
+        let v40 = client.as_ref().and_then(|client| Some((client, client.v40()?)));
         let hang_up = || made.iter().for_each(|(_, outbox)| outbox.hang_up());
-        let Some((client, sessionless)) = sessionless else { return hang_up() };
-        let mut path = sessionless.path.lock();
+        let Some((client, v40)) = v40 else { return hang_up() };
+        let mut path = v40.path.lock();
         let is_stale = std::mem::take(&mut path.is_stale);
-        if client.is_gone() || is_stale || !matches!(path.state, PathState::Connecting) {
+        if client.is_removed() || is_stale || !matches!(path.state, PathState::Connecting) {
             hang_up();
             if matches!(path.state, PathState::Connecting) {
                 path.state = PathState::Down;
@@ -64,7 +64,7 @@ impl State {
         path.state = PathState::Up(connection, Arc::clone(outbox));
         path.probe_sent_at = Some(self.tick());
         self.v40_connections.add(connection, client.id());
-        let target = sessionless.callback.lock().clone();
+        let target = v40.callback.lock().clone();
         outbox.call(Sent::V40Probe(client.id()), |xid| {
             let mut record = Writer::new();
             encode_call(&mut record, &header(&target, xid, callback::PROC_NULL), &());
@@ -77,15 +77,15 @@ impl State {
     /// Asks for a connection to the client's callback address, if that is the address of the client. Does nothing for a
     /// removed client.
     fn connect_v40(&self, client: &Arc<Client>) {
-        let Some(sessionless) = client.sessionless().filter(|_| self.delegations.grants_any()) else {
+        let Some(v40) = client.v40().filter(|_| self.delegations.grants_any()) else {
             return;
         };
-        let target = sessionless.callback.lock().clone();
+        let target = v40.callback.lock().clone();
         let from = target.from.map(|address| address.to_canonical());
         let address = target.address().filter(|address| Some(address.ip().to_canonical()) == from);
         let Some(address) = address else { return };
-        let mut path = sessionless.path.lock();
-        if !matches!(path.state, PathState::Down) || client.is_gone() {
+        let mut path = v40.path.lock();
+        if !matches!(path.state, PathState::Down) || client.is_removed() {
             return;
         }
         path.state = PathState::Connecting;
@@ -110,8 +110,8 @@ impl State {
 
     /// A connection does not carry callbacks. Does nothing if the client's path uses another one by now.
     fn v40_connection_failed(&self, client: &Client, connection: ConnectionId) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let path = sessionless.path.lock();
+        let Some(v40) = client.v40() else { return };
+        let path = v40.path.lock();
         if path.is_over(connection) {
             self.take_down(client, path);
         }
@@ -119,8 +119,8 @@ impl State {
 
     /// Ends a client's path. Its unanswered callbacks wait for the next one.
     pub(crate) fn disconnect_v40(&self, client: &Client) {
-        if let Some(sessionless) = client.sessionless() {
-            self.take_down(client, sessionless.path.lock());
+        if let Some(v40) = client.v40() {
+            self.take_down(client, v40.path.lock());
         }
     }
 
@@ -130,7 +130,7 @@ impl State {
             // The transport still reports the outcome. For a removed client it need not try.
             PathState::Connecting => {
                 (path.state, path.is_stale) = (PathState::Connecting, true);
-                if client.is_gone() {
+                if client.is_removed() {
                     self.v40_connections.withdraw(client.id());
                 }
             }
@@ -147,9 +147,9 @@ impl State {
 
     /// Sends the callbacks that wait for a client of version 4.0.
     pub(super) fn send_waiting_v40(&self, client: &Arc<Client>) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let mut path = sessionless.path.lock();
-        let target = sessionless.callback.lock().clone();
+        let Some(v40) = client.v40() else { return };
+        let mut path = v40.path.lock();
+        let target = v40.callback.lock().clone();
         let V40CallbackPath { state: PathState::Up(_, outbox), sent, last_number, .. } = &mut *path else {
             return;
         };
@@ -174,7 +174,7 @@ impl State {
         number: u64,
         reply: Bytes,
     ) -> Option<AnsweredCallback> {
-        let sent = client.sessionless()?.path.lock().sent.remove(&number);
+        let sent = client.v40()?.path.lock().sent.remove(&number);
         match (sent, parse_reply::<CbCompoundResult>(reply)) {
             (Some((_, callback)), Ok(reply)) => {
                 let result = reply.results.into_vec().into_iter().next();
@@ -191,8 +191,8 @@ impl State {
 
     /// Handles the reply to a probe.
     pub(super) fn v40_probe_replied(&self, connection: ConnectionId, client: &Client, reply: Bytes) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let mut path = sessionless.path.lock();
+        let Some(v40) = client.v40() else { return };
+        let mut path = v40.path.lock();
         if !path.is_over(connection) {
             return;
         }
@@ -208,8 +208,8 @@ impl State {
 
     /// Ends a client's path if an answer is overdue, and retries a failed one.
     pub(crate) fn maintain_v40_path(&self, now: Duration, client: &Arc<Client>) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let path = sessionless.path.lock();
+        let Some(v40) = client.v40() else { return };
+        let path = v40.path.lock();
         let (is_silent, may_connect) = (path.is_silent(now), path.may_connect(now));
         drop(path);
         if is_silent {

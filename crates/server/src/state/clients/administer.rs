@@ -32,24 +32,29 @@ pub struct Evicted {
 
 impl State {
     /// Remembers where a client is, for those who look; returns its record.
-    pub fn seen_at(&self, client: ClientId, address: SocketAddr, minor: u32) -> Option<Arc<Client>> {
+    pub fn note_client_address(
+        &self,
+        client: ClientId,
+        address: SocketAddr,
+        minor: u32,
+    ) -> Option<Arc<Client>> {
         let client = self.clients.lock().record(client).map(|record| Arc::clone(&record.client))?;
         client.seen_at(address, minor);
         Some(client)
     }
 
     /// Logs that a client is gone, where the log says that it came; so many a second at most.
-    pub(crate) fn log_departure(&self, client: &Client) {
-        let Some(reason) = client.logged_departure() else { return };
+    pub(crate) fn log_removal(&self, client: &Client) {
+        let Some(reason) = client.removal_to_log() else { return };
         // One clock for all who let clients go: some of them do not know the time.
         let now = Now { monotonic: self.tick(), wall: Timestamp::default() };
-        if let Some(suppressed) = self.departures.admit(now) {
+        if let Some(suppressed) = self.removal_log_throttle.admit(now) {
             client_log::left((client.owner(), client.id()), client.seen(), reason, suppressed);
         }
     }
 
-    /// [`Self::seen_at`] of a session's client.
-    pub fn session_seen_at(&self, session: &SessionId, address: SocketAddr, minor: u32) {
+    /// [`Self::note_client_address`] of a session's client.
+    pub fn note_session_address(&self, session: &SessionId, address: SocketAddr, minor: u32) {
         if let Some(session) = self.sessions.get(session) {
             session.client.seen_at(address, minor);
         }

@@ -119,7 +119,7 @@ impl State {
         let mut table = self.clients.lock();
         let owned = table.owned(ClientKind::V41, request.owner);
         let is_reserved =
-            self.recovery.keeps_from(now, ClientKind::V41, request.owner, &request.by.principal);
+            self.recovery.is_name_reserved(now, ClientKind::V41, request.owner, &request.by.principal);
         let confirmed = owned.confirmed.and_then(|id| table.record(id));
         let compared = confirmed.map(|record| Confirmed {
             same_verifier: *record.client.verifier() == request.verifier,
@@ -156,7 +156,7 @@ impl State {
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        let client = client.protected_by(request.protect).at(table.hosts.host(host));
+        let client = client.with_protection(request.protect).at(table.hosts.host(host));
         table.insert(Arc::new(client), None);
         let (sequence_id, protect) = (FIRST_SEQUENCE, request.protect);
         (Ok(ExchangedId { client_id: id, sequence_id, confirmed: false, protect }), removed)

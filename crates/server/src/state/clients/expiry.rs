@@ -37,13 +37,13 @@ impl State {
             let start = table.swept();
             let (removed, more) = table.remove_expired(now, self.lease, false, |_, _| true);
             // A client that holds nothing for a lease loses its recovery record.
-            let idle = table.batch_behind(start, |record| record.client.is_resting(now, self.lease));
+            let idle = table.batch_behind(start, |record| record.client.is_long_empty(now, self.lease));
             let v40_clients = table.batch_behind(start, |record| record.confirmation.is_some());
             (removed, v40_clients, idle, more)
         };
         let clients = removed.len();
         self.release_records(removed);
-        idle.iter().for_each(|client| self.recovery.rests(client));
+        idle.iter().for_each(|client| self.recovery.forget_idle(client));
         for client in v40_clients {
             self.sweep_owners(now, &client);
             self.maintain_v40_path(now, &client);
@@ -72,7 +72,7 @@ impl State {
     /// Releases what the clients of removed records hold. It may be much, so the table must not be locked.
     pub(crate) fn release_records(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
-            self.log_departure(&record.client);
+            self.log_removal(&record.client);
             self.recovery.forget(&record.client);
             self.release_owners(&record.client);
             self.disconnect_v40(&record.client);

@@ -10,7 +10,7 @@ use crate::state::tables::wire::Status;
 
 impl State {
     /// Has the next server wait only for clients that hold what can be reclaimed: opens, locks and delegations of files. Returns
-    /// which these are, and the change to wait for ([`State::settled`]).
+    /// which these are, and the change to wait for ([`State::wait_durable`]).
     ///
     /// To be called when no request is in progress and none follows: who gets anything after this cannot reclaim it.
     pub fn prepare_restart(&self, now: Duration) -> (Reclaimers, u64) {
@@ -28,7 +28,7 @@ impl State {
         if !client.complete_reclaim() {
             return Err(Status::COMPLETE_ALREADY);
         }
-        self.recovery.completes(client, was_reclaiming);
+        self.recovery.complete_reclaim(client, was_reclaiming);
         Ok(())
     }
 }

@@ -110,7 +110,7 @@ impl State {
             removed.extend(table.remove(id, RecordEvent::Expire));
             owned = table.owned(ClientKind::V40, request.owner);
         }
-        let is_kept = self.recovery.keeps_from(now, ClientKind::V40, request.owner, request.principal);
+        let is_kept = self.recovery.is_name_reserved(now, ClientKind::V40, request.owner, request.principal);
         let confirmed = owned.confirmed.and_then(|id| table.record_mut(id));
         let known = confirmed.as_ref().map(|record| Confirmed {
             same_verifier: *record.client.verifier() == request.verifier,
@@ -126,7 +126,7 @@ impl State {
                 return Ok(SetClientIdOk { client_id: record.client.id(), confirm });
             }
             (Decision::Refuse, record) => {
-                let callback = record.and_then(|record| record.client.sessionless()).map(|it| &it.callback);
+                let callback = record.and_then(|record| record.client.v40()).map(|it| &it.callback);
                 return Err(SetClientIdError::InUse(
                     callback.map(|callback| callback.lock().location.clone()).unwrap_or_default(),
                 ));
@@ -145,7 +145,7 @@ impl State {
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        let client = client.without_sessions(request.callback.clone()).at(table.hosts.host(host));
+        let client = client.into_v40(request.callback.clone()).at(table.hosts.host(host));
         let client = Arc::new(client);
         table.insert(client, Some(Confirmation { verifier: confirm, update: None }));
         Ok(SetClientIdOk { client_id: id, confirm })
@@ -201,10 +201,8 @@ impl State {
             // "{ v, x, c, k, s } is marked as confirmed, thereby modifying recorded and confirmed callback and callback_ident
             // information … The server does not remove any relevant leased client state."
             RecordPhase::Confirmed if updates => {
-                if let (Some((callback, verifier)), Some(sessionless)) =
-                    (confirmation.update.take(), client.sessionless())
-                {
-                    *sessionless.callback.lock() = callback;
+                if let (Some((callback, verifier)), Some(v40)) = (confirmation.update.take(), client.v40()) {
+                    *v40.callback.lock() = callback;
                     confirmation.verifier = verifier;
                 }
                 Ok((None, true))
@@ -215,14 +213,14 @@ impl State {
             RecordPhase::Unconfirmed => {
                 // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
                 let old = table.owned(ClientKind::V40, client.owner()).confirmed;
-                let is_kept = self.recovery.keeps_from(now, ClientKind::V40, client.owner(), principal);
+                let is_kept = self.recovery.is_name_reserved(now, ClientKind::V40, client.owner(), principal);
                 let is_others = |old: &&Record| {
                     old.client.principal() != principal && old.blocks_collision(now, self.lease, is_kept)
                 };
                 if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
                     return Err(Status::CLID_INUSE);
                 }
-                if self.recovery.returns(now, &client) {
+                if self.recovery.begin_reclaim(now, &client) {
                     client.set_reclaiming();
                 }
                 Ok((table.confirm(id), true))
@@ -243,9 +241,7 @@ impl State {
                 self.release_records(lost);
                 Err(Status::EXPIRED)
             }
-            Some(record)
-                if record.phase() == RecordPhase::Confirmed && record.client.sessionless().is_some() =>
-            {
+            Some(record) if record.phase() == RecordPhase::Confirmed && record.client.v40().is_some() => {
                 Ok(Arc::clone(&record.client))
             }
             Some(_) => Err(Status::STALE_CLIENTID),
@@ -259,7 +255,7 @@ impl State {
     /// Where a client's callbacks go.
     #[must_use]
     pub fn callback_of(&self, client: &Client) -> Option<CallbackClient> {
-        client.sessionless().map(|sessionless| sessionless.callback.lock().clone())
+        client.v40().map(|v40| v40.callback.lock().clone())
     }
 }
 

@@ -298,7 +298,7 @@ impl State {
         let held = &client.holdings.copies;
         let mut inner = self.offloads.inner.lock();
         // Under the lock: what comes behind `release_offloads` would stay for ever.
-        if client.is_gone() || !client.is_reachable() {
+        if client.is_removed() || !client.is_reachable() {
             return None;
         }
         if inner.copies.len() >= COPIES_MAX || held.load(Relaxed) >= COPIES_A_CLIENT {

@@ -73,7 +73,7 @@ impl State {
         let client = promise.client.id();
         let own = inner.given.values().filter(|(given, _)| given.client.id() == client).count();
         // Under the lock: what comes behind `release_promises` would stay.
-        if own >= PROMISES_A_CLIENT || inner.given.len() >= PROMISES_MAX || promise.client.is_gone() {
+        if own >= PROMISES_A_CLIENT || inner.given.len() >= PROMISES_MAX || promise.client.is_removed() {
             return Err(Status::DELAY);
         }
         let number = inner.last.wrapping_add(1);

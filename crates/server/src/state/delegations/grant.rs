@@ -119,7 +119,7 @@ impl State {
         count_grant(&self.delegations.counts, request.kind);
         let stateid = shard.stateid(index, self.ids.boot());
         drop(shard);
-        self.recovery.holds(client);
+        self.recovery.note_holder(client);
         self.send_recalls(now, file, calls);
         Ok(stateid)
     }
@@ -198,7 +198,7 @@ impl State {
         let is_near = |count: usize, bound: usize| count >= bound - bound / 8;
         // Version 4.0 has no such callback.
         let is_full = is_near(held, self.delegations_per_client_max()) || is_near(all, self.delegations.max);
-        if !is_full || client.sessionless().is_some() {
+        if !is_full || client.v40().is_some() {
             return;
         }
         let seconds = now.as_secs() + 1;
@@ -235,7 +235,7 @@ fn check_free(
         let is_other = shard.delegation_at(index).kind != kind;
         return Err(if is_other { NotDelegated::OtherKind } else { NotDelegated::Resource });
     }
-    if client.is_gone() || is_used(shard, file, client, kind) {
+    if client.is_removed() || is_used(shard, file, client, kind) {
         return Err(NotDelegated::Contention);
     }
     Ok(())

@@ -94,7 +94,7 @@ impl State {
     /// # Errors
     /// LOCKED if an open denies it.
     pub fn check_stateless_io(&self, now: Duration, file: FileKey, kind: IoKind) -> Result<(), Status> {
-        self.check_share_denies(now, &self.nobody, file, kind)
+        self.check_share_denies(now, &self.anonymous, file, kind)
     }
 
     /// Checks I/O against the denies of opens. Where no open of the server denies anything, it only reads a counter.

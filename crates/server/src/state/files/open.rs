@@ -11,7 +11,7 @@ use crate::state::tables::client::Client;
 use crate::state::tables::delegation::conflict::Conflict;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::weight;
-use crate::state::tables::recovery::Says;
+use crate::state::tables::recovery::V40Request;
 use crate::state::tables::shard::share::{Modes, valid_bits};
 use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, NewOpen, OpenKey, Shard};
 use crate::state::tables::stateid::{Place, next_seqid};
@@ -26,7 +26,7 @@ const NO_OPENER: u64 = u64::MAX - 1;
 pub struct OpenRequest {
     /// The file.
     pub file: FileKey,
-    /// The open-owner's bytes; in version 4.0, as [`Turn::owner`](crate::state::Turn::owner) gives them.
+    /// The open-owner's bytes; in version 4.0, as [`OwnerRequest::owner`](crate::state::OwnerRequest::owner) gives them.
     pub owner: Arc<[u8]>,
     /// A number of the user: the open stands for the granted permission only to this user.
     pub opener: u64,
@@ -87,12 +87,12 @@ impl State {
             // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
             // will be returned." §8.4.2.1: so it is for all clients in the grace period.
             // Version 4.0 has no RECLAIM_COMPLETE (RFC 7530 §9.6.2).
-            let is_early = client.sessionless().is_none() && !client.has_completed();
-            self.hear(now, client, Says::Asks);
+            let is_early = client.v40().is_none() && !client.has_completed();
+            self.note_v40_request(now, client, V40Request::Asks);
             let is_refused = is_early || self.recovery.in_grace(now);
             return if is_refused { Err(Status::GRACE) } else { Ok(()) };
         }
-        self.hear(now, client, Says::Reclaims);
+        self.note_v40_request(now, client, V40Request::Reclaims);
         // §18.51.3: "Once the client sends RECLAIM_COMPLETE, the server will not allow the client to do subsequent reclaims …
         // and, if these are attempted, will return NFS4ERR_NO_GRACE."
         // §15.1.9.3, NO_GRACE: "There is no active grace period … The client making the request has no current role in
@@ -107,10 +107,10 @@ impl State {
     }
 
     /// Notes a request of a client of version 4.0 that shows whether it has finished its reclaims.
-    pub(crate) fn hear(&self, now: Duration, client: &Client, says: Says) {
-        let may_reclaim = client.sessionless().is_some() && client.is_reclaiming();
-        if may_reclaim && self.recovery.hears(now, client, says) && client.complete_reclaim() {
-            self.recovery.completes(client, true);
+    pub(crate) fn note_v40_request(&self, now: Duration, client: &Client, says: V40Request) {
+        let may_reclaim = client.v40().is_some() && client.is_reclaiming();
+        if may_reclaim && self.recovery.note_v40_request(now, client, says) && client.complete_reclaim() {
+            self.recovery.complete_reclaim(client, true);
         }
     }
 
@@ -137,7 +137,7 @@ impl State {
         let result = self.open_in(&mut shard, now, client, request, bits, &mut deferred);
         self.unlock_shard(shard, deferred);
         if result.is_ok() {
-            self.recovery.holds(client);
+            self.recovery.note_holder(client);
         }
         result
     }
@@ -152,7 +152,7 @@ impl State {
         deferred: &mut Deferred,
     ) -> Result<OpenGrant, Status> {
         // The record may have been removed since SEQUENCE. Its entries here are released after it is marked.
-        if client.is_gone() {
+        if client.is_removed() {
             return Err(Status::DEADSESSION);
         }
         // RFC 8881 §9.1.2: to change the size is "treated as if … writing the area between the old and new sizes".
@@ -288,7 +288,7 @@ impl State {
         Ok(Stateid { seqid: next_seqid(last.seqid), ..last })
     }
 
-    /// OPEN_CONFIRM of version 4.0 (RFC 7530 §16.18), after [`Self::stateid_turn`].
+    /// OPEN_CONFIRM of version 4.0 (RFC 7530 §16.18), after [`Self::begin_stateid_request`].
     ///
     /// # Errors
     /// As for every stateid.

@@ -66,7 +66,7 @@ impl State {
         locker: &FoundLocker,
         deferred: &mut Deferred,
     ) -> Result<Stateid, LockError> {
-        if client.is_gone() {
+        if client.is_removed() {
             return Err(Status::DEADSESSION.into());
         }
         let (file, range, kind) = (request.file, request.range, kind_of(request.lock_type));

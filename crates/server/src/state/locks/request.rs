@@ -16,7 +16,7 @@ pub enum Locker<'a> {
     New {
         /// The open.
         open_stateid: Stateid,
-        /// The lock-owner's bytes; in version 4.0, as [`Turn::owner`](crate::state::Turn::owner) gives them.
+        /// The lock-owner's bytes; in version 4.0, as [`OwnerRequest::owner`](crate::state::OwnerRequest::owner) gives them.
         owner: &'a Arc<[u8]>,
     },
     /// `exist_lock_owner4`: the lock stateid.

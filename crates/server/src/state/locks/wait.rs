@@ -100,7 +100,7 @@ impl State {
         };
         // Version 4.0 has no such callback.
         let is_too_long = locker.name.owner.len() > OWNER_BYTES_MAX;
-        if client.sessionless().is_some() || !client.is_reachable() || is_too_long {
+        if client.v40().is_some() || !client.is_reachable() || is_too_long {
             return;
         }
         let notify = LockNotify {
@@ -138,7 +138,7 @@ impl State {
     /// channel.
     #[must_use]
     pub fn may_notify_locks(&self, client: &Client) -> bool {
-        client.sessionless().is_none() && client.has_wanted_callbacks()
+        client.v40().is_none() && client.has_wanted_callbacks()
     }
 
     /// Removes waiters that did not ask again, and notifies the next.

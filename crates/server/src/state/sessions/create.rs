@@ -118,7 +118,7 @@ impl State {
         let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
         let is_bound = session.bind(request.connection, channels, request.outbox, &self.connections);
         record.client.renew(now);
-        if record.phase() == RecordPhase::Unconfirmed && self.recovery.returns(now, &record.client) {
+        if record.phase() == RecordPhase::Unconfirmed && self.recovery.begin_reclaim(now, &record.client) {
             record.client.set_reclaiming();
         }
         record.sessions.push(id);

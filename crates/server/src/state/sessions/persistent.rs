@@ -12,14 +12,14 @@ use crate::state::tables::wire::{SequenceArgs, SessionId, Status};
 
 impl State {
     /// Makes sessions persistent when clients ask for it; `stable` is the call log.
-    pub(crate) fn keep_sessions(&mut self, stable: Arc<Stable>) {
+    pub(crate) fn set_call_log(&mut self, stable: Arc<Stable>) {
         if let Some(persistence) = &mut self.persistence {
             persistence.set_call_log(stable);
         }
     }
 
     /// Returns the requests of earlier servers whose replies are kept.
-    pub(crate) fn answered_before(&self) -> Vec<CallId> {
+    pub(crate) fn persisted_requests(&self) -> Vec<CallId> {
         self.persistence.as_ref().map_or_else(Vec::new, |persistence| persistence.answered())
     }
 

@@ -93,7 +93,7 @@ impl Running {
     }
 
     /// As [`Self::finish`], for a request that waited for something, so that the time that it came with is no longer now.
-    pub fn finish_late(mut self, reply: Option<&[u8]>) {
+    pub fn finish_untimed(mut self, reply: Option<&[u8]>) {
         self.end(None, reply.filter(|_| self.cache_this));
     }
 

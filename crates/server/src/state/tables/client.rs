@@ -19,7 +19,7 @@ use super::notices::Unconfirmed;
 use super::principal::{Credential, Principal};
 use super::protect::StateProtect;
 use super::slot_memory::SlotMemory;
-use super::v40_client::{CallbackClient, Sessionless};
+use super::v40_client::{CallbackClient, V40Client};
 use super::wire::{ClientId, SequenceStatus, Status, Verifier};
 use crate::client_log::UsedExports;
 
@@ -34,7 +34,7 @@ pub(crate) enum ClientKind {
 
 impl ClientKind {
     pub(crate) fn of(client: &Client) -> Self {
-        if client.sessionless().is_some() { Self::V40 } else { Self::V41 }
+        if client.v40().is_some() { Self::V40 } else { Self::V41 }
     }
 }
 
@@ -86,7 +86,7 @@ pub struct Client {
     /// COMPOUNDs in progress on its sessions.
     active: AtomicU32,
     /// One ended at a time that nobody told: whoever looks next renews the lease.
-    ended_late: AtomicBool,
+    ended_untimed: AtomicBool,
     /// The record is gone, and why: nothing may be added to what it holds.
     gone: OnceLock<&'static str>,
     /// The log says that the client is confirmed.
@@ -114,7 +114,7 @@ pub struct Client {
     /// What its sessions' slots may take.
     pub(crate) slot_memory: Arc<SlotMemory>,
     /// For a client of version 4.0.
-    sessionless: Option<Box<Sessionless>>,
+    v40: Option<Box<V40Client>>,
     /// Where it was when it last said who it is, and by which minor version.
     seen: Mutex<Option<(SocketAddr, u32)>>,
 }
@@ -137,7 +137,7 @@ impl Client {
             host: Arc::default(),
             renewed: AtomicU64::new(0),
             active: AtomicU32::new(0),
-            ended_late: AtomicBool::new(false),
+            ended_untimed: AtomicBool::new(false),
             gone: OnceLock::new(),
             is_logged: AtomicBool::new(false),
             used_exports: UsedExports::default(),
@@ -152,7 +152,7 @@ impl Client {
             asked_to_return: AtomicU64::new(0),
             refuses_notices: Backoff::default(),
             slot_memory,
-            sessionless: None,
+            v40: None,
             seen: Mutex::default(),
         };
         client.renew(now);
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Has its state protected.
-    pub(crate) fn protected_by(self, protect: StateProtect) -> Self {
+    pub(crate) fn with_protection(self, protect: StateProtect) -> Self {
         Self { protect, ..self }
     }
 
@@ -175,13 +175,13 @@ impl Client {
     }
 
     /// Makes it a client of version 4.0.
-    pub(crate) fn without_sessions(self, callback: CallbackClient) -> Self {
-        Self { sessionless: Some(Box::new(Sessionless::new(callback))), ..self }
+    pub(crate) fn into_v40(self, callback: CallbackClient) -> Self {
+        Self { v40: Some(Box::new(V40Client::new(callback))), ..self }
     }
 
     /// What a client of version 4.0 has instead of sessions; none for those of later versions.
-    pub(crate) fn sessionless(&self) -> Option<&Sessionless> {
-        self.sessionless.as_deref()
+    pub(crate) fn v40(&self) -> Option<&V40Client> {
+        self.v40.as_deref()
     }
 
     /// `clientid4`.
@@ -239,7 +239,7 @@ impl Client {
     pub(crate) fn end(&self, now: Option<Duration>) {
         match now {
             Some(now) => self.renew(now),
-            None => self.ended_late.store(true, Release),
+            None => self.ended_untimed.store(true, Release),
         }
         self.active.fetch_sub(1, Release);
     }
@@ -255,7 +255,7 @@ impl Client {
         if self.active.load(Acquire) > 0 {
             return Duration::ZERO;
         }
-        if self.ended_late.load(Acquire) && self.ended_late.swap(false, Acquire) {
+        if self.ended_untimed.load(Acquire) && self.ended_untimed.swap(false, Acquire) {
             self.renew(now);
         }
         Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
@@ -306,22 +306,22 @@ impl Client {
 
     /// Whether its record is gone.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.gone.get().is_some()
     }
 
     /// Its record is gone, for this reason.
-    pub(crate) fn set_gone(&self, reason: &'static str) {
+    pub(crate) fn mark_removed(&self, reason: &'static str) {
         let _ = self.gone.set(reason);
     }
 
     /// Whether the log shall say that the client is confirmed: once.
-    pub(crate) fn takes_confirmation_line(&self) -> bool {
+    pub(crate) fn should_log_confirmation(&self) -> bool {
         !self.is_logged.swap(true, Relaxed)
     }
 
     /// Why its record is gone, where the log says that the client was confirmed.
-    pub(crate) fn logged_departure(&self) -> Option<&'static str> {
+    pub(crate) fn removal_to_log(&self) -> Option<&'static str> {
         self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
     }
 
@@ -345,7 +345,7 @@ impl Client {
     }
 
     /// Whether it has delegated what could not be recalled.
-    pub(crate) fn lacks_path(&self) -> bool {
+    pub(crate) fn lacks_callback_path(&self) -> bool {
         self.holds_delegations() && !self.is_reachable()
     }
 
@@ -392,25 +392,25 @@ impl Client {
     }
 
     /// The number of the change that wrote its record, where it has one.
-    pub(crate) fn noted_by(&self) -> Option<u64> {
+    pub(crate) fn record_change(&self) -> Option<u64> {
         self.noted.load(Acquire).checked_sub(1)
     }
 
-    pub(crate) fn set_noted_by(&self, number: Option<u64>) {
+    pub(crate) fn set_record_change(&self, number: Option<u64>) {
         self.noted.store(number.map_or(0, |number| number + 1), Release);
     }
 
     /// It gets something to hold.
-    pub(crate) fn takes_up(&self) {
+    pub(crate) fn note_not_idle(&self) {
         if self.empty_since.load(Relaxed) > 0 {
             self.empty_since.store(0, Relaxed);
         }
     }
 
     /// A sweep comes by: whether the client has a record, and has had nothing to hold for so long.
-    pub(crate) fn is_resting(&self, now: Duration, long: Duration) -> bool {
-        if self.noted_by().is_none() || self.has_state() || self.revoked() > 0 {
-            self.takes_up();
+    pub(crate) fn is_long_empty(&self, now: Duration, long: Duration) -> bool {
+        if self.record_change().is_none() || self.has_state() || self.revoked() > 0 {
+            self.note_not_idle();
             return false;
         }
         match self.empty_since.load(Relaxed) {

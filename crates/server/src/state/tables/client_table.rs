@@ -220,7 +220,7 @@ impl ClientTable {
     pub(crate) fn remove(&mut self, id: ClientId, event: RecordEvent) -> Option<Record> {
         let mut record = self.records.remove(&self.numbers.remove(&id)?)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("the table allows each removal");
-        record.client.set_gone(event.reason());
+        record.client.mark_removed(event.reason());
         self.hosts.remove(record.client.host(), record.number);
         let owners = &mut self.owners[ClientKind::of(&record.client) as usize];
         if let Some(owned) = owners.get_mut(record.client.owner()) {

@@ -15,7 +15,7 @@ pub(crate) enum Lease {
     Unconfirmed,
     Running,
     /// Over, and what the client holds is kept as long as nobody needs it.
-    Courteous,
+    Courtesy,
     /// Over, and the record goes.
     Over,
 }
@@ -38,9 +38,9 @@ const TRANSITIONS: &[Row<Lease, Event>] = &[
     (Lease::Unconfirmed, Event::Holding, Lease::Over),
     (Lease::Running, Event::Empty, Lease::Over),
     // §8.4.3: the server "may allow the lock state to remain for a considerable period".
-    (Lease::Running, Event::Holding, Lease::Courteous),
-    (Lease::Courteous, Event::Press, Lease::Over),
-    (Lease::Courteous, Event::Day, Lease::Over),
+    (Lease::Running, Event::Holding, Lease::Courtesy),
+    (Lease::Courtesy, Event::Press, Lease::Over),
+    (Lease::Courtesy, Event::Day, Lease::Over),
 ];
 
 impl Lease {
@@ -56,12 +56,12 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::super::transitions::check_table;
-    use super::Lease::{Courteous, Over, Running, Unconfirmed};
+    use super::Lease::{Courtesy, Over, Running, Unconfirmed};
     use super::*;
 
     #[test]
     fn the_table_of_leases_is_sound() {
-        check_table(TRANSITIONS, Running, &[Running, Courteous, Over]);
+        check_table(TRANSITIONS, Running, &[Running, Courtesy, Over]);
         for event in [Event::Empty, Event::Holding, Event::Press, Event::Day] {
             assert_eq!(step(TRANSITIONS, Over, event), None, "what is over is over");
         }
@@ -82,7 +82,7 @@ mod tests {
             assert_eq!(after(Unconfirmed, false, press), [Unconfirmed, Over, Over]);
             assert_eq!(after(Running, false, press), [Running, Over, Over]);
         }
-        assert_eq!(after(Running, true, false), [Running, Courteous, Over]);
+        assert_eq!(after(Running, true, false), [Running, Courtesy, Over]);
         assert_eq!(after(Running, true, true), [Running, Over, Over]);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Confirmation {
 
 /// What a client of version 4.0 has instead of sessions.
 #[derive(Debug)]
-pub(crate) struct Sessionless {
+pub(crate) struct V40Client {
     /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
     pub(crate) callback: Mutex<CallbackClient>,
     /// The connection for them.
@@ -54,7 +54,7 @@ pub(crate) struct Sessionless {
     pub(crate) unconfirmed: AtomicU32,
 }
 
-impl Sessionless {
+impl V40Client {
     pub(crate) fn new(callback: CallbackClient) -> Self {
         Self {
             callback: Mutex::new(callback),

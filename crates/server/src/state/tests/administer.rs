@@ -3,10 +3,10 @@
 use core::net::SocketAddr;
 
 use super::*;
-use crate::state::{CallbackPath, ClientSnapshot, Evicted, GraceSnapshot, Reclaimers, SlotUse, Standing};
+use crate::state::{CallbackPath, ClientSnapshot, ClientStatus, Evicted, GraceSnapshot, Reclaimers, SlotUse};
 
 fn look(world: &World) -> Vec<ClientSnapshot> {
-    let (clients, omitted) = world.state.look_at_clients(world.now, usize::MAX, |_| true);
+    let (clients, omitted) = world.state.snapshot_clients(world.now, usize::MAX, |_| true);
     assert_eq!(omitted, 0);
     clients
 }
@@ -16,7 +16,7 @@ fn a_client_is_shown_with_all_that_it_holds() {
     let mut world = World::new();
     let mut peer = world.peer("client");
     let address: SocketAddr = "10.0.0.7:812".parse().unwrap();
-    world.state.seen_at(peer.client.id(), address, 2);
+    world.state.note_client_address(peer.client.id(), address, 2);
     let open = world.open(&peer, 1, "a", BOTH);
     world.open(&peer, 2, "a", READ);
     for start in [0, 20] {
@@ -32,7 +32,7 @@ fn a_client_is_shown_with_all_that_it_holds() {
     let shown = &shown[0];
     assert_eq!((shown.id, &shown.owner[..]), (peer.client.id(), &b"client"[..]));
     assert_eq!((shown.address, shown.minor), (Some(address), Some(2)));
-    assert_eq!((shown.standing, shown.lease_left, shown.active), (Standing::Active, LEASE, 1));
+    assert_eq!((shown.status, shown.lease_left, shown.active), (ClientStatus::Active, LEASE, 1));
     assert_eq!((shown.opens, shown.locks, shown.delegations, shown.revoked), (2, 2, 0, 0));
     assert_eq!(shown.callbacks, CallbackPath::Untried);
     assert_eq!(shown.sessions.len(), 1);
@@ -61,11 +61,11 @@ fn standings_follow_the_lease() {
     world.exchange("unconfirmed", 1, &ROOT).unwrap();
     let peer = world.peer("client");
     world.open(&peer, 1, "a", BOTH);
-    let standings = |world: &World| look(world).iter().map(|client| client.standing).collect::<Vec<_>>();
-    assert_eq!(standings(&world), [Standing::Unconfirmed, Standing::Active]);
+    let standings = |world: &World| look(world).iter().map(|client| client.status).collect::<Vec<_>>();
+    assert_eq!(standings(&world), [ClientStatus::Unconfirmed, ClientStatus::Active]);
     world.pass(LEASE);
     world.state.expire(world.now);
-    assert_eq!(standings(&world), [Standing::Courteous]);
+    assert_eq!(standings(&world), [ClientStatus::Courtesy]);
     assert_eq!(look(&world)[0].lease_left, Duration::ZERO);
 }
 
@@ -75,7 +75,7 @@ fn a_list_ends_where_it_is_told_to_and_says_what_is_left_out() {
     // More than are looked at under the lock at a time.
     let ids: Vec<u64> =
         (0..600).map(|n| world.exchange(&format!("{n}"), 1, &ROOT).unwrap().client_id).collect();
-    let shown = |most| world.state.look_at_clients(world.now, most, |client| client.id() != ids[300]);
+    let shown = |most| world.state.snapshot_clients(world.now, most, |client| client.id() != ids[300]);
     let (clients, omitted) = shown(usize::MAX);
     let expected: Vec<u64> = ids.iter().copied().filter(|id| *id != ids[300]).collect();
     assert_eq!(clients.iter().map(|client| client.id).collect::<Vec<_>>(), expected);
@@ -128,16 +128,16 @@ fn grace_ends_when_told_and_reclaims_are_refused_then() {
         let names: Vec<_> = names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
         Some(GraceSnapshot { left: LEASE, waiting_for: Reclaimers { count: names.len(), names } })
     };
-    assert_eq!(world.state.look_at_grace(world.now, 9), waiting_for(&["a", "b"]));
-    let shortened = world.state.look_at_grace(world.now, 1).unwrap().waiting_for;
+    assert_eq!(world.state.snapshot_grace(world.now, 9), waiting_for(&["a", "b"]));
+    let shortened = world.state.snapshot_grace(world.now, 1).unwrap().waiting_for;
     assert_eq!((shortened.count, shortened.names), (2, vec![Bytes::from_static(b"a")]));
     let a = world.fresh_peer("a", 1);
     assert!(look(&world)[0].is_reclaiming);
     // An evicted client has nothing to reclaim any more: nobody waits for it.
     world.state.evict(a.client.id()).unwrap();
-    assert_eq!(world.state.look_at_grace(world.now, 9), waiting_for(&["b"]));
+    assert_eq!(world.state.snapshot_grace(world.now, 9), waiting_for(&["b"]));
     assert_eq!(world.state.end_grace(world.now), Some(1));
-    assert_eq!(world.state.look_at_grace(world.now, 9), None);
+    assert_eq!(world.state.snapshot_grace(world.now, 9), None);
     assert_eq!(world.state.end_grace(world.now), None, "it is over");
     let b = world.fresh_peer("b", 1);
     assert!(!b.client.is_reclaiming());

@@ -94,7 +94,7 @@ fn a_lease_lasts_from_the_end_of_a_request_that_waited() {
     world.try_open(&a, 1, "o", BOTH, ShareDeny::BOTH).unwrap();
     let running = a.start(&world, 0);
     world.pass(LEASE * 2);
-    running.finish_late(None);
+    running.finish_untimed(None);
     // RFC 8881 §8.3: "no sooner than the sum of current time and the value of the lease_time attribute".
     let b = world.peer("b");
     assert_eq!(world.try_open(&b, 1, "o", READ, NONE), Err(Status::SHARE_DENIED));

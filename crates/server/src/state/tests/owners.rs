@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::state::tables::wire::StateOwner;
-use crate::state::{CallbackClient, Effect, IoKind, SavedReply, Sender, Sequenced0, SetClientId, Turn};
+use crate::state::{
+    CallbackClient, IoKind, OwnerEffect, OwnerRequest, SavedReply, SetClientId, V40Caller, V40Sequenced,
+};
 
 /// A client of version 4.0.
 pub(super) struct Peer0 {
@@ -20,11 +22,11 @@ impl World {
         Peer0 { id: ok.client_id, seqid: 0 }
     }
 
-    fn turn(&self, peer: &mut Peer0, owner: &str) -> Result<Turn, Status> {
+    fn turn(&self, peer: &mut Peer0, owner: &str) -> Result<OwnerRequest, Status> {
         peer.seqid += 1;
-        match self.state.open_turn(self.now, &named(peer, owner), peer.seqid, 7, false, root())? {
-            Sequenced0::New(turn) => Ok(turn),
-            Sequenced0::Replay(_, saved) => panic!("{saved:?}"),
+        match self.state.begin_open_request(self.now, &named(peer, owner), peer.seqid, 7, false, root())? {
+            V40Sequenced::New(turn) => Ok(turn),
+            V40Sequenced::Replay(_, saved) => panic!("{saved:?}"),
         }
     }
 
@@ -44,24 +46,24 @@ impl World {
         };
         let (stateid, confirms) =
             (self.state.open(self.now, &client, request).unwrap().stateid, turn.needs_confirmation());
-        self.state.end_turn(self.now, turn, &saved(), Effect::Opened(stateid));
+        self.state.end_owner_request(self.now, turn, &saved(), OwnerEffect::Opened(stateid));
         if !confirms {
             return stateid;
         }
         peer.seqid = peer.seqid.checked_add(1).unwrap_or(1);
-        let turn = self.state.stateid_turn(self.now, &stateid, peer.seqid, 9, true, root()).unwrap();
-        let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
+        let turn = self.state.begin_stateid_request(self.now, &stateid, peer.seqid, 9, true, root()).unwrap();
+        let V40Sequenced::New(turn) = turn else { panic!("{turn:?}") };
         let confirmed = self.state.confirm_open(&client, file, &stateid).unwrap();
-        self.state.end_turn(self.now, turn, &saved(), Effect::Confirmed);
+        self.state.end_owner_request(self.now, turn, &saved(), OwnerEffect::Confirmed);
         confirmed
     }
 
     pub(super) fn close0(&self, peer: &mut Peer0, fileid: u64, stateid: &Stateid) {
         peer.seqid += 1;
-        let turn = self.state.stateid_turn(self.now, stateid, peer.seqid, 8, false, root()).unwrap();
-        let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
+        let turn = self.state.begin_stateid_request(self.now, stateid, peer.seqid, 8, false, root()).unwrap();
+        let V40Sequenced::New(turn) = turn else { panic!("{turn:?}") };
         self.state.close(&turn.client().clone(), file(fileid), stateid).unwrap();
-        self.state.end_turn(self.now, turn, &saved(), Effect::Closed(*stateid));
+        self.state.end_owner_request(self.now, turn, &saved(), OwnerEffect::Closed(*stateid));
     }
 
     /// Lets a lease time and a half pass, in which the client renews its lease.
@@ -80,9 +82,9 @@ fn named(peer: &Peer0, owner: &str) -> StateOwner {
 }
 
 /// Who sends what the tests send.
-pub(super) fn root() -> Sender<'static> {
+pub(super) fn root() -> V40Caller<'static> {
     static PRINCIPAL: Principal = ROOT;
-    Sender { caller: 0, principal: &PRINCIPAL }
+    V40Caller { caller: 0, principal: &PRINCIPAL }
 }
 
 fn saved() -> SavedReply {
@@ -125,7 +127,7 @@ fn a_client_that_leaves_takes_all_along() {
     assert_eq!((world.state.counts().opens, world.state.counts().clients), (0, 1));
     assert_eq!(world.state.gauges.total(), 0);
     assert_eq!(world.state.holder(world.now, &open).unwrap_err(), Status::EXPIRED);
-    let again = world.state.stateid_turn(world.now, &closed, 5, 8, false, root());
+    let again = world.state.begin_stateid_request(world.now, &closed, 5, 8, false, root());
     assert_eq!(again.unwrap_err(), Status::BAD_STATEID, "not even what was closed last is remembered");
 }
 
@@ -167,14 +169,15 @@ fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
     // RFC 7530 §9.1.7: DELAY is not among the errors after which the client keeps its seqid.
     for _ in 0..2 {
         peer.seqid += 1;
-        let turn = world.state.lock_turn(world.now, &open, &locker, (peer.seqid, 1), 9, root()).unwrap();
-        let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
+        let turn =
+            world.state.begin_lock_request(world.now, &open, &locker, (peer.seqid, 1), 9, root()).unwrap();
+        let V40Sequenced::New(turn) = turn else { panic!("{turn:?}") };
         let locker = Locker::New { open_stateid: open, owner: turn.owner() };
         let (file, lock_type, range) = (file(1), LockType::Write, range(0, 1));
         let request = LockRequest { file, lock_type, range, reclaim: false, locker, notice: None };
         assert_eq!(world.state.lock(world.now, turn.client(), &request), Err(Status::DELAY.into()));
         let reply = SavedReply { status: Status::DELAY, ..saved() };
-        world.state.end_turn(world.now, turn, &reply, Effect::None);
+        world.state.end_owner_request(world.now, turn, &reply, OwnerEffect::None);
         assert_eq!(charged(&world, &peer), 2, "the lock-owner is unknown as before");
     }
 }
@@ -187,10 +190,10 @@ fn seqids_go_on_over_the_wrap() {
         peer.seqid = u32::MAX - 2;
         let open = world.open0(&mut peer, 1, "o");
         assert_eq!(
-            world.state.stateid_turn(world.now, &open, 2, 8, false, root()).unwrap_err(),
+            world.state.begin_stateid_request(world.now, &open, 2, 8, false, root()).unwrap_err(),
             Status::BAD_SEQID
         );
-        assert!(world.state.stateid_turn(world.now, &open, next, 8, false, root()).is_ok());
+        assert!(world.state.begin_stateid_request(world.now, &open, next, 8, false, root()).is_ok());
     }
 }
 
@@ -228,8 +231,8 @@ fn reclaims_while_the_grace_period_runs() {
     assert_eq!((admitted(&a, true), admitted(&a, false)), (Ok(()), Err(Status::GRACE)));
     assert_eq!(admitted(&stranger, true), Err(Status::NO_GRACE));
     drop(world.turn(&mut stranger, "o"));
-    let reclaimed = world.state.open_turn(world.now, &named(&a, "o"), 9, 7, true, root()).unwrap();
-    let Sequenced0::New(turn) = reclaimed else { panic!() };
+    let reclaimed = world.state.begin_open_request(world.now, &named(&a, "o"), 9, 7, true, root()).unwrap();
+    let V40Sequenced::New(turn) = reclaimed else { panic!() };
     assert!(!turn.needs_confirmation());
 }
 

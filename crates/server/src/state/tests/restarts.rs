@@ -40,7 +40,7 @@ impl Site {
 
     /// The clients that the grace period waits for; none where there is none.
     pub(super) fn waited_for(&self) -> Vec<Bytes> {
-        let grace = self.world.state.look_at_grace(self.world.now, usize::MAX);
+        let grace = self.world.state.snapshot_grace(self.world.now, usize::MAX);
         assert_eq!(grace.is_some(), self.in_grace());
         grace.map(|grace| grace.waiting_for.names).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Site {
     /// Whether the answers to a client, and to all, wait.
     pub(super) fn waits(&self, client: &Client) -> (bool, bool) {
         let state = &self.world.state;
-        (state.unsettled(Some(client)).is_some(), state.unsettled(None).is_some())
+        (state.pending_change(Some(client)).is_some(), state.pending_change(None).is_some())
     }
 }
 
@@ -327,7 +327,7 @@ fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his(
     let slots = Arc::clone(&site.world.state.slot_memory);
     let stranger = Client::new(77, Bytes::from_static(b"a"), [1; 8], other, slots, site.world.now);
     let (stranger, recovery) = (Arc::new(stranger), &site.world.state.recovery);
-    assert!(!recovery.returns(site.world.now, &stranger));
+    assert!(!recovery.begin_reclaim(site.world.now, &stranger));
     assert_eq!(site.reclaim_as(&stranger, 1), Err(Status::NO_GRACE));
     site.world.state.reclaim_complete(&stranger).unwrap();
     assert!(site.in_grace(), "the one who held it may still come");
@@ -408,7 +408,7 @@ fn who_left_or_was_removed_is_not_waited_for() {
         remove(&mut site, &a);
         let is_free = number == 4;
         assert_eq!(
-            site.world.state.unsettled(None).is_none(),
+            site.world.state.pending_change(None).is_none(),
             is_free,
             "{number}: others may have what it had"
         );
@@ -436,7 +436,7 @@ fn others_wait_until_it_is_stable_that_one_goes_who_might_have_reclaimed() {
     site.disk.slow_down();
     site.world.state.evict(a.client.id()).unwrap();
     assert!(!site.in_grace());
-    assert!(site.world.state.unsettled(None).is_some(), "what it held is free from now on");
+    assert!(site.world.state.pending_change(None).is_some(), "what it held is free from now on");
 }
 
 #[test]
@@ -499,8 +499,8 @@ fn without_room_for_records_new_clients_wait_and_nobody_else_does() {
     site.restart();
     let known = site.come_back("known", &[1, 3]);
     let state = &site.world.state;
-    state.recovery.takes_away(&known.client, file(1));
-    state.recovery.takes_away(&known.client, file(3));
+    state.recovery.note_loss(&known.client, file(1));
+    state.recovery.note_loss(&known.client, file(3));
     assert!(site.disk.value_bytes() <= bytes);
     assert_eq!(site.after_restart("known", &[1, 3]), [REFUSED, REFUSED]);
     // There is room: the client that was put off opens its file, and reclaims it.

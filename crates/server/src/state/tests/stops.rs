@@ -167,7 +167,7 @@ fn a_stop_waits_until_it_is_stable_who_holds_nothing() {
     site.disk.slow_down();
     let (reclaimers, change) = site.world.state.prepare_restart(site.world.now);
     assert_eq!(reclaimers.count, 0);
-    let mut settled = std::pin::pin!(site.world.state.settled(change, vfs::Thread::Shared));
+    let mut settled = std::pin::pin!(site.world.state.wait_durable(change, vfs::Thread::Shared));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(settled.as_mut().poll(&mut context).is_pending());
     site.disk.sync();

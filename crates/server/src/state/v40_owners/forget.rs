@@ -23,8 +23,8 @@ impl State {
     /// STALE_CLIENTID, EXPIRED; LOCKS_HELD; RESOURCE where a request of the owner runs.
     pub fn release_lock_owner(&self, now: Duration, owner: &StateOwner) -> Result<(), Status> {
         let client = self.named_client(now, owner.client_id)?;
-        let sessionless = client.sessionless().ok_or(Status::STALE_CLIENTID)?;
-        let mut owners = sessionless.owners.lock();
+        let v40 = client.v40().ok_or(Status::STALE_CLIENTID)?;
+        let mut owners = v40.owners.lock();
         let Some((name, known)) = owners.lock.get_key_value(&*owner.owner) else { return Ok(()) };
         if known.running {
             return Err(BUSY);
@@ -87,17 +87,17 @@ impl State {
             self.closed.0.lock().remove(&closed);
         }
         if !owner.confirmed
-            && let Some(sessionless) = client.sessionless()
+            && let Some(v40) = client.v40()
         {
-            sessionless.unconfirmed.fetch_sub(1, Relaxed);
+            v40.unconfirmed.fetch_sub(1, Relaxed);
         }
     }
 
     /// Forgets the owners that have nothing and that nobody has used for a lease time, and what waits for a confirmation as
     /// long. Looks twice a lease at most, as it looks at all of them.
     pub(crate) fn sweep_owners(&self, now: Duration, client: &Client) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let mut owners = sessionless.owners.lock();
+        let Some(v40) = client.v40() else { return };
+        let mut owners = v40.owners.lock();
         if now.saturating_sub(owners.swept) < self.lease / 2 {
             return;
         }
@@ -122,8 +122,8 @@ impl State {
 
     /// Forgets all owners of a client whose record is gone.
     pub(crate) fn release_owners(&self, client: &Client) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let mut owners = sessionless.owners.lock();
+        let Some(v40) = client.v40() else { return };
+        let mut owners = v40.owners.lock();
         for role in [Role::Open, Role::Lock] {
             let names: Vec<Arc<[u8]>> = owners.of(role).keys().cloned().collect();
             for name in names {

@@ -4,7 +4,7 @@
 //! Criteria first. A request of an owner is executed once: its successor tells that the client has seen the answer, so that
 //! one reply an owner is enough, kept as encoded bytes. A retransmission gets that reply, and never BAD_SEQID; it is told
 //! from another request under the same number by a digest of its arguments. What runs has the owner to itself
-//! ([`Turn`]). An owner's name is the very allocation that its opens and locks hold on to, so that its count of references
+//! ([`OwnerRequest`]). An owner's name is the very allocation that its opens and locks hold on to, so that its count of references
 //! tells whether it has any; one without, that nobody has used for a lease time, goes (§9.1.10).
 //!
 //! Every owner weighs on its client's share of `max_state` like an open.
@@ -17,7 +17,7 @@ use crate::state::root::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::principal::Principal;
-use crate::state::tables::recovery::Says;
+use crate::state::tables::recovery::V40Request;
 use crate::state::tables::shard::EntryKind;
 use crate::state::tables::stateid::Place;
 use crate::state::tables::v40_owners::{Check, Last, Other, Owner, Role, SavedReply};
@@ -25,7 +25,7 @@ use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
 /// What an operation changed, for its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum OwnerEffect {
     /// Nothing that the owner must know; what failed.
     None,
     /// OPEN gave this stateid.
@@ -40,26 +40,26 @@ pub enum Effect {
 
 /// What a request with a seqid leads to.
 #[derive(Debug)]
-pub enum Sequenced0 {
-    /// Execute it, then [`State::end_turn`].
-    New(Turn),
+pub enum V40Sequenced {
+    /// Execute it, then [`State::end_owner_request`].
+    New(OwnerRequest),
     /// Answer this client with this.
     Replay(Arc<Client>, SavedReply),
 }
 
 /// Who sends a request of version 4.0.
 #[derive(Debug, Clone, Copy)]
-pub struct Sender<'a> {
+pub struct V40Caller<'a> {
     /// The caller as a number, as [`OpenRequest::opener`](super::OpenRequest::opener) tells callers apart.
     pub caller: u64,
     /// As client records tell principals apart.
     pub principal: &'a Principal,
 }
 
-/// A request that has its owners to itself. Dropped without [`State::end_turn`] it is as though it had not come.
+/// A request that has its owners to itself. Dropped without [`State::end_owner_request`] it is as though it had not come.
 #[derive(Debug)]
 #[must_use = "dropping it forgets the request"]
-pub struct Turn {
+pub struct OwnerRequest {
     client: Arc<Client>,
     role: Role,
     owner: Arc<[u8]>,
@@ -75,7 +75,7 @@ pub struct Turn {
     ended: bool,
 }
 
-impl Turn {
+impl OwnerRequest {
     /// Whose it is.
     #[must_use]
     pub fn client(&self) -> &Arc<Client> {
@@ -109,12 +109,12 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for OwnerRequest {
     fn drop(&mut self) {
         if !self.ended
-            && let Some(sessionless) = self.client.sessionless()
+            && let Some(v40) = self.client.v40()
         {
-            let mut owners = sessionless.owners.lock();
+            let mut owners = v40.owners.lock();
             for (role, owner, _) in self.parts() {
                 if let Some(owner) = owners.of(role).get_mut(owner) {
                     owner.running = false;
@@ -126,10 +126,10 @@ impl Drop for Turn {
 
 impl Check {
     /// The answer to a request of `client` whose turn it is not.
-    fn answer(self, client: &Arc<Client>) -> Option<Result<Sequenced0, Status>> {
+    fn answer(self, client: &Arc<Client>) -> Option<Result<V40Sequenced, Status>> {
         match self {
             Self::Next => None,
-            Self::Replay(reply) => Some(Ok(Sequenced0::Replay(Arc::clone(client), reply))),
+            Self::Replay(reply) => Some(Ok(V40Sequenced::Replay(Arc::clone(client), reply))),
             Self::Running => Some(Err(BUSY)),
             Self::Wrong => Some(Err(Status::BAD_SEQID)),
         }
@@ -171,20 +171,20 @@ impl State {
     ///
     /// # Errors
     /// STALE_CLIENTID, EXPIRED; BAD_SEQID; RESOURCE where another request of the owner runs; DELAY (no room).
-    pub fn open_turn(
+    pub fn begin_open_request(
         &self,
         now: Duration,
         owner: &StateOwner,
         seqid: u32,
         digest: u64,
         reclaim: bool,
-        by: Sender<'_>,
-    ) -> Result<Sequenced0, Status> {
+        by: V40Caller<'_>,
+    ) -> Result<V40Sequenced, Status> {
         let client = self.named_client(now, owner.client_id)?;
         let has_room = self.make_room(now, &client, weight(&owner.owner));
-        let sessionless = client.sessionless().ok_or(Status::STALE_CLIENTID)?;
-        let mut owners = sessionless.owners.lock();
-        if client.is_gone() {
+        let v40 = client.v40().ok_or(Status::STALE_CLIENTID)?;
+        let mut owners = v40.owners.lock();
+        if client.is_removed() {
             return Err(Status::EXPIRED);
         }
         let mut cancelled = None;
@@ -202,14 +202,14 @@ impl State {
                     return answer;
                 }
                 cancelled = known.opened.take();
-                sessionless.confirm(known, reclaim);
+                v40.confirm(known, reclaim);
                 known.running = true;
             }
             None => {
                 has_room?;
                 owners.open.insert(Arc::clone(&name), Owner::new(reclaim, now));
                 self.gauges.charge(&client, weight(&name) as i32);
-                sessionless.unconfirmed.fetch_add(u32::from(!reclaim), Relaxed);
+                v40.unconfirmed.fetch_add(u32::from(!reclaim), Relaxed);
             }
         }
         let confirmed = owners.open.get(&name).is_some_and(|owner| owner.confirmed);
@@ -217,7 +217,7 @@ impl State {
         if let Some(opened) = cancelled {
             self.cancel(&client, opened);
         }
-        let turn = Turn {
+        let turn = OwnerRequest {
             client,
             role: Role::Open,
             owner: name,
@@ -229,7 +229,7 @@ impl State {
             is_own: true,
             ended: false,
         };
-        Ok(Sequenced0::New(turn))
+        Ok(V40Sequenced::New(turn))
     }
 
     /// The place of OPEN_CONFIRM (`confirms`), OPEN_DOWNGRADE, CLOSE, LOCKU, and of LOCK with a lock stateid, in the sequence of
@@ -237,19 +237,19 @@ impl State {
     ///
     /// # Errors
     /// STALE_STATEID, BAD_STATEID; BAD_SEQID; RESOURCE where another request of the owner runs.
-    pub fn stateid_turn(
+    pub fn begin_stateid_request(
         &self,
         now: Duration,
         stateid: &Stateid,
         seqid: u32,
         digest: u64,
         confirms: bool,
-        by: Sender<'_>,
-    ) -> Result<Sequenced0, Status> {
+        by: V40Caller<'_>,
+    ) -> Result<V40Sequenced, Status> {
         let found = self.owner_of(stateid)?;
         let client = found.client;
-        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
-        let mut owners = sessionless.owners.lock();
+        let v40 = client.v40().ok_or(Status::BAD_STATEID)?;
+        let mut owners = v40.owners.lock();
         let known = owners.of(found.role).get_mut(&found.owner).ok_or(Status::BAD_STATEID)?;
         let is_own = known.callers.contains(&by.caller) || client.principal() == by.principal;
         if is_own {
@@ -277,7 +277,7 @@ impl State {
         known.running = true;
         drop(owners);
         let (role, owner) = (found.role, found.owner);
-        let turn = Turn {
+        let turn = OwnerRequest {
             client,
             role,
             owner,
@@ -289,28 +289,28 @@ impl State {
             is_own,
             ended: false,
         };
-        Ok(Sequenced0::New(turn))
+        Ok(V40Sequenced::New(turn))
     }
 
     /// The place of a LOCK with an open stateid in the sequences of its open-owner (`seqids.0`) and of its lock-owner
     /// (`seqids.1`). Renews the lease.
     ///
     /// # Errors
-    /// As [`Self::stateid_turn`], and STALE_CLIENTID where the lock-owner is of another client.
-    pub fn lock_turn(
+    /// As [`Self::begin_stateid_request`], and STALE_CLIENTID where the lock-owner is of another client.
+    pub fn begin_lock_request(
         &self,
         now: Duration,
         stateid: &Stateid,
         locker: &StateOwner,
         seqids: (u32, u32),
         digest: u64,
-        by: Sender<'_>,
-    ) -> Result<Sequenced0, Status> {
+        by: V40Caller<'_>,
+    ) -> Result<V40Sequenced, Status> {
         let found = self.owner_of(stateid)?;
         let client = found.client;
         client.renew(now);
-        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
-        let mut owners = sessionless.owners.lock();
+        let v40 = client.v40().ok_or(Status::BAD_STATEID)?;
+        let mut owners = v40.owners.lock();
         let opener = owners.of(found.role).get(&found.owner).ok_or(Status::BAD_STATEID)?;
         if let Some(answer) = opener.check(seqids.0, digest).answer(&client) {
             return answer;
@@ -338,7 +338,7 @@ impl State {
                 name
             }
         };
-        let turn = Turn {
+        let turn = OwnerRequest {
             client: Arc::clone(&client),
             role: Role::Open,
             owner: found.owner,
@@ -356,18 +356,24 @@ impl State {
             }
         }
         drop(owners);
-        Ok(Sequenced0::New(turn))
+        Ok(V40Sequenced::New(turn))
     }
 
     /// Ends a request with its answer, which a retransmission will get. `effect` counts where it succeeded.
-    pub fn end_turn(&self, now: Duration, mut turn: Turn, reply: &SavedReply, effect: Effect) {
+    pub fn end_owner_request(
+        &self,
+        now: Duration,
+        mut turn: OwnerRequest,
+        reply: &SavedReply,
+        effect: OwnerEffect,
+    ) {
         turn.ended = true;
         if turn.is_own {
             turn.client.renew(now);
         }
-        let effect = if reply.status == Status::OK { effect } else { Effect::None };
-        let Some(sessionless) = turn.client.sessionless() else { return };
-        let mut owners = sessionless.owners.lock();
+        let effect = if reply.status == Status::OK { effect } else { OwnerEffect::None };
+        let Some(v40) = turn.client.v40() else { return };
+        let mut owners = v40.owners.lock();
         for (role, name, seqid) in turn.parts() {
             let Some(owner) = owners.of(role).get_mut(name) else { continue };
             owner.running = false;
@@ -383,25 +389,28 @@ impl State {
             if let Some(closed) = owner.closed.take() {
                 self.closed.0.lock().remove(&closed);
             }
-            if matches!((effect, role), (Effect::Opened(_), Role::Open) | (Effect::Locked(_), Role::Lock)) {
+            if matches!(
+                (effect, role),
+                (OwnerEffect::Opened(_), Role::Open) | (OwnerEffect::Locked(_), Role::Lock)
+            ) {
                 owner.obtained_by(turn.caller);
             }
             match effect {
-                Effect::Opened(stateid) if !owner.confirmed => owner.opened = Some(stateid.other),
-                Effect::Confirmed => {
+                OwnerEffect::Opened(stateid) if !owner.confirmed => owner.opened = Some(stateid.other),
+                OwnerEffect::Confirmed => {
                     owner.opened = None;
-                    sessionless.confirm(owner, true);
+                    v40.confirm(owner, true);
                 }
-                Effect::Closed(stateid) => {
+                OwnerEffect::Closed(stateid) => {
                     owner.closed = Some(stateid.other);
                     let names = (turn.client.id(), Arc::downgrade(name));
                     self.closed.0.lock().insert(stateid.other, names);
                 }
-                Effect::Locked(stateid) if role == Role::Lock => {
+                OwnerEffect::Locked(stateid) if role == Role::Lock => {
                     self.remember(&turn.client, owner, stateid.other);
                 }
                 // A lock-owner whose first lock was not granted is as unknown as before: the client names it again.
-                Effect::None if role == Role::Lock && turn.locker.is_some() && is_new => {
+                OwnerEffect::None if role == Role::Lock && turn.locker.is_some() && is_new => {
                     self.forget(&turn.client, &mut owners, role, name);
                 }
                 _ => {}
@@ -421,11 +430,11 @@ impl State {
     ///
     /// # Errors
     /// As [`Self::holder`]; BAD_STATEID for anybody else (RFC 7530 §13.2 has no ACCESS for DELEGRETURN).
-    pub fn holder_that_returns(
+    pub fn holder_for_return(
         &self,
         now: Duration,
         stateid: &Stateid,
-        by: Sender<'_>,
+        by: V40Caller<'_>,
     ) -> Result<Arc<Client>, Status> {
         self.holder_for(now, stateid, Some(by))
     }
@@ -434,10 +443,10 @@ impl State {
         &self,
         now: Duration,
         stateid: &Stateid,
-        by: Option<Sender<'_>>,
+        by: Option<V40Caller<'_>>,
     ) -> Result<Arc<Client>, Status> {
         if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
-            return Ok(Arc::clone(&self.nobody));
+            return Ok(Arc::clone(&self.anonymous));
         }
         let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(true))?;
         let shard = self.shards[place.shard].lock();
@@ -448,7 +457,7 @@ impl State {
             EntryKind::Lock(_) => None,
             EntryKind::Delegation(delegation) => {
                 let is_own =
-                    |by: Sender<'_>| delegation.is_of(by.caller) || client.principal() == by.principal;
+                    |by: V40Caller<'_>| delegation.is_of(by.caller) || client.principal() == by.principal;
                 if !by.is_none_or(is_own) {
                     return Err(Status::BAD_STATEID);
                 }
@@ -456,15 +465,15 @@ impl State {
             }
         };
         drop(shard);
-        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
+        let v40 = client.v40().ok_or(Status::BAD_STATEID)?;
         if let Some(opener) = opener
-            && sessionless.unconfirmed.load(Relaxed) > 0
-            && sessionless.owners.lock().open.get(&opener).is_none_or(|owner| !owner.confirmed)
+            && v40.unconfirmed.load(Relaxed) > 0
+            && v40.owners.lock().open.get(&opener).is_none_or(|owner| !owner.confirmed)
         {
             return Err(Status::BAD_STATEID);
         }
         client.renew(now);
-        self.hear(now, &client, Says::Uses);
+        self.note_v40_request(now, &client, V40Request::Uses);
         Ok(client)
     }
 
@@ -478,7 +487,7 @@ impl State {
                 return self.owner_that_closed(stateid.other).ok_or(flaw.status(true));
             }
         };
-        if entry.client.sessionless().is_none() {
+        if entry.client.v40().is_none() {
             return Err(Status::BAD_STATEID);
         }
         let (role, owner) = match &entry.kind {

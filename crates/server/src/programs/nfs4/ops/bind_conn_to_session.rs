@@ -13,7 +13,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let connection = compound.request.connection;
     let outbox = Some(&connection.outbox);
     let direction = compound.state().bind_connection(connection.id, outbox, &session_id, direction)?;
-    compound.state().session_seen_at(&session_id, connection.peer, compound.minor);
+    compound.state().note_session_address(&session_id, connection.peer, compound.minor);
     // RDMA is not supported: the connection stays as it is.
     BindConnToSessionOk { session_id, direction, use_rdma: false }.encode(reply);
     Ok(())

@@ -7,24 +7,24 @@ use xdr::{Decode, Encode, Reader, Writer};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::sequencing::Asked;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Effect, Turn};
+use crate::state::{OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let CloseArgs { open_stateid, seqid } = CloseArgs::decode(arguments)?;
     let asked = Asked::since(OpNum::CLOSE, arguments, start);
-    let turn = compound.stateid_turn(&asked, &open_stateid, seqid)?;
+    let turn = compound.begin_stateid_request(&asked, &open_stateid, seqid)?;
     let body = reply.mark();
     let done = close(compound, turn.as_ref(), open_stateid, reply);
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 fn close(
     compound: &mut Compound<'_>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     open_stateid: Stateid,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     // RFC 7530 §13.2 does not list ACCESS for CLOSE.
     turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let file = compound.file(Status::BAD_STATEID)?;
@@ -34,7 +34,7 @@ fn close(
     let closed = if turn.is_some() { last } else { Stateid::INVALID };
     closed.encode(reply);
     compound.set_stateid(closed);
-    Ok(Effect::Closed(stateid))
+    Ok(OwnerEffect::Closed(stateid))
 }
 
 #[cfg(test)]

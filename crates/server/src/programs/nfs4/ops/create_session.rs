@@ -47,7 +47,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let request = compound.request;
     let slots = created.fore_channel.max_requests;
     debug!(client = format_args!("{:#x}", arguments.client_id), slots, "session created");
-    let client = compound.state().seen_at(arguments.client_id, request.connection.peer, compound.minor);
+    let client =
+        compound.state().note_client_address(arguments.client_id, request.connection.peer, compound.minor);
     client.iter().for_each(|client| compound.log_confirmed(client));
     if created.flags.contains(CreateSessionFlags::PERSIST) {
         // The session must be durable before the reply.

@@ -14,7 +14,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let (state, now, key) = (compound.state(), compound.now(), file.key(compound.server()));
     if compound.minor == 0 {
         let principal = compound.principal();
-        let holder = state.holder_that_returns(now, &stateid, compound.sender(&principal))?;
+        let holder = state.holder_for_return(now, &stateid, compound.sender(&principal))?;
         compound.set_sender(std::sync::Arc::clone(&holder));
         let returned = state.return_delegation(now, &holder, key, &stateid);
         if matches!(returned, Err(Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)) {

@@ -50,7 +50,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             from: Some(compound.request.connection.peer.ip()),
         },
     )?;
-    compound.state().seen_at(known.client_id, compound.request.connection.peer, compound.minor);
+    compound.state().note_client_address(known.client_id, compound.request.connection.peer, compound.minor);
     let confirmed = if known.confirmed { ExchangeIdFlags::CONFIRMED_R } else { ExchangeIdFlags::empty() };
     let name = &compound.server().settings().server_name;
     ExchangeIdOk {

@@ -10,7 +10,7 @@ use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::sequencing::Asked;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::state::{Effect, LockError, LockNotice, LockRange, LockRequest, Locker, Turn};
+use crate::state::{LockError, LockNotice, LockRange, LockRequest, Locker, OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
@@ -19,23 +19,23 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let turn = match &args.locker {
         WireLocker::New(new) => {
             let seqids = (new.open_seqid, new.lock_seqid);
-            compound.lock_turn(&asked, &new.open_stateid, &new.lock_owner, seqids)?
+            compound.begin_lock_request(&asked, &new.open_stateid, &new.lock_owner, seqids)?
         }
         WireLocker::Existing(existing) => {
-            compound.stateid_turn(&asked, &existing.lock_stateid, existing.lock_seqid)?
+            compound.begin_stateid_request(&asked, &existing.lock_stateid, existing.lock_seqid)?
         }
     };
     let body = reply.mark();
     let done = lock(compound, turn.as_ref(), &args, reply);
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 fn lock(
     compound: &mut Compound<'_>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     arguments: &LockArgs,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     let file = compound.file(Status::ISDIR)?;
     let range = LockRange::new(arguments.offset, arguments.length).ok_or(Status::INVAL)?;
     let name;
@@ -59,7 +59,7 @@ fn lock(
         Ok(stateid) => {
             stateid.encode(reply);
             compound.set_stateid(stateid);
-            Ok(Effect::Locked(stateid))
+            Ok(OwnerEffect::Locked(stateid))
         }
         Err(error) => Err(denied(error, reply)),
     }

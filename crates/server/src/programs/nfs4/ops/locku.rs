@@ -7,24 +7,24 @@ use xdr::{Decode, Encode, Reader, Writer};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::sequencing::Asked;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Effect, LockRange, Turn};
+use crate::state::{LockRange, OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let args = LockUArgs::decode(arguments)?;
     let asked = Asked::since(OpNum::LOCKU, arguments, start);
-    let turn = compound.stateid_turn(&asked, &args.lock_stateid, args.seqid)?;
+    let turn = compound.begin_stateid_request(&asked, &args.lock_stateid, args.seqid)?;
     let body = reply.mark();
     let done = unlock(compound, turn.as_ref(), &args, reply);
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 fn unlock(
     compound: &mut Compound<'_>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     args: &LockUArgs,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     turn.map_or(Ok(()), |turn| turn.admit(Status::ACCESS))?;
     let file = compound.file(Status::BAD_STATEID)?;
     let range = LockRange::new(args.offset, args.length).ok_or(Status::INVAL)?;
@@ -33,7 +33,7 @@ fn unlock(
     let unlocked = compound.state().unlock(compound.now(), compound.actor(turn)?, key, &stateid, range)?;
     unlocked.encode(reply);
     compound.set_stateid(unlocked);
-    Ok(Effect::None)
+    Ok(OwnerEffect::None)
 }
 
 #[cfg(test)]

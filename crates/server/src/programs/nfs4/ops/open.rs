@@ -18,7 +18,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::in_place::InPlace;
 use crate::programs::nfs4::sequencing;
 use crate::programs::nfs4::status::{Failure, Result};
-use crate::state::{Client, Conflict, Effect, OpenGrant, Turn};
+use crate::state::{Client, Conflict, OpenGrant, OwnerEffect, OwnerRequest};
 
 mod claim;
 mod creation;
@@ -48,10 +48,10 @@ pub(crate) async fn run<'r>(
         return Err(Status::BADXDR.into());
     }
     let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
-    let turn = compound.open_turn(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
+    let turn = compound.begin_open_request(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
     let body = reply.mark();
     let done = open_in_turn(compound, turn.as_ref(), &args, started, reply).await;
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 /// Returns whether version 4.0 has this claim and creation mode (RFC 7531).
@@ -103,11 +103,11 @@ fn needs_no_wait(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegati
 
 async fn open_in_turn<'r>(
     compound: &mut Compound<'r>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     arguments: &OpenArgs,
     started: Option<StartedOpen<'r>>,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     let (access, opener) = admit(compound, turn, arguments)?;
     let (mut target, opening) = match started {
         Some(StartedOpen::Open(target, opening)) => (target, opening),
@@ -148,7 +148,11 @@ async fn open_in_turn<'r>(
 }
 
 /// Checks what an OPEN asks for, and that its owner may open a file now.
-fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
+fn admit(
+    compound: &Compound<'_>,
+    turn: Option<&OwnerRequest>,
+    arguments: &OpenArgs,
+) -> Result<(OpenAccess, Opener)> {
     let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
     let opener = Opener::new(compound, turn, arguments)?;
     let reclaim = arguments.claim.is_reclaim();
@@ -169,12 +173,12 @@ impl<'r> Granted<'_, 'r> {
     fn answer(
         self,
         compound: &mut Compound<'r>,
-        turn: Option<&Turn>,
+        turn: Option<&OwnerRequest>,
         arguments: &OpenArgs,
         reply: &mut Writer,
-    ) -> Effect {
+    ) -> OwnerEffect {
         let Self { opener, target, grant, delegation } = self;
-        let confirm = if turn.is_some_and(Turn::needs_confirmation) {
+        let confirm = if turn.is_some_and(OwnerRequest::needs_confirmation) {
             OpenResultFlags::CONFIRM
         } else {
             OpenResultFlags::empty()
@@ -209,7 +213,7 @@ impl<'r> Granted<'_, 'r> {
         .encode(reply);
         compound.set_current(Object::File(target.file), fresh);
         compound.set_stateid(instead.unwrap_or(grant.stateid));
-        Effect::Opened(grant.stateid)
+        OwnerEffect::Opened(grant.stateid)
     }
 }
 
@@ -227,7 +231,7 @@ struct Opener {
 }
 
 impl Opener {
-    fn new(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<Self> {
+    fn new(compound: &Compound<'_>, turn: Option<&OwnerRequest>, arguments: &OpenArgs) -> Result<Self> {
         let from_turn = turn.map(|turn| Arc::clone(turn.owner()));
         Ok(Self {
             client: Arc::clone(compound.actor(turn)?),

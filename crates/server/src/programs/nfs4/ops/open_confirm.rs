@@ -7,28 +7,28 @@ use xdr::{Decode, Encode, Reader, Writer};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::sequencing::Asked;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Effect, Turn};
+use crate::state::{OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let args = OpenConfirmArgs::decode(arguments)?;
     let asked = Asked::since(OpNum::OPEN_CONFIRM, arguments, start);
-    let turn = compound.stateid_turn(&asked, &args.open_stateid, args.seqid)?;
+    let turn = compound.begin_stateid_request(&asked, &args.open_stateid, args.seqid)?;
     let body = reply.mark();
     let done = confirm(compound, turn.as_ref(), &args, reply);
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 fn confirm(
     compound: &Compound<'_>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     args: &OpenConfirmArgs,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     let file = compound.file(Status::BAD_STATEID)?;
     let key = file.key(compound.server());
     compound.state().confirm_open(compound.actor(turn)?, key, &args.open_stateid)?.encode(reply);
-    Ok(Effect::Confirmed)
+    Ok(OwnerEffect::Confirmed)
 }
 
 #[cfg(test)]

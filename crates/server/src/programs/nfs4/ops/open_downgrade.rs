@@ -7,24 +7,24 @@ use xdr::{Decode, Encode, Reader, Writer};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::sequencing::Asked;
 use crate::programs::nfs4::status::Result;
-use crate::state::{Effect, Turn};
+use crate::state::{OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let args = OpenDowngradeArgs::decode(arguments)?;
     let asked = Asked::since(OpNum::OPEN_DOWNGRADE, arguments, start);
-    let turn = compound.stateid_turn(&asked, &args.open_stateid, args.seqid)?;
+    let turn = compound.begin_stateid_request(&asked, &args.open_stateid, args.seqid)?;
     let body = reply.mark();
     let done = downgrade(compound, turn.as_ref(), &args, reply);
-    compound.end_turn(turn, done, body, reply)
+    compound.end_owner_request(turn, done, body, reply)
 }
 
 fn downgrade(
     compound: &mut Compound<'_>,
-    turn: Option<&Turn>,
+    turn: Option<&OwnerRequest>,
     args: &OpenDowngradeArgs,
     reply: &mut Writer,
-) -> Result<Effect> {
+) -> Result<OwnerEffect> {
     // RFC 7530 §13.2 does not list ACCESS for OPEN_DOWNGRADE.
     turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } = *args;
@@ -35,7 +35,7 @@ fn downgrade(
     let downgraded = compound.state().open_downgrade(client, key, &stateid, share_access, share_deny)?;
     downgraded.encode(reply);
     compound.set_stateid(downgraded);
-    Ok(Effect::None)
+    Ok(OwnerEffect::None)
 }
 
 #[cfg(test)]

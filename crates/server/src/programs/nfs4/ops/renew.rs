@@ -13,7 +13,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let client = compound.state().renewed(compound.now(), client_id, compound.sender(&principal))?;
     compound.set_sender(std::sync::Arc::clone(&client));
     // RFC 7530 §16.28.5: "Even though it returns NFS4ERR_CB_PATH_DOWN, the server MUST renew the lease".
-    if client.lacks_path() { Err(Status::CB_PATH_DOWN.into()) } else { Ok(()) }
+    if client.lacks_callback_path() { Err(Status::CB_PATH_DOWN.into()) } else { Ok(()) }
 }
 
 #[cfg(test)]

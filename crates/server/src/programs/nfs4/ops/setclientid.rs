@@ -32,8 +32,12 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     match compound.state().set_client_id(compound.now(), &request) {
         Ok(ok) => {
             // Linux's client then takes another id string.
-            compound.request.connection.tenant.announce(&client.owner_id);
-            compound.state().seen_at(ok.client_id, compound.request.connection.peer, compound.minor);
+            compound.request.connection.v40_owner.announce(&client.owner_id);
+            compound.state().note_client_address(
+                ok.client_id,
+                compound.request.connection.peer,
+                compound.minor,
+            );
             ok.encode(reply);
             Ok(())
         }

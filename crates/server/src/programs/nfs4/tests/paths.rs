@@ -254,8 +254,8 @@ fn another_client_is_known_from_its_first_word_on() {
 fn a_client_that_begins_anew_keeps_its_connection() {
     let (mut lab, ..) = scene();
     lab.reboot(b"client", 2);
-    let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
-    assert_eq!(tenant, Some(lab.client_id));
+    let v40_owner = lab.lab.connection.v40_owner.get().map(|client| client.id());
+    assert_eq!(v40_owner, Some(lab.client_id));
 }
 
 #[test]
@@ -269,8 +269,8 @@ fn who_comes_after_a_client_that_left_is_known_from_its_first_word_on() {
             let SetClientIdResult::Ok(_) = lab.set_client_id(b"third", 1, 0) else { panic!() };
         }
         assert_eq!(lab.confirm(&second), Status::OK);
-        let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
-        assert_eq!(tenant, (!several).then_some(second.client_id));
+        let v40_owner = lab.lab.connection.v40_owner.get().map(|client| client.id());
+        assert_eq!(v40_owner, (!several).then_some(second.client_id));
     }
 }
 

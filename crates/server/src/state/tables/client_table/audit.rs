@@ -39,7 +39,7 @@ impl ClientTable {
 
     fn audit_record(&self, id: ClientId, record: &Record) -> Result<(), String> {
         same("the client's ID", record.client.id(), id)?;
-        same("whether the client is gone", record.client.is_gone(), false)?;
+        same("whether the client is gone", record.client.is_removed(), false)?;
         let owned = self.owned(ClientKind::of(&record.client), record.client.owner());
         match record.phase {
             RecordPhase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),

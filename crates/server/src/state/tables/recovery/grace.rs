@@ -15,7 +15,7 @@ use super::super::client::{Client, ClientKind, nanos};
 use super::super::principal::Principal;
 use super::reclaimers::NAMES_MAX;
 use super::record::{ClientRecord, Name};
-use super::{ASKS, Clients, Noted, Reclaimers, Recovery, Says, Standing};
+use super::{ASKS, Clients, Reclaimers, RecordEntry, RecordState, Recovery, V40Request};
 
 /// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -91,20 +91,20 @@ impl Recovery {
         }
         let awaited = clients.awaited;
         let (mut last, mut lost) = (0, Vec::new());
-        clients.noted.retain(|name, noted| match noted.standing {
-            Standing::Present(_) => true,
-            Standing::Awaited { spoke: Some(id), .. } => {
-                noted.standing = Standing::Present(id);
+        clients.entry.retain(|name, entry| match entry.state {
+            RecordState::Present(_) => true,
+            RecordState::Awaited { spoke: Some(id), .. } => {
+                entry.state = RecordState::Present(id);
                 true
             }
-            Standing::Awaited { spoke: None, .. } => {
+            RecordState::Awaited { spoke: None, .. } => {
                 last = self.write(name, None);
                 lost.push(name.owner().clone());
                 false
             }
         });
         clients.awaited = 0;
-        self.hold_back(last);
+        self.require_durable(last);
         self.in_grace.store(false, Release);
         let clients_at_start = clients.awaited_at_start;
         drop(clients);
@@ -124,12 +124,12 @@ impl Recovery {
             return None;
         }
         let mut clients = self.clients.lock();
-        let is_meant = |(name, noted): &(&Name, &Noted)| noted.is_awaited() && matches(name.owner());
-        let names: Vec<_> = clients.noted.iter().filter(is_meant).map(|(name, _)| name.clone()).collect();
+        let is_meant = |(name, entry): &(&Name, &RecordEntry)| entry.is_awaited() && matches(name.owner());
+        let names: Vec<_> = clients.entry.iter().filter(is_meant).map(|(name, _)| name.clone()).collect();
         let owner = names.first()?.owner().clone();
         for name in &names {
             clients.remove(name);
-            self.hold_back(self.write(name, None));
+            self.require_durable(self.write(name, None));
         }
         self.end_if_nobody_is_awaited(clients);
         Some(owner)
@@ -137,7 +137,7 @@ impl Recovery {
 
     /// Whether a name is that of a client which may still reclaim, and `principal` another one than made its record. Whoever took the
     /// name would have it when that client comes back for what it held.
-    pub(crate) fn keeps_from(
+    pub(crate) fn is_name_reserved(
         &self,
         now: Duration,
         kind: ClientKind,
@@ -149,27 +149,27 @@ impl Recovery {
         }
         let name = Name::new(kind, Bytes::copy_from_slice(owner));
         let clients = self.clients.lock();
-        clients.noted.get(&name).is_some_and(|noted| noted.is_awaited() && !noted.record.is_by(principal))
+        clients.entry.get(&name).is_some_and(|entry| entry.is_awaited() && !entry.record.is_by(principal))
     }
 
     /// A client of a new instance is confirmed: whether it held state before, and may reclaim it.
-    pub(crate) fn returns(&self, now: Duration, client: &Client) -> bool {
+    pub(crate) fn begin_reclaim(&self, now: Duration, client: &Client) -> bool {
         if !self.in_grace(now) {
             return false;
         }
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         let Some(own) = ClientRecord::of(client) else { return false };
-        let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_awaited()) else { return false };
-        if noted.record.same_incarnation(&own) {
+        let Some(entry) = clients.entry.get(&name).filter(|entry| entry.is_awaited()) else { return false };
+        if entry.record.same_incarnation(&own) {
             self.reclaims(now);
             return true;
         }
         // It has restarted as well, and has nothing more (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after the
         // client restarts with no lock state"). One that only has the same name is somebody else.
-        if noted.record.same_principal(&own) {
+        if entry.record.same_principal(&own) {
             clients.remove(&name);
-            self.hold_back(self.write(&name, None));
+            self.require_durable(self.write(&name, None));
             self.end_if_nobody_is_awaited(clients);
         }
         false
@@ -177,33 +177,33 @@ impl Recovery {
 
     /// A client has done with reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
     /// RECLAIM_COMPLETE to terminate the grace period".
-    pub(crate) fn completes(&self, client: &Client, was_reclaiming: bool) {
+    pub(crate) fn complete_reclaim(&self, client: &Client, was_reclaiming: bool) {
         // One of version 4.0 has not said that it has done, and if it was taken to have by mistake, the rest of what it had shall not
         // be its own after the next restart. Of what others leave out, §18.51.3: "The client MUST NOT attempt to reclaim them, either
         // during the current server instance or in any subsequent server instance".
-        let may_hold = client.sessionless().is_none() || client.has_state();
+        let may_hold = client.v40().is_none() || client.has_state();
         if was_reclaiming {
             let mut clients = self.clients.lock();
             let name = Name::of(client);
             let own = ClientRecord::of(client);
-            let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_awaited());
-            if let (Some(noted), Some(own)) = (noted, own)
-                && noted.record.same_incarnation(&own)
+            let entry = clients.entry.get_mut(&name).filter(|entry| entry.is_awaited());
+            if let (Some(entry), Some(own)) = (entry, own)
+                && entry.record.same_incarnation(&own)
             {
                 if may_hold {
-                    noted.standing = Standing::Present(client.id());
+                    entry.state = RecordState::Present(client.id());
                     // What it lost before the restart, both sides know now; not what it has lost since.
-                    let number = match client.revoked() == 0 && noted.record.acknowledge() {
-                        true => self.write(&name, Some(&noted.record)),
+                    let number = match client.revoked() == 0 && entry.record.acknowledge() {
+                        true => self.write(&name, Some(&entry.record)),
                         // Stable before this server started.
                         false => 0,
                     };
-                    client.set_noted_by(Some(number));
+                    client.set_record_change(Some(number));
                     clients.awaited -= 1;
                 } else {
                     clients.remove(&name);
                     // What it has not reclaimed may be another's in a moment.
-                    self.hold_back(self.write(&name, None));
+                    self.require_durable(self.write(&name, None));
                 }
                 self.end_if_nobody_is_awaited(clients);
             }
@@ -211,27 +211,27 @@ impl Recovery {
         // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
         // One that holds nothing gets its record with its first open where there is no room for it now.
         if may_hold && (client.has_state() || self.has_room_for(client)) {
-            self.holds(client);
+            self.note_holder(client);
         }
     }
 
     /// A client of version 4.0 speaks that has not done with its reclaims; whether it has now.
-    pub(crate) fn hears(&self, now: Duration, client: &Client, says: Says) -> bool {
+    pub(crate) fn note_v40_request(&self, now: Duration, client: &Client, says: V40Request) -> bool {
         if !self.in_grace(now) {
-            return says != Says::Reclaims;
+            return says != V40Request::Reclaims;
         }
         let mut clients = self.clients.lock();
-        let noted = clients.noted.get_mut(&Name::of(client)).filter(|noted| noted.is_of(client));
-        let Some(Standing::Awaited { asked, spoke }) = noted.map(|noted| &mut noted.standing) else {
+        let entry = clients.entry.get_mut(&Name::of(client)).filter(|entry| entry.is_of(client));
+        let Some(RecordState::Awaited { asked, spoke }) = entry.map(|entry| &mut entry.state) else {
             return false;
         };
         // Of what it says while it holds nothing follows nothing: it may not have begun.
-        *spoke = (says != Says::Reclaims && client.has_state()).then(|| client.id());
+        *spoke = (says != V40Request::Reclaims && client.has_state()).then(|| client.id());
         *asked = match says {
-            Says::Reclaims => 0,
-            Says::Asks => asked.saturating_add(1),
-            Says::Renews => *asked,
-            Says::Uses => ASKS,
+            V40Request::Reclaims => 0,
+            V40Request::Asks => asked.saturating_add(1),
+            V40Request::Renews => *asked,
+            V40Request::Uses => ASKS,
         };
         *asked >= ASKS
     }

@@ -22,7 +22,7 @@
 //!
 //! **Answers wait, state does not.** Records are written ([`StateLog::set`]) where the state changes, under its locks. What
 //! must not be seen before it is stable:
-//! - that a client holds something: the answers to that client ([`Recovery::unsettled`] with its client);
+//! - that a client holds something: the answers to that client ([`Recovery::pending_change`] with its client);
 //! - that something was taken from a client, or that it may not reclaim any more: all answers, of every version, because
 //!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
 //!   administrator, the end of a grace period. Changes of files wait as well, before they are made: they would be there after
@@ -85,7 +85,7 @@ pub(crate) struct Recovery {
 
 #[derive(Debug, Default)]
 struct Clients {
-    noted: HashMap<Name, Noted>,
+    entry: HashMap<Name, RecordEntry>,
     /// How many of these are from before the start.
     awaited: usize,
     /// How many there were at the start.
@@ -93,13 +93,13 @@ struct Clients {
 }
 
 #[derive(Debug)]
-struct Noted {
+struct RecordEntry {
     record: ClientRecord,
-    standing: Standing,
+    state: RecordState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum RecordState {
     /// From before the start, and it may still reclaim.
     Awaited {
         /// Of version 4.0: how often it asked for new state since its last reclaim.
@@ -111,11 +111,11 @@ enum Standing {
     Present(ClientId),
 }
 
-const AWAITED: Standing = Standing::Awaited { asked: 0, spoke: None };
+const AWAITED: RecordState = RecordState::Awaited { asked: 0, spoke: None };
 
 /// What a client of version 4.0 says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum V40Request {
     /// It reclaims.
     Reclaims,
     /// It asks for an open or a lock.
@@ -159,13 +159,13 @@ impl Recovery {
             let Some(name) = Name::parse(&key) else { continue };
             match xdr::from_bytes::<ClientRecord>(value) {
                 Ok(record) if record.may_reclaim_any() => {
-                    clients.noted.insert(name, Noted { record, standing: AWAITED });
+                    clients.entry.insert(name, RecordEntry { record, state: AWAITED });
                 }
                 // Whoever may reclaim nothing is not waited for.
                 _ => useless.push(name),
             }
         }
-        clients.awaited = clients.noted.len();
+        clients.awaited = clients.entry.len();
         clients.awaited_at_start = clients.awaited;
         if let Some(log) = &log {
             for name in useless {
@@ -190,15 +190,15 @@ impl Recovery {
     }
 
     /// The change that must be stable before anything is answered, or anything to `client`; `None` where all is.
-    pub(crate) fn unsettled(&self, client: Option<&Client>) -> Option<u64> {
+    pub(crate) fn pending_change(&self, client: Option<&Client>) -> Option<u64> {
         let barrier = self.barrier.load(Acquire);
-        let of_client = client.and_then(Client::noted_by).unwrap_or(0);
+        let of_client = client.and_then(Client::record_change).unwrap_or(0);
         let wanted = barrier.max(of_client);
         (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
     }
 
     /// Ready when a change is stable; `thread` is what the calling thread may be used for.
-    pub(crate) fn settled(&self, number: u64, thread: Thread) -> Op<'_, ()> {
+    pub(crate) fn wait_durable(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number, thread))
     }
 
@@ -209,7 +209,7 @@ impl Recovery {
 
     /// Whether a client may get an open or a delegation: it has its record, or there is room for one.
     pub(crate) fn has_room_for(&self, client: &Client) -> bool {
-        client.noted_by().is_some() || client.is_reclaiming() || self.has_room()
+        client.record_change().is_some() || client.is_reclaiming() || self.has_room()
     }
 
     /// Whether there is room for more records.
@@ -218,17 +218,17 @@ impl Recovery {
     }
 
     /// How things stand; none where there is no log.
-    pub(crate) fn look(&self) -> Option<RecordsSnapshot> {
+    pub(crate) fn snapshot(&self) -> Option<RecordsSnapshot> {
         let log = self.log.as_ref()?;
         Some(RecordsSnapshot { is_written: log.is_written(), has_room: log.has_room() })
     }
 
     /// A client has got an open or a delegation, or may from now on: it hears of that when its record is stable.
-    pub(crate) fn holds(&self, client: &Client) {
-        client.takes_up();
-        // [`Self::rests`] looks in the other order.
+    pub(crate) fn note_holder(&self, client: &Client) {
+        client.note_not_idle();
+        // [`Self::forget_idle`] looks in the other order.
         fence(SeqCst);
-        if client.noted_by().is_none() && !client.is_reclaiming() && self.log.is_some() {
+        if client.record_change().is_none() && !client.is_reclaiming() && self.log.is_some() {
             self.note(client);
         }
     }
@@ -237,7 +237,7 @@ impl Recovery {
     fn note(&self, client: &Client) {
         let mut clients = self.clients.lock();
         // Under the lock by which [`Self::forget`] looks for it.
-        if client.noted_by().is_some() || client.is_gone() {
+        if client.record_change().is_some() || client.is_removed() {
             return;
         }
         let Some(mut record) = ClientRecord::of(client) else { return };
@@ -247,48 +247,48 @@ impl Recovery {
         }
         let name = Name::of(client);
         // Somebody else of that name may still come for what is his. When the period is over there is no such record.
-        if clients.noted.get(&name).is_some_and(Noted::is_awaited) {
+        if clients.entry.get(&name).is_some_and(RecordEntry::is_awaited) {
             return;
         }
         // Its answer waits for that, and has it written then.
         let number = self.set(&name, Some(&record));
-        clients.insert(name, Noted { record, standing: Standing::Present(client.id()) });
-        client.set_noted_by(Some(number));
+        clients.insert(name, RecordEntry { record, state: RecordState::Present(client.id()) });
+        client.set_record_change(Some(number));
     }
 
-    /// A client goes, with all that it holds; to be called when it is [marked](Client::set_gone), and before anybody else may
+    /// A client goes, with all that it holds; to be called when it is [marked](Client::mark_removed), and before anybody else may
     /// have what it held.
     pub(crate) fn forget(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
-        let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_of(client)) else { return };
+        let Some(entry) = clients.entry.get(&name).filter(|entry| entry.is_of(client)) else { return };
         // Who is awaited holds what it has not reclaimed yet.
-        let may_hold = client.has_state() || noted.is_awaited();
+        let may_hold = client.has_state() || entry.is_awaited();
         clients.remove(&name);
         let number = self.write(&name, None);
         if may_hold {
-            self.hold_back(number);
+            self.require_durable(number);
         }
         self.end_if_nobody_is_awaited(clients);
     }
 
     /// Something that a client holds of a file is taken away.
-    pub(crate) fn takes_away(&self, client: &Client, file: FileKey) {
+    pub(crate) fn note_loss(&self, client: &Client, file: FileKey) {
         if self.log.is_none() {
             return;
         }
         let mut clients = self.clients.lock();
         let name = Name::of(client);
-        let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_of(client));
+        let entry = clients.entry.get_mut(&name).filter(|entry| entry.is_of(client));
         // Without a list of files the record does not grow.
-        let lose = |noted: &mut Noted| match self.has_room() {
-            true => noted.record.lose(file),
-            false => noted.record.lose_all(),
+        let lose = |entry: &mut RecordEntry| match self.has_room() {
+            true => entry.record.lose(file),
+            false => entry.record.lose_all(),
         };
-        if let Some(noted) = noted
-            && lose(noted)
+        if let Some(entry) = entry
+            && lose(entry)
         {
-            self.hold_back(self.write(&name, Some(&noted.record)));
+            self.require_durable(self.write(&name, Some(&entry.record)));
         }
     }
 
@@ -296,28 +296,28 @@ impl Recovery {
     pub(crate) fn acknowledged(&self, client: &Client, file: FileKey) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
-        if let Some(noted) = clients.noted.get_mut(&name)
-            && noted.standing == Standing::Present(client.id())
-            && noted.record.find(file, client.revoked() == 0)
+        if let Some(entry) = clients.entry.get_mut(&name)
+            && entry.state == RecordState::Present(client.id())
+            && entry.record.find(file, client.revoked() == 0)
         {
-            self.write(&name, Some(&noted.record));
+            self.write(&name, Some(&entry.record));
         }
     }
 
     /// A client that has had nothing for long has no record either: nobody shall wait for it after a restart.
-    pub(crate) fn rests(&self, client: &Client) {
+    pub(crate) fn forget_idle(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
-        let is_present = |noted: &Noted| noted.standing == Standing::Present(client.id());
-        if !clients.noted.get(&name).is_some_and(is_present) {
+        let is_present = |entry: &RecordEntry| entry.state == RecordState::Present(client.id());
+        if !clients.entry.get(&name).is_some_and(is_present) {
             return;
         }
-        let number = client.noted_by();
-        client.set_noted_by(None);
+        let number = client.record_change();
+        client.set_record_change(None);
         // Whoever gets something from here on finds that it has no record, and whoever got it before is seen here.
         fence(SeqCst);
         if client.has_state() || client.revoked() > 0 {
-            client.set_noted_by(number);
+            client.set_record_change(number);
             return;
         }
         clients.remove(&name);
@@ -327,8 +327,8 @@ impl Recovery {
     /// Whether a client that reclaims may have held something of a file, and still.
     pub(crate) fn may_reclaim(&self, client: &Client, file: FileKey) -> bool {
         let clients = self.clients.lock();
-        let noted = clients.noted.get(&Name::of(client)).filter(|noted| noted.is_of(client));
-        noted.is_some_and(|noted| noted.record.may_reclaim(file))
+        let entry = clients.entry.get(&Name::of(client)).filter(|entry| entry.is_of(client));
+        entry.is_some_and(|entry| entry.record.may_reclaim(file))
     }
 
     /// Sets or takes away a client's record, which is written soon; the change's number, zero where nothing is.
@@ -346,43 +346,43 @@ impl Recovery {
     }
 
     /// Nothing is answered before a change is stable.
-    fn hold_back(&self, number: u64) {
+    fn require_durable(&self, number: u64) {
         self.barrier.fetch_max(number, AcqRel);
     }
 }
 
 impl Clients {
-    fn insert(&mut self, name: Name, noted: Noted) {
-        if let Some(old) = self.noted.insert(name, noted) {
+    fn insert(&mut self, name: Name, entry: RecordEntry) {
+        if let Some(old) = self.entry.insert(name, entry) {
             self.awaited -= usize::from(old.is_awaited());
         }
     }
 
     /// Those that may still reclaim what they held before the start.
     fn reclaimers(&self, most: usize) -> Reclaimers {
-        let awaited = self.noted.iter().filter(|(_, noted)| noted.is_awaited());
+        let awaited = self.entry.iter().filter(|(_, entry)| entry.is_awaited());
         Reclaimers::new(awaited.map(|(name, _)| name.owner()), most)
     }
 
     fn remove(&mut self, name: &Name) {
-        if let Some(old) = self.noted.remove(name) {
+        if let Some(old) = self.entry.remove(name) {
             self.awaited -= usize::from(old.is_awaited());
         }
     }
 }
 
-impl Noted {
+impl RecordEntry {
     fn is_awaited(&self) -> bool {
-        matches!(self.standing, Standing::Awaited { .. })
+        matches!(self.state, RecordState::Awaited { .. })
     }
 
     /// Whether it is the record of this client: made by it, or of its incarnation before the restart.
     fn is_of(&self, client: &Client) -> bool {
-        match self.standing {
-            Standing::Present(id) => id == client.id(),
-            Standing::Awaited { .. } => {
+        match self.state {
+            RecordState::Present(id) => id == client.id(),
+            RecordState::Awaited { .. } => {
                 let is_same = |own: ClientRecord| self.record.same_incarnation(&own);
-                // Between its last reclaim and [`Self::completes`] it is the same client still.
+                // Between its last reclaim and [`Self::complete_reclaim`] it is the same client still.
                 let is_back = client.is_reclaiming() || client.has_completed();
                 is_back && ClientRecord::of(client).is_some_and(is_same)
             }

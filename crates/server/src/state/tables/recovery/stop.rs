@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::wire::ClientId;
 use super::reclaimers::NAMES_MAX;
-use super::{Reclaimers, Recovery, Standing};
+use super::{Reclaimers, RecordState, Recovery};
 
 impl Recovery {
     /// Removes the records of clients that are not among the `holders` of state. Returns who may reclaim after this server, and the
@@ -17,17 +17,17 @@ impl Recovery {
         self.in_grace(now);
         let mut clients = self.clients.lock();
         let mut last = 0;
-        clients.noted.retain(|name, noted| {
-            let stays = match noted.standing {
-                Standing::Awaited { .. } => true,
-                Standing::Present(id) => holders.contains(&id),
+        clients.entry.retain(|name, entry| {
+            let stays = match entry.state {
+                RecordState::Awaited { .. } => true,
+                RecordState::Present(id) => holders.contains(&id),
             };
             if !stays {
                 last = self.set(name, None);
             }
             stays
         });
-        let reclaimers = clients.noted.keys().map(|name| name.owner());
+        let reclaimers = clients.entry.keys().map(|name| name.owner());
         (Reclaimers::new(reclaimers, NAMES_MAX), last)
     }
 }

@@ -13,7 +13,7 @@ impl State {
 
     /// The same of clients of version 4.0.
     pub(crate) fn records_of_0(known: &[(&'static str, u8)]) -> Records {
-        records(known, |client| client.without_sessions(CallbackClient::default()))
+        records(known, |client| client.into_v40(CallbackClient::default()))
     }
 }
 

@@ -78,7 +78,7 @@ impl Shard {
                     _ => None,
                 });
                 // A revoked one too: it ends with its open, except for version 4.0.
-                if entry.client.sessionless().is_none() {
+                if entry.client.v40().is_none() {
                     same("the lock stateid at its position", of_open, Some(&index))?;
                 }
                 (self.locks.get(&(lock.open, lock.owner)).copied(), of_open)

@@ -39,7 +39,7 @@ impl Shard {
     /// and the SEQUENCE before the CLOSE reported the loss. Linux's client does not free the stateid of a lock whose loss its
     /// program noticed first.
     fn end_revoked_lock(&mut self, lock: u32, event: EntryEvent, gauges: &Gauges, deferred: &mut Deferred) {
-        let has_sessions = self.entry(lock).client.sessionless().is_none();
+        let has_sessions = self.entry(lock).client.v40().is_none();
         match event {
             EntryEvent::Close if has_sessions => self.end_one(lock, EntryEvent::CloseOpen, gauges, deferred),
             // A client of version 4.0 learns of the loss when its record ends. Until then the loss must be known.
@@ -78,7 +78,7 @@ impl Shard {
                 let entry = self.entry(index);
                 adjust_lost(entry, why, 1);
                 adjust(&gauges.revoked, 1);
-                self.recovery.takes_away(&entry.client, entry.file);
+                self.recovery.note_loss(&entry.client, entry.file);
             }
             _ => self.free(index, gauges, event == EntryEvent::ClientRemoved),
         }

@@ -150,7 +150,7 @@ impl Shard {
         if !is_kind(&entry.kind) {
             return Err(Flaw::OtherKind);
         }
-        check_seqid(seqid, entry.seqid, slots, client.sessionless().is_some())?;
+        check_seqid(seqid, entry.seqid, slots, client.v40().is_some())?;
         Ok(index)
     }
 

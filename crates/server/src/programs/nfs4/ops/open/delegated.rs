@@ -12,14 +12,18 @@ use vfs::Attributes;
 use crate::files::object::File;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::delegation::{DelegationWish, delegate};
-use crate::state::{Client, OpenGrant, Turn};
+use crate::state::{Client, OpenGrant, OwnerRequest};
 
 /// Returns whether a 4.0 open may get a delegation. RFC 7530 §9.1.11: "The server must not bestow a delegation for any open that
 /// would require confirmation." If several clients share the connection, none gets a write delegation: the server could not tell
 /// whether a later GETATTR is the holder's.
-pub(super) fn may_delegate(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
+pub(super) fn may_delegate(
+    compound: &Compound<'_>,
+    turn: Option<&OwnerRequest>,
+    arguments: &OpenArgs,
+) -> bool {
     let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
-    let is_known = || compound.request.connection.tenant.get().is_some();
+    let is_known = || compound.request.connection.v40_owner.get().is_some();
     turn.is_none_or(|turn| !turn.needs_confirmation() && (is_reader || is_known()))
 }
 
