@@ -138,8 +138,8 @@ fn use_outdated_handles(client: &mut Client, session: &mut Client4, root: FileHa
     assert_eq!(session.run(put(closed)).unwrap_err(), Status::STALE);
 }
 
-/// Ten thousand operations in a compound that has no session. RFC 8881 §2.10.2.1.1: then the first is told OP_NOT_IN_SESSION, and
-/// it is the last that is looked at.
+/// Ten thousand operations in a compound without a session. RFC 8881 §2.10.2.1.1: the first gets OP_NOT_IN_SESSION, and the others are
+/// not read.
 fn send_long_compound(client: &mut Client) {
     let mut compound = Writer::new();
     compound.opaque(b"");

@@ -216,7 +216,7 @@ fn ignored_local_changes_are_not_watched() {
     assert_eq!(groups(&server), 0);
     let before = look(&mut holder, handle, None);
     local("printf ' second' >>\"$1\"", &dir.path("export/file"));
-    assert_ne!(look(&mut holder, handle, None), before, "the holder is told what the file says");
+    assert_ne!(look(&mut holder, handle, None), before, "the holder sees the file's own attributes");
     assert_eq!(status(&dir)["recalls"]["recalled"], 0);
     server.stop();
 }
