@@ -122,9 +122,9 @@ fn the_manual_lists_every_flag_of_serve() {
     assert_eq!(listed, flags);
 }
 
-/// The sources of all crates, without line breaks within strings.
-fn sources() -> String {
-    let mut text = String::new();
+/// The sources of all crates.
+fn source_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
     let mut folders: Vec<_> = std::fs::read_dir(root().join("crates"))
         .expect("crates")
         .map(|entry| entry.expect("a crate").path().join("src"))
@@ -135,12 +135,31 @@ fn sources() -> String {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                text.push_str(&std::fs::read_to_string(&path).expect("a source"));
+                files.push(path);
             }
         }
     }
+    files
+}
+
+/// Their text, without line breaks within strings.
+fn sources() -> String {
+    let text: String =
+        source_files().iter().map(|file| std::fs::read_to_string(file).expect("a source")).collect();
     let pieces: Vec<_> = text.split("\\\n").collect();
     pieces.iter().map(|piece| piece.trim_start_matches(' ')).collect()
+}
+
+#[test]
+fn the_architecture_names_files_that_exist() {
+    let text = read("ARCHITECTURE.md");
+    let quoted = text.split('`').skip(1).step_by(2);
+    let named: Vec<_> = quoted.filter(|name| name.ends_with(".rs") && !name.contains('<')).collect();
+    assert!(named.len() > 25, "only {} files are named", named.len());
+    let files = source_files();
+    let is_there = |name: &str| root().join(name).exists() || files.iter().any(|file| file.ends_with(name));
+    let missing: Vec<_> = named.into_iter().filter(|name| !is_there(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names files that do not exist: {missing:#?}");
 }
 
 #[test]
