@@ -31,7 +31,7 @@ use crate::slots::Slots;
 
 /// Maximum length in bytes of a reply, without record mark: 1 MiB of data and [`REPLY_OVERHEAD`].
 pub const MAX_REPLY: u32 = (1 << 20) + REPLY_OVERHEAD;
-/// Bytes of a reply beside a READ's data: the RPC header, SEQUENCE and PUTFH, GETATTR of a few attributes.
+/// Bytes of a reply in addition to a READ's data: the RPC header, SEQUENCE and PUTFH, GETATTR of a few attributes.
 const REPLY_OVERHEAD: u32 = 1024;
 /// The maximum READ is rounded down to a multiple of this many bytes, as those of servers are.
 const READ_UNIT: u32 = 64 << 10;

@@ -203,7 +203,7 @@ impl Encode for TestReply {
                 holder.encode(writer);
             }
             Self::Other(stat) => {
-                debug_assert_ne!(*stat, Stats::DENIED, "DENIED tells the holder");
+                debug_assert_ne!(*stat, Stats::DENIED, "DENIED has a holder");
                 stat.encode(writer);
             }
         }

@@ -142,7 +142,7 @@ fn write_attributes_encodes_the_same_bytes() {
         },
     );
     assert_eq!(failed, Err(Status::NOTSUPP));
-    assert_eq!(writer.length(), 4 + to_bytes(&expected).len(), "a failure leaves nothing behind");
+    assert_eq!(writer.length(), 4 + to_bytes(&expected).len(), "a failure writes nothing");
 }
 
 #[test]

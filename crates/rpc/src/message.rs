@@ -32,7 +32,7 @@ pub struct VersionRange {
     pub high: u32,
 }
 
-/// Returns the transaction ID and the type of a message. On a connection with a back channel, the type tells calls from
+/// Returns the transaction ID and the type of a message. On a connection with a back channel, the type distinguishes calls from
 /// replies.
 ///
 /// # Errors

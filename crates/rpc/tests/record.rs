@@ -162,9 +162,9 @@ proptest! {
         let mut decoder = RecordDecoder::new(200);
         let (mut buffer, mut found, mut rest) = (BytesMut::new(), Vec::new(), &wire[..]);
         for size in chunks.iter().cycle() {
-            let (chunk, behind) = rest.split_at((*size).min(rest.len()));
+            let (chunk, after) = rest.split_at((*size).min(rest.len()));
             buffer.extend_from_slice(chunk);
-            rest = behind;
+            rest = after;
             while let Some(record) = decoder.decode(&mut buffer).unwrap() {
                 found.push(record.to_vec());
             }

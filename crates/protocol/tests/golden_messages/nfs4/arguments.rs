@@ -259,7 +259,7 @@ fn state_op(op: &Op, shows: &mut Shows) {
             shows.put("nfs.locktype4", a.lock_type as u32);
             a.lock_stateid.show(shows);
             shows.range(a.offset, a.length);
-            shows.hex("nfs.seqid", a.seqid); // on the wire behind the type
+            shows.hex("nfs.seqid", a.seqid); // after the type on the wire
         }
         Op::OpenConfirm(a) => {
             a.open_stateid.show(shows);
