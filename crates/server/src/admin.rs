@@ -1,4 +1,4 @@
-//! What the administrator sees of a server and does to it; `enfys status` and its like are thin over this.
+//! Views and commands for the administrator, behind `enfys status` and similar commands.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -16,30 +16,30 @@ use crate::state::{
 };
 use crate::{Now, Server};
 
-/// What a server is doing.
+/// A view of a running server.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Sums over all clients.
     pub counts: Counts,
     /// Retransmissions of all versions answered from a reply cache.
     pub replayed: u64,
-    /// How long a client keeps what it holds without a word.
+    /// The lease time.
     pub lease: Duration,
-    /// The grace period, where one runs.
+    /// The grace period, if one runs.
     pub grace: Option<GraceSnapshot>,
-    /// The log that clients reclaim by; none where it does not outlive the server.
+    /// The log that lets clients reclaim; none if it does not outlive the server.
     pub records: Option<RecordsSnapshot>,
-    /// Persistent sessions; none where no session is made persistent.
+    /// Persistent sessions; none if the server makes none.
     pub persistence: Option<PersistenceSnapshot>,
     /// Delegations and their recalls since the start.
     pub delegations: DelegationTotals,
-    /// NFSv4 clients in the order in which they came, as many as were asked for at most.
+    /// NFSv4 clients, oldest first, up to the number that was asked for.
     pub clients: Vec<ClientSnapshot>,
-    /// How many more there are.
+    /// The number of further clients.
     pub omitted: u64,
 }
 
-/// What has happened to delegations since the start.
+/// Counters of delegations since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DelegationTotals {
     /// Granted for reading.
@@ -50,17 +50,17 @@ pub struct DelegationTotals {
     pub granted_directory: u64,
     /// Recalled.
     pub recalls: u64,
-    /// Came back after a recall.
+    /// Returned after a recall.
     pub returned: u64,
-    /// What these took together, from the conflict to the return.
+    /// Their total time from the conflict to the return.
     pub return_time: Duration,
-    /// What the slowest of them took.
+    /// The time of the slowest of them.
     pub slowest: Duration,
-    /// Revoked because they did not come back.
+    /// Revoked because they were not returned.
     pub revoked: u64,
     /// Operations that waited for a delegation.
     pub waits: u64,
-    /// Those that were told to come again after all.
+    /// Operations that waited and got DELAY in the end.
     pub overdue: u64,
 }
 
@@ -82,12 +82,12 @@ impl DelegationTotals {
     }
 }
 
-/// Why nobody was evicted.
+/// Why no client was evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictError {
-    /// No client is called so.
+    /// No client has this name.
     Unknown,
-    /// Several are: some of them, with the names that they give themselves.
+    /// Several clients have it: some of them, with their owner names.
     Ambiguous(Vec<(u64, Box<[u8]>)>),
 }
 
@@ -115,7 +115,7 @@ impl std::error::Error for EvictError {}
 pub enum RecallError {
     /// No export is mounted by a part of the path.
     NoExport,
-    /// What became of looking this part of the path up.
+    /// The lookup of this part of the path failed.
     Lookup(String, vfs::Error),
 }
 
@@ -132,10 +132,10 @@ impl fmt::Display for RecallError {
 
 impl std::error::Error for RecallError {}
 
-/// Clients named where a name means several, at most.
+/// The greatest number of clients in [`EvictError::Ambiguous`].
 const NAMED: usize = 8;
 
-/// How people name a client.
+/// A name of a client in a command.
 enum Name<'a> {
     Id(u64),
     Address(IpAddr),
@@ -169,7 +169,7 @@ fn is_name(owner: &[u8], text: &[u8]) -> bool {
 }
 
 impl Server {
-    /// What there is now, with `most` clients at most.
+    /// Returns a view with `most` clients at most.
     #[must_use]
     pub fn look(&self, now: Now, most: usize) -> Snapshot {
         let now = now.monotonic;
@@ -193,17 +193,17 @@ impl Server {
         DelegationTotals::of(self.shared.state.delegation_counts())
     }
 
-    /// How the log stands that clients reclaim by; none where it does not outlive the server.
+    /// Returns the state of the log that lets clients reclaim; none if it does not outlive the server.
     #[must_use]
     pub fn snapshot_records(&self) -> Option<RecordsSnapshot> {
         self.shared.state.snapshot_records()
     }
 
-    /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,
-    /// and what it lost. It is not shut out: it may make itself known again, and open its files anew.
+    /// Removes a client at once, with everything that it holds. `name` is its id (`0x…`), address or owner name. Returns the client as it
+    /// was, and what it lost. The client may register again and reopen its files.
     ///
     /// # Errors
-    /// Where no client is called so, or several are.
+    /// If no client or several have this name.
     pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
         let name = Name::parse(name);
         let (mut found, omitted) =
@@ -228,14 +228,14 @@ impl Server {
         Some(owner)
     }
 
-    /// Asks for all delegations of the file at a path that begins with its export's, links not followed; the clients return
-    /// them when they can, or lose them after the lease time.
+    /// Recalls all delegations of a file. `path` begins with the path of its export; symbolic links are not followed. Clients return the
+    /// delegations, or lose them after the lease time.
     ///
     /// # Errors
-    /// Where the path leads to no file.
+    /// If the path leads to no file.
     pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
         let exports = self.exports();
-        // Behind a mount point inside of an export another one begins: the longest path is the nearest.
+        // Below a mount point inside an export another export begins: take the longest path.
         let all = exports.iter().chain(exports.nested());
         let holders = all.filter_map(|export| Some((export, export.below(path.as_bytes())?)));
         let holder = holders.min_by_key(|(_, below)| below.len());
@@ -250,17 +250,17 @@ impl Server {
         Ok(self.shared.state.recall_file(now.monotonic, file.key(&self.shared)))
     }
 
-    /// The grace period, where one runs, with so many names of clients at most.
+    /// Returns the grace period, if one runs, with at most so many names of clients.
     #[must_use]
     pub fn snapshot_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
         self.shared.state.snapshot_grace(now.monotonic, names)
     }
 
     /// Prepares the state log for an orderly restart: the next server waits only for clients that hold opens, locks or delegations now.
-    /// Returns which these are, when that is on stable storage.
+    /// Returns these clients when the log is on stable storage.
     ///
-    /// To be called when the last call has been answered and none follows. Behind a server that ends without this, all clients that
-    /// may have held something may reclaim.
+    /// Called when the last call was answered and none follows. After a server that ends without this, all clients that may have held
+    /// something may reclaim.
     pub async fn prepare_restart(&self, now: Now) -> Reclaimers {
         let (reclaimers, change) = self.shared.state.prepare_restart(now.monotonic);
         // It does not fail: see `StateLog`.
@@ -268,7 +268,7 @@ impl Server {
         reclaimers
     }
 
-    /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.
+    /// Ends the grace period: state that was not reclaimed is lost. Returns how many clients it waited for; none if no period runs.
     pub fn end_grace(&self, now: Now) -> Option<usize> {
         self.shared.state.end_grace(now.monotonic)
     }

@@ -21,14 +21,14 @@ use crate::state::{ChangeGuard, Conflict, IoKind};
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
 
-/// The status for an error. Where version 3 has no word of its own, the nearest one that its clients expect.
+/// Returns the status for an error. If version 3 has no exact status, it is the nearest one that clients expect.
 pub(crate) fn status(error: Error) -> NfsStat {
     match error {
         Error::NotPermitted => NfsStat::PERM,
         Error::NotFound | Error::NoXattr => NfsStat::NOENT,
         Error::Io => NfsStat::IO,
         Error::NoDevice => NfsStat::NXIO,
-        // A name that may not be is refused as RFC 1813 §3.3.8 allows: "the server may return NFS3ERR_ACCES".
+        // An invalid name is refused as RFC 1813 §3.3.8 allows: "the server may return NFS3ERR_ACCES".
         Error::Access | Error::BadName => NfsStat::ACCES,
         Error::Exists => NfsStat::EXIST,
         Error::CrossDevice => NfsStat::XDEV,
@@ -54,18 +54,18 @@ pub(crate) fn status(error: Error) -> NfsStat {
     }
 }
 
-/// The same for an operation that takes a name away: something is mounted on what is busy, and a client that were told to
-/// come again would do so for ever. Linux's server answers ACCES as well.
+/// Returns the status for a failed removal of a name. A busy object has a mount on it: with JUKEBOX the client would repeat the call for
+/// ever. Linux's server answers ACCES as well.
 pub(crate) fn removal_status(error: Error) -> NfsStat {
     if error == Error::Busy { NfsStat::ACCES } else { status(error) }
 }
 
-/// Finds the file that a handle means.
+/// Resolves a file handle.
 pub(crate) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Result<Target<'r>, NfsStat> {
     request.target(handle).map_err(target_status)
 }
 
-/// As [`resolve`], for what clients ask when they mount.
+/// As [`resolve`], for procedures that clients call when they mount.
 pub(crate) fn resolve_at_mount<'r>(
     request: &'r Request<'_>,
     handle: &FileHandle,
@@ -77,15 +77,15 @@ fn target_status(error: TargetError) -> NfsStat {
     match error {
         TargetError::BadHandle => NfsStat::BADHANDLE,
         TargetError::Stale => NfsStat::STALE,
-        // Not seen where it is too weak: the call is refused whole.
+        // Clients do not see the status for a weak flavor: the RPC reply refuses the call.
         TargetError::NotAdmitted | TargetError::TooWeak => NfsStat::ACCES,
         // As Linux's server answers.
         TargetError::UnprivilegedPort => NfsStat::PERM,
     }
 }
 
-/// Whether I/O may go ahead beside the opens of NFSv4 clients: these can specify "the type of access to deny others"
-/// (RFC 8881 §9.7), and here are others. NFSv3 has no status for it; with JUKEBOX its client comes again.
+/// Checks that no open of an NFSv4 client denies the I/O. An open can specify "the type of access to deny others" (RFC 8881 §9.7). NFSv3
+/// has no status for it; with JUKEBOX its client tries again.
 pub(crate) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: IoKind) -> Result<(), NfsStat> {
     check_denials_of(request, target.export, target.handle, kind)
 }
@@ -104,8 +104,8 @@ fn check_denials_of(
     state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
 }
 
-/// Waits until delegations that NFSv4 clients hold against an operation on a file are back, for which the caller needs `right`;
-/// in version 3, JUKEBOX stands for DELAY.
+/// Recalls the delegations of NFSv4 clients that conflict with an operation on a file, for which the caller needs `right`. In version 3
+/// JUKEBOX stands for DELAY.
 pub(crate) async fn recall_conflicts(
     request: &Request<'_>,
     target: &Target<'_>,
@@ -117,8 +117,8 @@ pub(crate) async fn recall_conflicts(
     recalled.await.map_err(status)
 }
 
-/// As [`recall_conflicts`], for I/O, which opens may deny ([`check_denials`]): those that are there, and those that come with a delegation
-/// that is given back.
+/// As [`recall_conflicts`], for I/O, which opens may deny ([`check_denials`]): the present ones, and those that a client makes when it
+/// returns its delegation.
 pub(crate) async fn admit_io(
     request: &Request<'_>,
     target: &Target<'_>,
@@ -129,12 +129,12 @@ pub(crate) async fn admit_io(
     check_denials(request, target, kind)
 }
 
-/// How a call changes names: no client of version 4 makes it.
+/// Returns the caller of a change of names, which is no client of version 4.
 pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
     Changer { request, client: None, ops: request.logged_ops() }
 }
 
-/// As [`check_denials`] and [`recall_conflicts`], against cutting what has this name in a directory, if a file has.
+/// As [`check_denials`] and [`recall_conflicts`], before the file of this name, if there is one, is truncated.
 pub(crate) async fn admit_truncation<'s>(
     request: &Request<'s>,
     directory: &Target<'_>,
@@ -159,7 +159,7 @@ pub(crate) async fn admit_truncation<'s>(
     }
 }
 
-/// As [`resolve`], for what would change something there.
+/// As [`resolve`], for procedures that change the object.
 pub(crate) fn resolve_writable<'r>(
     request: &'r Request<'_>,
     handle: &FileHandle,
@@ -168,37 +168,37 @@ pub(crate) fn resolve_writable<'r>(
     if target.export.options.read_only { Err(NfsStat::ROFS) } else { Ok(target) }
 }
 
-/// Writes the results; returns their status.
+/// Writes the results. Returns their status.
 pub(crate) fn answer<T: Encode, F: Encode>(reply: &mut Writer, outcome: &Outcome<T, F>) -> NfsStat {
     outcome.encode(reply);
     outcome.status()
 }
 
 impl Target<'_> {
-    /// The file's attributes for a failure's reply, if they can be had.
+    /// Returns the file's attributes for the reply to a failed call, if they can be read.
     pub(crate) async fn post_op(&self) -> PostOpAttr {
         let attributes = self.export.backend.getattr(&self.context, &self.handle).await;
         attributes.ok().map(|attributes| fattr(self.export, &attributes))
     }
 
-    /// As [`Self::post_op`], with nothing said of the state before.
+    /// As [`Self::post_op`], without attributes from before the call.
     pub(crate) async fn wcc(&self) -> WccData {
         WccData { before: None, after: self.post_op().await }
     }
 
-    /// A handle of this export for the wire.
+    /// Encodes a handle of this export.
     pub(crate) fn seal(&self, request: &Request<'_>, handle: &Handle) -> FileHandle {
         seal(request, self.export, handle)
     }
 }
 
-/// A backend's handle for the wire.
+/// Encodes a backend's handle.
 pub(crate) fn seal(request: &Request<'_>, export: &Export, handle: &Handle) -> FileHandle {
     let wire = request.server.settings.handle_key.seal(export.id, handle);
     FileHandle::new(&wire).expect("wire handles fit version 3's bound")
 }
 
-/// Attributes for the wire.
+/// Encodes attributes.
 pub(crate) fn fattr(export: &Export, attributes: &Attributes) -> Fattr {
     Fattr {
         file_type: file_type(attributes.kind),
@@ -229,7 +229,7 @@ fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// A time for the wire, which knows 1970 to 2106 only: what lies outside becomes the nearest it can say.
+/// Encodes a time. The wire has 1970 to 2106 only; other times become the nearest one.
 pub(crate) fn nfs_time(time: Timestamp) -> NfsTime {
     match u32::try_from(time.seconds) {
         Ok(seconds) => NfsTime { seconds, nseconds: time.nanoseconds },
@@ -238,7 +238,7 @@ pub(crate) fn nfs_time(time: Timestamp) -> NfsTime {
     }
 }
 
-/// A time from the wire.
+/// Decodes a time.
 pub(crate) fn timestamp(time: NfsTime) -> Result<Timestamp, NfsStat> {
     if time.nseconds >= SECOND_NS {
         return Err(NfsStat::INVAL);
@@ -246,14 +246,14 @@ pub(crate) fn timestamp(time: NfsTime) -> Result<Timestamp, NfsStat> {
     Ok(Timestamp { seconds: i64::from(time.seconds), nanoseconds: time.nseconds })
 }
 
-/// An object around a change, for the wire. RFC 1813 §2.6: a server that cannot say truly what was before leaves it out.
+/// Encodes an object's attributes around a change. RFC 1813 §2.6: a server that does not know those from before leaves them out.
 pub(crate) fn wcc_data(export: &Export, change: &Change) -> WccData {
     let Before { size, modified, changed, .. } = change.before;
     let before = WccAttr { size, mtime: nfs_time(modified), ctime: nfs_time(changed) };
     WccData { before: change.atomic.then_some(before), after: Some(fattr(export, &change.after)) }
 }
 
-/// Attributes to set, from the wire.
+/// Decodes attributes to set.
 pub(crate) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
     let set_time = |time| {
         Ok(match time {
@@ -273,7 +273,7 @@ pub(crate) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
     })
 }
 
-/// What became of a call whose results have this status.
+/// Returns the outcome of a call whose results have this status.
 pub(crate) fn done(request: &Request<'_>, status: NfsStat) -> Served {
     match status {
         _ if request.is_too_weak.load(Relaxed) => Served::TooWeak,
@@ -282,7 +282,7 @@ pub(crate) fn done(request: &Request<'_>, status: NfsStat) -> Served {
     }
 }
 
-/// The arguments, if they are all there is. Bytes behind them are let pass, as Linux's server does: some clients pad.
+/// Decodes arguments. Ignores bytes after them, like Linux's server: some clients pad.
 pub(crate) fn whole<T: Decode>(mut arguments: Reader) -> Option<T> {
     T::decode(&mut arguments).ok()
 }

@@ -1,10 +1,9 @@
-//! What a copy has asked of its source before it needs it.
+//! Read-ahead of a copy from another server.
 //!
-//! Criteria. A link carries a piece for each round trip unless several are on their way, so several are asked for at once;
-//! bytes are still written in order, so that a count says all of what was copied. The first READ goes alone: it finds out
-//! whether the source can be read from, how large the file is, and how much the source returns at once. Behind an error it
-//! is so again. What was asked ahead and is not there in time, or came shorter than it was asked for, is asked again when it is
-//! needed; so nothing depends on what comes early.
+//! A link carries one piece per round trip unless several READs run at once, so several do. Bytes are still written in order, so that a
+//! count describes the whole copy. The first READ runs alone: it shows whether the source can be read, how large the file is, and how much
+//! the source returns at once. So does the first READ after an error. A READ that was made ahead and is late, or came shorter than asked, is
+//! repeated when its bytes are needed; nothing depends on early answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use protocol::nfs4::types::Status;
 use super::{Asking, FETCH_BYTES, Fetches, Need, Span};
 use crate::{FetchError, Fetched, Now, SourceFile};
 
-/// READs of a copy that are under way, or wait to be written, at most: with [`FETCH_BYTES`] each, a link of 1 Gbit/s is full up
+/// READs of a copy that run or wait to be written, at most: with [`FETCH_BYTES`] each, a link of 1 Gbit/s is full up
 /// to a round trip of 60 ms.
 const ASKED_MAX: usize = 8;
 
@@ -30,15 +29,15 @@ pub(crate) struct Reading {
 struct Ahead {
     /// In the order of the file, without gaps.
     asked: VecDeque<Asked>,
-    /// What a READ has found out, since the last error.
+    /// What READs have shown since the last error.
     known: Option<Known>,
-    /// When something came last.
+    /// The time of the latest answer.
     latest: Option<Now>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Bytes of the copy up to the end of the source, as it was then.
+    /// Bytes of the copy up to the end of the source at that time.
     end: u64,
     /// Bytes that one READ returns at most.
     granted: u32,
@@ -59,13 +58,13 @@ impl Asked {
 }
 
 impl Reading {
-    /// Nothing is asked yet.
+    /// Starts without any READ.
     pub(crate) fn new(file: SourceFile) -> Self {
         Self { file: Arc::new(file), ahead: Mutex::default() }
     }
 
-    /// Bytes behind the first `done` ones of `span`; none beyond `most` are asked ahead. Where its size is told, that is
-    /// judged before the first byte is taken.
+    /// Returns bytes after the first `done` ones of `span`. Reads ahead up to `most`. If the source reports its size, `judge` checks it
+    /// before the first byte is taken.
     pub(crate) async fn next(
         &self,
         fetches: &Fetches,
@@ -85,14 +84,14 @@ impl Reading {
         self.learn(span, taken)
     }
 
-    /// Gives up what was asked ahead.
+    /// Drops all READs made ahead.
     pub(crate) fn forget(&self) {
         let forgotten = std::mem::take(&mut self.ahead.lock().asked);
         // Not under the lock.
         drop(forgotten);
     }
 
-    /// Asks for what comes behind the first `done` bytes, and for more behind that.
+    /// Reads the bytes after the first `done` ones, and more ahead.
     fn ask(&self, fetches: &Fetches, span: &Span, (done, most): (u64, u64)) -> Result<Asking, FetchError> {
         let mut ahead = self.ahead.lock();
         while ahead.asked.front().is_some_and(|asked| asked.from < done) {
@@ -129,7 +128,7 @@ impl Reading {
         Ok(Asked { from, count, asking })
     }
 
-    /// Takes what a READ says of the source.
+    /// Learns about the source from a READ.
     fn learn(&self, span: &Span, answer: Result<Fetched, FetchError>) -> Result<Fetched, FetchError> {
         let mut ahead = self.ahead.lock();
         match answer {
@@ -138,7 +137,7 @@ impl Reading {
                 if let Some(end) = end.or(ahead.known.map(|known| known.end)) {
                     ahead.known = Some(Known { end, granted: fetched.granted });
                 }
-                // READs are answered in any order; time goes one way.
+                // READs are answered in any order; time must not go back.
                 let at = ahead.latest.map_or(fetched.at, |latest| latest.or_later(fetched.at));
                 ahead.latest = Some(at);
                 Ok(Fetched { at, ..fetched })
@@ -154,7 +153,7 @@ impl Reading {
 }
 
 impl Ahead {
-    /// Bytes to ask for at once, of `left`.
+    /// Returns how many of the `left` bytes to read at once.
     fn piece(&self, left: u64) -> u32 {
         let granted = self.known.map_or(FETCH_BYTES, |known| known.granted.clamp(1, FETCH_BYTES));
         left.min(granted.into()) as u32

@@ -1,25 +1,25 @@
 use vfs::{Authority, CopyRange};
 
-/// What is copied where.
+/// The range of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     /// First byte in the source.
     pub(crate) source_offset: u64,
     /// The file to write.
     pub(crate) destination: vfs::Handle,
-    /// First byte there.
+    /// First byte in it.
     pub(crate) destination_offset: u64,
     /// Bytes; 0 for all to the end of the source.
     pub(crate) count: u64,
 }
 
 impl Span {
-    /// How many bytes there are to be copied; the greatest number where that is not known.
+    /// Returns the number of bytes to copy; the greatest number if unknown.
     pub(crate) fn end(&self) -> u64 {
         if self.count == 0 { u64::MAX } else { self.count }
     }
 
-    /// What a backend copies of it, from a file beside the destination.
+    /// Returns the range for a backend, with a source on the same file system.
     pub(crate) fn within(&self, source: vfs::Handle, [read, written]: [Authority; 2]) -> CopyRange {
         CopyRange {
             source,

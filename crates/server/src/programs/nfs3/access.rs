@@ -4,7 +4,7 @@ use xdr::Writer;
 use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::request::Request;
 
-/// ACCESS (RFC 1813 §3.3.4). "The results … are advisory": a later call is judged anew.
+/// ACCESS (RFC 1813 §3.3.4). "The results … are advisory": a later call is checked again.
 pub(super) async fn serve(request: &Request<'_>, args: AccessArgs, reply: &mut Writer) -> NfsStat {
     let target = match resolve(request, &args.object) {
         Ok(target) => target,

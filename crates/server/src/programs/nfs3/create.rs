@@ -43,16 +43,16 @@ async fn create_in(
     what: &Create,
     attributes: &Sattr,
 ) -> Result<CreateOk, NfsStat> {
-    // RFC 1813 §3.3.8–3.3.11: `.` and `..` are there already.
+    // RFC 1813 §3.3.8–3.3.11: `.` and `..` exist already.
     if matches!(name, b"." | b"..") {
         return Err(NfsStat::EXIST);
     }
     let set = set_attributes(attributes)?;
-    // An unchecked CREATE truncates what is there.
+    // An unchecked CREATE truncates an existing file.
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
     let _changing = if cuts { Box::pin(admit_truncation(request, target, name)).await? } else { None };
     let created = changer(request).create(target.place(), name, what, &set).await;
-    // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
+    // RFC 1813 §3.3.8 has one status for an existing name, whatever the object: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {
         Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,
         error => status(error),

@@ -7,10 +7,10 @@ use xdr::Writer;
 use crate::nfs3_reply::{answer, fattr, resolve, resolve_at_mount, status};
 use crate::request::Request;
 
-/// READ and WRITE sizes that are a multiple of this meet whole pages.
+/// READ and WRITE sizes that are a multiple of this cover whole pages.
 const PREFERRED_MULTIPLE: u32 = 4096;
 
-/// Bytes of directory listing that are best asked for at once.
+/// The preferred size of a READDIR request in bytes.
 const PREFERRED_READDIR: u32 = 64 << 10;
 
 /// FSSTAT (RFC 1813 §3.3.18).
@@ -85,7 +85,7 @@ pub(super) async fn serve_pathconf(request: &Request<'_>, args: PathconfArgs, re
         obj_attributes: Some(fattr(target.export, &attributes)),
         linkmax: properties.max_links,
         name_max: properties.max_name,
-        // Longer names are refused, never cut.
+        // Longer names are refused, not truncated.
         no_trunc: true,
         chown_restricted: properties.chown_restricted,
         case_insensitive: properties.case_insensitive,

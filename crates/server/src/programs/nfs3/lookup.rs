@@ -29,14 +29,14 @@ pub(super) async fn serve(request: &Request<'_>, args: LookupArgs, reply: &mut W
     }
 }
 
-/// What the name leads to, and the export that this is in.
+/// Returns the object that the name leads to, and its export.
 async fn find<'r>(request: &'r Request<'_>, target: &Target<'r>, name: &[u8]) -> Result<(&'r Export, Found)> {
     let backend = &target.export.backend;
     let found = match name {
         b"." => itself(target).await,
         b".." if target.handle == backend.root() => match request.exports.junction_of(target.export.id) {
             Some(junction) => return Box::pin(above(request, target, junction)).await,
-            // At the top of an export there is nothing above it.
+            // The root of an export has no parent.
             None => itself(target).await,
         },
         b".." => backend.parent(&target.context, &target.handle).await,
@@ -50,7 +50,7 @@ async fn find<'r>(request: &'r Request<'_>, target: &Target<'r>, name: &[u8]) ->
     Ok((target.export, found?))
 }
 
-/// The top of the export that is mounted at `name`, if one is.
+/// Returns the root of the export that is mounted at `name`, if any.
 async fn below<'r>(
     request: &'r Request<'_>,
     target: &Target<'r>,
@@ -60,7 +60,7 @@ async fn below<'r>(
     Some(found_in(request, target, inner, inner.backend.root()).await)
 }
 
-/// The directory that has the mount point on which the target's export is mounted.
+/// Returns the directory with the mount point of the target's export.
 async fn above<'r>(
     request: &'r Request<'_>,
     target: &Target<'r>,

@@ -14,7 +14,7 @@ const HEAD: usize = 4 + 4 + FATTR_LENGTH + 4 + 4 + 4;
 
 /// READ (RFC 1813 §3.3.6).
 ///
-/// The backend appends the data to the reply itself, behind room for the head, which is filled in afterwards.
+/// The backend appends the data to the reply itself, after room for the head, which is filled in afterwards.
 pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Writer) -> NfsStat {
     let target = match resolve(request, &args.file) {
         Ok(target) => target,

@@ -47,10 +47,10 @@ pub(super) async fn serve_plus(request: &Request<'_>, args: ReaddirplusArgs, rep
     list(request, &target, args.cookie, args.cookieverf, limits, reply).await
 }
 
-/// Bytes that an entry takes at most: with a name of 255 bytes, attributes and handle.
+/// The greatest length of an entry in bytes: with a name of 255 bytes, attributes and handle.
 const ENTRY_ROOM: usize = 4 + 8 + 4 + 256 + 8 + 4 + FATTR_LENGTH + 4 + 4 + FHSIZE;
 
-/// How much of a directory fits a reply.
+/// The room of a reply.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// Bytes of file numbers, names and cookies (`dircount`).
@@ -103,13 +103,13 @@ async fn try_list(
     let way = match is_full {
         true => Way::Look(None),
         false => {
-            // Version 3 has no change attribute, and nothing delegated.
+            // Version 3 has no change attribute and no delegations.
             let form = page.form(read_dir);
             listings::way(request, target.export, &target.context, &target.handle, form, None).await
         }
     };
     let mut keeper = match way {
-        // The verifier goes before the entries, what is kept of them behind it.
+        // The cached bytes begin after the verifier.
         Way::Tell(told, directory) => {
             let entries = told.slice(size_of::<CookieVerf>()..);
             put_head(target, &directory, &told[..size_of::<CookieVerf>()], (start, reply));
@@ -143,7 +143,7 @@ async fn try_list(
     Ok(())
 }
 
-/// Writes what stands before the entries, where room was left for it.
+/// Fills in the fields before the entries.
 fn put_head(
     target: &Target<'_>,
     directory: &Attributes,
@@ -157,7 +157,7 @@ fn put_head(
     reply.patch(start, 0, head.inline());
 }
 
-/// A reply's entries as they are written.
+/// Writes the entries of a reply.
 struct Page<'p> {
     request: &'p Request<'p>,
     target: &'p Target<'p>,
@@ -169,7 +169,7 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
-    /// What the entries that backends list depend on.
+    /// The arguments that the listed entries depend on.
     fn form(&self, asked: ReadDir) -> Form {
         Form {
             kind: if self.limits.plus { Kind::Nfs3Plus } else { Kind::Nfs3 },
@@ -181,7 +181,7 @@ impl Page<'_> {
         }
     }
 
-    /// Writes `.` and `..`, which backends do not list; `true` where they do not fit.
+    /// Writes `.` and `..`, which backends do not list. Returns true if they do not fit.
     async fn push_dots(&mut self, cookie: u64) -> Result<bool, NfsStat> {
         let Target { export, handle, context } = self.target;
         let own = export.backend.getattr(context, handle).await.map_err(status)?;
@@ -191,7 +191,7 @@ impl Page<'_> {
         if cookie < DOT && !self.push(&dot(b".", DOT, *handle, own)) {
             return Ok(true);
         }
-        // The top of the export is its own parent; so is, for this purpose, a directory whose parent cannot be seen.
+        // The root of the export is its own parent. So is here a directory whose parent cannot be read.
         let parent = match export.backend.parent(context, handle).await {
             Ok(parent) => (parent.handle, parent.attributes),
             Err(_) => (*handle, own),
@@ -199,7 +199,7 @@ impl Page<'_> {
         Ok(!self.push(&dot(b"..", DOT_DOT, parent.0, parent.1)))
     }
 
-    /// Writes an entry; `false` where it does not fit.
+    /// Writes an entry. Returns false if it does not fit.
     fn push(&mut self, entry: &Entry<'_>) -> bool {
         let names = 8 + 4 + entry.name.len() + padding(entry.name.len()) + 8;
         let object = match (self.limits.plus, &entry.object) {
@@ -208,7 +208,7 @@ impl Page<'_> {
             (true, Some(_)) => 4 + FATTR_LENGTH + 4 + 4 + FHSIZE,
         };
         let all = self.reply.length_since(self.start) + 4 + names + object + 8;
-        // The first entry goes in whatever `dircount` says, which is a hint; `maxcount` binds.
+        // `dircount` is a hint: the first entry is written in any case. `maxcount` is a limit.
         if all > self.limits.all || (self.entries > 0 && self.names + names > self.limits.names) {
             return false;
         }

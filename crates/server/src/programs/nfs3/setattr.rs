@@ -28,13 +28,13 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
         check_denials(request, target, IoKind::Write)?;
     }
     let _changing = announce_change(request, &target.handle);
-    // Who sets nothing needs no right, and must not get others' delegations recalled by that.
+    // A SETATTR that sets nothing needs no right, and recalls nothing.
     if !set.is_empty() {
         let right = Right::Attributes(&set, Authority::Caller);
         recall_conflicts(request, target, Conflict::Any, right).await?;
     }
     if set.size.is_some() {
-        // Behind the wait anew, as in `admit_io`.
+        // Again after the wait, as in `admit_io`.
         check_denials(request, target, IoKind::Write)?;
     }
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."

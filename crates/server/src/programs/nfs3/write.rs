@@ -11,26 +11,25 @@ use crate::replay::reply_cache::short::SHORT;
 use crate::request::{Request, Target};
 use crate::state::{ChangeGuard, Conflict, IoKind};
 
-/// A WRITE that could not be answered without waiting, as far as it came.
+/// The progress of a WRITE that has to wait.
 pub(super) enum Waiting<'r> {
-    /// Something of other clients may stand against it.
+    /// Opens or delegations of other clients may conflict.
     Before(Target<'r>, WriteArgs),
-    /// Something went wrong, and the reply wants attributes.
+    /// It failed, and the reply needs attributes.
     Failed(Target<'r>, NfsStat),
     /// The backend writes.
     Writing(Target<'r>, Writing<'r>),
 }
 
-/// What the backend is to do, and what has to stay until it is done.
+/// A write in the backend, and the guards that must live until it is done.
 pub(super) struct Writing<'r> {
-    /// Nothing is delegated from the look at what stands against it until the data are written.
+    /// Nothing is delegated from the check for conflicts until the data are written.
     _changing: ChangeGuard<'r>,
     verf: Verifier,
     written: Op<'r, Written>,
 }
 
-/// WRITE (RFC 1813 §3.3.7), as far as it waits for nothing: of all calls that change something the most frequent, and mostly
-/// over before it would be worth a future.
+/// Begins a WRITE (RFC 1813 §3.3.7) without a future. It is the most frequent change, and mostly ends at once.
 pub(super) fn begin<'r>(
     request: &'r Request<'_>,
     args: WriteArgs,
@@ -57,7 +56,7 @@ pub(super) fn begin<'r>(
 }
 
 impl Waiting<'_> {
-    /// Goes on with it.
+    /// Runs the rest.
     pub(super) async fn serve(self, request: &Request<'_>, reply: &mut Writer) -> NfsStat {
         let (target, writing) = match self {
             Self::Before(target, args) => {
@@ -78,9 +77,9 @@ impl Waiting<'_> {
     }
 }
 
-/// Whether the arguments make sense.
+/// Checks the arguments.
 fn check(args: &WriteArgs) -> Result<(), NfsStat> {
-    // The count and the length of the data say the same thing twice; where they differ the client is confused.
+    // The count must be the length of the data.
     if args.count as usize != args.data.len() {
         return Err(NfsStat::INVAL);
     }
@@ -91,7 +90,7 @@ fn check(args: &WriteArgs) -> Result<(), NfsStat> {
     Ok(())
 }
 
-/// Hands the data to the backend.
+/// Starts the write in the backend.
 fn write<'r>(changing: ChangeGuard<'r>, target: &Target<'r>, args: WriteArgs) -> Writing<'r> {
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
@@ -127,11 +126,11 @@ fn succeed(target: &Target<'_>, (written, verf): (&Written, Verifier), reply: &m
     answer(reply, &Outcome::<_, WccData>::Ok(ok))
 }
 
-/// In place of `committed` in a short reply that is a failure.
+/// Stands for `committed` in the short form of a failure.
 const FAILED: u32 = u32::MAX;
 
-/// What the reply cache keeps of a WRITE's results: of success count, committed and verifier, which are the last there; of
-/// a failure its status.
+/// Returns the short form of a WRITE's results for the reply cache: count, committed and verifier, which come last in a success, or the
+/// status of a failure.
 pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
     let mut short = [0; SHORT];
     match (results.first_chunk::<4>(), results.last_chunk::<SHORT>()) {
@@ -144,7 +143,7 @@ pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
     short
 }
 
-/// Writes the results that were shortened so once more, with attributes as of now.
+/// Writes the results from their short form, with current attributes.
 // RFC 1813 §2.6: attributes are optional, "however, server implementors are strongly encouraged to make best effort".
 pub(crate) async fn repeat(
     request: &Request<'_>,

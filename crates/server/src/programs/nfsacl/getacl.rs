@@ -7,7 +7,7 @@ use super::to_wire;
 use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::request::{Request, Target};
 
-/// GETACL: the lists that are asked for, or their lengths alone.
+/// GETACL: the requested lists, or their lengths alone.
 pub(super) async fn serve(request: &Request<'_>, args: GetAclArgs, reply: &mut Writer) -> NfsStat {
     let target = match resolve(request, &args.fh) {
         Ok(target) => target,
@@ -47,7 +47,7 @@ async fn get(target: &Target<'_>, mask: Mask) -> Result<(Attributes, SecAttr), E
 fn list(acl: &Acl, file: &Attributes, marker: u32, with_entries: bool) -> WireAcl {
     let entries = to_wire(acl, file, marker);
     let count = entries.len() as u32;
-    // An ACL has no more entries than the wire lets it have, a mask among them where it is as long as that.
+    // An ACL never has more entries than the wire allows; one of that length includes a mask.
     let entries = if with_entries { List::new(entries).unwrap_or_default() } else { List::default() };
     WireAcl { count, entries }
 }

@@ -1,5 +1,5 @@
-//! NFS_ACL, the side protocol by which clients of version 3 get and set POSIX ACLs. It has no document; what Linux and
-//! Solaris do stands beside the code.
+//! NFS_ACL, the side protocol by which clients of version 3 get and set POSIX ACLs. It has no specification; comments
+//! say what Linux and Solaris do.
 
 mod getacl;
 mod setacl;
@@ -35,10 +35,9 @@ pub(crate) async fn procedure(
     done(request, status)
 }
 
-/// A list for the wire. `marker` is added to each tag: [`WireTag::DEFAULT`] in a default list.
+/// Encodes a list. `marker` is added to each tag: [`WireTag::DEFAULT`] in a default list.
 ///
-/// Solaris wants four entries at least, so that Linux's server and client put in a mask where there is none, which
-/// says what the owning group's entry says.
+/// Solaris expects at least four entries. Linux's server and client therefore add a missing mask with the permissions of the owning group.
 fn to_wire(acl: &Acl, file: &Attributes, marker: u32) -> Vec<WireEntry> {
     let mut entries: Vec<_> = acl.entries().iter().map(|entry| wire_entry(entry, file, marker)).collect();
     if !acl.is_extended() {
@@ -61,10 +60,10 @@ fn wire_entry(entry: &AclEntry, file: &Attributes, marker: u32) -> WireEntry {
     WireEntry { tag: WireTag(tag.0 | marker), id, perm: u32::from(entry.permissions) }
 }
 
-/// A list from the wire; `None` for an empty one.
+/// Decodes a list; none for an empty one.
 ///
 /// # Errors
-/// [`Error::Invalid`] where it is none.
+/// [`Error::Invalid`] if it is no valid list.
 fn from_wire(entries: &[WireEntry]) -> Result<Option<Acl>, Error> {
     if entries.is_empty() {
         return Ok(None);
@@ -87,7 +86,7 @@ fn from_wire(entries: &[WireEntry]) -> Result<Option<Acl>, Error> {
     Acl::new(list).map(Some)
 }
 
-/// Takes out the mask that [`to_wire`] would put in.
+/// Removes the mask that [`to_wire`] would add.
 fn drop_needless_mask(list: &mut Vec<AclEntry>) {
     let of = |tag| list.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions);
     if list.len() == 4 && of(AclTag::Mask).is_some() && of(AclTag::Mask) == of(AclTag::OwningGroup) {

@@ -10,7 +10,7 @@ use crate::nfs3_reply::{answer, fattr, recall_conflicts, resolve_writable, statu
 use crate::request::{Request, Target};
 use crate::state::Conflict;
 
-/// SETACL: sets the lists that are given, the access list first, since it is the one that protects.
+/// SETACL: sets the given lists, the access list first, because it protects the file.
 pub(super) async fn serve(request: &Request<'_>, args: SetAclArgs, reply: &mut Writer) -> NfsStat {
     let target = match resolve_writable(request, &args.fh) {
         Ok(target) => target,
@@ -28,7 +28,7 @@ pub(super) async fn serve(request: &Request<'_>, args: SetAclArgs, reply: &mut W
     }
 }
 
-/// Sets both lists, or none where one of them is no list.
+/// Sets both lists, or none if one of them is invalid.
 async fn set(
     request: &Request<'_>,
     target: &Target<'_>,
@@ -43,7 +43,7 @@ async fn set(
     recall_conflicts(request, target, Conflict::Any, Right::Own).await?;
     let (backend, context, handle) = (&target.export.backend, &target.context, &target.handle);
     let mut after = None;
-    // An access list that is empty would leave nothing to judge by.
+    // An empty access list is ignored: permissions would be undefined.
     if let (true, Some(acl)) = (args.acl.mask.contains(Mask::ACL), &access) {
         let change = backend.set_acl(context, handle, AclKind::Access, Some(acl)).await.map_err(status)?;
         after = Some(change.after);

@@ -1,18 +1,17 @@
-//! Replies, found by digest, in two pieces of memory.
+//! Storage of replies, found by digest, in two pieces of memory.
 //!
-//! After megabytes of replies all of that memory is cold, and each line of it that a call touches costs what a system
-//! call does. So the replies lie in a ring that is written from front to back, and an index of buckets tells where each is:
-//! a call touches one line of the index, and the few lines that its reply fills. Places in the ring are counted from the
-//! beginning and never come again. A reply that was overwritten is known by its place, so that nothing is cleaned up for it:
-//! in its bucket it is the oldest, which is the one that gives way.
+//! After megabytes of replies all of that memory is cold, and each cache line that a call touches costs as much as a
+//! system call. So replies are written to a ring, and an index of buckets holds their places: a call touches one line of the index, and the
+//! few lines of its reply. Places count all bytes ever written and never repeat. Its place shows that a reply was overwritten, so that
+//! nothing is cleaned up: it is the oldest of its bucket, and the first to be replaced.
 //!
-//! Where more replies than a bucket has slots fall into it, one goes a little before its turn.
+//! If a bucket gets more replies than it has slots, one is dropped early.
 
 use super::tags::{Tagged, tag};
 use super::{Memory, Reply};
 use crate::prefetch;
 
-/// Replies that a bucket tells of; four fill a cache line.
+/// Slots of a bucket; four fill a cache line.
 const WAYS: usize = 4;
 
 /// One part in so many of the memory is for the index: as many buckets as there are replies of usual length.
@@ -24,10 +23,10 @@ const HEAD: usize = 16;
 /// Records begin at multiples of this many bytes.
 const ALIGNMENT: usize = 16;
 
-/// Bytes of the ring behind a reply that are asked for ahead of the next one, which is rarely longer.
+/// Bytes of the ring after a reply that are prefetched for the next one, which is rarely longer.
 const PREFETCHED: usize = 320;
 
-/// Where a record begins, in bytes that were ever written; 0 for nowhere.
+/// The place of a record, in bytes ever written; 0 for none.
 type Place = u64;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,14 +39,14 @@ struct Slot {
 #[repr(align(64))]
 struct Bucket([Slot; WAYS]);
 
-/// See the module's text.
+/// The storage; see the module.
 #[derive(Debug)]
 pub(crate) struct Kept {
     index: Tagged<Bucket, WAYS>,
-    /// Empty until the first reply comes.
+    /// Empty until the first reply.
     ring: Box<[u8]>,
     ring_bytes: usize,
-    /// The next record's place. What lies less than the ring's length before it is there.
+    /// The next record's place. Records less than the ring's length before it still exist.
     next: Place,
 }
 
@@ -56,7 +55,7 @@ impl Memory for Kept {
         let each = Tagged::<Bucket, WAYS>::EACH;
         let buckets = (bytes / INDEX_SHARE / each).max(1);
         let ring_bytes = bytes.saturating_sub(buckets * each) / ALIGNMENT * ALIGNMENT;
-        // So that the first place is not 0, and what precedes it counts as overwritten.
+        // So that the first place is not 0, and earlier places count as overwritten.
         let next = 2 * ring_bytes as Place;
         Self { index: Tagged::new(buckets), ring: Box::default(), ring_bytes, next }
     }
