@@ -30,7 +30,7 @@ fn a_user_without_an_account_has_no_groups_to_claim() {
 }
 
 #[test]
-fn who_owns_no_known_socket_may_claim_nobody() {
+fn an_unknown_owner_may_claim_nobody() {
     for owner in [PeerOwner::Unknown, PeerOwner::NotServed(1000), PeerOwner::Callback] {
         for identity in [system(0, 0, &[]), system(1000, 1000, &[]), Identity::Anonymous] {
             assert!(owner.check(&identity).is_err(), "{owner:?} as {identity:?}");

@@ -72,7 +72,7 @@ fn calls(root: &[u8]) -> [((u32, u32, u32), Vec<u8>); 4] {
 }
 
 #[test]
-fn a_local_user_is_nobody_else_in_any_program() {
+fn a_local_user_claims_only_itself_in_every_program() {
     let (mut lab, root) = scene();
     for port in [700, 40_000] {
         lab.reconnect(port, alice());

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_taken_once_and_answered_once() {
+    fn each_read_is_taken_once_and_answered_once() {
         let lab = lab_42();
         let (at, server) = (lab.now(), lab.server);
         let file = file();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_transport_drops_is_answered() {
+    fn a_dropped_read_is_answered() {
         let server = lab_42().server;
         let file = file();
         let mut asking = pin!(fetch(&server, &file, (0, 1)));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_transport_that_has_stopped() {
+    fn reads_end_when_the_driver_stops() {
         let server = lab_42().server;
         let file = file();
         let ask = || Box::pin(fetch(&server, &file, (0, 1)));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transport_hears_when_nobody_waits_any_more() {
+    fn notifies_the_driver_of_unwanted_reads() {
         let server = lab_42().server;
         let file = file();
         let is_unwanted = |fetch: &Fetch| fetch.poll_unwanted(&Context::from_waker(Waker::noop())).is_ready();
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_ahead_leaves_room_for_what_is_needed() {
+    fn read_ahead_leaves_room_for_needed_reads() {
         let lab = lab_42();
         let (at, server) = (lab.now(), lab.server);
         let file = file();

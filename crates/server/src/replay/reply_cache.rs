@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_of_the_client_gets_no_answer_of_somebody_else() {
+    fn another_user_gets_no_cached_reply() {
         let cache = ReplyCache::<Kept>::new(1 << 20);
         let client = IpAddr::from([10, 0, 0, 1]);
         let call = |uid: u8| {

@@ -1,4 +1,4 @@
-//! What tests share: exports in memory, and an NFSv4.1 client that talks to a whole server.
+//! Test support: exports in memory, and an NFSv4.1 client of a whole server.
 
 pub(crate) mod minor0;
 
@@ -60,7 +60,7 @@ pub(crate) fn export(id: u32, path: &str) -> Export {
     }
 }
 
-/// An export, `/export`, that goes wrong as it is told.
+/// An export, `/export`, with injected faults.
 pub(crate) fn faulty() -> (Export, Arc<Faulty<MemFs>>) {
     let backend = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
     (Export { backend: backend.clone(), ..export(1, "/export") }, backend)
@@ -86,7 +86,7 @@ pub(crate) struct Lab {
     pub(crate) client_id: u64,
     /// Minor version of compounds behind SEQUENCE.
     pub(crate) minor: u32,
-    /// Of sessions to be created.
+    /// Attributes of sessions to be created.
     pub(crate) flags: CreateSessionFlags,
     xid: u32,
 }
@@ -114,7 +114,7 @@ pub(crate) fn lab_with(exports: Vec<Export>, change: impl FnOnce(&mut Settings))
     lab
 }
 
-/// A client of version 4.2 on an export that takes no changes (any more), and a file there.
+/// A client of version 4.2 on an export that has become read-only, and a file there.
 pub(crate) fn read_only() -> (Lab, Handle) {
     let mut exported = export(1, "/export");
     let mut lab = lab_of(vec![exported.clone()]);
@@ -125,7 +125,7 @@ pub(crate) fn read_only() -> (Lab, Handle) {
     (lab, file)
 }
 
-/// What a client of this kind asks of a session; `LIMIT` bytes are more than any test needs.
+/// The channel attributes that test clients ask for; `LIMIT` bytes are more than any test needs.
 pub(crate) fn channel() -> ChannelAttributes {
     const LIMIT: u32 = 1 << 21;
     ChannelAttributes {
@@ -139,7 +139,7 @@ pub(crate) fn channel() -> ChannelAttributes {
     }
 }
 
-/// CREATE_SESSION without wishes.
+/// CREATE_SESSION with default attributes.
 pub(crate) fn session_args(client_id: u64, sequence: u32) -> CreateSessionArgs {
     CreateSessionArgs {
         client_id,
@@ -153,7 +153,7 @@ pub(crate) fn session_args(client_id: u64, sequence: u32) -> CreateSessionArgs {
 }
 
 impl Lab {
-    /// A client on a connection of its own that has not said a word.
+    /// A client on a connection of its own that has sent nothing.
     pub(crate) fn without_session(server: Arc<Server>, connection: u64) -> Self {
         Self::at_address([127, 0, 0, 1], server, connection)
     }
@@ -207,7 +207,7 @@ impl Lab {
         }
     }
 
-    /// Gets a session, and reclaims nothing.
+    /// Creates a session and ends the reclaim phase.
     pub(crate) fn connect(&mut self, name: &'static [u8]) {
         self.connect_with(name, channel());
     }
@@ -225,7 +225,7 @@ impl Lab {
         self.record_of((PROGRAM, VERSION, PROC_COMPOUND), arguments)
     }
 
-    /// The RPC record of a call with these bytes as its arguments; what is called is a program, its version and a procedure.
+    /// The RPC record of a call with these bytes as its arguments; the target is a program, a version and a procedure.
     fn record_of(&mut self, (program, version, procedure): (u32, u32, u32), arguments: &[u8]) -> Bytes {
         struct Raw<'a>(&'a [u8]);
         impl Encode for Raw<'_> {
@@ -251,7 +251,7 @@ impl Lab {
         })
     }
 
-    /// The time of the next request.
+    /// Returns the time of the next request.
     pub(crate) fn now(&self) -> Now {
         let wall = Timestamp { seconds: 1_000_000 + self.seconds as i64, nanoseconds: 5 };
         Now { monotonic: Duration::from_secs(self.seconds), wall }
@@ -276,7 +276,7 @@ impl Lab {
         protocol::nfs3::NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap()))
     }
 
-    /// Calls a procedure (program, version, number) with bytes as its arguments; returns the results' bytes, or why there are
+    /// Calls a procedure (program, version, number) with bytes as its arguments. Returns the results' bytes, or why there are
     /// none.
     pub(crate) fn ask(&mut self, what: (u32, u32, u32), arguments: &[u8]) -> Result<Bytes, RpcError> {
         let record = self.record_of(what, arguments);
@@ -286,12 +286,12 @@ impl Lab {
         results(reply)
     }
 
-    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
+    /// Sends bytes as the arguments of a compound. Returns the results' bytes, or why there are none.
     pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, RpcError> {
         self.ask((PROGRAM, VERSION, PROC_COMPOUND), arguments)
     }
 
-    /// Sends a compound as it is.
+    /// Sends a compound unchanged.
     pub(crate) fn send(&mut self, args: &CompoundArgs) -> CompoundResult {
         let reply = self.raw(&xdr::to_bytes(args)).expect("results");
         xdr::from_bytes(reply).expect("a COMPOUND4res and nothing else")
@@ -310,7 +310,7 @@ impl Lab {
         Op::Sequence(SequenceArgs { cache_this, ..plain })
     }
 
-    /// Sends operations behind a SEQUENCE.
+    /// Sends operations after a SEQUENCE.
     pub(crate) fn run(&mut self, ops: Vec<Op>) -> CompoundResult {
         let mut all = vec![self.next(false)];
         all.extend(ops);
@@ -325,7 +325,7 @@ impl Lab {
         result
     }
 
-    /// The results of operations that all succeed, SEQUENCE's not among them.
+    /// Returns the results of operations that all succeed, without SEQUENCE's.
     #[track_caller]
     pub(crate) fn ok(&mut self, ops: Vec<Op>) -> Vec<OpResult> {
         let result = self.run(ops);
@@ -473,7 +473,7 @@ pub(crate) fn open_args(
     }
 }
 
-/// A file in `/export` that holds sevens from `offset` on, and holes before and behind.
+/// A file in `/export` with sevens from `offset` on, and holes before and after them.
 #[track_caller]
 pub(crate) fn sparse(lab: &mut Lab, text: &'static str, offset: u64, length: usize, end: u64) -> Handle {
     use protocol::nfs4::ops::setattr::SetAttrArgs;
@@ -487,7 +487,7 @@ pub(crate) fn sparse(lab: &mut Lab, text: &'static str, offset: u64, length: usi
     file
 }
 
-/// What a file holds, up to 64 KiB.
+/// The content of a file, up to 64 KiB.
 #[track_caller]
 pub(crate) fn content(lab: &mut Lab, file: Handle) -> Vec<u8> {
     use protocol::nfs4::ops::read::ReadArgs;
@@ -509,7 +509,7 @@ pub(crate) fn size(bytes: u64) -> FileAttributes {
     SetAttributes { size: Some(bytes), ..SetAttributes::default() }.to_file_attributes()
 }
 
-/// A call of the server's that reached a client.
+/// A call of the server to a client.
 pub(crate) struct Call {
     pub(crate) header: CallHeader,
     /// `None` for CB_NULL.
@@ -539,7 +539,7 @@ impl Call {
         }
     }
 
-    /// What stands behind CB_SEQUENCE.
+    /// The operation after CB_SEQUENCE.
     pub(crate) fn operation(&self) -> &CbOp {
         &self.compound.as_ref().unwrap().ops[1]
     }
@@ -573,7 +573,7 @@ impl Call {
 pub(crate) struct Flight(Pin<Box<dyn Future<Output = Bytes>>>);
 
 impl Flight {
-    /// The reply's results, when they are there.
+    /// The reply's results, if complete.
     pub(crate) fn poll_bytes(&mut self) -> Option<Bytes> {
         let mut context = Context::from_waker(Waker::noop());
         match self.0.as_mut().poll(&mut context) {
@@ -582,7 +582,7 @@ impl Flight {
         }
     }
 
-    /// Whether it is woken, while it waits, by what is done.
+    /// Returns whether `act` wakes it while it waits.
     pub(crate) fn is_woken_by(&mut self, act: impl FnOnce()) -> bool {
         struct Flag(AtomicBool);
         impl Wake for Flag {
@@ -597,7 +597,7 @@ impl Flight {
         flag.0.load(Ordering::Relaxed)
     }
 
-    /// The result of a COMPOUND, when it is there.
+    /// The result of a COMPOUND, if complete.
     pub(crate) fn poll(&mut self) -> Option<CompoundResult> {
         self.poll_bytes().map(|bytes| xdr::from_bytes(bytes).expect("a COMPOUND4res"))
     }
@@ -605,7 +605,7 @@ impl Flight {
 
 /// Requests that wait, and calls from the server.
 impl Lab {
-    /// Another client, with a back channel that has been tried.
+    /// Another client, with a tested back channel.
     pub(crate) fn reachable(&self, name: &'static [u8], connection: u64) -> Self {
         self.reachable_at([127, 0, 0, 1], name, connection)
     }
@@ -625,7 +625,7 @@ impl Lab {
         drain(&self.connection.outbox)
     }
 
-    /// Sends a reply to a call of the server's.
+    /// Sends a reply to a call of the server.
     pub(crate) fn answer(&self, reply: Bytes) {
         let done = self.server.handle(&self.connection, self.now(), reply, &mut Writer::new()).now_or_never();
         assert_eq!(done.expect("no reply waits").disposition, Disposition::Drop);
@@ -666,7 +666,7 @@ impl Lab {
         }))
     }
 
-    /// Lets so many seconds pass, in each of which the server looks after its clients.
+    /// Lets so many seconds pass, and calls `maintain` in each.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.seconds += 1;

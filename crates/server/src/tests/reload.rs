@@ -21,7 +21,7 @@ fn read(handle: Handle, stateid: Stateid) -> Vec<Op> {
 }
 
 #[test]
-fn what_is_opened_while_its_export_goes_is_revoked_too() {
+fn revokes_opens_made_while_the_export_is_removed() {
     let (export, backend) = faulty();
     let mut lab = lab_of(vec![export]);
     lab.file(&["export", "file"], b"hello");

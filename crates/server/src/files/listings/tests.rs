@@ -132,7 +132,7 @@ fn listing(lab: &mut Lab) -> ReadDirOk {
 }
 
 #[test]
-fn what_is_listed_repeatedly_is_looked_at_once() {
+fn repeated_listings_read_the_directory_once() {
     let mut pair = Pair::new(20);
     pair.settle();
     let before = pair.looks();
@@ -147,7 +147,7 @@ fn what_is_listed_repeatedly_is_looked_at_once() {
 }
 
 #[test]
-fn what_is_too_long_to_be_copied_is_told_again_as_well() {
+fn sends_long_listings_from_the_cache_too() {
     let mut pair = Pair::new(400);
     pair.settle();
     let lengths = ASKS.map(|ask| ask(&mut pair.keeping, &pair.directory).len());
@@ -236,7 +236,7 @@ fn a_change_between_the_watch_and_the_end_of_the_look_is_not_lost() {
 }
 
 #[test]
-fn nobody_is_told_what_a_listing_of_its_own_would_not_tell() {
+fn cached_listings_show_no_more_than_uncached_ones() {
     let mut pair = Pair::new(5);
     for mode in [0o700, 0o704, 0o701, 0o705] {
         let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
@@ -299,7 +299,7 @@ fn pages_of_a_long_listing_are_kept_each_by_itself() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_nobody_asks_for_goes() {
+fn memory_is_bounded_and_unused_listings_are_dropped() {
     let (export, files) = faulty();
     let max_bytes = 256 << 10;
     let mut lab = lab_with(vec![export], |settings| settings.kept_listings_bytes = max_bytes);
@@ -327,7 +327,7 @@ fn memory_is_bounded_and_what_nobody_asks_for_goes() {
 }
 
 #[test]
-fn what_has_changed_is_let_go_though_nobody_asks() {
+fn drops_changed_listings_without_a_request() {
     let mut pair = Pair::new(5);
     pair.settle();
     pair.keeping.pass(1);
@@ -338,7 +338,7 @@ fn what_has_changed_is_let_go_though_nobody_asks() {
 }
 
 #[test]
-fn what_changes_as_often_as_it_is_listed_is_watched_ever_more_rarely() {
+fn watches_busy_directories_more_and_more_rarely() {
     let mut pair = Pair::new(5);
     for number in 0..1000 {
         listing(&mut pair.keeping);

@@ -155,7 +155,7 @@ fn a_context_ends_with_its_ticket_and_is_forgotten() {
 }
 
 #[test]
-fn a_context_that_nobody_uses_is_forgotten() {
+fn drops_unused_contexts() {
     let server = server();
     let (mut used, mut idle) =
         (Peer::new(&server, "u1", Service::None), Peer::new(&server, "u2", Service::None));

@@ -88,7 +88,7 @@ fn a_directory_below_an_export_is_mounted_by_the_handle_that_lookup_gives() {
 }
 
 #[test]
-fn what_cannot_be_mounted_says_why() {
+fn failed_mounts_return_the_reason() {
     let (mut lab, _) = site();
     let long = [b"/export/", &[b'x'; 292][..]].concat();
     for (path, expected) in [

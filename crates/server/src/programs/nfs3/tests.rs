@@ -397,7 +397,7 @@ fn unknown_programs_versions_and_procedures_are_told_apart() {
 }
 
 #[test]
-fn what_is_refused_is_counted() {
+fn counts_refused_calls() {
     use std::sync::atomic::Ordering::Relaxed;
     let pair = pair();
     pair.call::<GetattrResult>(Proc::GETATTR, &GetattrArgs { object: FileHandle::new(&[1; 40]).unwrap() });

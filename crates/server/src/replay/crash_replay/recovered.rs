@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_can_be_claimed_once_and_only_when_it_came_again() {
+    fn claims_a_repeated_pending_operation_once() {
         let mut before = before([begun(1, Kind::Create, NAME)]);
         assert_eq!(before.take(1), None, "its call has not come again");
         assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), RecoveredCall::Unknown);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_no_claim_and_what_finished_is_answered() {
+    fn answers_finished_calls_and_never_claims_failed_ones() {
         let reply = Bytes::from_static(b"reply");
         let mut before = before([
             begun(1, Kind::Create, NAME),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_just_before_or_had_vanished_is_not_this_calls() {
+    fn does_not_claim_what_another_call_did_just_before() {
         let at = Timestamp { seconds: NOW.seconds - 1, ..NOW };
         let long_ago = Timestamp { seconds: NOW.seconds - 60, ..NOW };
         for (at, kind, targets, ours, good) in [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_memory_is_not_kept() {
+    fn does_not_store_replies_longer_than_the_memory() {
         for bytes in [0, 64, 100] {
             let mut kept = Kept::new(bytes);
             kept.put(1, reply(1, &[0; 100]));

@@ -100,7 +100,7 @@ fn the_backends_errors_reach_the_client_by_their_names() {
 
 /// Something is mounted on it, and coming again would not help.
 #[test]
-fn what_is_busy_is_not_removed_and_not_asked_for_again() {
+fn busy_objects_answer_acces_to_a_removal() {
     for (procedure, method, args) in calls(&pair()) {
         let is_removal = [Proc::REMOVE, Proc::RMDIR, Proc::RENAME].contains(&procedure);
         if is_removal {

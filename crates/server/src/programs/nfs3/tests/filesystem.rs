@@ -36,7 +36,7 @@ fn fsstat_tells_what_is_left_and_what_is_left_to_the_caller() {
 }
 
 #[test]
-fn what_fsinfo_says_can_be_read_and_written_at_once_is() {
+fn reads_and_writes_the_sizes_of_fsinfo() {
     let pair = pair();
     let info: FsinfoResult = pair.call(Proc::FSINFO, &FsinfoArgs { fsroot: pair.root });
     let info = info.into_result().unwrap();

@@ -92,7 +92,7 @@ fn mknod_makes_what_it_says_and_nothing_that_has_a_procedure_of_its_own() {
 }
 
 #[test]
-fn what_is_taken_away_is_of_the_right_kind_and_empty() {
+fn removes_only_empty_objects_of_the_right_kind() {
     let pair = pair();
     let dir = pair.mkdir(b"dir", 0o755);
     pair.file(b"file");

@@ -80,7 +80,7 @@ fn a_late_copy_of_a_write_undoes_nothing_and_is_told_the_same() {
 }
 
 #[test]
-fn what_is_told_to_be_on_stable_storage_outlives_a_crash() {
+fn stable_writes_survive_a_crash() {
     let levels = [StableHow::Unstable, StableHow::DataSync, StableHow::FileSync];
     let level = |how| levels.iter().position(|level| *level == how);
     for asked in levels {

@@ -328,7 +328,7 @@ fn a_session_is_kept_before_its_client_hears_of_it() {
 }
 
 #[test]
-fn what_was_destroyed_is_not_there_afterwards() {
+fn destroyed_sessions_stay_destroyed_after_a_restart() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);

@@ -191,7 +191,7 @@ fn a_claim_outlives_a_second_kill() {
 }
 
 #[test]
-fn what_somebody_else_made_is_not_claimed() {
+fn does_not_claim_objects_made_by_others() {
     // Each has the mkdir of client 1 begun at 110 and not executed, since the name was taken or is taken later.
     type Story = fn(&mut Machine) -> Arc<Server>;
     let stories: [(&str, Story); 4] = [
@@ -264,7 +264,7 @@ fn of_two_clients_under_way_one_has_made_it() {
 }
 
 #[test]
-fn what_somebody_made_anew_is_not_taken_away_by_a_repetition() {
+fn a_repeated_remove_spares_an_object_made_since() {
     // REMOVE, RMDIR and the two RENAMEs, with what makes the old name anew; and whether somebody else took it away.
     for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
         let mut machine = Machine::new();

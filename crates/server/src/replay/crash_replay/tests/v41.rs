@@ -252,7 +252,7 @@ fn a_claim_outlives_further_kills() {
 }
 
 #[test]
-fn what_was_not_repeated_in_the_old_session_is_not_claimed() {
+fn claims_only_calls_repeated_in_the_old_session() {
     for case in CASES {
         let mut machine = Machine::new();
         let mut lab = client(&mut machine);
