@@ -9,12 +9,12 @@ use bytes::Bytes;
 use foldhash::quality::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::copies::offload::Offloads;
-use super::copies::promise::Promises;
 use super::tables::callback::SentCallbacks;
 use super::tables::client::{Client, nanos};
 use super::tables::client_table::ClientTable;
 use super::tables::connections::Connections;
+use super::tables::copies::Offloads;
+use super::tables::copy_notify::CopyNotifies;
 use super::tables::delegation::shared::{DelegationCounts, SharedDelegations};
 use super::tables::file_key::FileKey;
 use super::tables::gauges::{self, Counts, Gauges};
@@ -45,10 +45,10 @@ pub struct State {
     pub(super) delegations: SharedDelegations,
     /// Callbacks under way.
     pub(super) sent_callbacks: SentCallbacks,
-    /// Copies in the background.
+    /// Background copies.
     pub(super) offloads: Offloads,
-    /// What other servers may read for clients.
-    pub(super) promises: Promises,
+    /// Permissions for other servers to read files here.
+    pub(super) copy_notifies: CopyNotifies,
     /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
     pub(super) tick: AtomicU64,
     pub(super) shards: [Mutex<Shard>; SHARDS],
@@ -101,7 +101,7 @@ impl State {
             delegations: SharedDelegations::new(settings.max_delegations, Arc::clone(&work_signal)),
             sent_callbacks: SentCallbacks::default(),
             offloads: Offloads::default(),
-            promises: Promises::default(),
+            copy_notifies: CopyNotifies::default(),
             tick: AtomicU64::new(nanos(now)),
             shards,
             recovery,

@@ -230,7 +230,7 @@ impl<'r> Compound<'r> {
                 // RFC 7862 §4.3.1: a COPY_NOTIFY stateid, which another client obtained.
                 Err(Status::BAD_STATEID) if kind == IoKind::Read => {
                     let reader = self.request.connection.peer.ip();
-                    return Ok(state.check_promise(now, key, &stateid, reader)?);
+                    return Ok(state.check_copy_notify(now, key, &stateid, reader)?);
                 }
                 permit => permit?,
             }

@@ -28,7 +28,7 @@ impl State {
         self.maintain_callbacks(now);
         self.recall_slots(now);
         self.sweep_delegations(now);
-        self.tend_offloads(now);
+        self.sweep_offloads(now);
         self.sweep_lock_queues(now);
         self.release_idle_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));
@@ -77,7 +77,7 @@ impl State {
             self.release_owners(&record.client);
             self.disconnect_v40(&record.client);
             self.release_offloads(record.client.id());
-            self.release_promises(record.client.id());
+            self.release_copy_notifies(record.client.id());
             for id in &record.sessions {
                 self.remove_session(id);
             }

@@ -1,4 +1,4 @@
-//! Copies in the background, and what other servers may read.
+//! Operations on background copies and on copies by other servers.
 
+pub(crate) mod copy_notify;
 pub(crate) mod offload;
-pub(crate) mod promise;

@@ -7,6 +7,8 @@ pub(crate) mod callback;
 pub(crate) mod client;
 pub(crate) mod client_table;
 pub(crate) mod connections;
+pub(crate) mod copies;
+pub(crate) mod copy_notify;
 pub(crate) mod delegation;
 pub(crate) mod file_key;
 pub(crate) mod gauges;

@@ -13,7 +13,7 @@ use xdr::{Decode, Encode, List, Reader, Writer};
 use crate::files::object::File;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
-use crate::state::{IoKind, Promise};
+use crate::state::{CopyNotify, IoKind};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let CopyNotifyArgs { source_stateid, destination_server } = CopyNotifyArgs::decode(arguments)?;
@@ -35,14 +35,14 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     // Only addresses are accepted: host names would need a lookup.
     let reader = address(&destination_server).ok_or(Status::NOTSUPP)?;
-    let promise = Promise {
+    let request = CopyNotify {
         client: std::sync::Arc::clone(compound.client()?),
         caller: compound.caller(),
         file: file.key(compound.server()),
         stateid: Stateid { seqid: 0, ..stateid },
         reader,
     };
-    let (stateid, lease) = compound.state().promise(compound.now(), promise)?;
+    let (stateid, lease) = compound.state().add_copy_notify(compound.now(), request)?;
     let lease_time = Time { seconds: lease.as_secs().cast_signed(), nanoseconds: lease.subsec_nanos() };
     let source_servers = List::new(vec![here(compound)]).unwrap_or_default();
     CopyNotifyOk { lease_time, stateid, source_servers }.encode(reply);

@@ -12,7 +12,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     let file = compound.file(Status::BAD_STATEID)?;
     let key = file.key(compound.server());
     // "The client uses OFFLOAD_CANCEL and the stateid it used in the COPY_NOTIFY to inform the source" (§15.8.3).
-    if compound.state().withdraw_promise(compound.client()?, compound.caller(), key, &stateid) {
+    if compound.state().cancel_copy_notify(compound.client()?, compound.caller(), key, &stateid) {
         return Ok(());
     }
     let offload = compound.state().cancel_offload(compound.client()?, compound.caller(), key, &stateid)?;
