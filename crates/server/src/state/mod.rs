@@ -1,43 +1,43 @@
-//! What NFSv4 clients hold: client records, sessions with their slots, opens, byte-range locks (RFC 8881 §2.10, §8, §9).
+//! What NFSv4 clients hold: client records, sessions, opens, byte-range locks and delegations (RFC 8881 §2.10, §8, §9, §10).
 //!
-//! Criteria first. An operation reaches the state from any core, so everything here is `Send + Sync` and synchronous; no
-//! lock is held longer than a few map operations, and none while anything waits. Nothing reads a clock or draws random
-//! numbers: `now` is an argument (monotonic, as in [`Now`](crate::Now)), identifiers come from counters and the secret in
-//! [`Settings`]. Everything is bounded: records by `max_clients`, opens, locks and ranges by `max_state`, cached replies by
-//! `slot_cache_bytes`.
+//! Operations reach the state from any core, so everything here is `Send + Sync` and synchronous. No lock is held for longer
+//! than a few map operations, and none while anything waits. The state reads no clock and draws no random numbers: `now` is an
+//! argument (monotonic, as in [`Now`](crate::Now)); identifiers come from counters and the secret in
+//! [`Settings`](crate::Settings). Everything is bounded: records by `max_clients`, opens, locks and ranges by `max_state`,
+//! cached replies by `slot_cache_bytes`.
+//!
+//! **Modules.** [`tables`] own the data and keep its invariants; they do not know [`State`], which has all of them ([`root`]).
+//! The other folders are operations: `impl State` blocks that use several tables. Imports go in one direction.
 //!
 //! **How a compound uses it.**
-//! 1. SEQUENCE first: [`State::sequence`] gives [`Sequenced::New`] with a [`Running`] guard, or [`Sequenced::Replay`].
-//!    Errors leave the slot as it was. EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION and
+//! 1. SEQUENCE first: [`State::sequence`] returns [`Sequenced::New`] with a [`Running`] guard, or [`Sequenced::Replay`].
+//!    Errors leave the slot unchanged. EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION and
 //!    DESTROY_CLIENTID may come without it.
 //! 2. Operations take the client from [`Running::client`] and call [`State::open`], [`State::lock`],
-//!    [`State::check_io`], …; every error is the operation's status. None of these waits; a
-//!    [`Backend`](vfs::Backend) is awaited between them, never inside.
-//! 3. [`Running::finish`] with the encoded reply. A guard that is dropped without it (the future was dropped) leaves a
-//!    slot that answers retransmissions with RETRY_UNCACHED_REP: what ran partly must not run again.
-//! 4. [`State::expire`] from time to time (a second is a good period), [`State::connection_closed`] when one closes.
+//!    [`State::check_io`], …; each error is the status of the operation. None of these waits; a
+//!    [`Backend`](vfs::Backend) is awaited between them.
+//! 3. [`Running::finish`] with the encoded reply. If the guard is dropped without it, the slot answers retransmissions with
+//!    RETRY_UNCACHED_REP: a request that ran in part must not run again.
+//! 4. [`State::expire`] about every second, and [`State::connection_closed`] when a connection closes.
 //!
-//! **OPEN in order**: [`State::admit_open`] (grace, room; before anything is created) → backend: lookup or create, open (gives
-//! the [`Pin`](vfs::Pin)) → [`State::open`] (share reservations) → truncation, if any, by the backend; where that fails,
+//! **OPEN in order**: [`State::admit_open`] (grace period, room; before anything is created) → backend: lookup or create, open
+//! (returns the [`Pin`](vfs::Pin)) → [`State::open`] (share reservations) → truncation by the backend; if that fails,
 //! [`State::withdraw_open`].
 //!
-//! **Layout.** Client records and sessions are rare things in maps of their own. All opens and locks of a file, with the
-//! stateids that name them, live in one of [`SHARDS`] shards chosen by the file; the stateid says which, so that a READ takes
-//! one short lock. A client's part of each shard is listed there, so that it leaves in time proportional to what it holds.
-//! The rejected alternative, a lock a file and a table of stateids beside it, takes three locks a READ.
+//! **Shards.** All opens, locks and delegations of a file, with their stateids, are in one of [`SHARDS`] shards, chosen by the
+//! file. The stateid names the shard, so that a READ takes one short lock. Each shard lists the entries of each client, so that
+//! removing a client takes time in proportion to what it holds. A lock per file and a separate table of stateids would take
+//! three locks per READ.
 //!
-//! **Version 4.0** has the same records, opens and locks. SETCLIENTID is another decision table beside EXCHANGE_ID's
-//! ([`State::set_client_id`]); in the place of slots its owners have seqids with their last replies, beside the client
-//! ([`State::begin_open_request`], [`State::end_owner_request`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
+//! **Version 4.0** uses the same records, opens and locks. SETCLIENTID ([`State::set_client_id`]) takes the place of EXCHANGE_ID.
+//! Owners have seqids and last replies instead of slots ([`State::begin_open_request`], [`State::end_owner_request`]).
+//! [`State::holder`] returns the client of a stateid.
 //!
-//! **Delegations** are a third kind of shard entry (their legal transitions stand in
-//! [`phase`](tables::delegation::phase)); recalls leave by [`callback`](callbacks::callback) over the slots of [`backchannel`](tables::backchannel).
+//! **Restarts.** Clients reclaim what they held. [`tables::recovery`] writes down what the next server must know for that. Answers
+//! wait until that is durable ([`State::pending_change`]); changes of the state do not.
 //!
-//! **Over a restart** clients reclaim what they held: [`recovery`](tables::recovery) writes down what the next server must know for that. Answers
-//! wait until it is stable ([`State::pending_change`]); the state goes on.
-//!
-//! Order of locks: client table, then client, then shard, then records of clients, then gauges; for callbacks: client table, a client's calls, a session's
-//! connections, its back channel, an outbox. A slot's lock comes last.
+//! **Order of locks**: client table, client, shard, recovery records, gauges. For callbacks: client table, a client's queue, the
+//! connections of a session, its back channel, an outbox. A slot's lock is last.
 
 mod callbacks;
 mod clients;

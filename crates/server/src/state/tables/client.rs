@@ -38,7 +38,7 @@ impl ClientKind {
     }
 }
 
-/// What a client holds; counted where it is made and freed, read without a lock.
+/// Counters of what a client holds, read without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     /// Opens, lock stateids, delegations.
@@ -51,19 +51,19 @@ pub(crate) struct Holdings {
     pub(crate) locks: AtomicU32,
     /// Locks that it waits for.
     pub(crate) lock_waiters: AtomicU32,
-    /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
+    /// State revoked after the lease expired, because of a conflict; not yet freed by FREE_STATEID.
     pub(crate) revoked: AtomicU32,
-    /// Revoked by the administrator, not yet freed.
+    /// State revoked by the administrator, not yet freed.
     pub(crate) admin_revoked: AtomicU32,
-    /// Delegations that did not come back in time, not yet freed.
+    /// Delegations revoked because they were not returned in time, not yet freed.
     pub(crate) unreturned: AtomicU32,
-    /// Delegations among what was revoked in any of these ways, not yet freed.
+    /// Delegations among all revoked state, not yet freed.
     pub(crate) lost_delegations: AtomicU32,
     /// Delegations.
     pub(crate) delegations: AtomicU32,
     /// Which of all [grants](super::gauges::Gauges::grants) was its last.
     pub(crate) last_grant: AtomicU64,
-    /// What it has not confirmed to know of its directories.
+    /// Notifications that it has not confirmed.
     pub(crate) notices: Arc<Unconfirmed>,
     /// Copies in the background.
     pub(crate) copies: AtomicU32,
@@ -79,43 +79,43 @@ pub struct Client {
     verifier: Verifier,
     principal: Principal,
     protect: StateProtect,
-    /// Of the address that it came from when it made its record.
+    /// The address from which it created its record.
     host: Arc<Host>,
     /// Monotonic nanoseconds of the last renewal.
     renewed: AtomicU64,
     /// COMPOUNDs in progress on its sessions.
     active: AtomicU32,
-    /// One ended at a time that nobody told: whoever looks next renews the lease.
+    /// A COMPOUND ended at an unknown time: the next look renews the lease.
     ended_untimed: AtomicBool,
-    /// The record is gone, and why: nothing may be added to what it holds.
+    /// Why the record was removed. A removed client gets no more state.
     gone: OnceLock<&'static str>,
-    /// The log says that the client is confirmed.
+    /// The confirmation was logged.
     is_logged: AtomicBool,
-    /// Exports whose use the log has.
+    /// Exports whose first use was logged.
     pub(crate) used_exports: UsedExports,
-    /// It has, or had, a back channel: only then is the lack of one worth a status flag.
+    /// It has or had a back channel: only then CB_PATH_DOWN applies.
     wants_callbacks: AtomicBool,
-    /// It may have held state before the server's restart and has not completed.
+    /// It may reclaim state from before the restart, and has not sent RECLAIM_COMPLETE.
     reclaiming: AtomicBool,
     reclaim_complete: AtomicBool,
-    /// The change that wrote its record, and one; zero where it has none.
+    /// One more than the log change that wrote its recovery record; zero without a record.
     noted: AtomicU64,
-    /// Monotonic nanoseconds of the sweep that found it without anything, and nothing has come since; zero where there was none.
+    /// Monotonic nanoseconds of the sweep that first found it without state; zero if it has state.
     empty_since: AtomicU64,
     pub(crate) holdings: Holdings,
     /// Callbacks that wait, and its sessions.
     pub(crate) calls: Mutex<CallbackQueue>,
-    /// A callback, or a trial, was answered, and the way it took may still be there.
+    /// A callback or probe was answered, and its path may still work.
     reachable: AtomicBool,
     /// When CB_RECALL_ANY was sent last, in seconds.
     pub(crate) asked_to_return: AtomicU64,
-    /// It refused a CB_NOTIFY lately: nothing is told to it.
+    /// It recently refused a CB_NOTIFY, so it gets none for a while.
     refuses_notices: Backoff,
-    /// What its sessions' slots may take.
+    /// Memory of its sessions' slots.
     pub(crate) slot_memory: Arc<SlotMemory>,
-    /// For a client of version 4.0.
+    /// What only a client of version 4.0 has.
     v40: Option<Box<V40Client>>,
-    /// Where it was when it last said who it is, and by which minor version.
+    /// Address and minor version of its last identification.
     seen: Mutex<Option<(SocketAddr, u32)>>,
 }
 
@@ -159,7 +159,7 @@ impl Client {
         client
     }
 
-    /// Has its state protected.
+    /// Sets the state protection.
     pub(crate) fn with_protection(self, protect: StateProtect) -> Self {
         Self { protect, ..self }
     }
@@ -169,17 +169,17 @@ impl Client {
         Self { host, ..self }
     }
 
-    /// What the clients of its address have together.
+    /// The totals of its address.
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.host
     }
 
-    /// Makes it a client of version 4.0.
+    /// Turns it into a client of version 4.0.
     pub(crate) fn into_v40(self, callback: CallbackClient) -> Self {
         Self { v40: Some(Box::new(V40Client::new(callback))), ..self }
     }
 
-    /// What a client of version 4.0 has instead of sessions; none for those of later versions.
+    /// What a client of version 4.0 has instead of sessions; `None` for later versions.
     pub(crate) fn v40(&self) -> Option<&V40Client> {
         self.v40.as_deref()
     }
@@ -207,7 +207,7 @@ impl Client {
         &self.verifier
     }
 
-    /// Who made the record.
+    /// The principal that created the record.
     pub(crate) fn principal(&self) -> &Principal {
         &self.principal
     }
@@ -219,8 +219,7 @@ impl Client {
 
     /// §8.3: "successful execution of a SEQUENCE operation … will result in the lease being implicitly renewed".
     pub(crate) fn renew(&self, now: Duration) {
-        // Cores may tell the time in another order than it passed: what is renewed stays so. Two of them at once may still
-        // leave the earlier time, by as much as they differ.
+        // Cores may report times out of order; the lease never moves back. Two concurrent renewals may leave the earlier time.
         let now = nanos(now);
         if self.renewed.load(Relaxed) < now {
             self.renewed.store(now, Relaxed);
@@ -250,7 +249,7 @@ impl Client {
         self.idle(now) >= lease
     }
 
-    /// For how long the lease has not been renewed; zero while a COMPOUND runs.
+    /// Time since the last renewal; zero while a COMPOUND runs.
     pub(crate) fn idle(&self, now: Duration) -> Duration {
         if self.active.load(Acquire) > 0 {
             return Duration::ZERO;
@@ -261,23 +260,23 @@ impl Client {
         Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
     }
 
-    /// It speaks from this address, in this minor version.
+    /// Notes its address and minor version.
     pub(crate) fn seen_at(&self, address: SocketAddr, minor: u32) {
         *self.seen.lock() = Some((address, minor));
     }
 
-    /// Where it was seen last, and its minor version.
+    /// Its last address and minor version.
     pub(crate) fn seen(&self) -> Option<(SocketAddr, u32)> {
         *self.seen.lock()
     }
 
-    /// Where it was when it last said who it is.
+    /// Its address at the last identification.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.seen().map(|(address, _)| address)
     }
 
-    /// What was taken from it, and it has not acknowledged.
+    /// Number of revoked stateids that it has not acknowledged.
     pub(crate) fn revoked(&self) -> u32 {
         let Holdings { revoked, admin_revoked, unreturned, .. } = &self.holdings;
         [revoked, admin_revoked, unreturned].map(|counter| counter.load(Relaxed)).into_iter().sum()
@@ -288,39 +287,38 @@ impl Client {
         self.active.load(Relaxed)
     }
 
-    /// Whether it holds opens, locks or delegations, or has something copied.
+    /// Whether it holds opens, locks or delegations, or has a background copy.
     pub(crate) fn has_state(&self) -> bool {
         self.holdings.state.load(Relaxed) > 0 || self.holdings.copies.load(Relaxed) > 0
     }
 
-    /// Whether its record may go while its lease runs: it holds nothing, has nothing to reclaim or to acknowledge, and no
-    /// COMPOUND of it runs.
+    /// Whether its record may be removed during its lease: it has nothing to hold, reclaim or acknowledge, and runs no COMPOUND.
     pub(crate) fn is_replaceable(&self) -> bool {
         !self.has_state() && !self.is_reclaiming() && self.revoked() == 0 && self.active.load(Acquire) == 0
     }
 
-    /// Whether something was revoked because its lease was over.
+    /// Whether state was revoked because its lease expired.
     pub(crate) fn has_lost_state(&self) -> bool {
         self.holdings.revoked.load(Relaxed) > 0
     }
 
-    /// Whether its record is gone.
+    /// Whether its record was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.gone.get().is_some()
     }
 
-    /// Its record is gone, for this reason.
+    /// Marks its record as removed, for this reason.
     pub(crate) fn mark_removed(&self, reason: &'static str) {
         let _ = self.gone.set(reason);
     }
 
-    /// Whether the log shall say that the client is confirmed: once.
+    /// Returns true once, when the confirmation should be logged.
     pub(crate) fn should_log_confirmation(&self) -> bool {
         !self.is_logged.swap(true, Relaxed)
     }
 
-    /// Why its record is gone, where the log says that the client was confirmed.
+    /// Why its record was removed, if its confirmation was logged.
     pub(crate) fn removal_to_log(&self) -> Option<&'static str> {
         self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
     }
@@ -344,17 +342,17 @@ impl Client {
         self.holdings.delegations.load(Relaxed) > 0
     }
 
-    /// Whether it has delegated what could not be recalled.
+    /// Whether it holds delegations that cannot be recalled now.
     pub(crate) fn lacks_callback_path(&self) -> bool {
         self.holds_delegations() && !self.is_reachable()
     }
 
-    /// Whether callbacks arrive, as far as that is known.
+    /// Whether the last callback or probe was answered.
     pub(crate) fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed)
     }
 
-    /// It refused a CB_NOTIFY.
+    /// Notes that it refused a CB_NOTIFY.
     pub(crate) fn refused_notice(&self, now: Duration) {
         self.refuses_notices.begin(0, now);
     }
@@ -368,12 +366,12 @@ impl Client {
         self.reachable.store(reachable, Relaxed);
     }
 
-    /// It is one of those that the grace period waits for.
+    /// Marks it as a client that the grace period waits for.
     pub(crate) fn set_reclaiming(&self) {
         self.reclaiming.store(true, Relaxed);
     }
 
-    /// Whether its reclaims are accepted, as far as the client goes.
+    /// Whether it may reclaim.
     pub(crate) fn is_reclaiming(&self) -> bool {
         self.reclaiming.load(Acquire)
     }
@@ -383,15 +381,15 @@ impl Client {
         self.reclaim_complete.load(Relaxed)
     }
 
-    /// RECLAIM_COMPLETE; false where it came before.
+    /// Notes RECLAIM_COMPLETE; false if it came before.
     pub(crate) fn complete_reclaim(&self) -> bool {
         let is_first = !self.reclaim_complete.swap(true, AcqRel);
-        // Behind the other, so that nobody sees neither.
+        // After the other flag, so that at least one of them is always set.
         self.reclaiming.store(false, Release);
         is_first
     }
 
-    /// The number of the change that wrote its record, where it has one.
+    /// The log change that wrote its recovery record.
     pub(crate) fn record_change(&self) -> Option<u64> {
         self.noted.load(Acquire).checked_sub(1)
     }
@@ -400,14 +398,14 @@ impl Client {
         self.noted.store(number.map_or(0, |number| number + 1), Release);
     }
 
-    /// It gets something to hold.
+    /// Notes that it gets state.
     pub(crate) fn note_not_idle(&self) {
         if self.empty_since.load(Relaxed) > 0 {
             self.empty_since.store(0, Relaxed);
         }
     }
 
-    /// A sweep comes by: whether the client has a record, and has had nothing to hold for so long.
+    /// Called by a sweep: whether it has a recovery record, and has held nothing for this long.
     pub(crate) fn is_long_empty(&self, now: Duration, long: Duration) -> bool {
         if self.record_change().is_none() || self.has_state() || self.revoked() > 0 {
             self.note_not_idle();
@@ -422,7 +420,7 @@ impl Client {
         }
     }
 
-    /// `sr_status_flags` (§18.46.3), but for those of the session.
+    /// `sr_status_flags` (§18.46.3), except those of the session.
     pub(crate) fn status_flags(&self) -> SequenceStatus {
         let mut flags = SequenceStatus::empty();
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
