@@ -24,7 +24,7 @@ const PROGRAMS: [(&str, &[u32], &[u32]); 5] = [
 
 /// RFC 5531 §9: GARBAGE_ARGS is for a "procedure [that] can't decode params"; PROC_UNAVAIL comes before it.
 #[test]
-fn every_recorded_call_is_garbage_wherever_it_is_cut() {
+fn truncated_call_is_garbage_args() {
     let garbage = Err(RpcError::NotExecuted(AcceptStatus::GarbageArguments));
     let unavailable = Err(RpcError::NotExecuted(AcceptStatus::ProcedureUnavailable));
     let mut lab = lab_with(vec![export(1, "/export")], |settings| settings.portmap = Some(2049));

@@ -55,7 +55,7 @@ fn status_flags(lab: &mut Lab) -> SequenceStatus {
 }
 
 #[test]
-fn opens_in_a_removed_export_are_revoked_and_others_stay() {
+fn removing_export_revokes_its_opens_only() {
     let mut lab = lab_of(vec![export(1, "/kept"), export(2, "/removed")]);
     lab.file(&["kept", "file"], b"kept");
     lab.file(&["removed", "file"], b"removed");
@@ -86,7 +86,7 @@ fn opens_in_a_removed_export_are_revoked_and_others_stay() {
 }
 
 #[test]
-fn nfs3_obeys_what_nfs4_opens_deny() {
+fn nfs3_respects_share_reservations() {
     use protocol::nfs3::{CreateArgs, CreateHow, DirOpArgs, Filename};
     use protocol::nfs3::{NfsStat, Proc, ReadArgs, Sattr, SetattrArgs, StableHow, WriteArgs};
     use protocol::nfs4::ops::open::{OpenHow, ShareDeny};

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn set_only_attributes_cannot_be_asked_for() {
+    fn write_only_attributes_are_not_readable() {
         let asked = |number| readable(Bitmap::of(&[n::TYPE, number]), 1);
         assert_eq!(asked(n::TIME_ACCESS_SET), Err(Status::INVAL));
         assert_eq!(asked(n::MODE_SET_MASKED), Err(Status::INVAL));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_like_another_is_as_if_written_value_by_value() {
+    fn pattern_writes_same_bytes_as_full_encoding() {
         let export = export(1, "/export");
         let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"test".to_vec());
         let directory = File::root(&export);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_went_says_so() {
+    fn removed_entry_reports_rdattr_error() {
         let export = export(1, "/export");
         let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"test".to_vec());
         let directory = File::root(&export);

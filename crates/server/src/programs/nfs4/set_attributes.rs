@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_may_have_names() {
+    fn parses_owner_names() {
         let names = IdNames::new("example.org", [("alice".to_owned(), 1000)], [("staff".to_owned(), 50)]);
         let parse = |wire: &Wire| Wanted::parse(&wire.to_file_attributes(), 1, can_set(1), Some(&names));
         assert_eq!(parse(&owner("alice@example.org")).unwrap().set.uid, Some(1000));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_unsupported_from_read_only_attributes() {
+    fn distinguishes_unsupported_and_read_only_attributes() {
         let of = |number, length: usize| {
             let attributes = FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();
             Wanted::parse(&attributes, 1, can_set(1), None).unwrap_err()
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_with_umask_is_for_new_objects_of_version_4_2() {
+    fn mode_umask_needs_create_and_version_4_2() {
         let bits = Mode::from_bits_retain;
         let wire = |umask| Wire {
             mode_umask: Some(ModeUmask { mode: bits(0o1666), umask: bits(umask) }),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn masked_modes_change_only_their_bits() {
+    fn masked_mode_changes_only_its_bits() {
         let masked =
             Some(ModeMasked { value: Mode::from_bits_retain(0o070), mask: Mode::from_bits_retain(0o077) });
         let wanted = parse(&Wire { mode_set_masked: masked, ..Wire::default() }).unwrap();

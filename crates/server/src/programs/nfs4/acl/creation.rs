@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_gets_the_list_that_it_is_given_and_inherits_none() {
+    fn new_object_gets_given_acl_only() {
         let mut lab = lab();
         let inherited = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
         let ace = |ace: Ace| Ace { flags: ace.flags | inherited, ..ace };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_list_cannot_be_had_nothing_is_left() {
+    fn failed_acl_undoes_create() {
         let (exported, backend) = faulty();
         let mut lab = lab_of(vec![exported]);
         let acl = || List::new(vec![allow("OWNER@", R)]).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn until_it_has_its_list_nobody_comes_in() {
+    fn new_file_is_closed_until_acl_is_set() {
         let (exported, backend) = faulty();
         let mut lab = lab_of(vec![exported]);
         let inherited = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;

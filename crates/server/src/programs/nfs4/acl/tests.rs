@@ -52,14 +52,14 @@ fn classes(aces: Vec<Ace>) -> (u8, u8, u8) {
 }
 
 #[test]
-fn an_allow_for_everyone_is_for_each_class() {
+fn allow_for_everyone_applies_to_each_class() {
     assert_eq!(classes(vec![allow("EVERYONE@", R)]), (4, 4, 4));
     assert_eq!(classes(vec![allow("OWNER@", R | W), allow("EVERYONE@", R)]), (6, 4, 4));
     assert_eq!(classes(vec![]), (0, 0, 0), "nothing is allowed to nobody");
 }
 
 #[test]
-fn a_deny_counts_before_an_allow_and_not_behind() {
+fn deny_overrides_later_allow_only() {
     assert_eq!(classes(vec![deny("EVERYONE@", R), allow("OWNER@", R)]), (0, 0, 0));
     assert_eq!(classes(vec![allow("OWNER@", R), deny("EVERYONE@", R)]), (4, 0, 0));
     // The owner may be in the group.
@@ -68,7 +68,7 @@ fn a_deny_counts_before_an_allow_and_not_behind() {
 }
 
 #[test]
-fn writing_needs_all_that_it_is() {
+fn write_permission_needs_all_write_bits() {
     assert_eq!(classes(vec![allow("EVERYONE@", AceMask::WRITE_DATA)]), (0, 0, 0));
     assert_eq!(
         classes(vec![allow("EVERYONE@", AceMask::WRITE_DATA), allow("OWNER@", AceMask::APPEND_DATA)]),
@@ -108,7 +108,7 @@ fn named_users_and_groups_get_entries_and_a_mask() {
 }
 
 #[test]
-fn what_is_inherited_whole_becomes_the_default_list() {
+fn fully_inherited_aces_become_default_acl() {
     let with = |ace: Ace, flags| Ace { flags: ace.flags | flags, ..ace };
     let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let aces = vec![
@@ -128,7 +128,7 @@ fn what_is_inherited_whole_becomes_the_default_list() {
 }
 
 #[test]
-fn what_is_inherited_is_not_about_the_directorys_own_user_and_group() {
+fn default_acl_ignores_owner_of_directory() {
     let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let default = |aces: Vec<Ace>| {
         let aces = aces.into_iter().map(|ace| Ace { flags: ace.flags | both, ..ace }).collect();
@@ -150,7 +150,7 @@ fn what_is_inherited_is_not_about_the_directorys_own_user_and_group() {
 }
 
 #[test]
-fn refuses_what_it_does_not_know() {
+fn refuses_unknown_aces() {
     let one = |ace| converted(vec![ace], &FILE).unwrap_err();
     assert_eq!(one(ace(AceType::AUDIT, "OWNER@", R)), Status::ATTRNOTSUPP);
     assert_eq!(one(ace(AceType(9), "OWNER@", R)), Status::ATTRNOTSUPP);
@@ -232,7 +232,7 @@ fn rfc_allows(aces: &[Ace], gid: u32, (uid, groups): (u32, &[u32]), want: AceMas
 
 proptest! {
     #[test]
-    fn a_list_comes_back_as_it_was(access in any_list_with_its_own(), default in prop::option::of(any_list())) {
+    fn posix_acl_survives_round_trip(access in any_list_with_its_own(), default in prop::option::of(any_list())) {
         let shown = to_wire(&access, default.as_ref(), true, None);
         let (back, back_default) = from_wire(&shown, &DIRECTORY, None).unwrap();
         // With the mask applied: what is masked away grants nothing, and is not shown.
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_granted_more_than_was_asked(aces in prop::collection::vec(any_ace(), 0..7)) {
+    fn posix_acl_never_grants_more_than_requested(aces in prop::collection::vec(any_ace(), 0..7)) {
         let list = converted(aces.clone(), &FILE).unwrap().0;
         let groups = [&[][..], &[20], &[200], &[201], &[20, 200], &[200, 201], &[20, 200, 201]];
         // The list is made for the first, and stays when the file is given to the others.
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn a_class_needs_no_rules_but_those_found_for_it(aces in prop::collection::vec(any_ace(), 0..20), known: bool) {
+    fn rule_index_finds_all_rules_of_a_class(aces in prop::collection::vec(any_ace(), 0..20), known: bool) {
         let rule = |ace: &Ace| Rule {
             tag: tag_of(ace, None).unwrap(),
             is_allowed: ace.ace_type == AceType::ALLOWED,
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shown_list_grants_what_the_files_own_does(access in any_list()) {
+    fn nfs4_acl_grants_same_as_posix_acl(access in any_list()) {
         let shown = to_wire(&access, None, false, None);
         for uid in [10, 100, 101, 500] {
             // Somebody in several groups may add up what POSIX wants from one.
@@ -294,7 +294,7 @@ pub(super) fn set_acl(acl: WireAcl) -> Op {
 }
 
 #[test]
-fn setattr_and_getattr_have_it() {
+fn setattr_and_getattr_handle_acls() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"data");
     let shown = lab.attributes(&["export", "file"], &[n::ACL, n::ACLSUPPORT]);
@@ -316,7 +316,7 @@ fn setattr_and_getattr_have_it() {
 }
 
 #[test]
-fn a_list_is_set_behind_the_mode_and_may_change_it() {
+fn sets_acl_after_mode() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"");
     let acl = List::new(vec![allow("EVERYONE@", R)]).unwrap();
@@ -328,7 +328,7 @@ fn a_list_is_set_behind_the_mode_and_may_change_it() {
 }
 
 #[test]
-fn where_the_list_cannot_be_had_what_was_set_before_it_is_told() {
+fn failed_acl_reports_attributes_set_before() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"data");
     // More than the file system keeps, and no more than a list may have.
@@ -354,7 +354,7 @@ fn where_the_list_cannot_be_had_what_was_set_before_it_is_told() {
 }
 
 #[test]
-fn the_pseudo_file_system_has_none() {
+fn pseudo_file_system_has_no_acl() {
     let mut lab = lab();
     let shown = lab.attributes(&[], &[n::ACL, n::ACLSUPPORT, n::SUPPORTED_ATTRS]);
     assert_eq!((shown.acl, shown.aclsupport.map(|support| support.bits())), (None, Some(0)));
@@ -362,7 +362,7 @@ fn the_pseudo_file_system_has_none() {
 }
 
 #[test]
-fn names_stand_for_ids_where_they_are_known() {
+fn maps_names_to_ids() {
     let names = IdNames::new("example.org", [("alice".to_owned(), 1000)], [("staff".to_owned(), 300)]);
     let mut lab = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.id_names = Some(std::sync::Arc::new(names));

@@ -25,7 +25,7 @@ fn send(lab: &mut Lab, arguments: &[u8]) -> CompoundResult {
 }
 
 #[test]
-fn the_tag_comes_back_whatever_it_is() {
+fn echoes_any_tag() {
     let mut lab = lab();
     let tag = Utf8::from_static(b"\xff\0 any bytes");
     let next = lab.next(false);
@@ -35,7 +35,7 @@ fn the_tag_comes_back_whatever_it_is() {
 }
 
 #[test]
-fn a_tag_without_bounds_is_garbage() {
+fn refuses_tag_over_limit() {
     let mut writer = Writer::new();
     writer.opaque(&[b'x'; 1028]);
     writer.u32(1);
@@ -45,7 +45,7 @@ fn a_tag_without_bounds_is_garbage() {
 }
 
 #[test]
-fn other_minor_versions_are_told_apart() {
+fn refuses_unknown_minor_versions() {
     let mut lab = lab();
     for minor in [3, u32::MAX] {
         let result = send(&mut lab, &raw(minor, 0, &[]));
@@ -54,7 +54,7 @@ fn other_minor_versions_are_told_apart() {
 }
 
 #[test]
-fn an_empty_compound_succeeds() {
+fn empty_compound_succeeds() {
     for minor in [1, 2] {
         let result = send(&mut lab(), &raw(minor, 0, &[]));
         assert_eq!((result.status, result.results.len()), (Status::OK, 0), "{minor}");
@@ -62,7 +62,7 @@ fn an_empty_compound_succeeds() {
 }
 
 #[test]
-fn sequence_comes_first_and_once() {
+fn sequence_must_be_first_and_single() {
     let mut lab = lab();
     let next = lab.next(false);
     let result = lab.send(&compound(vec![next.clone(), next]));
@@ -75,7 +75,7 @@ fn sequence_comes_first_and_once() {
 }
 
 #[test]
-fn unknown_operations_are_illegal_and_unsupported_ones_are_not() {
+fn distinguishes_illegal_and_unsupported_operations() {
     let mut lab = lab();
     for number in [0, 1, 2, OpNum::ALLOCATE.0, 76, OpNum::ILLEGAL.0, u32::MAX] {
         let mut operations = Writer::new();
@@ -98,7 +98,7 @@ fn unknown_operations_are_illegal_and_unsupported_ones_are_not() {
 
 /// There is no layout here, and nobody is told otherwise. RFC 8881 §17 has these operations as parts of pNFS, which is optional.
 #[test]
-fn operations_of_pnfs_are_not_supported() {
+fn pnfs_operations_are_not_supported() {
     use OpNum as O;
     let mut lab = lab();
     let mut ask = |minor, operations: &[OpNum]| {
@@ -134,7 +134,7 @@ fn operations_of_pnfs_are_not_supported() {
 }
 
 #[test]
-fn ten_thousand_operations_are_too_many() {
+fn refuses_ten_thousand_operations() {
     let mut lab = lab();
     let mut operations = Writer::new();
     lab.next(false).encode(&mut operations);
@@ -151,7 +151,7 @@ fn ten_thousand_operations_are_too_many() {
 }
 
 #[test]
-fn operations_without_a_file_handle_say_so() {
+fn operations_need_current_filehandle() {
     let mut lab = lab();
     for op in [Op::GetFh, Op::LookupParent, Op::ReadLink, getattr(&[n::TYPE]), create("x", b"o")] {
         assert_eq!(lab.status(vec![op]), Status::NOFILEHANDLE);
@@ -159,7 +159,7 @@ fn operations_without_a_file_handle_say_so() {
 }
 
 #[test]
-fn an_operation_that_cannot_be_repeated_does_not_run_without_room_for_its_result() {
+fn runs_open_only_with_room_for_result() {
     let mut lab = lab();
     let mut fore = channel();
     fore.max_response_size = 300;
@@ -173,7 +173,7 @@ fn an_operation_that_cannot_be_repeated_does_not_run_without_room_for_its_result
 }
 
 #[test]
-fn a_reply_too_long_to_be_cached_is_refused_where_caching_was_asked() {
+fn refuses_cached_reply_over_limit() {
     let mut lab = lab();
     let mut fore = channel();
     fore.max_response_size_cached = 200;
@@ -190,7 +190,7 @@ fn a_reply_too_long_to_be_cached_is_refused_where_caching_was_asked() {
 }
 
 #[test]
-fn what_not_even_sequence_can_be_cached_of_is_refused_before_the_slot_is_taken() {
+fn tiny_cache_limit_fails_before_slot_is_used() {
     let mut lab = lab();
     let mut fore = channel();
     fore.max_response_size_cached = 0;
@@ -205,7 +205,7 @@ fn what_not_even_sequence_can_be_cached_of_is_refused_before_the_slot_is_taken()
 }
 
 #[test]
-fn the_current_stateid_means_the_state_whatever_its_seqid_is_by_now() {
+fn current_stateid_ignores_seqid() {
     use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::open::ShareAccess;
     use protocol::nfs4::ops::read::ReadArgs;
@@ -226,7 +226,7 @@ fn the_current_stateid_means_the_state_whatever_its_seqid_is_by_now() {
 }
 
 #[test]
-fn a_session_is_not_made_where_the_reply_cannot_tell_of_it() {
+fn creates_no_session_without_room_for_reply() {
     let mut lab = lab();
     let mut fore = channel();
     fore.max_response_size = 120;
@@ -239,7 +239,7 @@ fn a_session_is_not_made_where_the_reply_cannot_tell_of_it() {
 }
 
 #[test]
-fn a_lock_in_the_way_is_told_where_there_is_room_for_it() {
+fn reports_conflicting_lock_if_it_fits() {
     use protocol::nfs4::ops::lock::{LockArgs, LockTArgs, LockType, Locker, OpenToLockOwner};
     use protocol::nfs4::types::StateOwner;
     let mut lab = lab();
@@ -264,7 +264,7 @@ fn a_lock_in_the_way_is_told_where_there_is_room_for_it() {
 }
 
 #[test]
-fn requests_with_one_long_tag_are_told_apart() {
+fn detects_false_retry_behind_long_tag() {
     let mut lab = lab();
     let sequence = lab.next(true);
     let tagged = |op| CompoundArgs {
@@ -279,7 +279,7 @@ fn requests_with_one_long_tag_are_told_apart() {
 }
 
 #[test]
-fn a_request_longer_than_the_channel_allows_is_refused() {
+fn refuses_request_over_channel_limit() {
     let mut lab = lab();
     let mut fore = channel();
     fore.max_request_size = 1024;
@@ -290,7 +290,7 @@ fn a_request_longer_than_the_channel_allows_is_refused() {
 }
 
 #[test]
-fn a_retransmission_of_what_was_not_kept_is_told_so() {
+fn retransmission_without_cached_reply_gets_retry_uncached_rep() {
     let mut lab = lab();
     // Too long a reply to be kept unasked.
     let mut ops = vec![lab.next(false)];
@@ -304,7 +304,7 @@ fn a_retransmission_of_what_was_not_kept_is_told_so() {
 }
 
 #[test]
-fn another_request_in_the_place_of_the_last_is_a_false_retry() {
+fn detects_false_retry() {
     let mut lab = lab();
     let next = lab.next(true);
     let first = compound(vec![next.clone(), Op::PutRootFh]);
@@ -396,7 +396,7 @@ fn before(lab: &mut Lab) -> Vec<Op> {
 }
 
 #[test]
-fn an_operation_that_is_cut_off_is_bad_xdr_wherever_it_is_cut() {
+fn truncated_operation_is_bad_xdr() {
     let mut lab = lab();
     for op in operations_with_arguments() {
         let bytes = xdr::to_bytes(&op);
@@ -416,7 +416,7 @@ fn an_operation_that_is_cut_off_is_bad_xdr_wherever_it_is_cut() {
 }
 
 #[test]
-fn operations_that_stand_alone_are_bad_xdr_wherever_they_are_cut() {
+fn truncated_standalone_operation_is_bad_xdr() {
     use protocol::nfs4::ops::{backchannel, exchange_id};
     let mut lab = lab();
     let operations = [
@@ -445,7 +445,7 @@ fn operations_that_stand_alone_are_bad_xdr_wherever_they_are_cut() {
 }
 
 #[test]
-fn bytes_that_mean_something_else_never_panic() {
+fn corrupted_arguments_never_panic() {
     let mut lab = lab();
     // Each byte of each operation's arguments in turn becomes 0xff and 0x80.
     for op in operations_with_arguments() {
@@ -464,7 +464,7 @@ fn bytes_that_mean_something_else_never_panic() {
 }
 
 #[test]
-fn operations_of_version_4_2_are_illegal_in_4_1_and_not_in_4_2() {
+fn version_4_2_operations_are_illegal_in_4_1() {
     use protocol::nfs4::ops::space::{DataContent, SeekArgs};
     let mut lab = lab_42();
     let file = lab.file(&["export", "file"], b"");

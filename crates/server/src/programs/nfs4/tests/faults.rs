@@ -78,7 +78,7 @@ fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
 }
 
 #[test]
-fn the_backend_s_errors_reach_the_client_by_their_names() {
+fn backend_errors_become_wire_statuses() {
     for (error, status) in [
         (Error::Later, Status::DELAY),
         (Error::NoSpace, Status::NOSPC),
@@ -97,7 +97,7 @@ fn the_backend_s_errors_reach_the_client_by_their_names() {
 }
 
 #[test]
-fn what_has_to_wait_is_answered_like_what_has_not() {
+fn pending_backend_gives_same_replies() {
     // Waits before it is done, or when it is: what is done already is not done again.
     type Hold = fn(Gate) -> Fault;
     let holds: [Option<Hold>; 3] = [None, Some(Fault::Hold), Some(Fault::HoldAfter)];
@@ -123,7 +123,7 @@ fn what_has_to_wait_is_answered_like_what_has_not() {
 }
 
 #[test]
-fn a_failed_commit_changes_the_verifier() {
+fn failed_commit_changes_verifier() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);
     let verifier = |lab: &mut Lab| match lab.last(vec![putfh(file), write(b"x")]) {
@@ -138,7 +138,7 @@ fn a_failed_commit_changes_the_verifier() {
 }
 
 #[test]
-fn versions_3_and_4_tell_one_verifier_over_a_failed_commit_too() {
+fn versions_share_verifier_after_failed_commit() {
     use protocol::nfs3::{CommitArgs, CommitResult, FileHandle, PROGRAM, Proc};
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);
@@ -174,7 +174,7 @@ fn short_reads_and_writes_say_how_short() {
 }
 
 #[test]
-fn an_open_whose_truncation_fails_is_taken_back() {
+fn undoes_open_after_failed_truncation() {
     let (mut lab, backend) = faulty_lab();
     backend.add(Rule::on(Method::Setattr, Fault::Fail(Error::NoSpace)).times(1));
     let how = open::OpenHow::Create(open::CreateHow::Unchecked(size(0)));
@@ -185,7 +185,7 @@ fn an_open_whose_truncation_fails_is_taken_back() {
 }
 
 #[test]
-fn attributes_beside_a_delegation_are_from_after_the_grant() {
+fn getattr_after_grant_shows_current_attributes() {
     let want = open::ShareAccess::empty().with_want(open::DelegationWant::WRITE_DELEG);
     let wish = delegation::WantDelegationArgs { want, claim: delegation::DelegationClaim::Fh };
     let opening = || vec![lookup("export"), open("file", b"o", open::ShareAccess::BOTH)];
@@ -239,7 +239,7 @@ fn created_and_found() -> (Lab, Lab, Flight, Gate, open::OpenOk) {
 }
 
 #[test]
-fn a_creation_that_is_told_to_come_again_leaves_what_others_have_written() {
+fn delayed_create_keeps_data_written_by_others() {
     let (mut lab, mut other, mut creation, gate, opened) = created_and_found();
     let open::OpenDelegation::Write(held) = opened.delegation else { panic!("{:?}", opened.delegation) };
     let file = other.handle(&["export", "new"]);
@@ -256,7 +256,7 @@ fn a_creation_that_is_told_to_come_again_leaves_what_others_have_written() {
 }
 
 #[test]
-fn a_creation_that_is_told_to_come_again_leaves_what_others_hold() {
+fn delayed_create_keeps_file_delegated_to_others() {
     // Nothing has come here yet of what the holder has written.
     let (mut lab, mut other, mut creation, gate, opened) = created_and_found();
     assert!(matches!(opened.delegation, open::OpenDelegation::Write(_)));
@@ -269,7 +269,7 @@ fn a_creation_that_is_told_to_come_again_leaves_what_others_hold() {
 }
 
 #[test]
-fn a_creation_that_is_told_to_come_again_leaves_nothing_of_its_own() {
+fn delayed_create_leaves_no_file() {
     let (mut lab, backend) = faulty_lab();
     // Once more after the server has made room.
     backend.add(Rule::on(Method::Open, Fault::Fail(Error::Later)).times(2));
@@ -307,7 +307,7 @@ impl Around for Meanwhile {
 }
 
 #[test]
-fn a_creation_that_finds_no_more_room_is_taken_back() {
+fn undoes_create_when_open_limit_is_reached() {
     for method in [Method::Create, Method::Open] {
         let around = Meanwhile { method, act: Mutex::default() };
         let backend = Arc::new(Wrapped::of(MemFs::new(&MemOptions::default()), around));
@@ -326,7 +326,7 @@ fn a_creation_that_finds_no_more_room_is_taken_back() {
 }
 
 #[test]
-fn the_backend_is_asked_once() {
+fn reuses_attributes_within_compound() {
     let (mut lab, backend) = faulty_lab();
     let (directory, file) = (lab.handle(&["export"]), lab.handle(&["export", "file"]));
     let mut asked = |ops: Vec<Op>, method| {
@@ -360,7 +360,7 @@ fn statuses(result: &CompoundResult) -> Vec<Status> {
 }
 
 #[test]
-fn a_retransmission_during_execution_waits_and_is_not_executed() {
+fn retransmission_during_execution_gets_delay() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);
     let gate = Gate::new();
@@ -385,7 +385,7 @@ fn a_retransmission_during_execution_waits_and_is_not_executed() {
 }
 
 #[test]
-fn a_call_that_waited_renews_the_lease_at_its_end() {
+fn renews_lease_at_end_of_long_call() {
     let (mut lab, backend) = faulty_lab();
     let mut denying =
         crate::testing::open_args("file", b"o", open::ShareAccess::BOTH, open::OpenHow::NoCreate);
@@ -412,7 +412,7 @@ fn a_call_that_waited_renews_the_lease_at_its_end() {
 }
 
 #[test]
-fn a_call_that_is_cut_off_is_never_executed_again() {
+fn never_repeats_an_interrupted_call() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);
     backend.add(Rule::on(Method::Write, Fault::Hold(Gate::new())));
@@ -434,7 +434,7 @@ fn a_call_that_is_cut_off_is_never_executed_again() {
 }
 
 #[test]
-fn a_slow_backend_is_asked_once_for_each_operation() {
+fn calls_slow_backend_once_per_operation() {
     let anonymous = |count| Op::Read(read::ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count });
     let open = || open("file", b"owner", open::ShareAccess::READ);
     for (method, path, op) in [
@@ -477,7 +477,7 @@ fn a_slow_backend_is_asked_once_for_each_operation() {
 }
 
 #[test]
-fn what_a_slow_backend_says_at_last_is_the_answer_though_it_is_an_error() {
+fn late_backend_error_is_the_result() {
     for (method, path, op) in operations() {
         // What makes a file is not about the one that goes.
         let creates = matches!(&op, Op::Open(args) if matches!(args.how, open::OpenHow::Create(_)));

@@ -166,7 +166,7 @@ fn ok(flight: &mut Flight) -> CopyOk {
 }
 
 #[test]
-fn a_file_of_another_server_is_copied_before_the_answer() {
+fn copies_short_file_from_other_server_synchronously() {
     let mut scene = scene();
     let args = CopyArgs { source_offset: 100, destination_offset: 3, ..args(&scene, 1000) };
     let mut flight = scene.ask(args);
@@ -186,7 +186,7 @@ fn a_file_of_another_server_is_copied_before_the_answer() {
 }
 
 #[test]
-fn what_comes_in_pieces_is_put_together() {
+fn joins_short_reads() {
     let mut scene = scene();
     let args = CopyArgs { synchronous: true, ..args(&scene, 0) };
     let mut flight = scene.ask(args);
@@ -213,7 +213,7 @@ fn what_comes_in_pieces_is_put_together() {
 }
 
 #[test]
-fn a_long_copy_goes_on_behind_its_answer_and_tells_its_end() {
+fn long_copy_continues_after_reply_and_reports_end() {
     let mut scene = scene();
     let size = 3 * MIB + 5;
     let (stateid, offload) = scene.begin(size);
@@ -232,7 +232,7 @@ fn a_long_copy_goes_on_behind_its_answer_and_tells_its_end() {
 }
 
 #[test]
-fn a_source_that_becomes_shorter_ends_the_copy_there() {
+fn copy_ends_where_remote_source_was_truncated() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     assert_eq!(scene.step(&offload, Ok(MIB + 7)), Advanced::Done);
@@ -241,7 +241,7 @@ fn a_source_that_becomes_shorter_ends_the_copy_there() {
 }
 
 #[test]
-fn a_source_that_is_lost_for_a_while_is_waited_for() {
+fn waits_for_lost_source_within_bound() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     for _ in 0..2 {
@@ -262,7 +262,7 @@ fn a_source_that_is_lost_for_a_while_is_waited_for() {
 
 /// It works, and others use it.
 #[test]
-fn a_source_that_has_no_room_is_not_lost() {
+fn busy_source_does_not_count_as_lost() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     for _ in 0..5 {
@@ -273,7 +273,7 @@ fn a_source_that_has_no_room_is_not_lost() {
 }
 
 #[test]
-fn a_source_that_gives_is_not_lost_though_nothing_can_be_written() {
+fn failed_write_does_not_count_as_lost_source() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     assert_eq!(scene.step(&offload, Err(FetchError::Unreachable)), Advanced::Later);
@@ -286,7 +286,7 @@ fn a_source_that_gives_is_not_lost_though_nothing_can_be_written() {
 
 /// RFC 7862 §15.2.3 has INVAL of sources that are too short, which their READs tell by their ends.
 #[test]
-fn a_source_that_calls_a_read_invalid_in_the_middle_ends_no_copy_well() {
+fn late_invalid_read_fails_the_copy() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     assert_eq!(scene.step(&offload, Err(FetchError::Refused(Status::INVAL))), Advanced::Done);
@@ -294,7 +294,7 @@ fn a_source_that_calls_a_read_invalid_in_the_middle_ends_no_copy_well() {
 }
 
 #[test]
-fn what_was_allowed_is_looked_at_again_when_the_source_has_answered() {
+fn rechecks_rights_after_source_read() {
     let mut closed = scene();
     let args_closed = args(&closed, 0);
     let mut flight = closed.ask(args_closed);
@@ -314,7 +314,7 @@ fn what_was_allowed_is_looked_at_again_when_the_source_has_answered() {
 }
 
 #[test]
-fn nothing_more_is_read_for_a_destination_that_cannot_be_written() {
+fn stops_reading_when_destination_is_not_writable() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     scene.make_read_only();
@@ -326,7 +326,7 @@ fn nothing_more_is_read_for_a_destination_that_cannot_be_written() {
 }
 
 #[test]
-fn what_is_written_changes_the_file_when_it_comes() {
+fn recalls_before_writing_copied_data() {
     use protocol::nfs4::attributes::number;
     let mut scene = scene();
     let mtime = |scene: &mut Scene| {
@@ -350,7 +350,7 @@ fn what_is_written_changes_the_file_when_it_comes() {
 }
 
 #[test]
-fn a_source_that_has_forgotten_the_client_is_told_so() {
+fn revokes_copy_when_source_forgot_client() {
     let mut scene = scene();
     let (_, offload) = scene.begin(3 * MIB);
     let forgotten = FetchError::Refused(Status::BAD_STATEID);
@@ -359,7 +359,7 @@ fn a_source_that_has_forgotten_the_client_is_told_so() {
 }
 
 #[test]
-fn a_copy_is_cancelled_though_its_source_is_silent() {
+fn cancels_copy_while_source_is_silent() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin(3 * MIB);
     let server = Arc::clone(&scene.lab.server);
@@ -380,7 +380,7 @@ fn a_copy_is_cancelled_though_its_source_is_silent() {
 }
 
 #[test]
-fn what_is_wrong_with_a_source_is_told_in_words_for_the_destinations_client() {
+fn maps_source_errors_to_copy_statuses() {
     let mut scene = scene();
     let refused = FetchError::Refused;
     for (error, expected) in [
@@ -405,7 +405,7 @@ fn what_is_wrong_with_a_source_is_told_in_words_for_the_destinations_client() {
 }
 
 #[test]
-fn a_source_that_is_too_short_is_invalid() {
+fn source_range_beyond_end_is_invalid() {
     let mut scene = scene();
     for (source_offset, count) in [(0, 11), (11, 0), (5, 6), (10, 1)] {
         let args = CopyArgs { source_offset, ..args(&scene, count) };
@@ -421,7 +421,7 @@ fn a_source_that_is_too_short_is_invalid() {
 }
 
 #[test]
-fn nothing_is_asked_of_servers_that_are_not_permitted() {
+fn reads_only_from_permitted_servers() {
     let mut scene = scene();
     let named = NetLocation::Name(Utf8::from_static(b"192.0.2.7"));
     let url = NetLocation::Url(Utf8::from_static(b"nfs://192.0.2.7/"));
@@ -459,7 +459,7 @@ fn nothing_is_asked_of_servers_that_are_not_permitted() {
 }
 
 #[test]
-fn who_permits_all_networks_does_not_permit_this_machine() {
+fn permitting_all_networks_excludes_own_addresses() {
     let (exported, _) = faulty();
     let lab = lab_with(vec![exported], |settings| {
         settings.copy_from = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
@@ -491,7 +491,7 @@ fn who_permits_all_networks_does_not_permit_this_machine() {
 }
 
 #[test]
-fn nothing_is_asked_where_the_destination_cannot_be_written() {
+fn refuses_invalid_copy_before_reading_source() {
     let mut scene = scene();
     let wrong = |change: &dyn Fn(&mut CopyArgs)| {
         let mut args = args(&scene, 0);

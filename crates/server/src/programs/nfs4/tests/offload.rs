@@ -141,7 +141,7 @@ fn known(scene: &Scene) -> u64 {
 }
 
 #[test]
-fn a_long_copy_goes_on_behind_its_answer_and_tells_its_end() {
+fn long_copy_continues_after_reply_and_reports_end() {
     let mut scene = scene();
     let answer = scene.ask(0, false);
     assert_eq!((answer.requirements.consecutive, answer.requirements.synchronous), (true, false));
@@ -179,7 +179,7 @@ fn a_long_copy_goes_on_behind_its_answer_and_tells_its_end() {
 }
 
 #[test]
-fn who_asks_to_hear_of_the_end_later_does_and_not_for_ever() {
+fn retries_delayed_cb_offload_within_bound() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     scene.finish(&offload);
@@ -209,7 +209,7 @@ fn who_asks_to_hear_of_the_end_later_does_and_not_for_ever() {
 }
 
 #[test]
-fn what_is_short_or_must_be_answered_when_done_is() {
+fn short_or_synchronous_copy_finishes_before_reply() {
     let mut scene = scene();
     let short = scene.ask(INLINE_BYTES, false);
     assert_eq!((short.response.callback_id.len(), short.response.count), (0, INLINE_BYTES));
@@ -220,7 +220,7 @@ fn what_is_short_or_must_be_answered_when_done_is() {
 }
 
 #[test]
-fn nothing_goes_on_for_a_client_that_cannot_be_called_or_has_enough() {
+fn background_copy_needs_back_channel_and_free_slot() {
     let mut scene = scene();
     let mut begun = 0;
     while !scene.ask(0, false).response.callback_id.is_empty() {
@@ -238,7 +238,7 @@ fn nothing_goes_on_for_a_client_that_cannot_be_called_or_has_enough() {
 }
 
 #[test]
-fn a_cancelled_copy_copies_nothing_more_and_says_nothing() {
+fn cancelled_copy_stops_without_callback() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     assert_eq!(scene.advance(&offload), Poll::Ready(Advanced::More));
@@ -252,7 +252,7 @@ fn a_cancelled_copy_copies_nothing_more_and_says_nothing() {
 }
 
 #[test]
-fn a_cancel_is_answered_when_no_step_writes_any_more() {
+fn offload_cancel_waits_for_running_step() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     let gate = Gate::new();
@@ -271,7 +271,7 @@ fn a_cancel_is_answered_when_no_step_writes_any_more() {
 }
 
 #[test]
-fn a_copy_is_its_user_s_and_its_file_s() {
+fn copy_stateid_belongs_to_its_user_and_file() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     let cancel = scene.cancel(stateid);
@@ -287,7 +287,7 @@ fn a_copy_is_its_user_s_and_its_file_s() {
 }
 
 #[test]
-fn closed_files_are_copied_to_the_end() {
+fn copy_continues_after_close() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     for (file, open_stateid) in [scene.from, scene.to] {
@@ -300,7 +300,7 @@ fn closed_files_are_copied_to_the_end() {
 }
 
 #[test]
-fn what_others_have_delegated_meanwhile_comes_back_first() {
+fn copy_step_recalls_new_delegations() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     let (to, open_stateid) = scene.to;
@@ -319,7 +319,7 @@ fn what_others_have_delegated_meanwhile_comes_back_first() {
 }
 
 #[test]
-fn what_was_taken_away_ends_a_copy() {
+fn revoked_state_ends_copy() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     scene.lab.server.replace_exports(ExportTable::new(Vec::new()).unwrap());
@@ -328,7 +328,7 @@ fn what_was_taken_away_ends_a_copy() {
 }
 
 #[test]
-fn errors_are_told_with_the_bytes_before_them() {
+fn failed_copy_reports_copied_bytes() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     let full = Fault::Fail(vfs::Error::NoSpace);
@@ -339,7 +339,7 @@ fn errors_are_told_with_the_bytes_before_them() {
 }
 
 #[test]
-fn a_medium_that_is_offline_is_asked_again() {
+fn retries_offline_medium() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     scene.backend.add(Rule::on(Method::CopyRange, Fault::Fail(vfs::Error::Later)).times(1));
@@ -349,7 +349,7 @@ fn a_medium_that_is_offline_is_asked_again() {
 }
 
 #[test]
-fn a_source_that_becomes_shorter_makes_a_short_copy() {
+fn copy_ends_where_source_was_truncated() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     let (from, stateid) = scene.from;
@@ -361,7 +361,7 @@ fn a_source_that_becomes_shorter_makes_a_short_copy() {
 }
 
 #[test]
-fn a_step_that_is_dropped_tells_nothing_and_what_cannot_go_on_is_a_failure() {
+fn dropped_step_sends_no_callback() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     scene.backend.add(Rule::on(Method::CopyRange, Fault::Hold(Gate::new())).times(1));
@@ -390,7 +390,7 @@ fn copies_take_turns() {
 }
 
 #[test]
-fn a_lost_callback_is_repeated_over_another_connection() {
+fn repeats_lost_callback_over_another_connection() {
     let mut scene = scene();
     let (stateid, offload) = scene.begin();
     scene.finish(&offload);
@@ -411,7 +411,7 @@ fn a_lost_callback_is_repeated_over_another_connection() {
 }
 
 #[test]
-fn a_client_that_is_gone_leaves_no_copy() {
+fn removes_copies_of_evicted_client() {
     let mut scene = scene();
     let (_, offload) = scene.begin();
     scene.lab.server.evict(scene.client.now(), "copier").expect("it is there");

@@ -132,7 +132,7 @@ fn recalled(call: &Call) -> Stateid {
 }
 
 #[test]
-fn the_end_of_an_old_path_is_not_the_end_of_the_next() {
+fn closing_old_path_keeps_new_path() {
     let (mut lab, old, _) = scene();
     // As Linux's client, which says where it is twice in a row.
     call_me_at(&mut lab, HOME);
@@ -146,7 +146,7 @@ fn the_end_of_an_old_path_is_not_the_end_of_the_next() {
 }
 
 #[test]
-fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
+fn grants_and_recalls_v40_read_delegation() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold(&mut lab);
     let read = Op::Read(ReadArgs { stateid: held, offset: 0, count: 1 });
@@ -161,7 +161,7 @@ fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
 }
 
 #[test]
-fn writing_is_delegated_and_the_holder_asked_for_attributes_over_its_path() {
+fn grants_v40_write_delegation_and_asks_holder() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold_to_write(&mut lab);
     let asked = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
@@ -193,7 +193,7 @@ fn writing_is_delegated_and_the_holder_asked_for_attributes_over_its_path() {
 }
 
 #[test]
-fn a_delegation_is_returned_by_who_obtained_it_or_by_the_client() {
+fn only_holder_or_client_principal_returns_delegation() {
     for (uid, returned) in [(1000, Status::OK), (0, Status::OK), (1001, Status::BAD_STATEID)] {
         let (mut lab, _called, _other) = scene();
         let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o666) });
@@ -208,7 +208,7 @@ fn a_delegation_is_returned_by_who_obtained_it_or_by_the_client() {
 }
 
 #[test]
-fn a_holder_is_known_by_its_connection() {
+fn identifies_v40_holder_by_connection() {
     let (mut lab, called, _other) = scene();
     let (file, _) = hold_to_write(&mut lab);
     // None of these says whose it is.
@@ -220,7 +220,7 @@ fn a_holder_is_known_by_its_connection() {
 }
 
 #[test]
-fn clients_that_share_a_connection_have_nothing_delegated_for_writing() {
+fn grants_no_write_delegation_on_shared_connection() {
     let (mut lab, called, _other) = scene();
     let SetClientIdResult::Ok(ok) = lab.set_client_id(b"second", 1, 0) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);
@@ -238,7 +238,7 @@ fn clients_that_share_a_connection_have_nothing_delegated_for_writing() {
 }
 
 #[test]
-fn another_client_is_known_from_its_first_word_on() {
+fn unconfirmed_second_client_makes_connection_shared() {
     let (mut lab, called, _other) = scene();
     let (file, _) = hold_to_write(&mut lab);
     let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
@@ -251,7 +251,7 @@ fn another_client_is_known_from_its_first_word_on() {
 }
 
 #[test]
-fn a_client_that_begins_anew_keeps_its_connection() {
+fn restarted_client_keeps_its_connection() {
     let (mut lab, ..) = scene();
     lab.reboot(b"client", 2);
     let v40_owner = lab.lab.connection.v40_owner.get().map(|client| client.id());
@@ -259,7 +259,7 @@ fn a_client_that_begins_anew_keeps_its_connection() {
 }
 
 #[test]
-fn who_comes_after_a_client_that_left_is_known_from_its_first_word_on() {
+fn connection_of_departed_client_becomes_shared_at_once() {
     for several in [false, true] {
         let (mut lab, ..) = scene();
         let id = format!("{:#018x}", lab.client_id);
@@ -275,7 +275,7 @@ fn who_comes_after_a_client_that_left_is_known_from_its_first_word_on() {
 }
 
 #[test]
-fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
+fn v40_delegation_needs_callback_path_and_confirmed_owner() {
     let mut lab = lab0();
     lab.open("file", b"owner");
     assert_eq!(read_open(&mut lab).1, OpenDelegation::None, "no path");
@@ -286,7 +286,7 @@ fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
 }
 
 #[test]
-fn nobody_but_the_sender_is_connected_to() {
+fn connects_only_to_sender_of_setclientid() {
     let mut lab = lab0();
     for address in ["192.0.2.1.0.9", "127.0.0.1.0.0", "nonsense"] {
         call_me_at(&mut lab, address);
@@ -297,7 +297,7 @@ fn nobody_but_the_sender_is_connected_to() {
 }
 
 #[test]
-fn where_nothing_is_delegated_nobody_is_connected_to() {
+fn connects_only_when_delegations_are_enabled() {
     let maker = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.max_delegations = 0;
     });
@@ -307,7 +307,7 @@ fn where_nothing_is_delegated_nobody_is_connected_to() {
 }
 
 #[test]
-fn what_was_not_answered_is_sent_again_over_the_next_connection() {
+fn resends_unanswered_callback_over_next_connection() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold(&mut lab);
     let renew = vec![Op::Renew(RenewArgs { client_id: lab.client_id })];
@@ -330,7 +330,7 @@ fn what_was_not_answered_is_sent_again_over_the_next_connection() {
 }
 
 #[test]
-fn what_is_not_given_back_is_lost_alone() {
+fn revokes_only_unreturned_delegation() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold(&mut lab);
     let flight = write_open(&mut other);
@@ -348,14 +348,14 @@ fn what_is_not_given_back_is_lost_alone() {
 }
 
 #[test]
-fn a_client_that_leaves_is_hung_up_on() {
+fn closes_callback_connection_of_departed_client() {
     let (mut lab, called, _) = scene();
     lab.reboot(b"client", 2);
     assert!(called.0.outbox.is_hung_up());
 }
 
 #[test]
-fn a_client_wishes_for_one_connection_at_a_time() {
+fn requests_one_callback_connection_at_a_time() {
     let mut lab = lab0();
     call_me_at(&mut lab, HOME);
     // While it waits to be taken, and once the transport is at it.

@@ -132,7 +132,7 @@ fn flags(lab: &mut Lab) -> SequenceStatus {
 }
 
 #[test]
-fn after_a_restart_every_status_is_that_of_the_rfc() {
+fn restart_gives_statuses_of_rfc_8881() {
     for minor in [1, 2] {
         let mut site = Site::new();
         let mut client = site.client(b"client", minor);
@@ -180,7 +180,7 @@ fn after_a_restart_every_status_is_that_of_the_rfc() {
 }
 
 #[test]
-fn after_a_restart_version_4_0_has_its_own_statuses() {
+fn restart_gives_statuses_of_rfc_7530() {
     let mut site = Site::new();
     let mut client = Lab0::of(&site.server, 40, b"client");
     let (file, old) = client.open("file", b"o");
@@ -217,7 +217,7 @@ fn after_a_restart_version_4_0_has_its_own_statuses() {
 }
 
 #[test]
-fn who_may_hold_something_is_told_so_when_it_is_written_down_and_nobody_else_waits() {
+fn first_open_waits_for_durable_client_record() {
     let mut site = Site::new();
     let (mut client, mut other) = (site.again(b"client", 1), site.client(b"other", 1));
     site.disk.slow_down();
@@ -236,7 +236,7 @@ fn who_may_hold_something_is_told_so_when_it_is_written_down_and_nobody_else_wai
 }
 
 #[test]
-fn an_open_that_is_sent_again_is_told_so_no_sooner() {
+fn retransmitted_open_waits_for_durable_record() {
     let site = Site::new();
     site.disk.slow_down();
     let mut client = Lab0::of(&site.server, 40, b"client");
@@ -254,7 +254,7 @@ fn an_open_that_is_sent_again_is_told_so_no_sooner() {
 }
 
 #[test]
-fn no_version_answers_before_what_was_taken_away_is_written_down() {
+fn all_versions_wait_for_durable_revocation() {
     let mut site = Site::new();
     let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));
     let (file, _) = client.open(&["export", "file"], b"o");
@@ -288,7 +288,7 @@ fn writing(stateid: Stateid) -> Op {
 
 /// RFC 8881 §8.4.3: who may reclaim a lock after a loss finds what the lock kept.
 #[test]
-fn nothing_changes_before_what_had_kept_it_from_that_is_written_down_as_taken() {
+fn changes_wait_for_durable_revocation() {
     let truncating = OpenHow::Create(CreateHow::Unchecked(size(0)));
     let opening = || Op::Open(open_args("file", b"p", ShareAccess::BOTH, truncating.clone()));
     let cutting = SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: size(0) };
@@ -317,7 +317,7 @@ fn nothing_changes_before_what_had_kept_it_from_that_is_written_down_as_taken() 
 }
 
 #[test]
-fn nor_does_version_3_change_anything_before() {
+fn version_3_changes_wait_for_durable_revocation() {
     let (site, mut other, file) = evicted_for_now();
     let before = site.seen();
     let args = protocol::nfs3::WriteArgs {
@@ -336,7 +336,7 @@ fn nor_does_version_3_change_anything_before() {
 }
 
 #[test]
-fn a_delegation_that_was_revoked_is_not_reclaimed_and_others_are() {
+fn reclaims_delegations_except_revoked_ones() {
     let mut site = Site::new();
     let mut maker = site.client(b"maker", 1);
     let second = maker.file(&["export", "second"], b"");

@@ -172,7 +172,7 @@ const TABLE: [Row; 25] = [
 ];
 
 #[test]
-fn every_operation_with_every_stateid() {
+fn every_operation_checks_every_stateid() {
     let mut wrong = Vec::new();
     for row in &TABLE {
         for (sent, expected) in COLUMNS.iter().zip(row.expected) {
@@ -190,7 +190,7 @@ fn every_operation_with_every_stateid() {
 }
 
 #[test]
-fn free_stateid_with_every_stateid() {
+fn free_stateid_checks_every_stateid() {
     for basis in [Basis::Open, Basis::Lock, Basis::Delegation] {
         for (sent, expected) in COLUMNS.iter().zip(FREE) {
             let Some(expected) = expected.filter(|_| has(basis, *sent)) else { continue };
@@ -203,7 +203,7 @@ fn free_stateid_with_every_stateid() {
 }
 
 #[test]
-fn test_stateid_with_every_stateid() {
+fn test_stateid_checks_every_stateid() {
     for basis in [Basis::Open, Basis::Lock, Basis::Delegation] {
         for (sent, expected) in COLUMNS.iter().zip(TEST) {
             let Some(expected) = expected.filter(|_| has(basis, *sent)) else { continue };

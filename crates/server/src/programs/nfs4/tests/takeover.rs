@@ -63,7 +63,7 @@ fn guesses(own: [u8; 12], index_at: usize, rests: &[Vec<u8>]) -> Vec<[u8; 12]> {
 
 /// With an index and a count in it, 4,153 guesses found another client's lock.
 #[test]
-fn no_stateid_is_guessed_from_one_s_own() {
+fn stateids_cannot_be_guessed() {
     let mut scene = Scene::new();
     let mut attacker = scene.lab.other(b"attacker");
     let (_, own) = attacker.open("file", b"owner");
@@ -94,7 +94,7 @@ fn no_stateid_is_guessed_from_one_s_own() {
 }
 
 #[test]
-fn a_lock_is_unlocked_by_who_locked_or_by_the_client() {
+fn only_lock_owner_or_client_principal_unlocks() {
     for (uid, freed) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::ACCESS)] {
         let mut scene = Scene::new();
         assert_eq!(scene.status_by(uid, unlock(scene.lock, 2)), freed);
@@ -107,7 +107,7 @@ fn a_lock_is_unlocked_by_who_locked_or_by_the_client() {
 }
 
 #[test]
-fn an_open_is_closed_by_who_opened_or_by_the_client() {
+fn only_opener_or_client_principal_closes() {
     for (uid, closed) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::BAD_STATEID)] {
         let mut scene = Scene::new();
         let close = scene.lab.close_op(scene.open, b"owner");
@@ -121,7 +121,7 @@ fn an_open_is_closed_by_who_opened_or_by_the_client() {
 }
 
 #[test]
-fn an_open_is_downgraded_by_who_opened_or_by_the_client() {
+fn only_opener_or_client_principal_downgrades() {
     for (uid, done) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::BAD_STATEID)] {
         let mut scene = Scene::new();
         let (share_access, share_deny) = (ShareAccess::BOTH, ShareDeny::empty());
@@ -134,7 +134,7 @@ fn an_open_is_downgraded_by_who_opened_or_by_the_client() {
 
 /// Users of one client may share an owner: each has obtained what is under it.
 #[test]
-fn who_opened_with_a_shared_owner_may_close() {
+fn any_user_of_shared_owner_may_close() {
     let mut scene = Scene::new();
     scene.lab.lab.uid = STRANGER;
     let (_, open) = scene.lab.open("file", b"owner");
@@ -144,7 +144,7 @@ fn who_opened_with_a_shared_owner_may_close() {
 
 /// RFC 7530 §16.28.5.
 #[test]
-fn a_lease_is_renewed_by_the_client_or_who_has_a_file_open() {
+fn only_client_or_user_with_open_renews_lease() {
     let mut scene = Scene::new();
     let renew = Op::Renew(RenewArgs { client_id: scene.lab.client_id });
     for (uid, renewed) in [(MACHINE, Status::OK), (USER, Status::OK), (STRANGER, Status::ACCESS)] {
@@ -163,7 +163,7 @@ fn a_lease_is_renewed_by_the_client_or_who_has_a_file_open() {
 }
 
 #[test]
-fn no_client_id_is_guessed_from_one_s_own() {
+fn client_ids_cannot_be_guessed() {
     let mut scene = Scene::new();
     let mut attacker = scene.lab.other(b"attacker");
     let own = attacker.client_id;
@@ -179,7 +179,7 @@ fn no_client_id_is_guessed_from_one_s_own() {
 
 /// A client ID is all that RENEW, OPEN and RELEASE_LOCKOWNER name a client by.
 #[test]
-fn a_denied_lock_does_not_tell_its_holder_s_client_id() {
+fn denied_lock_hides_client_id_of_holder() {
     let mut scene = Scene::new();
     let test = |lab: &mut Lab0, owner: &'static [u8]| {
         let (lock_type, owner) = (LockType::Write, lab.owner(owner));

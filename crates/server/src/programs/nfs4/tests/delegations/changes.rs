@@ -18,7 +18,7 @@ use super::{
 use crate::testing::{at, faulty, lab_of, name, open, putfh};
 
 #[test]
-fn nothing_is_delegated_of_what_an_operation_that_waits_is_about_to_move() {
+fn waiting_rename_blocks_delegation() {
     for is_version_3 in [false, true] {
         let Scene { mut lab, mut holder, mut other, file } = scene();
         lab.file(&["export", "source"], b"");
@@ -45,7 +45,7 @@ fn nothing_is_delegated_of_what_an_operation_that_waits_is_about_to_move() {
 }
 
 #[test]
-fn nothing_is_delegated_of_where_an_operation_that_waits_is_about_to_copy_to() {
+fn waiting_copy_blocks_delegation_of_destination() {
     let any = Stateid::ANONYMOUS;
     let clone = CloneArgs {
         source_stateid: any,
@@ -82,7 +82,7 @@ fn nothing_is_delegated_of_where_an_operation_that_waits_is_about_to_copy_to() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_now_does_not_go_without_its_holder() {
+fn failed_lookup_does_not_bypass_recall() {
     for (error, told) in [(Error::Later, Status::DELAY), (Error::Io, Status::IO)] {
         for (looks, op) in [(0, remove("file")), (0, rename("file", "moved")), (1, rename("source", "file"))]
         {

@@ -144,7 +144,7 @@ fn changes_by_version_3(
 }
 
 #[test]
-fn each_change_by_another_recalls_a_directory_first() {
+fn changes_by_others_recall_directory_first() {
     let (mut first, directory) = with_directory(scene());
     let count = changes(&mut first, directory).len();
     for index in 0..count {
@@ -166,7 +166,7 @@ fn each_change_by_another_recalls_a_directory_first() {
 }
 
 #[test]
-fn the_directory_itself_is_recalled_before_it_is_removed() {
+fn removing_directory_recalls_it_first() {
     let Scene { mut holder, mut other, mut lab, .. } = scene();
     lab.ok(at(&["export"], vec![make("d")]));
     let directory = lab.handle(&["export", "d"]);
@@ -179,7 +179,7 @@ fn the_directory_itself_is_recalled_before_it_is_removed() {
 }
 
 #[test]
-fn the_holder_is_not_in_its_own_way() {
+fn holder_does_not_conflict_with_itself() {
     let (Scene { mut holder, .. }, directory) = with_directory(scene());
     let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
     for op in [make("new"), remove("new"), set(mode(0o750)), make("more"), create("file", b"o")] {
@@ -236,7 +236,7 @@ fn told(client: &Lab, answer: Status) -> (Stateid, Vec<Notification>) {
 }
 
 #[test]
-fn who_asked_to_be_told_keeps_the_directory_and_hears_of_changes_in_their_order() {
+fn subscriber_keeps_directory_and_gets_ordered_notifications() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     let more = ENTRIES.union(Bitmap::of(&[notify_type::CHANGE_DIR_ATTRS, notify_type::CHANGE_CHILD_ATTRS]));
     let granted = granted(&mut holder, &["export", "d"], more);
@@ -261,7 +261,7 @@ fn who_asked_to_be_told_keeps_the_directory_and_hears_of_changes_in_their_order(
 }
 
 #[test]
-fn a_move_between_directories_is_told_to_both() {
+fn notifies_both_directories_of_move() {
     let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
     let root = lab.handle(&["export"]);
     let from = granted(&mut holder, &["export"], ENTRIES).stateid;
@@ -273,7 +273,7 @@ fn a_move_between_directories_is_told_to_both() {
 }
 
 #[test]
-fn the_holder_s_own_changes_are_told_too() {
+fn notifies_holder_of_its_own_changes() {
     // RFC 8881 §10.9.2: "the server will notify the delegation-holding client … of the changes made as a result of that
     // client's directory-modifying operations".
     let (Scene { mut holder, .. }, directory) = with_directory(scene());
@@ -283,7 +283,7 @@ fn the_holder_s_own_changes_are_told_too() {
 }
 
 #[test]
-fn changes_that_were_not_asked_for_recall() {
+fn recalls_for_changes_without_notification() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     let only = Bitmap::of(&[notify_type::ADD_ENTRY]);
     let stateid = granted(&mut holder, &["export", "d"], only).stateid;
@@ -301,7 +301,7 @@ fn changes_that_were_not_asked_for_recall() {
 }
 
 #[test]
-fn who_waits_for_the_only_holder_that_is_not_told_goes_on_when_it_has_returned() {
+fn waits_only_for_holders_without_notifications() {
     for count in 1..6 {
         let (Scene { lab, mut holder, mut other, .. }, directory) = with_directory(scene());
         let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
@@ -321,7 +321,7 @@ fn who_waits_for_the_only_holder_that_is_not_told_goes_on_when_it_has_returned()
 }
 
 #[test]
-fn what_was_not_told_in_between_recalls() {
+fn unreported_change_causes_recall() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     other.ok(vec![putfh(directory), make("new")]);
@@ -333,7 +333,7 @@ fn what_was_not_told_in_between_recalls() {
 }
 
 #[test]
-fn the_first_change_that_is_told_goes_on_from_the_grant() {
+fn first_notification_follows_the_grant() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     holder.ok(vec![putfh(directory), set(mode(0o750))]);
@@ -342,7 +342,7 @@ fn the_first_change_that_is_told_goes_on_from_the_grant() {
 }
 
 #[test]
-fn a_rename_tells_what_it_replaced_or_recalls() {
+fn rename_notification_names_replaced_entry() {
     // RFC 8881 §20.4.3: "If the addition of the entry causes another entry to be deleted (which can only happen in the rename
     // case) atomically with the addition, then information on this entry is reported in nad_old_entry."
     for is_taken_meanwhile in [false, true] {
@@ -370,7 +370,7 @@ fn a_rename_tells_what_it_replaced_or_recalls() {
 }
 
 #[test]
-fn a_rename_that_could_not_look_at_what_it_replaces_recalls() {
+fn recalls_directory_when_replaced_entry_is_unknown() {
     let (exported, backend) = faulty();
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));
     granted(&mut holder, &["export", "d"], ENTRIES);
@@ -381,7 +381,7 @@ fn a_rename_that_could_not_look_at_what_it_replaces_recalls() {
 }
 
 #[test]
-fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
+fn recalls_holders_of_entry_that_appears_after_lookup() {
     // RFC 8881 §10.9.2: "The operation causing the recall will have to wait before the recall is complete."
     for (method, op) in [(Method::Remove, remove("late")), (Method::Rename, rename("late", "new"))] {
         let (exported, backend) = faulty();
@@ -407,7 +407,7 @@ fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
 }
 
 #[test]
-fn who_is_told_hears_of_a_change_while_another_holder_is_waited_for() {
+fn notifies_subscriber_before_other_holder_returns() {
     let (exported, backend) = faulty();
     let (Scene { lab, mut holder, mut other, .. }, directory) =
         with_directory(scene_in(lab_of(vec![exported])));
@@ -432,7 +432,7 @@ fn who_is_told_hears_of_a_change_while_another_holder_is_waited_for() {
 }
 
 #[test]
-fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
+fn recalls_directory_when_notifications_fail() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     other.ok(vec![putfh(directory), make("new")]);
@@ -452,7 +452,7 @@ fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
 }
 
 #[test]
-fn who_refused_to_be_told_is_not_promised_it_again_for_a_while() {
+fn backs_off_notifications_after_refusal() {
     let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
     let root = lab.handle(&["export"]);
     // Answers to callbacks are timed by the server's own look at the clock.
@@ -482,7 +482,7 @@ fn who_refused_to_be_told_is_not_promised_it_again_for_a_while() {
 }
 
 #[test]
-fn who_could_not_take_one_notice_is_told_the_next() {
+fn notifies_again_after_transient_error() {
     // RFC 8881 §15.3: busy; and what is returned meanwhile is no stateid, or no handle, of the client's.
     for answer in [Status::DELAY, Status::BAD_STATEID, Status::BADHANDLE] {
         let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
@@ -495,7 +495,7 @@ fn who_could_not_take_one_notice_is_told_the_next() {
 }
 
 #[test]
-fn changes_of_other_directories_cost_no_look_at_their_names() {
+fn looks_up_changed_names_in_delegated_directories_only() {
     let (exported, backend) = faulty();
     let (Scene { mut lab, mut holder, mut other, .. }, directory) =
         with_directory(scene_in(lab_of(vec![exported])));
@@ -511,7 +511,7 @@ fn changes_of_other_directories_cost_no_look_at_their_names() {
 }
 
 #[test]
-fn a_change_whose_outcome_nobody_knows_recalls() {
+fn recalls_directory_after_change_with_unknown_outcome() {
     let (exported, backend) = faulty();
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));
     granted(&mut holder, &["export", "d"], ENTRIES);
@@ -524,7 +524,7 @@ fn a_change_whose_outcome_nobody_knows_recalls() {
 }
 
 #[test]
-fn nothing_is_delegated_of_a_directory_that_is_about_to_change() {
+fn waiting_change_blocks_directory_delegation() {
     let (Scene { mut holder, mut other, mut lab, .. }, directory) = with_directory(scene());
     let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
     let mut flight = lab.start(1, vec![putfh(directory), make("new")]);
@@ -538,7 +538,7 @@ fn nothing_is_delegated_of_a_directory_that_is_about_to_change() {
 }
 
 #[test]
-fn where_there_is_no_delegation_the_client_is_told_so() {
+fn reports_unavailable_directory_delegation() {
     let unavailable = DirDelegation::Unavailable(false);
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     lab.ok(at(&["export"], vec![make("private")]));

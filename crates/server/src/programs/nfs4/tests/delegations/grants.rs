@@ -16,7 +16,7 @@ use crate::ExportTable;
 use crate::testing::{Lab, at, create, getattr, lab, lab_of, lab_with, open, open_args, open_result, putfh};
 
 #[test]
-fn reading_is_delegated_when_the_client_can_be_called_and_nobody_else_writes() {
+fn grants_read_delegation_without_writers() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     // RFC 8881 §10.4, and the three conditions of the paper of 2015, §5.1.
     let (_, none) = opened(&mut lab, open("file", b"o", READ));
@@ -37,7 +37,7 @@ fn reading_is_delegated_when_the_client_can_be_called_and_nobody_else_writes() {
 }
 
 #[test]
-fn writing_is_delegated_to_the_only_one_who_has_the_file_open() {
+fn grants_write_delegation_to_sole_opener() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     for (text, access) in [("both", BOTH), ("write", WRITE)] {
         lab.file(&["export", text], b"12345");
@@ -57,7 +57,7 @@ fn writing_is_delegated_to_the_only_one_who_has_the_file_open() {
 }
 
 #[test]
-fn wishes_are_answered_with_what_was_wanted_or_why_not() {
+fn answers_wants_with_grant_or_reason() {
     let Scene { mut lab, mut holder, .. } = scene();
     let mut next = 0;
     let names = ["a", "b", "c", "d", "e", "f", "g"];
@@ -96,7 +96,7 @@ fn wishes_are_answered_with_what_was_wanted_or_why_not() {
 
 /// RFC 8881 §18.16.3: CLAIM_FH is an OPEN of what the client knows already, as Linux's client sends it.
 #[test]
-fn an_open_by_handle_is_given_a_delegation_as_one_by_name_is() {
+fn open_by_handle_gets_delegation() {
     let Scene { lab, mut holder, mut other, file } = scene();
     let by_handle = |client: &mut Lab, access: ShareAccess| {
         let mut args = open_args("", b"o", access, OpenHow::NoCreate);
@@ -118,7 +118,7 @@ fn an_open_by_handle_is_given_a_delegation_as_one_by_name_is() {
 }
 
 #[test]
-fn a_delegation_may_be_wanted_without_an_open() {
+fn grants_delegation_by_want_delegation() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let want = |want| {
         let want = ShareAccess::empty().with_want(want);
@@ -159,7 +159,7 @@ fn a_delegation_may_be_wanted_without_an_open() {
 }
 
 #[test]
-fn a_client_that_wants_only_one_of_them_gets_a_delegation_instead_of_an_open() {
+fn grants_delegation_instead_of_open() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"hello");
     let mut holder = lab.reachable(b"holder", 11);
@@ -208,7 +208,7 @@ fn a_client_that_wants_only_one_of_them_gets_a_delegation_instead_of_an_open() {
 }
 
 #[test]
-fn nothing_is_delegated_for_writing_on_a_read_only_export() {
+fn read_only_export_grants_no_write_delegation() {
     let mut exported = crate::testing::export(1, "/export");
     let mut lab = lab_of(vec![exported.clone()]);
     let file = lab.file(&["export", "file"], b"hello");
@@ -229,7 +229,7 @@ fn nothing_is_delegated_for_writing_on_a_read_only_export() {
 }
 
 #[test]
-fn delegations_are_bounded_and_a_client_near_its_bound_is_asked_for_some() {
+fn limits_delegations_and_asks_for_some_back() {
     // A quarter for one client, but 1024 at least.
     let mut lab = lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.max_delegations = 1024;
@@ -252,7 +252,7 @@ fn delegations_are_bounded_and_a_client_near_its_bound_is_asked_for_some() {
 
 /// One client may have 1024 however few there are: here it has all.
 #[test]
-fn an_address_leaves_delegations_for_others() {
+fn one_address_cannot_take_all_delegations() {
     let mut lab = lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.max_delegations = 8;
     });

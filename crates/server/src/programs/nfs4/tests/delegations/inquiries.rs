@@ -32,7 +32,7 @@ pub(super) fn answered(result: Option<CompoundResult>) -> Attributes {
 }
 
 #[test]
-fn the_holder_of_a_write_delegation_is_asked_for_attributes() {
+fn asks_write_holder_for_attributes() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let before = lab.attributes(&["export", "file"], &ASKED);
     hold(&mut holder, "file", BOTH);
@@ -68,7 +68,7 @@ fn the_holder_of_a_write_delegation_is_asked_for_attributes() {
 }
 
 #[test]
-fn nothing_is_delegated_while_the_file_s_times_move_on_for_what_its_holder_has_changed() {
+fn time_update_after_cb_getattr_blocks_delegation() {
     let (exported, backend) = faulty();
     let Scene { lab, mut holder, mut other, file } = scene_in(lab_of(vec![exported]));
     let stateid = hold(&mut holder, "file", BOTH);
@@ -89,7 +89,7 @@ fn nothing_is_delegated_while_the_file_s_times_move_on_for_what_its_holder_has_c
 }
 
 #[test]
-fn version_3_asks_the_holder_too() {
+fn version_3_asks_write_holder_for_attributes() {
     let Scene { lab, mut holder, mut other, file } = scene();
     hold(&mut holder, "file", BOTH);
     let object = nfs3::FileHandle::new(&file).unwrap();
@@ -102,7 +102,7 @@ fn version_3_asks_the_holder_too() {
 }
 
 #[test]
-fn a_holder_that_does_not_answer_for_its_file_gives_it_back() {
+fn recalls_after_failed_cb_getattr() {
     let mistakes: [fn(&Lab); 3] = [
         |lab| assert_eq!(lab.calls().len(), 1),
         |holder| {
@@ -131,7 +131,7 @@ fn a_holder_that_does_not_answer_for_its_file_gives_it_back() {
 }
 
 #[test]
-fn a_delegation_that_comes_back_meanwhile_answers_the_question() {
+fn delegreturn_ends_cb_getattr() {
     let Scene { mut holder, mut other, file, .. } = scene();
     let stateid = hold(&mut holder, "file", BOTH);
     let mut flight = other.start(1, vec![putfh(file), getattr(&ASKED)]);
@@ -142,7 +142,7 @@ fn a_delegation_that_comes_back_meanwhile_answers_the_question() {
 }
 
 #[test]
-fn attributes_are_those_after_the_holder_was_waited_for() {
+fn getattr_shows_attributes_after_recall() {
     let Scene { mut holder, mut other, file, .. } = scene();
     let stateid = hold(&mut holder, "file", BOTH);
     // LOOKUP sees five bytes, and GETATTR then waits.
@@ -155,7 +155,7 @@ fn attributes_are_those_after_the_holder_was_waited_for() {
 }
 
 #[test]
-fn what_a_holder_said_goes_with_its_delegation() {
+fn holder_attributes_end_with_delegation() {
     for (method, is_version_3) in
         [(Method::Setattr, false), (Method::Getattr, false), (Method::Setattr, true), (Method::Getattr, true)]
     {
@@ -189,7 +189,7 @@ fn what_a_holder_said_goes_with_its_delegation() {
 }
 
 #[test]
-fn what_the_holder_knows_better_is_verified_with_it() {
+fn verify_asks_the_holder() {
     let Scene { mut holder, mut other, file, .. } = scene();
     hold(&mut holder, "file", BOTH);
     let of = |size| Attributes { size: Some(size), ..Attributes::default() }.to_file_attributes();

@@ -61,7 +61,7 @@ fn change_of(client: &mut Lab, path: &[&'static str]) -> u64 {
 }
 
 #[test]
-fn what_a_local_process_does_recalls_what_stands_against_it() {
+fn local_changes_recall_conflicting_delegations() {
     for (access, does, recalls) in [
         (READ, Interest::Changes, true),
         (READ, Interest::Uses, false),
@@ -84,7 +84,7 @@ fn what_a_local_process_does_recalls_what_stands_against_it() {
 }
 
 #[test]
-fn a_directory_that_a_local_process_changes_is_recalled() {
+fn recalls_directory_after_local_change() {
     let (first, backend) = scene();
     let (Scene { lab, mut holder, .. }, directory) = with_directory(first);
     let given = granted(&mut holder, &["export", "d"], Bitmap::EMPTY);
@@ -95,7 +95,7 @@ fn a_directory_that_a_local_process_changes_is_recalled() {
 }
 
 #[test]
-fn who_does_not_give_back_what_was_changed_loses_it() {
+fn revokes_unreturned_delegation_after_local_change() {
     let (Scene { mut lab, mut holder, .. }, backend) = scene();
     hold(&mut holder, "file", READ);
     backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
@@ -110,7 +110,7 @@ fn who_does_not_give_back_what_was_changed_loses_it() {
 }
 
 #[test]
-fn what_was_changed_between_the_look_and_the_watch_is_not_delegated() {
+fn change_before_watch_prevents_grant() {
     let (Scene { lab, mut holder, .. }, backend) = scene();
     let gate = Gate::new();
     backend.add(Rule::on(Method::Watch, Fault::Hold(gate.clone())).times(1));
@@ -125,7 +125,7 @@ fn what_was_changed_between_the_look_and_the_watch_is_not_delegated() {
 }
 
 #[test]
-fn what_was_changed_between_the_watch_and_the_grant_is_not_delegated() {
+fn change_before_grant_prevents_grant() {
     let (Scene { lab, mut holder, .. }, backend) = scene();
     let gate = Gate::new();
     // The look behind the watch.
@@ -143,7 +143,7 @@ fn what_was_changed_between_the_watch_and_the_grant_is_not_delegated() {
 }
 
 #[test]
-fn a_change_of_another_client_between_the_look_and_the_grant_is_told_beside_the_delegation() {
+fn grant_reply_shows_changes_made_before_the_grant() {
     let (Scene { mut holder, mut other, .. }, backend) = scene();
     let gate = Gate::new();
     // The look behind the watch sees the file as it was, and is answered later.
@@ -159,7 +159,7 @@ fn a_change_of_another_client_between_the_look_and_the_grant_is_told_beside_the_
 }
 
 #[test]
-fn a_directory_is_looked_at_behind_the_watch_too() {
+fn reads_directory_attributes_after_watch_starts() {
     let (first, backend) = scene();
     let (Scene { mut holder, .. }, _) = with_directory(first);
     let gate = Gate::new();
@@ -191,7 +191,7 @@ fn listed_change(client: &mut Lab) -> u64 {
 }
 
 #[test]
-fn a_holder_is_told_the_change_attribute_of_the_grant_until_it_has_given_back() {
+fn holder_sees_change_attribute_of_grant_until_return() {
     let (Scene { lab, mut holder, mut other, file }, backend) = scene();
     let stateid = hold(&mut holder, "file", READ);
     let before = change_of(&mut holder, &["export", "file"]);
@@ -220,7 +220,7 @@ fn a_holder_is_told_the_change_attribute_of_the_grant_until_it_has_given_back() 
 }
 
 #[test]
-fn a_holder_that_changes_the_file_itself_takes_no_change_of_another_for_its_own() {
+fn holder_detects_foreign_change_despite_its_own() {
     for by_open in [false, true] {
         let (Scene { mut holder, mut other, file, .. }, backend) = scene();
         let stateid = hold(&mut holder, "file", READ);
@@ -246,7 +246,7 @@ fn a_holder_that_changes_the_file_itself_takes_no_change_of_another_for_its_own(
 }
 
 #[test]
-fn who_may_write_is_told_of_its_own_changes_until_the_alarm() {
+fn write_holder_sees_own_changes_until_local_change_report() {
     let (Scene { lab, mut holder, .. }, backend) = scene();
     let stateid = hold(&mut holder, "file", BOTH);
     let before = change_of(&mut holder, &["export", "file"]);
@@ -258,7 +258,7 @@ fn who_may_write_is_told_of_its_own_changes_until_the_alarm() {
 }
 
 #[test]
-fn nothing_is_delegated_that_cannot_be_watched_any_more() {
+fn grants_nothing_without_watch() {
     let (Scene { mut holder, .. }, backend) = scene();
     backend.add(Rule::on(Method::Watch, Fault::Fail(vfs::Error::Later)));
     let (_, given) = opened(&mut holder, open("file", b"o", READ));
@@ -266,7 +266,7 @@ fn nothing_is_delegated_that_cannot_be_watched_any_more() {
 }
 
 #[test]
-fn where_local_changes_are_ignored_nothing_is_watched() {
+fn watches_nothing_when_local_changes_are_ignored() {
     let (mut export, backend) = faulty();
     export.options.recall_local_changes = false;
     let Scene { mut holder, .. } = scene_in(lab_of(vec![export]));
@@ -278,7 +278,7 @@ fn where_local_changes_are_ignored_nothing_is_watched() {
 }
 
 #[test]
-fn what_will_not_be_delegated_is_not_watched() {
+fn watches_only_before_possible_grant() {
     let (Scene { mut lab, mut holder, mut other, .. }, backend) = scene();
     // The lab's own client cannot be called.
     opened(&mut lab, open("file", b"o", READ));
@@ -302,7 +302,7 @@ fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
 }
 
 #[test]
-fn what_others_were_told_is_told_to_a_holder_too_while_it_is_as_granted() {
+fn holder_shares_cached_listing_while_unchanged() {
     let (Scene { mut holder, mut other, .. }, backend) = scene();
     hold(&mut holder, "file", READ);
     let granted = change_of(&mut holder, &["export", "file"]);
@@ -323,7 +323,7 @@ fn what_others_were_told_is_told_to_a_holder_too_while_it_is_as_granted() {
 }
 
 #[test]
-fn what_was_kept_before_the_alarm_is_not_told_to_the_holder_behind_it() {
+fn listing_cached_before_local_change_is_not_used_after_it() {
     let (Scene { lab, mut holder, mut other, .. }, backend) = scene();
     let stateid = hold(&mut holder, "file", BOTH);
     let granted = change_of(&mut holder, &["export", "file"]);
@@ -338,7 +338,7 @@ fn what_was_kept_before_the_alarm_is_not_told_to_the_holder_behind_it() {
 }
 
 #[test]
-fn what_was_kept_before_a_grant_is_not_told_to_its_holder() {
+fn listing_cached_before_grant_is_not_used_for_holder() {
     let (Scene { mut lab, mut holder, mut other, .. }, backend) = scene();
     // Something else, so that it is one who may be told otherwise.
     lab.file(&["export", "beside"], b"");
@@ -362,7 +362,7 @@ fn what_was_kept_before_a_grant_is_not_told_to_its_holder() {
 }
 
 #[test]
-fn what_is_otherwise_for_many_holders_is_told_again_to_those_who_hold_nothing() {
+fn cached_listing_serves_clients_without_delegations() {
     let (Scene { lab, mut other, .. }, backend) = scene();
     let names = (b'A'..=b'Z').map(|name| (&*Vec::leak(vec![name]), u64::from(name)));
     let mut holders: Vec<Lab> = names.map(|(name, number)| lab.reachable(name, number)).collect();

@@ -25,7 +25,7 @@ use crate::state::FileRecall;
 use crate::testing::{Flight, Lab, at, getattr, mode, name, open, open_args, putfh, size};
 
 #[test]
-fn a_conflicting_open_waits_until_the_delegation_is_back() {
+fn conflicting_open_waits_for_delegreturn() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let stateid = hold(&mut holder, "file", READ);
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", BOTH)]));
@@ -108,7 +108,7 @@ pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> 
 }
 
 #[test]
-fn each_operation_recalls_what_stands_against_it_and_is_done_when_that_is_back() {
+fn conflicting_operations_recall_and_wait() {
     for access in [READ, BOTH] {
         let count = conflicts(&mut scene()).len();
         for index in 0..count {
@@ -131,7 +131,7 @@ fn each_operation_recalls_what_stands_against_it_and_is_done_when_that_is_back()
 }
 
 #[test]
-fn the_holder_is_not_in_its_own_way() {
+fn holder_does_not_conflict_with_itself() {
     let Scene { mut lab, mut holder, file, .. } = scene();
     let stateid = hold(&mut holder, "file", BOTH);
     for ops in [
@@ -153,7 +153,7 @@ fn the_holder_is_not_in_its_own_way() {
 }
 
 #[test]
-fn what_was_recalled_is_left_alone_for_a_while_and_for_longer_each_time() {
+fn backs_off_after_recall() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let contend = |holder: &mut Lab, other: &mut Lab| {
         let stateid = hold(holder, "file", READ);
@@ -192,7 +192,7 @@ fn what_was_recalled_is_left_alone_for_a_while_and_for_longer_each_time() {
 }
 
 #[test]
-fn a_recall_that_crosses_the_reply_that_grants_says_so_and_is_repeated() {
+fn recall_refers_to_granting_call_and_is_repeated() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     let want = at(&["export"], vec![open("file", b"o", READ)]);
     holder.ok(want);
@@ -219,7 +219,7 @@ fn a_recall_that_crosses_the_reply_that_grants_says_so_and_is_repeated() {
 
 /// RFC 8881 §2.10.6.2: what is sent again is the same request, though the client has shown meanwhile that it has the reply.
 #[test]
-fn a_recall_that_is_sent_again_refers_to_the_same_call() {
+fn repeated_recall_refers_to_same_call() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     holder.ok(at(&["export"], vec![open("file", b"o", READ)]));
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
@@ -234,7 +234,7 @@ fn a_recall_that_is_sent_again_refers_to_the_same_call() {
 }
 
 #[test]
-fn the_administrator_recalls_a_file_by_its_path() {
+fn administrator_recalls_file_by_path() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     lab.file(&["export", "second"], b"");
     let recall = |lab: &Lab, path: &str| {

@@ -36,7 +36,7 @@ fn reclaimed(client: &mut Lab, file: Handle, access: ShareAccess, held: Delegati
 }
 
 #[test]
-fn a_reclaimed_delegation_covers_what_its_open_was_judged_for() {
+fn reclaimed_delegation_covers_checked_access_only() {
     let (mut lab, file) = after_restart(|_| {});
     // Who may only read claims to have held the file for writing.
     lab.uid = 1000;
@@ -50,7 +50,7 @@ fn a_reclaimed_delegation_covers_what_its_open_was_judged_for() {
 }
 
 #[test]
-fn where_delegations_are_switched_off_none_is_reclaimed_nor_asked_for() {
+fn disabled_delegations_are_not_reclaimed() {
     let (mut lab, file) = after_restart(|settings| settings.max_delegations = 0);
     let given = reclaimed(&mut lab, file, READ, DelegationType::READ);
     assert_eq!(given, OpenDelegation::NoneExt(NoDelegation::Resource(false)));

@@ -27,7 +27,7 @@ fn refused(holder: &Lab, what: &str, mut flight: Flight) {
 }
 
 #[test]
-fn who_may_not_use_a_file_does_not_have_it_recalled() {
+fn unpermitted_file_access_recalls_nothing() {
     for access in [READ, BOTH] {
         let count = conflicts(&mut scene()).len();
         for index in 0..count {
@@ -45,7 +45,7 @@ fn who_may_not_use_a_file_does_not_have_it_recalled() {
 }
 
 #[test]
-fn who_may_not_change_a_directory_does_not_have_it_recalled() {
+fn unpermitted_directory_change_recalls_nothing() {
     let (mut first, directory) = with_directory(scene());
     let count = changes(&mut first, directory).len();
     for index in 0..count {
@@ -60,7 +60,7 @@ fn who_may_not_change_a_directory_does_not_have_it_recalled() {
 }
 
 #[test]
-fn in_a_sticky_directory_only_the_owner_has_entries_recalled() {
+fn sticky_directory_recalls_for_owner_only() {
     let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
     lab.ok(vec![putfh(directory), set(mode(0o1777))]);
     granted(&mut holder, &["export", "d"], NONE);
@@ -77,7 +77,7 @@ fn in_a_sticky_directory_only_the_owner_has_entries_recalled() {
 }
 
 #[test]
-fn a_name_that_is_not_there_recalls_no_directory() {
+fn missing_name_recalls_no_directory() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], NONE);
     for op in [remove("absent"), rename("absent", "c")] {
@@ -87,7 +87,7 @@ fn a_name_that_is_not_there_recalls_no_directory() {
 }
 
 #[test]
-fn attributes_are_judged_one_by_one() {
+fn checks_rights_for_each_attribute() {
     let to = |time| SetAttributes { time_modify_set: Some(time), ..SetAttributes::default() };
     let past = SetTime::ClientTime(Time { seconds: 1, nanoseconds: 0 });
     // By somebody who may write to the file and does not own it: whether it may, and what it is told.
@@ -108,7 +108,7 @@ fn attributes_are_judged_one_by_one() {
 }
 
 #[test]
-fn extended_attributes_need_the_permission_to_write() {
+fn xattr_changes_need_write_permission() {
     let Scene { mut holder, mut other, file, .. } = scene_in(lab_42());
     hold(&mut holder, "file", READ);
     (other.uid, other.minor) = (1000, 2);
@@ -122,7 +122,7 @@ fn extended_attributes_need_the_permission_to_write() {
 }
 
 #[test]
-fn an_owner_is_let_in_as_the_backend_lets_it_in() {
+fn owner_bypasses_mode_as_in_backend() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let given = SetAttributes { owner: Some(Utf8::from_static(b"1000")), ..SetAttributes::default() };
     lab.ok(vec![putfh(file), set(given.to_file_attributes())]);
@@ -138,7 +138,7 @@ fn an_owner_is_let_in_as_the_backend_lets_it_in() {
 }
 
 #[test]
-fn who_sets_nothing_recalls_nobody() {
+fn empty_setattr_recalls_nothing() {
     for access in [READ, BOTH] {
         let Scene { mut holder, mut other, file, .. } = scene();
         hold(&mut holder, "file", access);
@@ -154,7 +154,7 @@ fn who_sets_nothing_recalls_nobody() {
 }
 
 #[test]
-fn a_file_is_no_directory_whoever_has_it() {
+fn returns_notdir_without_recall() {
     for uid in [0, 1000] {
         let (Scene { mut lab, mut holder, mut other, file }, _) = with_directory(scene());
         let a = lab.handle(&["export", "d", "a"]);
@@ -192,7 +192,7 @@ fn a_file_is_no_directory_whoever_has_it() {
 }
 
 #[test]
-fn who_may_do_half_of_a_rename_recalls_nobody() {
+fn partly_permitted_rename_recalls_nothing() {
     // Somebody may change the entries of `export`, and not those of `d`.
     let moves = |root: Handle, d: Handle| {
         [(root, d, rename("file", "c")), (root, d, rename("file", "a")), (d, root, rename("a", "file"))]

@@ -99,7 +99,7 @@ fn seen(client: &mut Lab, file: Handle) -> Attributes {
 }
 
 #[test]
-fn who_asks_for_it_keeps_the_times_of_what_it_may_write() {
+fn grants_delegated_times_on_request() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     (holder.minor, other.minor) = (2, 2);
     lab.file(&["export", "other"], b"");
@@ -123,7 +123,7 @@ fn who_asks_for_it_keeps_the_times_of_what_it_may_write() {
 }
 
 #[test]
-fn others_are_told_the_holder_s_times() {
+fn others_see_times_of_holder() {
     let (mut scene, _) = kept();
     let own = seen(&mut scene.holder, scene.file);
     assert!(scene.holder.calls().is_empty(), "it asks nobody itself");
@@ -150,7 +150,7 @@ fn others_are_told_the_holder_s_times() {
 }
 
 #[test]
-fn version_3_is_told_the_holder_s_times() {
+fn version_3_sees_times_of_holder() {
     let (mut scene, _) = kept();
     let object = nfs3::FileHandle::new(&scene.file).unwrap();
     let mut flight = scene.other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
@@ -189,7 +189,7 @@ const SAID_FIRST: i64 = ORIGINAL + 5;
 const SAID_THEN: i64 = ORIGINAL + 8;
 
 #[test]
-fn what_a_holder_hands_in_while_another_looks_is_not_told_by_halves() {
+fn times_set_during_getattr_appear_atomically() {
     for (is_seen_before, is_returned) in [(false, false), (false, true), (true, false), (true, true)] {
         let (mut scene, stateid, backend) = kept_slowly();
         let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
@@ -215,7 +215,7 @@ fn what_a_holder_hands_in_while_another_looks_is_not_told_by_halves() {
 }
 
 #[test]
-fn what_a_holder_is_about_to_hand_in_is_not_told_by_halves() {
+fn unfinished_time_update_appears_atomically() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
@@ -234,7 +234,7 @@ fn what_a_holder_is_about_to_hand_in_is_not_told_by_halves() {
 }
 
 #[test]
-fn what_is_handed_in_stays_where_the_holder_s_answer_comes_behind_it() {
+fn set_times_survive_late_cb_getattr_reply() {
     let (mut scene, stateid) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
@@ -251,7 +251,7 @@ fn what_is_handed_in_stays_where_the_holder_s_answer_comes_behind_it() {
 }
 
 #[test]
-fn what_is_handed_in_as_the_file_has_it_already_stays_so() {
+fn unchanged_set_times_override_cb_getattr_reply() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, written) = (scene.file, at_clock(ORIGINAL + 20));
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
@@ -271,7 +271,7 @@ fn what_is_handed_in_as_the_file_has_it_already_stays_so() {
 }
 
 #[test]
-fn version_3_looks_again_where_the_holder_has_given_the_file_back_meanwhile() {
+fn version_3_rereads_attributes_after_return() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let object = nfs3::FileHandle::new(&file).unwrap();
@@ -291,7 +291,7 @@ fn version_3_looks_again_where_the_holder_has_given_the_file_back_meanwhile() {
 }
 
 #[test]
-fn a_holder_that_keeps_its_times_to_itself_gives_the_file_back() {
+fn recalls_when_holder_omits_times() {
     for is_time in [false, true] {
         let (mut scene, stateid) = kept();
         let mut flight = scene.other.start(1, vec![putfh(scene.file), getattr(&ASKED)]);
@@ -306,7 +306,7 @@ fn a_holder_that_keeps_its_times_to_itself_gives_the_file_back() {
 }
 
 #[test]
-fn the_holder_hands_in_what_it_has_kept() {
+fn holder_sets_delegated_times() {
     let (mut scene, stateid) = kept();
     let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
     // "A change in the access time MUST NOT advance the change time".
@@ -337,7 +337,7 @@ fn the_holder_hands_in_what_it_has_kept() {
 }
 
 #[test]
-fn what_the_holder_s_own_writes_do_to_the_times_here_does_not_count() {
+fn holder_times_override_times_of_its_writes() {
     let (mut scene, stateid) = kept();
     let file = scene.file;
     let change = seen(&mut scene.holder, file).change;
@@ -354,7 +354,7 @@ fn what_the_holder_s_own_writes_do_to_the_times_here_does_not_count() {
 }
 
 #[test]
-fn times_that_the_holder_sets_itself_are_its_times() {
+fn times_set_by_holder_become_its_times() {
     let (mut scene, stateid) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     // As `touch -d` does, before the delegation was granted.
@@ -370,7 +370,7 @@ fn times_that_the_holder_sets_itself_are_its_times() {
 }
 
 #[test]
-fn what_the_holder_said_before_it_set_a_time_does_not_undo_that() {
+fn older_cb_getattr_reply_keeps_set_time() {
     for is_answered_first in [true, false] {
         let (mut scene, stateid) = kept();
         let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
@@ -401,7 +401,7 @@ fn what_the_holder_said_before_it_set_a_time_does_not_undo_that() {
 }
 
 #[test]
-fn of_those_who_share_an_answer_each_sees_that_the_file_has_changed() {
+fn all_askers_of_one_cb_getattr_see_the_change() {
     let (mut scene, _, backend) = kept_slowly();
     let own = seen(&mut scene.holder, scene.file);
     let ask = || vec![putfh(scene.file), getattr(&ASKED)];
@@ -424,7 +424,7 @@ fn of_those_who_share_an_answer_each_sees_that_the_file_has_changed() {
 }
 
 #[test]
-fn what_others_are_told_can_be_verified() {
+fn verify_uses_times_of_holder() {
     let (mut scene, _) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let news = said(change, ORIGINAL + 3, ORIGINAL + 5);
@@ -441,7 +441,7 @@ fn what_others_are_told_can_be_verified() {
 }
 
 #[test]
-fn times_are_handed_in_by_a_delegation_that_still_stands() {
+fn delegated_times_need_valid_delegation_at_write() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
     let set = SetAttributes {
@@ -461,7 +461,7 @@ fn times_are_handed_in_by_a_delegation_that_still_stands() {
 }
 
 #[test]
-fn nobody_else_hands_times_in() {
+fn only_holder_may_set_delegated_times() {
     let (mut scene, stateid) = kept();
     let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
     let both = || times(second(ORIGINAL + 3), second(ORIGINAL + 5));
@@ -501,7 +501,7 @@ fn nobody_else_hands_times_in() {
 
 /// Who may write a file need not own it to say when it did so; another user of the client is judged by the file's mode.
 #[test]
-fn whose_open_was_delegated_hands_times_in() {
+fn user_of_delegated_open_may_set_times() {
     let mut scene = scene();
     (scene.holder.minor, scene.other.minor) = (2, 2);
     let file = scene.file;
@@ -522,7 +522,7 @@ fn whose_open_was_delegated_hands_times_in() {
 }
 
 #[test]
-fn times_are_kept_on_after_a_restart() {
+fn reclaims_delegated_times_after_restart() {
     let (mut lab, file) = super::reclaims::after_restart(|_| {});
     lab.minor = 2;
     for (held, access, kind) in [
@@ -549,7 +549,7 @@ fn list(client: &mut Lab, maxcount: u32) -> ReadDirOk {
 }
 
 #[test]
-fn a_listing_that_is_told_again_is_what_a_new_one_would_be_whatever_a_holder_says() {
+fn cached_listing_matches_new_listing_after_cb_getattr() {
     const LENGTH: u32 = 32_768;
     let (mut scene, stateid, backend) = kept_slowly();
     let file = scene.file;

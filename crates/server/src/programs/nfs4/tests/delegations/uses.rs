@@ -14,7 +14,7 @@ use super::{
 use crate::testing::{at, mode, name, open, open_args, putfh};
 
 #[test]
-fn io_goes_by_a_delegation_as_far_as_it_covers() {
+fn delegation_stateid_permits_covered_io() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let reading = hold(&mut holder, "file", READ);
     assert_eq!(holder.status(vec![putfh(file), read(reading)]), Status::OK);
@@ -34,7 +34,7 @@ fn io_goes_by_a_delegation_as_far_as_it_covers() {
 }
 
 #[test]
-fn a_file_opened_for_writing_alone_is_read_by_whoever_may_read_it() {
+fn reads_through_write_only_open_need_read_permission() {
     let Scene { mut lab, mut holder, .. } = scene();
     lab.file(&["export", "drop"], b"secret");
     let handle = lab.handle(&["export", "drop"]);
@@ -46,7 +46,7 @@ fn a_file_opened_for_writing_alone_is_read_by_whoever_may_read_it() {
 }
 
 #[test]
-fn opens_made_under_a_delegation_come_before_it_goes_back() {
+fn client_claims_local_opens_before_return() {
     let Scene { lab, mut holder, mut other, file } = scene();
     let stateid = hold(&mut holder, "file", READ);
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
@@ -71,7 +71,7 @@ fn opens_made_under_a_delegation_come_before_it_goes_back() {
 
 /// RFC 8881 §8.2.3: an open that denies what I/O without one is about to do, be it made while that waits.
 #[test]
-fn what_comes_with_a_delegation_that_is_given_back_denies_the_io_that_waited() {
+fn open_claimed_before_return_denies_waiting_io() {
     const LOCKED: u32 = Status::LOCKED.0;
     const JUKEBOX: u32 = protocol::nfs3::NfsStat::JUKEBOX.0;
     let denied = [

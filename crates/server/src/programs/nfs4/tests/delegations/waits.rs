@@ -17,7 +17,7 @@ use crate::testing::{Lab, at, open, putfh};
 const WAIT_SECONDS: u64 = 10;
 
 #[test]
-fn the_wait_is_bounded_and_what_does_not_come_back_is_revoked_after_the_lease() {
+fn bounds_wait_and_revokes_after_lease_time() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     lab.file(&["export", "second"], b"");
     let (stateid, kept) = (hold(&mut holder, "file", READ), hold(&mut holder, "second", READ));
@@ -61,7 +61,7 @@ fn the_wait_is_bounded_and_what_does_not_come_back_is_revoked_after_the_lease() 
 }
 
 #[test]
-fn a_client_that_goes_lets_others_go_on_at_once() {
+fn waiters_continue_when_holder_lease_ends() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     hold(&mut holder, "file", READ);
     // Its lease is over: nobody waits for it (§8.4.3).
@@ -81,7 +81,7 @@ fn a_client_that_goes_lets_others_go_on_at_once() {
 }
 
 #[test]
-fn what_was_recalled_and_then_expired_counts_as_not_returned() {
+fn lease_expiry_revokes_recalled_delegation() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let stateid = hold(&mut holder, "file", READ);
     lab.pass(1);
@@ -98,7 +98,7 @@ fn what_was_recalled_and_then_expired_counts_as_not_returned() {
 }
 
 #[test]
-fn nobody_waits_for_an_evicted_holder() {
+fn eviction_ends_waits_for_holder() {
     let Scene { lab, mut holder, mut other, .. } = scene();
     hold(&mut holder, "file", READ);
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", BOTH)]));
@@ -110,7 +110,7 @@ fn nobody_waits_for_an_evicted_holder() {
 }
 
 #[test]
-fn an_operation_that_is_cut_off_leaves_nothing_behind() {
+fn dropped_operation_leaves_no_waiter() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let stateid = hold(&mut holder, "file", READ);
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
@@ -124,7 +124,7 @@ fn an_operation_that_is_cut_off_leaves_nothing_behind() {
 }
 
 #[test]
-fn so_many_operations_of_a_connection_wait_that_the_others_are_read() {
+fn limits_waiting_operations_of_a_connection() {
     let Scene { lab, mut holder, mut other, file } = scene();
     hold(&mut holder, "file", READ);
     let mut flights: Vec<_> =
@@ -138,7 +138,7 @@ fn so_many_operations_of_a_connection_wait_that_the_others_are_read() {
 }
 
 #[test]
-fn who_waits_for_many_looks_again_a_few_times_and_goes_on_when_only_its_own_is_left() {
+fn waiter_for_many_delegations_is_woken_seldom() {
     let Scene { lab, mut other, file, .. } = scene();
     let names: [&'static [u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"];
     let mut holders: Vec<Lab> = (20..).zip(names).map(|(id, name)| lab.reachable(name, id)).collect();

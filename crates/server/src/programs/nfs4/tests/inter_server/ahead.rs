@@ -80,7 +80,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
 }
 
 #[test]
-fn nothing_is_asked_beyond_the_end_of_the_copy_or_of_its_source() {
+fn read_ahead_stops_at_end_of_copy_and_source() {
     for (count, size) in [(2 * MIB + 7, 40 * MIB), (0, 2 * MIB + 10)] {
         let mut scene = scene();
         let copy = CopyArgs { source_offset: 3, ..args(&scene, count) };
@@ -96,7 +96,7 @@ fn nothing_is_asked_beyond_the_end_of_the_copy_or_of_its_source() {
 }
 
 #[test]
-fn what_comes_short_is_asked_again_where_it_is_missing() {
+fn rereads_missing_part_of_short_read() {
     let mut scene = scene();
     let size = 6 * MIB + 1;
     let (_, offload) = scene.begin(size);
@@ -121,7 +121,7 @@ fn what_comes_short_is_asked_again_where_it_is_missing() {
 }
 
 #[test]
-fn what_a_source_returns_at_once_is_what_it_is_asked_for() {
+fn learns_read_size_of_source() {
     let mut scene = scene();
     let size = 2 * MIB;
     let synchronous = CopyArgs { synchronous: true, ..args(&scene, 0) };
@@ -148,7 +148,7 @@ fn what_a_source_returns_at_once_is_what_it_is_asked_for() {
 }
 
 #[test]
-fn a_copy_that_cannot_go_on_holds_nothing() {
+fn stalled_copy_holds_no_read_ahead() {
     let mut scene = scene();
     let size = 20 * MIB;
     let (_, offload) = scene.begin(size);
@@ -180,7 +180,7 @@ fn a_copy_that_cannot_go_on_holds_nothing() {
 }
 
 #[test]
-fn a_copy_that_is_over_or_cancelled_holds_nothing_though_its_client_has_not_heard() {
+fn finished_copy_holds_no_read_ahead_before_callback_reply() {
     for is_cancelled in [false, true] {
         let mut scene = scene();
         let (stateid, offload) = scene.begin(20 * MIB);
@@ -209,7 +209,7 @@ fn a_copy_that_is_over_or_cancelled_holds_nothing_though_its_client_has_not_hear
 }
 
 #[test]
-fn what_comes_too_late_for_the_answer_goes_on_behind_it() {
+fn late_copy_continues_in_background() {
     for synchronous in [false, true] {
         let mut scene = scene();
         let size = 40 * MIB;
@@ -233,7 +233,7 @@ fn what_comes_too_late_for_the_answer_goes_on_behind_it() {
 }
 
 #[test]
-fn copies_that_wait_for_sources_before_their_answer_have_places_of_their_own() {
+fn synchronous_copies_have_their_own_limit() {
     let mut scene = scene();
     let flights: Vec<_> = (0..8).map(|_| scene.ask(args(&scene, 0))).collect();
     let ops = scene.ops(args(&scene, 0));
@@ -266,7 +266,7 @@ fn holes_of_the_source_become_holes() {
 }
 
 #[test]
-fn zeros_are_written_where_there_are_no_holes() {
+fn writes_zeros_without_sparse_files() {
     let mut scene = scene();
     scene.backend.add(Rule::on(Method::WriteHole, Fault::Fail(vfs::Error::NotSupported)));
     let mut flight = scene.ask(args(&scene, 0));

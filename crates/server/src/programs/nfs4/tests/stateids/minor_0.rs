@@ -56,7 +56,7 @@ const TABLE: [Row; 10] = [
 const OWNER: &[u8] = b"owner";
 
 #[test]
-fn every_operation_with_every_stateid() {
+fn every_operation_checks_every_stateid() {
     let mut wrong = Vec::new();
     for (name, basis, make, expected) in &TABLE {
         for (sent, expected) in COLUMNS.iter().zip(expected) {
@@ -74,7 +74,7 @@ fn every_operation_with_every_stateid() {
 }
 
 #[test]
-fn open_confirm_with_every_stateid() {
+fn open_confirm_checks_every_stateid() {
     for (sent, expected) in COLUMNS.iter().zip(CONFIRM) {
         let Some(expected) = expected else { continue };
         let mut scene = Scene::new();
