@@ -52,7 +52,7 @@ impl Lab0 {
         other
     }
 
-    /// Makes itself known, of the incarnation `verifier`.
+    /// Registers the client with boot verifier `verifier`.
     pub(crate) fn reboot(&mut self, name: &'static [u8], verifier: u8) {
         let SetClientIdResult::Ok(ok) = self.set_client_id(name, verifier, 0) else { panic!() };
         assert_eq!(self.confirm(&ok), Status::OK);

@@ -516,7 +516,7 @@ pub(crate) struct Call {
     pub(crate) compound: Option<CbCompoundArgs>,
 }
 
-/// All calls that wait in an outbox.
+/// Takes all pending calls from an outbox.
 pub(crate) fn drain(outbox: &crate::Outbox) -> Vec<Call> {
     let context = Context::from_waker(Waker::noop());
     let mut calls = Vec::new();

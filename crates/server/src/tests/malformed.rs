@@ -41,8 +41,8 @@ fn truncated_call_is_garbage_args() {
             let what = (header.program, header.version, header.procedure);
             let whole = lab.ask(what, &arguments);
             assert_ne!(whole, garbage, "{}", call.name);
-            // What the port mapper does not do for anybody it refuses whatever was said: SET and UNSET by `false`, as RFC 1833
-            // §2.2.1 has it, TADDR2UADDR and others as procedures that it does not have.
+            // The port mapper refuses these procedures with any arguments: SET and UNSET return `false` (RFC 1833 §2.2.1),
+            // TADDR2UADDR and others are unavailable.
             let is_refused = what.0 == PORTMAP && (header.procedure <= 2 || whole == unavailable);
             let expected = if is_refused { &whole } else { &garbage };
             for length in 0..arguments.len() {

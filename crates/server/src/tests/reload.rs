@@ -1,4 +1,4 @@
-//! What becomes of clients when the exports are replaced.
+//! Replacing exports while clients hold state.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -46,7 +46,7 @@ fn revokes_opens_made_while_the_export_is_removed() {
     assert_eq!((counts.opens, counts.revoked), (0, 1));
 }
 
-/// What SEQUENCE says of the client's state.
+/// Returns the status flags of SEQUENCE.
 fn status_flags(lab: &mut Lab) -> SequenceStatus {
     match &lab.run(Vec::new()).results[0] {
         OpResult::Sequence(result) => result.as_result().unwrap().status_flags,

@@ -1,15 +1,15 @@
 //! NFSv4 ACLs (RFC 8881 §6.2) for files that have POSIX ones.
 //!
-//! **From POSIX**: an ordered list of ALLOW and DENY entries that grants what the POSIX list grants, so that clients see it:
-//! first the owner, then named users, then groups (all their ALLOWs before their DENYs, as somebody may be in several),
-//! then everyone. Where a class has less than those behind it, a DENY says so.
+//! **From POSIX**: an ordered list of ALLOW and DENY entries that grants the same as the POSIX list: first the owner, then named
+//! users, then groups (all ALLOWs before all DENYs, because a user may be in several groups), then everyone. A class with
+//! fewer permissions than a later one also gets a DENY.
 //!
-//! **To POSIX**: what each class of the new list may do is what the given list is sure to allow to *everybody* in that
-//! class: an ALLOW counts where it names the class or everyone, a DENY also where it may apply to somebody of the class (a
-//! group that a user may be in). So the result never grants more than was asked, and often exactly that; what a list from
-//! here said comes back as it was. The rejected alternative is to refuse lists that POSIX cannot say exactly: hardly any
-//! list of a client would pass. What POSIX has no word for (to change owners, to delete) is not granted, and what it
-//! grants always (to read attributes; for the owner, to change them) cannot be denied.
+//! **To POSIX**: each class gets the permissions that the given list allows to *every* member of the class. An ALLOW counts if
+//! it names the class or everyone; a DENY also counts if it may apply to some member (a group that a user may be in). The
+//! result never grants more than the given list, and a list that this module made converts back unchanged. Refusing lists
+//! without an exact POSIX equivalent was rejected: it would refuse almost every list. Permissions that POSIX lacks (change
+//! the owner, delete) are not granted. Those that POSIX always grants (read attributes; for the owner, change them) cannot be
+//! denied.
 
 pub(crate) mod creation;
 
@@ -28,17 +28,17 @@ use crate::IdNames;
 use crate::files::object::{File, Object};
 use crate::id_names::IdKind;
 
-/// What everybody may do.
+/// Accesses that POSIX grants to everyone.
 const ALWAYS: AceMask = AceMask::READ_ATTRIBUTES.union(AceMask::READ_ACL).union(AceMask::SYNCHRONIZE);
-/// What the owner may do.
+/// Accesses that POSIX always grants to the owner.
 const OWNERS: AceMask = AceMask::WRITE_ATTRIBUTES.union(AceMask::WRITE_ACL);
-/// What a directory's entry for new objects says.
+/// Flags of an ACE that only new objects inherit.
 const INHERITED_ONLY: AceFlags =
     AceFlags::FILE_INHERIT.union(AceFlags::DIRECTORY_INHERIT).union(AceFlags::INHERIT_ONLY);
-/// All that is about inheritance.
+/// All flags about inheritance.
 const INHERITANCE: AceFlags = INHERITED_ONLY.union(AceFlags::NO_PROPAGATE_INHERIT);
 
-/// The ACL of an object as a client sees it, where it is among the attributes asked for and there are ACLs.
+/// Returns the ACL of an object, if the client requests it and the backend has ACLs.
 pub(crate) async fn get(
     compound: &Compound<'_>,
     object: &Object<'_>,
@@ -61,7 +61,7 @@ pub(crate) async fn get(
     Ok(Some(to_wire(&access, default.as_ref(), is_directory, compound.id_names())))
 }
 
-/// What a client's list means to the back end.
+/// The POSIX lists that an NFSv4 ACL becomes.
 #[derive(Debug)]
 pub(crate) struct Lists {
     access: Acl,
@@ -70,10 +70,10 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Takes `acl` apart for an object that will have `attributes`.
+    /// Converts `acl` for an object that will have `attributes`.
     ///
     /// # Errors
-    /// ATTRNOTSUPP where objects have no ACL, or none of this kind; INVAL; BADOWNER.
+    /// ATTRNOTSUPP if objects have no ACL, or the ACE type is not supported; INVAL; BADOWNER.
     pub(crate) fn parse(
         compound: &Compound<'_>,
         file: &File<'_>,
@@ -87,7 +87,7 @@ impl Lists {
         Ok(Self { access, default })
     }
 
-    /// Gives them to an object of this kind; its attributes afterwards.
+    /// Sets the lists on an object of this kind and returns its new attributes.
     pub(crate) async fn set(
         &self,
         compound: &Compound<'_>,
@@ -96,7 +96,7 @@ impl Lists {
     ) -> Result<Attributes> {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
-        // First what children inherit: who comes in by the other list makes some at once.
+        // The default list comes first: the access list may let users in who create files at once.
         if kind == FileKind::Directory {
             let default = self.default.as_ref();
             backend.set_acl(&context, &file.handle, AclKind::Default, default).await?;
@@ -105,14 +105,14 @@ impl Lists {
     }
 }
 
-/// The list that says what these say.
+/// Returns the NFSv4 ACL with the same meaning as the POSIX lists.
 fn to_wire(access: &Acl, default: Option<&Acl>, is_directory: bool, names: Option<&IdNames>) -> WireAcl {
     let mut aces = Vec::new();
     append(access, AceFlags::empty(), is_directory, names, &mut aces);
     if let Some(default) = default {
         append(default, INHERITED_ONLY, is_directory, names, &mut aces);
     }
-    // Two entries each at most, and POSIX lists are four times shorter than these may be.
+    // Each POSIX entry gives at most two ACEs, and the bound of a POSIX list is four times smaller.
     List::new(aces).unwrap_or_default()
 }
 
@@ -160,7 +160,7 @@ fn who_of(tag: AclTag, names: Option<&IdNames>) -> (Utf8, AceFlags) {
     }
 }
 
-/// The accesses that a permission is. For directories, names are removed with it too.
+/// Returns the accesses that a permission includes. Write permission on a directory includes DELETE_CHILD.
 fn mask_of(permissions: u8, is_directory: bool) -> AceMask {
     let mut mask = AceMask::empty();
     mask.set(AceMask::READ_DATA, permissions & ACL_READ != 0);
@@ -174,7 +174,7 @@ const fn write_mask(is_directory: bool) -> AceMask {
     if is_directory { file.union(AceMask::DELETE_CHILD) } else { file }
 }
 
-/// The permissions that accesses make up: each needs all that it stands for.
+/// Returns the permissions whose accesses are all in `mask`.
 fn permissions_of(mask: AceMask, is_directory: bool) -> u8 {
     let part = |needs: AceMask, permission| if mask.contains(needs) { permission } else { 0 };
     part(AceMask::READ_DATA, ACL_READ)
@@ -182,7 +182,7 @@ fn permissions_of(mask: AceMask, is_directory: bool) -> u8 {
         | part(AceMask::EXECUTE, ACL_EXECUTE)
 }
 
-/// Whom an entry names; `AclTag::Other` stands for everyone.
+/// Returns the class that an ACE names; `AclTag::Other` means everyone.
 fn tag_of(ace: &Ace, names: Option<&IdNames>) -> std::result::Result<AclTag, Status> {
     Ok(match &ace.who[..] {
         b"OWNER@" => AclTag::Owner,
@@ -195,7 +195,7 @@ fn tag_of(ace: &Ace, names: Option<&IdNames>) -> std::result::Result<AclTag, Sta
     })
 }
 
-/// The access list, and of a directory the default one, that grant what `acl` grants, or less.
+/// Returns the access list, and for a directory the default list, that grant no more than `acl`.
 fn from_wire(
     acl: &WireAcl,
     file: &Attributes,
@@ -207,10 +207,10 @@ fn from_wire(
         let is_allowed = match ace.ace_type {
             AceType::ALLOWED => true,
             AceType::DENIED => false,
-            // RFC 8881 §6.2.1: what `aclsupport` does not name.
+            // RFC 8881 §6.2.1: the type is not in `aclsupport`.
             _ => return Err(Status::ATTRNOTSUPP),
         };
-        // RFC 8881 §6.2.1.4.1: on what is no directory, and for INHERIT_ONLY without an entry that is inherited, "the operation
+        // RFC 8881 §6.2.1.4.1: for objects other than directories, and for INHERIT_ONLY without an inherit flag, "the operation
         // attempting to set the ACL SHOULD fail with NFS4ERR_ATTRNOTSUPP".
         let inherited = ace.flags.intersects(AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT);
         let is_idle = ace.flags.contains(AceFlags::INHERIT_ONLY) && !inherited;
@@ -219,7 +219,7 @@ fn from_wire(
         }
         let rule = Rule { tag: tag_of(ace, names)?, is_allowed, mask: ace.mask };
         let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
-        // POSIX gives everything new the same, all the way down: an ALLOW for less is left out, a DENY holds for more.
+        // A POSIX default list applies to all new objects at every depth. A narrower ALLOW is left out; a narrower DENY is widened.
         let goes_whole = ace.flags.contains(both) && !ace.flags.contains(AceFlags::NO_PROPAGATE_INHERIT);
         if inherited && (goes_whole || !is_allowed) {
             default.push(rule);
@@ -229,12 +229,12 @@ fn from_wire(
             access.push(rule);
         }
     }
-    // What is new belongs to who makes it, and to a group of theirs: whom a named entry is about is not known yet.
+    // The owner and group of a new object are unknown here: they are its creator's.
     let default = if inherits { Some(list(&default, None, true)?) } else { None };
     Ok((list(&access, Some(file.uid), is_directory)?, default))
 }
 
-/// An entry of a given list.
+/// An ACE, with its class resolved.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     tag: AclTag,
@@ -242,10 +242,10 @@ struct Rule {
     mask: AceMask,
 }
 
-/// User of the object that a list is for, where it is known.
+/// The owner of the object that a list is for, if known.
 type Own = Option<u32>;
 
-/// The POSIX list that grants no more than `rules`.
+/// Returns the POSIX list that grants no more than `rules`.
 fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl, Status> {
     let mut tags = vec![AclTag::Owner, AclTag::OwningGroup, AclTag::Other];
     tags.extend(rules.iter().map(|rule| rule.tag));
@@ -271,13 +271,13 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
     })
 }
 
-/// Rules, found by whom they name: with thousands of entries not every class can go through all of them.
+/// An index of rules by class. With thousands of entries, not every class can scan all rules.
 struct Found<'r> {
     rules: &'r [Rule],
-    /// Places of those that may concern every named class, without what decides nothing any more: fewer than a mask has
-    /// bits.
+    /// Positions of rules that may apply to every named class, without those whose bits are already decided. There are fewer
+    /// than a mask has bits.
     shared: Vec<usize>,
-    /// All places, ordered by tag.
+    /// All positions, ordered by tag.
     by_tag: Vec<(AclTag, usize)>,
 }
 
@@ -296,7 +296,7 @@ impl<'r> Found<'r> {
         Self { rules, shared, by_tag }
     }
 
-    /// All that [`granted`] needs for a class, in order.
+    /// Returns the rules that [`granted`] needs for a class, in order.
     fn concerning(&self, class: AclTag) -> Vec<Rule> {
         if !matches!(class, AclTag::User(_) | AclTag::Group(_)) {
             return self.rules.to_vec();
@@ -309,7 +309,7 @@ impl<'r> Found<'r> {
     }
 }
 
-/// What `rules` allow to everybody in a class, whatever groups else they are in. RFC 8881 §6.2.1: "Each ACE is processed
+/// Returns the accesses that `rules` allow to every member of a class, in any other groups. RFC 8881 §6.2.1: "Each ACE is processed
 /// until all of the bits of the requester's access have been ALLOWED. Once a bit … has been ALLOWED by an
 /// ACCESS_ALLOWED_ACE, it is no longer considered in the processing of later ACEs."
 fn granted(rules: &[Rule], class: AclTag, own: Own) -> AceMask {
@@ -324,16 +324,15 @@ fn granted(rules: &[Rule], class: AclTag, own: Own) -> AceMask {
     allowed
 }
 
-/// Whether an entry is about everybody in a class. The file's group by its name is a class of its own: both entries are its members', and
-/// what GROUP@ is given goes to another group with the file.
+/// Returns whether a rule applies to every member of a class. The file's group by name is a separate class: its members match
+/// both entries, but GROUP@ follows the file when its group changes.
 fn covers(tag: AclTag, class: AclTag, own: Own) -> bool {
     let names_owner = || class == AclTag::Owner && own.is_some_and(|uid| tag == AclTag::User(uid));
     tag == AclTag::Other || tag == class || names_owner()
 }
 
-/// Whether an entry may be about somebody in a class. POSIX judges the owner by the owner's entry and named users by theirs,
-/// before it looks at groups, so that entries for them do not concern classes behind. Whoever is named may be the owner of
-/// what is not there yet.
+/// Returns whether a rule may apply to some member of a class. POSIX checks the owner's entry and named users before groups, so
+/// their rules do not affect later classes. A named user may become the owner of a new object.
 fn may_concern(tag: AclTag, class: AclTag, own: Own) -> bool {
     let may_own = own.is_none() && class == AclTag::Owner && matches!(tag, AclTag::User(_));
     covers(tag, class, own) || may_own || (is_group(tag) && class != AclTag::Other)

@@ -1,4 +1,4 @@
-//! Attributes as GETATTR, READDIR and VERIFY see them.
+//! Encodes attributes for GETATTR, READDIR and VERIFY.
 
 use protocol::nfs4::attributes::acl::{Acl, AclSupport};
 use protocol::nfs4::attributes::values::{OpenArguments, open_args};
@@ -73,14 +73,14 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::OPEN_ARGUMENTS,
 ]);
 
-/// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
+/// Attributes that EXCLUSIVE4_1 may set: not times, where a backend may keep the verifier (RFC 8881 §18.16.3).
 const WITH_EXCLUSIVE: Bitmap =
     Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK, n::ACL]);
 
-/// What CREATE and OPEN can set. TIME_CREATE can be read alone: no system lets it be set.
+/// Attributes that CREATE and OPEN can set. TIME_CREATE is read-only because no system call sets it.
 const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
 
-/// What SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
+/// Attributes that SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
 /// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
 /// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
 /// RFC 9754 §5: the times of delegations "can only be used with CB_GETATTR and SETATTR".
@@ -90,15 +90,15 @@ const SETTABLE: Bitmap = WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).
     n::TIME_DELEG_MODIFY,
 ]));
 
-/// What changes with a file's content, or as it is read: the holder of a write delegation changes it out of sight.
+/// Attributes that the holder of a write delegation changes locally: those that follow reads and writes.
 const OF_HOLDER: Bitmap =
     Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY]);
 
-/// What READDIR can answer from an entry alone, without its attributes.
+/// Attributes that READDIR takes from the entry itself.
 const OF_ENTRY: Bitmap =
     Bitmap::of(&[n::FILEID, n::MOUNTED_ON_FILEID, n::RDATTR_ERROR]).union(OF_FILE_SYSTEM);
 
-/// What is the same for all objects of a file system and needs neither an object nor its space.
+/// Attributes that are equal for all objects of a file system, except free space.
 const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     n::OPEN_ARGUMENTS,
     n::SUPPORTED_ATTRS,
@@ -127,7 +127,7 @@ const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     n::XATTR_SUPPORT,
 ]);
 
-/// Numbers that are each object's own; they take as much room in every object.
+/// Fixed-size numbers that differ between objects.
 pub(crate) const OF_OBJECT: Bitmap = Bitmap::of(&[
     n::TYPE,
     n::CHANGE,
@@ -146,7 +146,7 @@ pub(crate) const OF_OBJECT: Bitmap = Bitmap::of(&[
     n::MOUNTED_ON_FILEID,
 ]);
 
-/// What needs a look at the file system's space.
+/// Attributes that need the file system's free space.
 const OF_SPACE: Bitmap = Bitmap::of(&[
     n::FILES_AVAIL,
     n::FILES_FREE,
@@ -156,7 +156,7 @@ const OF_SPACE: Bitmap = Bitmap::of(&[
     n::SPACE_TOTAL,
 ]);
 
-/// What can be set and not read. RFC 9754 §5: the times of delegations "are invalid to be used with GETATTR, VERIFY, and NVERIFY".
+/// Write-only attributes. RFC 9754 §5: the times of delegations "are invalid to be used with GETATTR, VERIFY, and NVERIFY".
 const WRITE_ONLY: Bitmap = Bitmap::of(&[
     n::TIME_ACCESS_SET,
     n::TIME_MODIFY_SET,
@@ -170,75 +170,75 @@ const WRITE_ONLY: Bitmap = Bitmap::of(&[
 const SUPPORTED_BY_MINOR: [Bitmap; 3] =
     [SUPPORTED.intersection(known(0)), SUPPORTED.intersection(known(1)), SUPPORTED.intersection(known(2))];
 
-/// The attributes that objects have in a minor version.
+/// Returns the attributes that objects have in a minor version.
 pub(crate) const fn supported(minor: u32) -> Bitmap {
     SUPPORTED_BY_MINOR[minor as usize]
 }
 
-/// The attributes that clients may set in a minor version.
+/// Returns the attributes that SETATTR may set in a minor version.
 pub(crate) const fn can_set(minor: u32) -> Bitmap {
     SETTABLE.intersection(supported(minor))
 }
 
-/// The attributes that new objects may be given.
+/// Returns the attributes that CREATE and OPEN may set.
 pub(crate) const fn can_set_with_creation(minor: u32) -> Bitmap {
     WITH_CREATION.intersection(supported(minor))
 }
 
-/// The attributes that EXCLUSIVE4_1 may set.
+/// Returns the attributes that EXCLUSIVE4_1 may set.
 pub(crate) const fn can_set_with_exclusive(minor: u32) -> Bitmap {
     WITH_EXCLUSIVE.intersection(supported(minor))
 }
 
-/// The attributes to answer `requested` with.
+/// Returns the supported attributes among `requested`.
 ///
 /// # Errors
-/// RFC 8881 §5.5: an attribute that can only be set is INVAL in GETATTR and the like.
+/// INVAL for a write-only attribute (RFC 8881 §5.5).
 pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> {
     let supported = supported(minor);
     let answered = requested.intersection(supported);
     if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
 }
 
-/// Whether space must be asked for.
+/// Returns whether `mask` needs the file system's free space.
 pub(crate) fn needs_space(mask: Bitmap) -> bool {
     !mask.intersection(OF_SPACE).is_empty()
 }
 
-/// Whether the holder of a write delegation may know better (RFC 8881 §10.4.3).
+/// Returns whether the holder of a write delegation may have newer values (RFC 8881 §10.4.3).
 pub(crate) fn may_be_held(mask: Bitmap) -> bool {
     !mask.intersection(OF_HOLDER).is_empty()
 }
 
-/// Those of `mask` that READDIR can answer from an entry alone.
+/// Returns the attributes of `mask` that READDIR takes from the entry itself.
 pub(crate) fn of_entry(mask: Bitmap) -> Bitmap {
     mask.intersection(OF_ENTRY)
 }
 
-/// Whether READDIR needs attributes and handles of entries.
+/// Returns whether READDIR needs attributes or handles of entries.
 pub(crate) fn needs_object(mask: Bitmap) -> bool {
     !mask.is_subset(OF_ENTRY)
 }
 
-/// What attributes are taken from.
+/// The object whose attributes are written.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) minor: u32,
     pub(crate) object: Object<'a>,
     pub(crate) attributes: &'a Attributes,
-    /// Zeros where nobody asks.
+    /// Zeros unless [`needs_space`].
     pub(crate) space: FsStat,
-    /// The number of the place in the file system above, at the top of an export; else the object's own.
+    /// For the root of an export, the file number of its mount point; otherwise the object's own number.
     pub(crate) mounted_on: u64,
-    /// Where somebody asks for it.
+    /// Set if requested.
     pub(crate) acl: Option<&'a Acl>,
     /// `rdattr_error`: why an entry's other attributes are missing.
     pub(crate) error: Status,
 }
 
-/// What OPEN knows (RFC 9754 §3): "The server MUST mark REQUIRED flags as being supported". No wish is kept for later, and a
-/// client's own restart forgets its delegations.
+/// Arguments that OPEN supports (RFC 9754 §3): "The server MUST mark REQUIRED flags as being supported". The server does not
+/// queue delegation requests, and a client's restart drops its delegations.
 const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     share_access: Bitmap::of(&[1, 2, 3]),
     share_deny: Bitmap::of(&[0, 1, 2, 3]),
@@ -254,7 +254,7 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     create_mode: Bitmap::of(&[0, 1, 2, 3]),
 };
 
-/// No space: what the pseudo file system has.
+/// The space of the pseudo file system: none.
 pub(crate) const NO_SPACE: FsStat = FsStat {
     total_bytes: 0,
     free_bytes: 0,
@@ -264,7 +264,7 @@ pub(crate) const NO_SPACE: FsStat = FsStat {
     available_files: 0,
 };
 
-/// Nothing known; for entries of which only the number is asked.
+/// Placeholder attributes for entries of which only the file number is requested.
 pub(crate) const NO_ATTRIBUTES: Attributes = {
     const NO_TIME: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
     Attributes {
@@ -286,16 +286,16 @@ pub(crate) const NO_ATTRIBUTES: Attributes = {
     }
 };
 
-/// Longest name in the pseudo file system, in bytes; where there is no backend to say it.
+/// Longest name in the pseudo file system, which has no backend, in bytes.
 const PSEUDO_MAX_NAME: u32 = 255;
 
 impl Subject<'_> {
-    /// Writes a `fattr4` of those attributes of `mask` that the object has.
+    /// Writes a `fattr4` with the attributes of `mask` that the object has.
     pub(crate) fn write(&self, mask: Bitmap, reply: &mut Writer) {
         self.write_noting(mask, reply, |_, _| ());
     }
 
-    /// The same; `note` is told each attribute's number before it is written.
+    /// As [`Self::write`]; calls `note` with each attribute's number before writing it.
     pub(crate) fn write_noting(
         &self,
         mut mask: Bitmap,
@@ -309,7 +309,7 @@ impl Subject<'_> {
         let numbers = self.of_object();
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             note(number, reply);
-            // In place: most of what is asked for is such, and an attribute is a few instructions then.
+            // Handled inline: most requested attributes are of this kind and take a few instructions.
             if OF_OBJECT.has(number) {
                 numbers.put(number, reply)
             } else {
@@ -335,7 +335,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Writes one value that is not [`OF_OBJECT`]. Numbers outside of [`SUPPORTED`] never come here.
+    /// Writes one value that is not in [`OF_OBJECT`]. `number` must be in [`SUPPORTED`].
     fn put(&self, number: u32, reply: &mut Writer) {
         match number {
             n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
@@ -415,7 +415,7 @@ impl Subject<'_> {
         supported(self.minor).difference(self.lacking())
     }
 
-    /// Attributes that other objects have.
+    /// Returns the attributes that this object lacks.
     fn lacking(&self) -> Bitmap {
         let mut mask = Bitmap::EMPTY;
         if self.attributes.created.is_none() {
@@ -429,7 +429,7 @@ impl Subject<'_> {
             if properties.is_none_or(|p| p.clone_block_bytes == 0) {
                 mask.insert(n::CLONE_BLKSIZE);
             }
-            // RFC 7862 §12.2.2 wants shared blocks left out, which nobody here can count.
+            // RFC 7862 §12.2.2 excludes shared blocks, which the backend cannot count.
             if properties.is_none_or(|p| p.shares_storage) {
                 mask.insert(n::SPACE_FREED);
             }
@@ -438,10 +438,10 @@ impl Subject<'_> {
     }
 }
 
-/// What numbers of an object are written from.
+/// Writes the numbers of an object.
 pub(crate) struct OfObject<'a> {
     pub(crate) attributes: &'a Attributes,
-    /// The export's; none in the pseudo file system.
+    /// The export's fsid; `None` in the pseudo file system.
     pub(crate) fsid: Option<(u64, u64)>,
     pub(crate) mounted_on: u64,
 }
@@ -456,7 +456,7 @@ impl OfObject<'_> {
             n::CHANGE => into.long(a.change),
             n::SIZE => into.long(a.size),
             n::FSID => {
-                // The export's, told apart by the file systems inside it; zeros for the pseudo file system.
+                // The export's fsid, combined with the file system inside it; zeros for the pseudo file system.
                 let (major, minor) = self.fsid.map_or((0, 0), |fsid| (fsid.0, fsid.1 ^ a.fsid));
                 into.long(major);
                 into.long(minor);
@@ -482,7 +482,7 @@ impl OfObject<'_> {
     }
 }
 
-/// Where numbers go: behind what was written, or over what stands there.
+/// A destination for numbers: appends them, or overwrites existing bytes.
 pub(crate) trait Sink {
     fn word(&mut self, value: u32);
     fn long(&mut self, value: u64);
@@ -500,7 +500,7 @@ impl Sink for Writer {
     }
 }
 
-/// `nfs_ftype4` of a kind.
+/// Returns the `nfs_ftype4` of a kind.
 pub(crate) const fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::REGULAR,
@@ -519,7 +519,7 @@ fn put_time(time: Timestamp, into: &mut impl Sink) {
     into.word(time.nanoseconds);
 }
 
-/// An owner or group as a decimal number.
+/// Writes an owner or group as a decimal number.
 ///
 /// RFC 8881 §5.9: "owner and group strings that consist of decimal numeric values with no leading zeros can be given a
 /// special interpretation": that of a uid or gid, as clients with AUTH_SYS expect.

@@ -1,4 +1,4 @@
-//! What OPEN and WANT_DELEGATION answer about delegations.
+//! Grants delegations for OPEN and WANT_DELEGATION.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::files::external_changes::{look_again, watch};
 use crate::files::object::{File, Object};
 use crate::state::{ChangeEpoch, Client, DelegationKind, FileTimes, GrantRequest, NotDelegated};
 
-/// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
+/// Fraction of the free space that one client may leave unflushed at CLOSE, so that 64 clients can do so at once.
 const SPACE_PART: u64 = 64;
 
-/// What a client asks for.
+/// A client's request for a delegation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DelegationWish {
-    /// What it opened for, and was judged for.
+    /// The access that the client opened for and that was checked.
     pub(crate) access: ShareAccess,
     pub(crate) want: DelegationWant,
-    /// The client would keep the file's times (RFC 9754 §5).
+    /// Set if the client requests delegated times (RFC 9754 §5).
     pub(crate) times: bool,
     /// CLAIM_PREVIOUS of a delegation.
     pub(crate) reclaim: bool,
 }
 
-/// Grants a delegation where one is wanted, or left to the server, and nothing speaks against it.
+/// Grants a delegation if the client requests one, or leaves that to the server, and nothing prevents it.
 pub(crate) async fn delegate(
     compound: &Compound<'_>,
     client: &Arc<Client>,
@@ -40,7 +40,7 @@ pub(crate) async fn delegate(
 ) -> OpenDelegation {
     let other = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
     match asked.want {
-        // RFC 8881 §18.16.3: "why" is told to those who have said what they want.
+        // RFC 8881 §18.16.3: the reason is reported only to clients that stated a want.
         DelegationWant::NO_DELEG => return other(WhyNoDelegation::NOT_WANTED),
         DelegationWant::CANCEL => return other(WhyNoDelegation::CANCELLED),
         _ => {}
@@ -50,7 +50,7 @@ pub(crate) async fn delegate(
     let kind = if is_write { DelegationKind::Write } else { DelegationKind::Read };
     match grant(compound, client, file, kind, asked, attributes).await {
         Ok(granted) => granted,
-        // Version 4.0 knows no reasons.
+        // Version 4.0 has no reasons.
         Err(_) if asked.want == DelegationWant::NO_PREFERENCE || compound.minor == 0 => OpenDelegation::None,
         Err(why) => OpenDelegation::NoneExt(match why {
             NotDelegated::Contention => NoDelegation::Contention(false),
@@ -64,7 +64,7 @@ pub(crate) async fn delegate(
 /// Grants a delegation of this kind.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why no delegation is granted.
 async fn grant(
     compound: &Compound<'_>,
     client: &Arc<Client>,
@@ -76,19 +76,20 @@ async fn grant(
     let wire = Object::File(*file).seal(&compound.server().settings().handle_key);
     let handle = Handle::new(&wire).map_err(|_| NotDelegated::Resource)?;
     let judged = asked.access.access().bits() as u8;
-    // All that may wait comes before the grant: nothing must come between that and the reply. And the looks come behind the watch.
+    // Everything that may wait comes before the grant, because nothing may happen between the grant and the reply. Attributes
+    // are read after the watch has started.
     let lookout = watch(compound.request, client, file, (kind, asked.reclaim)).await?;
     let is_write = kind.is_write();
     let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
     let mut look = look_at(compound, file, is_write, known).await?;
     if compound.state().has_changed_since(&file.handle, look.epoch) {
-        // Once more. What then still changes is contended.
+        // One retry: a file that still changes is contended.
         look = look_at(compound, file, is_write, known).await?;
     }
     let Look { epoch, limit, seen } = look;
-    // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
-    // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
-    // system call leaves that alone, so that each return would cost all other readers what they have cached.
+    // No delegated times with read delegations, of which a file may have many. RFC 9754 §5: each GETATTR of others must query the
+    // holder. A read holder would set only the access time, which "MUST NOT advance the change time". Every system call advances
+    // it, so each return would invalidate the caches of all other readers.
     let times = (is_write && asked.times).then(|| FileTimes::of(&seen));
     let request = GrantRequest {
         kind,
@@ -107,7 +108,7 @@ async fn grant(
     Ok(granted(stateid, &request, limit))
 }
 
-/// What is known of a file before the look by which it is delegated.
+/// Attributes of a file as seen before the watch started.
 #[derive(Debug, Clone, Copy)]
 struct Known<'a> {
     attributes: &'a Attributes,
@@ -115,15 +116,15 @@ struct Known<'a> {
     reclaim: bool,
 }
 
-/// What the look shows.
+/// The state of a file as read after the watch started.
 struct Look {
     epoch: ChangeEpoch,
-    /// How large the file may become before it is to be flushed at CLOSE: bytes, of what may be written.
+    /// File size in bytes up to which CLOSE need not flush, for a write delegation.
     limit: u64,
     seen: Attributes,
 }
 
-/// Looks at a file behind the watch over it.
+/// Reads a file's state after its watch has started.
 ///
 /// # Errors
 /// As [`look_again`].
@@ -143,9 +144,9 @@ async fn look_at(
     Ok(Look { epoch, limit, seen })
 }
 
-/// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"
-/// (RFC 8881 §18.16.1): how large it may become before that. And the file's attributes as they were seen with that, by which the
-/// holder's answers about the file will be judged.
+/// Returns the space limit in bytes: the "condition that the client must check to determine whether the file needs to be flushed
+/// to the server on close" (RFC 8881 §18.16.1). Also returns the attributes read with it, with which later CB_GETATTR replies are
+/// compared.
 async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> (u64, Attributes) {
     let context = compound.context(file.export);
     let space = file.export.backend.statfs(&context, &file.handle).await;
@@ -155,7 +156,7 @@ async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attr
 }
 
 fn granted(stateid: Stateid, request: &GrantRequest, limit: u64) -> OpenDelegation {
-    // Nobody is let in without ACCESS: what an ACE says here would have to mirror the mode and every squashing.
+    // The ACE permits nobody without ACCESS: otherwise it would have to reflect the mode and all squashing.
     let permissions = Ace {
         ace_type: AceType::ALLOWED,
         flags: AceFlags::empty(),

@@ -1,9 +1,9 @@
-//! The attributes of a listing's entries.
+//! Encodes the attributes of directory entries for READDIR.
 //!
-//! Entries of a directory differ in few ways in what their attributes look like on the wire: in their owners' names, in the
-//! length of a handle, and in whether their creation is known. The first of a kind is written value by value; those like it are
-//! copies of it, in which the numbers that are each object's own, and the handle, are written over. So the mask, lengths, names of
-//! owners and all that is the same in a file system are worked out once a READDIR.
+//! On the wire, entries of a directory have few layouts: they depend on owners, the length of the handle, and whether the
+//! creation time is known. The first entry of each kind is encoded value by value and kept as a pattern. Later ones copy the
+//! pattern and overwrite the object's numbers and handle. Masks, lengths, owner names and file-system attributes are thus
+//! encoded once per READDIR and kind.
 
 use protocol::nfs4::attributes::{acl::Acl, number};
 use protocol::nfs4::types::{Bitmap, Status};
@@ -14,10 +14,10 @@ use super::attributes::{NO_ATTRIBUTES, OF_OBJECT, OfObject, Sink, Subject, needs
 use crate::files::object::{File, Object};
 use crate::{Settings, WireHandle};
 
-/// Kinds of entries that are kept; the oldest goes.
+/// Maximum number of kept patterns; the oldest is replaced.
 const KINDS: usize = 4;
 
-/// What entries have in common that differ in numbers and handles alone.
+/// The properties shared by entries that differ only in numbers and handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     uid: u32,
@@ -33,15 +33,15 @@ impl Kind {
     }
 }
 
-/// An entry's attributes, and where in them stands what differs from those of others of its kind.
+/// The encoded attributes of an entry, and the positions of values that differ within its kind.
 #[derive(Debug)]
 struct Pattern {
     kind: Kind,
     /// A `fattr4`.
     bytes: Vec<u8>,
-    /// Numbers with their places, ascending.
+    /// Attribute numbers with the positions of their values, ascending.
     numbers: Vec<(u32, usize)>,
-    /// The place of the handle's first byte.
+    /// The position of the handle's first byte.
     handle_at: Option<usize>,
 }
 
@@ -51,16 +51,16 @@ pub(super) struct EntryAttributes<'a> {
     settings: &'a Settings,
     minor: u32,
     directory: File<'a>,
-    /// A directory and its entries are of one file system.
+    /// Equal for the directory and all its entries.
     space: FsStat,
     mask: Bitmap,
     patterns: Vec<Pattern>,
-    /// Of these the next to go.
+    /// Index of the next pattern to replace.
     oldest: usize,
 }
 
 impl<'a> EntryAttributes<'a> {
-    /// For the attributes of `mask` of what is in `directory`.
+    /// Creates an encoder for the attributes `mask` of entries in `directory`.
     pub(super) fn new(
         settings: &'a Settings,
         minor: u32,
@@ -94,23 +94,23 @@ impl<'a> EntryAttributes<'a> {
         }
     }
 
-    /// Writes the `fattr4` of an entry that has an ACL, of which hardly two are alike.
+    /// Writes the `fattr4` of an entry with an ACL, without patterns because ACLs mostly differ.
     pub(super) fn write_with_acl(&self, entry: &Entry<'_>, acl: Option<&Acl>, reply: &mut Writer) {
         let Some((handle, attributes)) = &entry.object else { return self.write_number(entry.fileid, reply) };
         let subject = self.subject(self.directory.with(*handle), attributes, entry.fileid);
         Subject { acl, ..subject }.write(self.mask, reply);
     }
 
-    /// Writes the `fattr4` of an entry of which something cannot be told: RFC 8881 §18.23.3 has `rdattr_error` for that.
+    /// Writes the `fattr4` of an entry whose attributes cannot be read, with `rdattr_error` (RFC 8881 §18.23.3).
     pub(super) fn write_error(&self, fileid: u64, error: Status, reply: &mut Writer) {
         let attributes = Attributes { fileid, ..NO_ATTRIBUTES };
         let subject = self.subject(self.directory, &attributes, fileid);
         Subject { error, ..subject }.write(of_entry(self.mask), reply);
     }
 
-    /// Of an entry whose number is all that is known: because nothing else is asked for, or because its object went meanwhile.
+    /// Writes an entry of which only the file number is known: nothing else is requested, or the object was removed meanwhile.
     fn write_number(&self, fileid: u64, reply: &mut Writer) {
-        // Where nothing else is asked for, `of_entry` leaves nothing out.
+        // If nothing else is requested, `of_entry` removes nothing.
         let error = if needs_object(self.mask) { Status::STALE } else { Status::OK };
         self.write_error(fileid, error, reply);
     }
@@ -130,7 +130,7 @@ impl<'a> EntryAttributes<'a> {
 }
 
 impl Pattern {
-    /// Writes the first entry of its kind, and remembers it.
+    /// Writes the first entry of its kind and returns its pattern.
     fn of_first(kind: Kind, subject: &Subject<'_>, mask: Bitmap, reply: &mut Writer) -> Self {
         let start = reply.mark();
         let (mut numbers, mut handle_at) = (Vec::new(), None);
@@ -139,7 +139,7 @@ impl Pattern {
             if OF_OBJECT.has(number) {
                 numbers.push((number, place));
             } else if number == number::FILEHANDLE {
-                // Behind its length.
+                // After its length.
                 handle_at = Some(place + 4);
             }
         });
@@ -162,7 +162,7 @@ impl Pattern {
     }
 }
 
-/// Numbers go over what stands here, one behind the other.
+/// A [`Sink`] that overwrites existing bytes in sequence.
 struct Over<'a>(&'a mut [u8]);
 
 impl Over<'_> {
@@ -196,7 +196,7 @@ mod tests {
     use crate::programs::nfs4::attributes::{readable, supported};
     use crate::testing::export;
 
-    /// Attributes in which every number is made from `seed`; owners and what is known of the creation, from `kind`.
+    /// Returns attributes whose numbers derive from `seed`, and whose owners and creation time derive from `kind`.
     fn attributes(kind: u32, seed: u32) -> Attributes {
         let time = |seconds: u32| Timestamp { seconds: i64::from(seconds), nanoseconds: seed };
         let long = |high: u32| u64::from(high) << 32 | u64::from(seed);
@@ -232,7 +232,7 @@ mod tests {
             assert!(all.len() > 40 && all.contains(&number::FILEHANDLE));
             for mask in [Bitmap::of(&all), Bitmap::of(&[number::FILEID, number::OWNER])] {
                 let mut entries = EntryAttributes::new(&settings, minor, directory, space, mask);
-                // More kinds than are kept, each several times, and those that went once more.
+                // More kinds than are kept, each several times, then replaced kinds again.
                 for (kind, seed) in (0..14).flat_map(|kind| [(kind % 7, 1), (kind % 7, 2), (kind % 7, 300)]) {
                     let attributes = attributes(kind, seed);
                     let handle = Handle::new(&vec![seed as u8; 8 + kind as usize]).unwrap();
@@ -262,12 +262,12 @@ mod tests {
             EntryAttributes::new(&settings, 1, directory, space, mask).write(&entry, &mut reply);
             reply.into_bytes()
         };
-        // RFC 8881 §18.23.3: what can be said of it, and why there is no more. 70: NFS4ERR_STALE.
+        // RFC 8881 §18.23.3: the known attributes, and the error for the others. 70: NFS4ERR_STALE.
         let asked = Bitmap::of(&[number::RDATTR_ERROR, number::SIZE, number::FILEID]);
         let expected = [1, 1 << 11 | 1 << 20, 12, 70, 0, 5].map(u32::to_be_bytes).concat();
         assert_eq!(told(asked), expected);
         let asked = Bitmap::of(&[number::RDATTR_ERROR, number::FILEID]);
         let expected = [1, 1 << 11 | 1 << 20, 12, 0, 0, 5].map(u32::to_be_bytes).concat();
-        assert_eq!(told(asked), expected, "the number was all that was asked for");
+        assert_eq!(told(asked), expected, "only the file number was requested");
     }
 }

@@ -1,4 +1,4 @@
-//! Attributes that clients want set, in SETATTR, CREATE and OPEN.
+//! Decodes the attributes to set in SETATTR, CREATE and OPEN.
 
 use protocol::nfs4::attributes::acl::Acl;
 use protocol::nfs4::attributes::values::{ModeMasked, ModeUmask, SetTime as WireSetTime};
@@ -16,23 +16,23 @@ const MODE_BITS: u32 = 0o7777;
 /// All bits of `mu_umask`.
 const UMASK_BITS: u32 = 0o777;
 
-/// What a client wants set, taken apart.
+/// The decoded attributes that a client sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
-    /// What the backend can take as it is.
+    /// Attributes that the backend sets directly.
     pub(crate) set: SetAttributes,
-    /// Bits of the mode to change, which need the present mode.
+    /// Mode bits to change, which need the current mode.
     pub(crate) masked: Option<ModeMasked>,
-    /// The ACL, which goes behind all others.
+    /// The ACL, which is set after all other attributes.
     pub(crate) acl: Option<Acl>,
-    /// Times that the client keeps by a delegation; behind all others too, as they change nothing else.
+    /// Delegated times, which are also set after the others because they change nothing else.
     pub(crate) held: ReportedTimes,
-    /// Which attributes these are: `attrsset` when all are set.
+    /// The attributes requested; equals `attrsset` when all are set.
     pub(crate) mask: Bitmap,
 }
 
 impl Wanted {
-    /// Takes `attributes` apart; `allowed` are those that the operation can set.
+    /// Decodes `attributes`; the operation can set those in `allowed`.
     ///
     /// # Errors
     /// ATTRNOTSUPP for an attribute that objects do not have; INVAL for one that cannot be set or has an impossible
@@ -45,7 +45,7 @@ impl Wanted {
     ) -> Result<Self, Status> {
         let wire =
             Wire::from_file_attributes(attributes, supported(minor)).map_err(|error| error.status())?;
-        // Known, but not to be set here: TIME_CREATE anywhere; times by EXCLUSIVE4_1, where §18.16.3 demands INVAL.
+        // Supported, but not settable here: TIME_CREATE in any operation; times in EXCLUSIVE4_1, for which §18.16.3 requires INVAL.
         if !attributes.mask.is_subset(allowed) {
             return Err(Status::INVAL);
         }
@@ -82,7 +82,7 @@ impl Wanted {
         Ok(Self { set, masked, acl: wire.acl, held, mask: attributes.mask })
     }
 
-    /// What to set on an object whose mode is `present`.
+    /// Returns the attributes to set on an object whose current mode is `present`.
     pub(crate) fn over(&self, present: u32) -> SetAttributes {
         match self.masked {
             None => self.set,
@@ -115,10 +115,10 @@ fn valid(time: Time) -> Result<Timestamp, Status> {
     timestamp(time).ok_or(Status::INVAL)
 }
 
-/// An owner or group from its name, where names are known, or its decimal string.
+/// Parses an owner or group: a known name or a decimal number.
 ///
-/// RFC 8881 §5.9: "decimal numeric values with no leading zeros"; a name that nobody here can translate is BADOWNER, and
-/// so is the number that stands for no change in POSIX.
+/// RFC 8881 §5.9: "decimal numeric values with no leading zeros". An unknown name is BADOWNER, and so is `u32::MAX`, which means
+/// "no change" in POSIX.
 pub(super) fn parse_id(text: &Utf8, kind: IdKind, names: Option<&IdNames>) -> Result<u32, Status> {
     if text.is_empty() {
         return Err(Status::INVAL);
@@ -133,7 +133,7 @@ pub(super) fn parse_id(text: &Utf8, kind: IdKind, names: Option<&IdNames>) -> Re
     id.filter(|id| *id != u32::MAX).ok_or(Status::BADOWNER)
 }
 
-/// The name of an owner or group, or its decimal string.
+/// Returns the name of an owner or group, or its decimal number.
 pub(super) fn id_text(id: u32, kind: IdKind, names: Option<&IdNames>) -> Utf8 {
     let name = names.and_then(|names| names.text(kind, id));
     // At most ten digits, or a name and a domain of bounded lengths.

@@ -1,7 +1,7 @@
-//! ACLs given to new objects (RFC 8881 §6.4.3): instead of what they would inherit.
+//! ACLs given to new objects (RFC 8881 §6.4.3), which replace inherited ones.
 //!
-//! An object is made with no permissions at all, which an inherited list cannot widen (its mask is the mode's group bits), then
-//! gets its list: nobody comes in meanwhile whom the list would not let in. Where it cannot have the list, it is removed again.
+//! The object is created without permissions, which an inherited list cannot widen (its mask is the mode's group bits). Then it
+//! gets its ACL, so nobody gains access in between. If setting the ACL fails, the object is removed again.
 
 use protocol::nfs4::attributes::acl::Acl as WireAcl;
 use protocol::nfs4::types::Status;
@@ -17,11 +17,11 @@ use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::Result;
 use crate::state::Conflict;
 
-/// The bits of a mode that an ACL says better.
+/// The mode bits that an ACL replaces.
 const PERMISSIONS: u32 = 0o777;
 
-/// What to make an object of this kind with, as it is wanted: closed, where an ACL will open it. What is wrong with the ACL is
-/// told before anything is made.
+/// Returns the attributes to create an object with: without permissions if an ACL follows. Checks the ACL before anything is
+/// created.
 ///
 /// # Errors
 /// As [`Lists::parse`]; INVAL for a symbolic link.
@@ -35,17 +35,16 @@ pub(crate) fn first_attributes(
     if kind == FileKind::Symlink {
         return Err(Status::INVAL.into());
     }
-    // Whose it will be is told by what is made; that decides what the list becomes, and not whether it is one.
+    // The owner, known after the creation, affects the conversion of the ACL but not its validity.
     Lists::parse(compound, directory, acl, &Attributes { kind, ..NO_ATTRIBUTES })?;
-    // §6.4.1.3 has the mode set before the ACL, which then says all of it but these bits. There is no umask to what a list
-    // says.
+    // §6.4.1.3: the mode is set before the ACL, which replaces all its bits but these. A umask does not apply to an ACL.
     Ok(SetAttributes { mode: Some(wanted.set.mode.unwrap_or(0) & !PERMISSIONS), umask: None, ..wanted.set })
 }
 
-/// Gives a new object the ACL that it is wanted with, if any; its attributes are what they are then.
+/// Sets the requested ACL, if any, on a new object and updates its attributes.
 ///
 /// # Errors
-/// Why it cannot have it; then it is gone again.
+/// The reason why the ACL cannot be set; the object is then removed.
 pub(crate) async fn finish(
     compound: &Compound<'_>,
     (directory, name): (&File<'_>, &[u8]),
@@ -56,7 +55,7 @@ pub(crate) async fn finish(
     let file = directory.with(created.handle);
     let given = give(compound, &file, acl, &created.attributes).await;
     if given.is_err() && created.is_new {
-        // A directory may have one of its lists by now; nobody else can have come in.
+        // A directory may already have one of its lists, but nobody else had access.
         let context = compound.context(file.export);
         let now = file.export.backend.getattr(&context, &file.handle).await.unwrap_or(created.attributes);
         undo_create(compound.request, compound.who(), (directory, name), &file, &now).await;

@@ -1,4 +1,4 @@
-//! What holds for compounds as such, good and bad ones.
+//! Rules for compounds in general, valid and invalid.
 
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
@@ -96,7 +96,7 @@ fn distinguishes_illegal_and_unsupported_operations() {
     }
 }
 
-/// There is no layout here, and nobody is told otherwise. RFC 8881 §17 has these operations as parts of pNFS, which is optional.
+/// The server has no layouts and does not advertise any. RFC 8881 §17 has these operations as parts of pNFS, which is optional.
 #[test]
 fn pnfs_operations_are_not_supported() {
     use OpNum as O;

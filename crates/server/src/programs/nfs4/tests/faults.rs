@@ -1,4 +1,4 @@
-//! Compounds over a file system that fails, falls short or takes its time.
+//! Compounds over a file system that fails, is slow, or reads and writes too little.
 
 use std::fmt;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Copies from another server, whose part the tests play.
+//! Copies from another server, which the tests simulate.
 
 use core::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -25,9 +25,9 @@ use crate::{ExportTable, Fetch, FetchError, Fetched, Now, Offload};
 mod ahead;
 
 const MIB: u64 = 1 << 20;
-/// What a READ returns at most.
+/// Maximum size of a READ.
 const GRANTED: u32 = 1 << 20;
-/// What COPY_NOTIFY returned at the source, and the file there.
+/// The stateid of COPY_NOTIFY, and the handle of the source file.
 const NOTIFIED: Stateid = Stateid { seqid: 7, other: [8; 12] };
 const SOURCE: &[u8] = b"a handle of another server";
 
@@ -74,12 +74,12 @@ fn args(scene: &Scene, count: u64) -> CopyArgs {
     }
 }
 
-/// The source's bytes, each unlike those around it.
+/// Returns the source's bytes; neighbours differ.
 fn bytes(offset: u64, length: u64) -> Bytes {
     (offset..offset + length).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
 }
 
-/// What a source of `size` bytes answers.
+/// Returns the reply of a source of `size` bytes.
 fn of_size(fetch: &Fetch, size: u64, at: Now) -> Fetched {
     let length = size.saturating_sub(fetch.offset).min(fetch.count.into());
     let is_end = fetch.offset + length >= size;
@@ -145,7 +145,7 @@ impl Scene {
         args.info.clone()
     }
 
-    /// Nothing may be written any more.
+    /// Makes the export read-only.
     fn make_read_only(&self) {
         let mut read_only = export(1, "/export");
         read_only.options.read_only = true;
@@ -260,7 +260,7 @@ fn waits_for_lost_source_within_bound() {
     assert_eq!(scene.lab.server.counts().copies, 0);
 }
 
-/// It works, and others use it.
+/// A busy source works, but serves others.
 #[test]
 fn busy_source_does_not_count_as_lost() {
     let mut scene = scene();

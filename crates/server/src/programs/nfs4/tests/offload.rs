@@ -1,4 +1,4 @@
-//! Copies that go on behind their answers, and what comes between.
+//! Background copies and interruptions of them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn scene() -> Scene {
     Scene { backend, lab, client, from, to }
 }
 
-/// Opens source and destination, and wants neither delegated.
+/// Opens source and destination without delegations.
 fn open_both(client: &mut Lab) -> ((Handle, Stateid), (Handle, Stateid)) {
     let access = ShareAccess::BOTH.with_want(DelegationWant::NO_DELEG);
     let mut opened = |name| {
@@ -366,7 +366,7 @@ fn dropped_step_sends_no_callback() {
     let (stateid, offload) = scene.begin();
     scene.backend.add(Rule::on(Method::CopyRange, Fault::Hold(Gate::new())).times(1));
     assert_eq!(scene.advance(&offload), Poll::Pending);
-    // As when the server is stopped: a client that is told of a failure would report it, where it only has to copy anew.
+    // A stopping server drops steps. A failure callback would make the client report an error instead of copying again.
     assert!(scene.client.calls().is_empty());
     assert!(scene.status(stateid).is_ok());
     scene.lab.server.shared.fail_offload(&offload);

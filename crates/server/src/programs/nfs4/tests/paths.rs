@@ -1,4 +1,4 @@
-//! Version 4.0's callbacks, over connections that the server makes.
+//! Callbacks of version 4.0 over connections that the server opens.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Called {
         Self::make(lab, id, wanted(lab).expect("a connection is wanted"))
     }
 
-    /// The connection that was wished for is made.
+    /// Establishes the requested connection.
     fn make(lab: &Lab0, id: u64, connect: Connect) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 2049));
         let made = Connection::new(ConnectionId(id), connect.address(), local, Transport::Tcp, false);
@@ -230,7 +230,7 @@ fn grants_no_write_delegation_on_shared_connection() {
     let close = lab.close_op(opened.stateid, b"owner");
     assert_eq!(lab.status(vec![putfh(file), close]), Status::OK);
     let (file, _) = hold(&mut lab);
-    // Nobody knows that it is the holder's: it is asked for the delegation as if another had changed the file.
+    // The caller cannot be identified as the holder, so the delegation is recalled.
     let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
     let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
     assert!(flight.poll().is_none());
@@ -373,7 +373,7 @@ fn requests_one_callback_connection_at_a_time() {
     lab.lab.server.handle_connect_failed(second);
     let third = Called::take(&lab, 901);
     assert!(wanted(&lab).is_none() && !third.0.outbox.is_hung_up());
-    // Clients that are gone leave no wishes behind.
+    // Removed clients leave no connection requests.
     for verifier in 2..10 {
         let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", verifier, HOME) else { panic!() };
         assert_eq!(lab.confirm(&ok), Status::OK);

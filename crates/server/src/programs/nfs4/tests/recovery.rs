@@ -286,7 +286,7 @@ fn writing(stateid: Stateid) -> Op {
     Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::Unstable, data })
 }
 
-/// RFC 8881 §8.4.3: who may reclaim a lock after a loss finds what the lock kept.
+/// RFC 8881 §8.4.3: a client that reclaims a lock must find the data that the lock protected.
 #[test]
 fn changes_wait_for_durable_revocation() {
     let truncating = OpenHow::Create(CreateHow::Unchecked(size(0)));

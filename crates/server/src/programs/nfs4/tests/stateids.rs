@@ -39,7 +39,7 @@ enum Basis {
     Delegation,
 }
 
-/// What stateid is sent.
+/// The kind of stateid that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// The one that was given.

@@ -1,4 +1,4 @@
-//! What one client of version 4.0 tries with the state of another, and one user with that of another.
+//! Attempts to use the state of another NFSv4.0 client or user.
 
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::lock::{LockOutcome, LockTArgs, LockType};
@@ -11,7 +11,7 @@ use protocol::nfs4::types::{Handle, Stateid, Status};
 use crate::testing::minor0::{Lab0, lab0, unlock};
 use crate::testing::{at, mode, putfh};
 
-/// Who made the client ID, who opens files and locks them, and who did neither.
+/// The user of SETCLIENTID, the user who opens and locks files, and a third one.
 const MACHINE: u32 = 0;
 const USER: u32 = 1000;
 const STRANGER: u32 = 1001;
@@ -61,7 +61,7 @@ fn guesses(own: [u8; 12], index_at: usize, rests: &[Vec<u8>]) -> Vec<[u8; 12]> {
     indices.flat_map(|index| rests.iter().map(move |rest| guess(index, rest))).collect()
 }
 
-/// With an index and a count in it, 4,153 guesses found another client's lock.
+/// Stateids made of an index and a counter were found in 4,153 guesses.
 #[test]
 fn stateids_cannot_be_guessed() {
     let mut scene = Scene::new();
@@ -132,7 +132,7 @@ fn only_opener_or_client_principal_downgrades() {
     }
 }
 
-/// Users of one client may share an owner: each has obtained what is under it.
+/// Users of one client may share an open-owner: each of them holds its opens.
 #[test]
 fn any_user_of_shared_owner_may_close() {
     let mut scene = Scene::new();
@@ -154,7 +154,7 @@ fn only_client_or_user_with_open_renews_lease() {
     let close = scene.lab.close_op(scene.open, b"owner");
     assert_eq!(scene.status_by(USER, close), Status::OK);
     assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS, "it has no file open any more");
-    // Whoever is refused keeps no lease alive.
+    // A refused RENEW does not renew the lease.
     scene.lab.lab.seconds += 60;
     assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS);
     scene.lab.lab.pass(40);

@@ -1,4 +1,4 @@
-//! What is not delegated, because an operation that waits is about to change it.
+//! Waiting operations prevent delegations of objects that they will change.
 
 use protocol::nfs3;
 use protocol::nfs4::compound::Op;

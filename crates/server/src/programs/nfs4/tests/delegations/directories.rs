@@ -1,4 +1,4 @@
-//! Directories: delegated, recalled before others change their entries, or told of it.
+//! Directory delegations: grants, recalls and notifications.
 
 use protocol::nfs3;
 use protocol::nfs4::attributes::{FileAttributes, number as n};
@@ -224,7 +224,7 @@ fn renamed(from: &'static str, to: &'static str, replaced: bool) -> Notification
     notification(notify_type::RENAME_ENTRY, &renamed)
 }
 
-/// What a client is told by the one CB_NOTIFY that there is, which it answers with this status.
+/// Returns the notifications of the only pending CB_NOTIFY, and answers it with this status.
 #[track_caller]
 fn told(client: &Lab, answer: Status) -> (Stateid, Vec<Notification>) {
     let calls = client.calls();

@@ -1,4 +1,4 @@
-//! What is granted, to whom, and what is said where nothing is.
+//! Grants of delegations, and reasons for refusing them.
 
 use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::CbOp;

@@ -1,4 +1,4 @@
-//! Whoever holds a file for writing is asked for its attributes (CB_GETATTR).
+//! CB_GETATTR to holders of write delegations.
 
 use protocol::nfs3;
 use protocol::nfs4::attributes::{Attributes, number as n};

@@ -1,4 +1,4 @@
-//! What local processes do to what is delegated.
+//! Changes by local processes to delegated objects.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 use crate::Work;
 use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, mode, open, open_result, putfh};
 
-/// A scene, and the file system where others than the server are.
+/// Returns a scene, and the file system that local processes change.
 fn scene() -> (Scene, Arc<Faulty<MemFs>>) {
     let (export, backend) = faulty();
     (scene_in(lab_of(vec![export])), backend)
@@ -35,14 +35,14 @@ fn object(backend: &Faulty<MemFs>, name: &str) -> Handle {
     backend.lookup(&context(), &backend.root(), name.as_bytes()).now().expect("it is there").handle
 }
 
-/// A local process changes an object; nobody hears of it yet.
+/// Changes an object as a local process does; the server is not notified yet.
 fn change(backend: &Faulty<MemFs>, name: &str) {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
     let object = object(backend, name);
     backend.setattr(&context(), &object, &set, None, Authority::Opened).now().expect("it is changed");
 }
 
-/// Hands the server the alarms that have rung, as the transport does; how many there were.
+/// Passes pending change notifications to the server, as the driver does, and returns their number.
 fn recall(lab: &Lab) -> usize {
     let mut count = 0;
     while let Some(Work::ExternalChange(change)) = lab.work() {
@@ -153,7 +153,7 @@ fn grant_reply_shows_changes_made_before_the_grant() {
     other.ok(at(&["export", "file"], vec![super::write(Stateid::ANONYMOUS)]));
     gate.open();
     assert_eq!(status(flight.poll()), Some(Status::OK));
-    // Else it would take what it has cached from before for what is there, and nobody would recall that.
+    // Otherwise the holder would trust its stale cache, and no recall would correct that.
     let is = change_of(&mut other, &["export", "file"]);
     assert_eq!(change_of(&mut holder, &["export", "file"]), is);
 }
@@ -175,7 +175,7 @@ fn reads_directory_attributes_after_watch_starts() {
     assert!(matches!(asked(&mut holder, &["export", "d"], Bitmap::EMPTY), DirDelegation::Granted(_)));
 }
 
-/// What READDIR tells as the change attribute of `file`.
+/// Returns the change attribute of `file` in READDIR.
 fn listed_change(client: &mut Lab) -> u64 {
     let list = Op::ReadDir(ReadDirArgs {
         cookie: 0,
@@ -294,7 +294,7 @@ fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
     (listed_change(client), backend.calls(Method::Readdir) > looks)
 }
 
-/// Lists until nothing is looked at; what is told.
+/// Lists until the reply comes from the cache, and returns the change attribute.
 #[track_caller]
 fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
     let told = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);

@@ -1,4 +1,4 @@
-//! What is recalled, by whose operation, and what becomes of the file then.
+//! Recalls by conflicting operations.
 
 use protocol::nfs3;
 use protocol::nfs4::attributes::number as n;
@@ -44,7 +44,7 @@ fn conflicting_open_waits_for_delegreturn() {
     assert_eq!(counts(&lab), (2, 0, 0));
 }
 
-/// Who asks for what, and whether a delegation for reading stands against it.
+/// Starts operations of other clients, and states whether each conflicts with a read delegation.
 pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> {
     let Scene { lab, other, file, .. } = scene;
     let key = |handle: &Handle| nfs3::FileHandle::new(handle).unwrap();

@@ -1,4 +1,4 @@
-//! Whoever may not do a thing is refused before anybody is asked for a delegation.
+//! Permission checks come before recalls.
 
 use protocol::nfs3;
 use protocol::nfs4::attributes::SetAttributes;
@@ -16,7 +16,7 @@ use super::{BOTH, READ, Scene, WRITE, first_word, hold, recalled, scene, scene_i
 use crate::programs::nfs4::xattr_tests;
 use crate::testing::{Flight, Lab, at, lab_42, mode, name, open, open_args, putfh, size};
 
-/// The status of an operation by somebody who may not do it, with nobody asked.
+/// Asserts that an operation fails for lack of permission, without a recall.
 #[track_caller]
 fn refused(holder: &Lab, what: &str, mut flight: Flight) {
     let answer = flight.poll_bytes().unwrap_or_else(|| panic!("{what} waits"));
@@ -90,7 +90,7 @@ fn missing_name_recalls_no_directory() {
 fn checks_rights_for_each_attribute() {
     let to = |time| SetAttributes { time_modify_set: Some(time), ..SetAttributes::default() };
     let past = SetTime::ClientTime(Time { seconds: 1, nanoseconds: 0 });
-    // By somebody who may write to the file and does not own it: whether it may, and what it is told.
+    // The caller may write to the file but does not own it.
     for (attributes, expected) in [
         (to(SetTime::ServerTime).to_file_attributes(), None),
         (size(1), None),

@@ -1,4 +1,4 @@
-//! Clients that keep the times of what is delegated to them (RFC 9754 §5).
+//! Delegated times (RFC 9754 §5).
 
 use std::sync::Arc;
 
@@ -499,7 +499,7 @@ fn only_holder_may_set_delegated_times() {
     assert_eq!(seen(&mut scene.holder, file), original);
 }
 
-/// Who may write a file need not own it to say when it did so; another user of the client is judged by the file's mode.
+/// A user with a delegated open may set its times without owning the file; other users need write permission.
 #[test]
 fn user_of_delegated_open_may_set_times() {
     let mut scene = scene();
@@ -538,7 +538,7 @@ fn reclaims_delegated_times_after_restart() {
     }
 }
 
-/// Of whom the export is listed, and how much is asked for: a listing of another length is always looked at.
+/// Lists the export. A new `maxcount` bypasses the listing cache.
 fn list(client: &mut Lab, maxcount: u32) -> ReadDirOk {
     let attributes = Bitmap::of(&ASKED);
     let arguments = ReadDirArgs { cookie: 0, cookie_verifier: [0; 8], dircount: 0, maxcount, attributes };

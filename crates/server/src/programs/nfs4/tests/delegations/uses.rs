@@ -1,4 +1,4 @@
-//! What its holder may do by a delegation: I/O, and opens that it made without the server.
+//! I/O with delegation stateids, and claims of local opens.
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
@@ -69,7 +69,7 @@ fn client_claims_local_opens_before_return() {
     assert_eq!(holder.status(vec![putfh(file), previous]), Status::NOTSUPP);
 }
 
-/// RFC 8881 §8.2.3: an open that denies what I/O without one is about to do, be it made while that waits.
+/// RFC 8881 §8.2.3: an open's deny mode applies to I/O without an open, even if that I/O was already waiting.
 #[test]
 fn open_claimed_before_return_denies_waiting_io() {
     const LOCKED: u32 = Status::LOCKED.0;

@@ -1,4 +1,4 @@
-//! How long an operation waits, and for whom; what its holder does not return in time is lost.
+//! Bounds of waits for recalled delegations, and revocation afterwards.
 
 use std::sync::atomic::Ordering::Relaxed;
 

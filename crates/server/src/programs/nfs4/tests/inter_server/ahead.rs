@@ -1,4 +1,4 @@
-//! What is read ahead.
+//! Read-ahead of copies from another server.
 
 use std::pin::Pin;
 
