@@ -20,7 +20,7 @@ const SPACE_PART: u64 = 64;
 
 /// A client's request for a delegation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct DelegationWish {
+pub(crate) struct DelegationRequest {
     /// The access that the client opened for and that was checked.
     pub(crate) access: ShareAccess,
     pub(crate) want: DelegationWant,
@@ -35,7 +35,7 @@ pub(crate) async fn delegate(
     compound: &Compound<'_>,
     client: &Arc<Client>,
     file: &File<'_>,
-    asked: DelegationWish,
+    asked: DelegationRequest,
     attributes: &Attributes,
 ) -> OpenDelegation {
     let other = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
@@ -70,7 +70,7 @@ async fn grant(
     client: &Arc<Client>,
     file: &File<'_>,
     kind: DelegationKind,
-    asked: DelegationWish,
+    asked: DelegationRequest,
     attributes: &Attributes,
 ) -> Result<OpenDelegation, NotDelegated> {
     let wire = Object::File(*file).seal(&compound.server().settings().handle_key);

@@ -11,7 +11,7 @@ use vfs::{Authority, FileKind, OpenAccess};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::delegation::{DelegationWish, delegate};
+use crate::programs::nfs4::delegation::{DelegationRequest, delegate};
 use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -45,7 +45,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let context = compound.context(file.export);
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
     // RFC 9754 §5: timestamp delegations come with an OPEN.
-    let asked = DelegationWish { access, want, times: false, reclaim };
+    let asked = DelegationRequest { access, want, times: false, reclaim };
     delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
     // As for OPEN: attributes read before the grant may be outdated.
     compound.forget_fresh();

@@ -11,7 +11,7 @@ use vfs::Attributes;
 
 use crate::files::object::File;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::delegation::{DelegationWish, delegate};
+use crate::programs::nfs4::delegation::{DelegationRequest, delegate};
 use crate::state::{Client, OpenGrant, OwnerRequest};
 
 /// Returns whether a 4.0 open may get a delegation. RFC 7530 §9.1.11: "The server must not bestow a delegation for any open that
@@ -75,13 +75,13 @@ pub(super) async fn beside_open(
                 _ => DelegationWant::WRITE_DELEG,
             };
             // At most the access of this OPEN: what the client claims is not verified.
-            DelegationWish { access, want, times, reclaim: true }
+            DelegationRequest { access, want, times, reclaim: true }
         }
         // The client returns a delegation and turns its local opens into real ones.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
         _ => match nothing(client, want) {
             Some(nothing) => return nothing,
-            None => DelegationWish { access, want, times, reclaim: false },
+            None => DelegationRequest { access, want, times, reclaim: false },
         },
     };
     delegate(compound, client, file, asked, attributes).await
