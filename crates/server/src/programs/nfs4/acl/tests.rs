@@ -55,7 +55,7 @@ fn classes(aces: Vec<Ace>) -> (u8, u8, u8) {
 fn allow_for_everyone_applies_to_each_class() {
     assert_eq!(classes(vec![allow("EVERYONE@", R)]), (4, 4, 4));
     assert_eq!(classes(vec![allow("OWNER@", R | W), allow("EVERYONE@", R)]), (6, 4, 4));
-    assert_eq!(classes(vec![]), (0, 0, 0), "nothing is allowed to nobody");
+    assert_eq!(classes(vec![]), (0, 0, 0), "an empty list allows nothing");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn default_acl_ignores_owner_of_directory() {
     let list = default(vec![allow("10", R), allow("g:20", R)]);
     let of = |tag| list.get(tag);
     assert_eq!((of(AclTag::User(10)), of(AclTag::Group(20))), (Some(4), Some(4)));
-    assert_eq!((of(AclTag::Owner), of(AclTag::OwningGroup)), (Some(0), Some(0)), "nobody said that");
+    assert_eq!((of(AclTag::Owner), of(AclTag::OwningGroup)), (Some(0), Some(0)), "no rule grants more");
     let list = default(vec![allow("GROUP@", R), allow("g:20", AceMask::EXECUTE)]);
     let groups = (list.get(AclTag::OwningGroup), list.get(AclTag::Group(20)));
     assert_eq!(groups, (Some(4), Some(1)), "the file's group may be another");
@@ -275,7 +275,7 @@ proptest! {
     fn nfs4_acl_grants_same_as_posix_acl(access in any_list()) {
         let shown = to_wire(&access, None, false, None);
         for uid in [10, 100, 101, 500] {
-            // Somebody in several groups may add up what POSIX wants from one.
+            // A user in several groups may combine their permissions in NFSv4, but not in POSIX.
             for groups in [&[][..], &[20], &[200], &[201]] {
                 let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
                 for want in 1..8 {

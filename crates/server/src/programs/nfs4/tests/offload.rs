@@ -113,7 +113,7 @@ impl Scene {
         }
     }
 
-    /// What the client is told, when it answers.
+    /// Returns the pending CB_OFFLOADs, and answers them.
     fn told(&self) -> Vec<CbOffloadArgs> {
         let calls = self.client.calls();
         let offloads = calls.iter().map(|call| {
@@ -184,7 +184,7 @@ fn retries_delayed_cb_offload_within_bound() {
     let (stateid, offload) = scene.begin();
     scene.finish(&offload);
     let later = |scene: &Scene| {
-        let call = scene.client.calls().pop().expect("it is told");
+        let call = scene.client.calls().pop().expect("CB_OFFLOAD");
         scene.client.answer(call.results(CbOpResult::Offload(Outcome::Error(Status::DELAY))));
         call.operation().clone()
     };

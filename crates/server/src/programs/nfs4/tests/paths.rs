@@ -211,7 +211,7 @@ fn only_holder_or_client_principal_returns_delegation() {
 fn identifies_v40_holder_by_connection() {
     let (mut lab, called, _other) = scene();
     let (file, _) = hold_to_write(&mut lab);
-    // None of these says whose it is.
+    // None of these operations names the client.
     let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
     assert_eq!(lab.status(vec![putfh(file), set]), Status::OK);
     let remove = Op::Remove(RemoveArgs { target: name("file") });

@@ -151,7 +151,7 @@ fn restart_gives_statuses_of_rfc_8881() {
         let mut rival = site.client(b"rival", minor);
         assert_eq!(flags(&mut client), SequenceStatus::RESTART_RECLAIM_NEEDED);
         assert_eq!(flags(&mut rival), SequenceStatus::empty());
-        // §8.2.4: a stateid of the server before is none of this one's; there is no STALE_STATEID any more.
+        // §8.2.4: a stateid of the previous server is unknown; version 4.1 has no STALE_STATEID.
         assert_eq!(client.status(vec![putfh(file), reading(old)]), Status::BAD_STATEID);
         for lab in [&mut client, &mut rival] {
             let op = open("file", b"new", ShareAccess::READ);
@@ -172,7 +172,7 @@ fn restart_gives_statuses_of_rfc_8881() {
         assert_eq!(flags(&mut client), SequenceStatus::empty());
         assert_eq!(client.status(vec![putfh(file), reclaiming()]), Status::NO_GRACE);
 
-        // The last one known is done: nobody waits any more, and the lock stands.
+        // The last recorded client has finished its reclaims: grace ends, and the lock remains.
         let (_, of_rival) = rival.open(&["export", "file"], b"r");
         assert_eq!(lock_status(&mut rival, file, locking(of_rival, b"l", false)), Status::DENIED);
         assert_eq!(lock_status(&mut rival, file, locking(of_rival, b"l", true)), Status::NO_GRACE);

@@ -153,7 +153,7 @@ fn only_client_or_user_with_open_renews_lease() {
     }
     let close = scene.lab.close_op(scene.open, b"owner");
     assert_eq!(scene.status_by(USER, close), Status::OK);
-    assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS, "it has no file open any more");
+    assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS, "the user has no open file left");
     // A refused RENEW does not renew the lease.
     scene.lab.lab.seconds += 60;
     assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS);

@@ -546,7 +546,7 @@ fn reports_unavailable_directory_delegation() {
     assert_eq!(lab.status_at(&["export", "file"], ask(NONE, false)), Status::NOTDIR);
     assert_eq!(asked(&mut lab, &["export"], NONE), unavailable, "it cannot be called");
     assert_eq!(asked(&mut holder, &[], NONE), unavailable, "what leads to exports");
-    // RFC 8881 §18.39.3: who wants to be told when there is one is told that nobody will.
+    // RFC 8881 §18.39.3: a client that wants a signal when a delegation is available learns that none will come.
     assert_eq!(lab.status_at(&["export"], ask(NONE, true)), Status::DIRDELEG_UNAVAIL);
     let stateid = granted(&mut holder, &["export"], NONE).stateid;
     assert_eq!(asked(&mut holder, &["export"], NONE), unavailable, "it has one");
@@ -555,7 +555,7 @@ fn reports_unavailable_directory_delegation() {
     hold(&mut other, "file", BOTH);
     let root = lab.handle(&["export"]);
     assert_eq!(give_back(&mut holder, root, stateid), Status::OK);
-    // Where nobody may list it nobody is told what is in it.
+    // A caller without read permission gets no delegation.
     holder.uid = 1000;
     assert_eq!(asked(&mut holder, &["export", "private"], NONE), unavailable);
 

@@ -28,11 +28,11 @@ fn grants_read_delegation_without_writers() {
     lab.file(&["export", "busy"], b"");
     let (writer, _) = opened(&mut lab, open("busy", b"o", BOTH));
     let (_, none) = opened(&mut holder, open("busy", b"o", READ));
-    assert_eq!(none, OpenDelegation::None, "somebody writes");
+    assert_eq!(none, OpenDelegation::None, "another client writes");
     let busy = lab.handle(&["export", "busy"]);
     lab.ok(vec![putfh(busy), Op::Close(CloseArgs { seqid: 0, open_stateid: writer })]);
     let (_, read) = opened(&mut holder, open("busy", b"p", READ));
-    assert!(delegated(&read).is_some(), "nobody does any more");
+    assert!(delegated(&read).is_some(), "the writer has closed");
     assert!(holder.calls().is_empty() && other.calls().is_empty());
 }
 
@@ -50,7 +50,7 @@ fn grants_write_delegation_to_sole_opener() {
     lab.file(&["export", "shared"], b"");
     opened(&mut lab, open("shared", b"o", READ));
     let (_, none) = opened(&mut other, open("shared", b"o", BOTH));
-    assert_eq!(none, OpenDelegation::None, "somebody reads");
+    assert_eq!(none, OpenDelegation::None, "another client reads");
     // One's own opens are no obstacle.
     let (_, write) = opened(&mut holder, create("new", b"o"));
     assert!(delegated(&write).is_some());

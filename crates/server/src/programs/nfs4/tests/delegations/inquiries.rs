@@ -36,7 +36,11 @@ fn asks_write_holder_for_attributes() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let before = lab.attributes(&["export", "file"], &ASKED);
     hold(&mut holder, "file", BOTH);
-    assert_eq!(holder.attributes(&["export", "file"], &ASKED), before, "it asks nobody itself");
+    assert_eq!(
+        holder.attributes(&["export", "file"], &ASKED),
+        before,
+        "the holder's own GETATTR sends no CB_GETATTR"
+    );
     lab.pass(1);
     (holder.seconds, other.seconds) = (lab.seconds, lab.seconds);
     let ask = || vec![putfh(file), getattr(&ASKED)];
@@ -60,7 +64,7 @@ fn asks_write_holder_for_attributes() {
         assert!(!seen.contains(&after.change) && after.time_modify > before.time_modify);
         seen.push(after.change);
     }
-    // Other attributes are known here, and a file that is not delegated for writing is nobody's to ask.
+    // Other attributes, and files without a write delegation, need no CB_GETATTR.
     assert_eq!(other.status(vec![putfh(file), getattr(&[n::MODE, n::TYPE])]), Status::OK);
     assert_eq!(other.status_at(&["export"], getattr(&ASKED)), Status::OK);
     assert!(holder.calls().is_empty());

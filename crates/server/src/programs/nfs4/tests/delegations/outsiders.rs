@@ -137,7 +137,7 @@ fn change_before_grant_prevents_grant() {
     let result = flight.poll().expect("it is answered");
     let given = &open_result(result.results.last().unwrap()).delegation;
     assert!(delegated(given).is_none(), "{given:?}");
-    assert_eq!(recall(&lab), 1, "for nobody");
+    assert_eq!(recall(&lab), 1, "one change was reported");
     assert!(holder.calls().is_empty());
     assert_eq!(backend.outsiders().watched(), 0);
 }
@@ -210,7 +210,7 @@ fn holder_sees_change_attribute_of_grant_until_return() {
         assert_ne!(change_of(&mut other, &["export", "file"]), before, "others have it as it is");
         assert_ne!(listed_change(&mut other), before);
     }
-    // As Linux's client gives back: what it is told there it takes for its own doing.
+    // Returns the delegation as Linux's client does, which takes the attributes in that reply as its own change.
     let giving = vec![putfh(file), getattr(&[n::CHANGE]), delegreturn(stateid), getattr(&[n::CHANGE])];
     let results = holder.ok(giving);
     assert_eq!(attributes_in(&results[1]).change, Some(before));
@@ -298,7 +298,7 @@ fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
 #[track_caller]
 fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
     let told = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
-    told.expect("it is told again").0
+    told.expect("a cached listing").0
 }
 
 #[test]
@@ -312,13 +312,13 @@ fn holder_shares_cached_listing_while_unchanged() {
     (holder.seconds, other.seconds) = (holder.seconds + 1, other.seconds + 1);
     assert_eq!(listed(&mut holder, &backend), (granted, true));
     assert_eq!(listed(&mut other, &backend), (granted, false));
-    // Nobody has told it of the change yet.
+    // The change is not reported yet.
     change(&backend, "file");
     let now = told_again(&mut other, &backend);
     assert_ne!(now, granted);
     for _ in 0..3 {
         assert_eq!(listed(&mut holder, &backend), (granted, true));
-        assert_eq!(listed(&mut other, &backend), (now, false), "what the holder is told is its own");
+        assert_eq!(listed(&mut other, &backend), (now, false), "the holder's listing is separate");
     }
 }
 

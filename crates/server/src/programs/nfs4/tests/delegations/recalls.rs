@@ -32,7 +32,7 @@ fn conflicting_open_waits_for_delegreturn() {
     assert_eq!(status(flight.poll()), None);
     assert_eq!(recalled(&holder), [CbRecallArgs { stateid, truncate: false, handle: file }]);
     assert_eq!(status(flight.poll()), None, "that it has heard is not enough");
-    // Nobody else is held up, and the same recall serves all.
+    // Operations without a conflict do not wait, and one recall serves all waiters.
     assert_eq!(other.status_at(&["export", "file"], getattr(&[n::SIZE])), Status::OK);
     let mut second = lab.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
     assert_eq!(status(second.poll()), None);
@@ -257,7 +257,7 @@ fn administrator_recalls_file_by_path() {
     assert_eq!((totals.granted_read, totals.recalls, totals.returned), (3, 2, 1));
     let two = std::time::Duration::from_secs(2);
     assert_eq!((totals.return_time, totals.slowest), (two, two));
-    // Whose lease has expired is not asked.
+    // A holder with an expired lease is revoked without a recall.
     lab.seconds += LEASE_SECONDS;
     assert_eq!(recall(&lab, "/export/second"), Ok(FileRecall { recalled: 0, revoked: 1 }));
     assert_eq!(recall(&lab, "/export/second"), Ok(FileRecall::default()));

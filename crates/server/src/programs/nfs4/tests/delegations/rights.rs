@@ -193,7 +193,7 @@ fn returns_notdir_without_recall() {
 
 #[test]
 fn partly_permitted_rename_recalls_nothing() {
-    // Somebody may change the entries of `export`, and not those of `d`.
+    // The caller may change the entries of `export` but not those of `d`.
     let moves = |root: Handle, d: Handle| {
         [(root, d, rename("file", "c")), (root, d, rename("file", "a")), (d, root, rename("a", "file"))]
     };

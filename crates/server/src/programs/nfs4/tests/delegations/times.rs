@@ -76,7 +76,7 @@ fn said(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
     Attributes { change, size: Some(777), time_deleg_access, time_deleg_modify, ..Attributes::default() }
 }
 
-/// What the other client is told, when the holder has answered.
+/// Returns the attributes that the other client gets after the holder's answer.
 fn told(scene: &mut Scene, slot: u32, said: Attributes) -> Attributes {
     let mut flight = scene.other.start(slot, vec![putfh(scene.file), getattr(&ASKED)]);
     assert!(flight.poll().is_none(), "the holder is asked");
@@ -105,7 +105,7 @@ fn grants_delegated_times_on_request() {
     lab.file(&["export", "other"], b"");
     let (_, write) = opened(&mut holder, open("file", b"o", BOTH | TIMES));
     assert_eq!(delegated(&write).unwrap().0, DelegationType::WRITE_ATTRS_DELEG);
-    // Of a file that many may read nobody keeps them.
+    // Read delegations never include the times.
     for client in [&mut holder, &mut other] {
         let (_, read) = opened(client, open("other", b"o", READ | TIMES));
         assert_eq!(delegated(&read).unwrap().0, DelegationType::READ);
@@ -126,7 +126,7 @@ fn grants_delegated_times_on_request() {
 fn others_see_times_of_holder() {
     let (mut scene, _) = kept();
     let own = seen(&mut scene.holder, scene.file);
-    assert!(scene.holder.calls().is_empty(), "it asks nobody itself");
+    assert!(scene.holder.calls().is_empty(), "the holder's own GETATTR sends no CB_GETATTR");
     // Nothing new.
     let first = told(&mut scene, 1, said(own.change, 0, 0));
     assert_eq!(first, own);
@@ -142,7 +142,7 @@ fn others_see_times_of_holder() {
     let fourth = told(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
     assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
     assert!(fourth.change > third.change);
-    // What was told is not taken back, and no time lies in the future.
+    // Reported times never go back, and no time is in the future.
     let fifth = told(&mut scene, 5, said(changed, ORIGINAL + 2, ORIGINAL + 900));
     let now = at_clock(ORIGINAL + 20);
     assert_eq!((fifth.time_access, fifth.time_modify), (second(ORIGINAL + 6), now));
@@ -162,7 +162,7 @@ fn version_3_sees_times_of_holder() {
     assert_eq!((told.size, times), (777, [ORIGINAL + 3, ORIGINAL + 5]));
 }
 
-/// What is told of a file whose holder hands its times in while the file is looked at.
+/// Attributes reported while the holder sets its times during a GETATTR.
 #[derive(Debug)]
 struct Looks {
     before: Attributes,
@@ -419,7 +419,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
     gate.open();
     let seen = answered(first.poll());
     assert!(seen.change > own.change);
-    // It is no news any more.
+    // The change is already known.
     assert_eq!(told(&mut scene, 3, news), seen);
 }
 
@@ -555,7 +555,7 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let file = scene.file;
     let looks = || backend.calls(Method::Readdir);
     let mut lengths = LENGTH + 1..;
-    // Whether it was told again, and the file in it; a new one at the same time is the same, for the holder as well.
+    // Returns whether the listing was cached, and the file's attributes. A new listing at the same time is equal, also for the holder.
     let mut listed = |scene: &mut Scene| {
         let before = looks();
         let told = list(&mut scene.other, LENGTH);
@@ -575,7 +575,7 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
             .1
     };
     let first = settled(&mut scene);
-    // It has only read the file: that is told to who asks for the file, and nothing that is listed changes.
+    // The holder only read the file: GETATTR shows that, and listings do not change.
     let asked = told(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(asked.time_access, second(ORIGINAL + 3));
     assert_eq!(settled(&mut scene), first);

@@ -64,7 +64,7 @@ fn bounds_wait_and_revokes_after_lease_time() {
 fn waiters_continue_when_holder_lease_ends() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();
     hold(&mut holder, "file", READ);
-    // Its lease is over: nobody waits for it (§8.4.3).
+    // Its lease has expired, so waits for it end (§8.4.3).
     lab.pass(LEASE_SECONDS / 2);
     other.seconds = lab.seconds;
     assert_eq!(other.status(vec![]), Status::OK, "or it would be gone too");

@@ -142,7 +142,7 @@ fn learns_read_size_of_source() {
         }
     };
     assert_eq!(answer.status, Status::OK);
-    assert_eq!(counts[0], 1 << 20, "nobody knows before");
+    assert_eq!(counts[0], 1 << 20, "the source's limit is unknown at first");
     assert_eq!((counts.len(), &counts[1..]), (32, &[64 << 10; 31][..]));
     check(&mut scene, size);
 }
@@ -162,7 +162,7 @@ fn stalled_copy_holds_no_read_ahead() {
         let fetched = of_size(&fetch, size, scene.client.now());
         fetch.answer(Ok(fetched));
     }
-    assert_eq!(count(&scene), 8, "what nobody has taken is held");
+    assert_eq!(count(&scene), 8, "untaken replies count");
     assert_eq!((copy.go_on(), count(&scene)), (Some(Advanced::Later), 0));
     // The source is lost.
     let mut copy = drive(&scene, &offload);
