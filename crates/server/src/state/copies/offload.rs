@@ -159,7 +159,7 @@ impl State {
         let purpose = CallbackPurpose::Offload(offload.number);
         // §16.1.3 names the "race between the reply to the original transaction on the forechannel and the CB_OFFLOAD
         // callback".
-        let callback = Callback::new(CbOp::Offload(args), purpose, offload.asked_by.clone());
+        let callback = Callback::new(CbOp::Offload(args), purpose, offload.asked_by);
         self.call(&offload.client, callback);
     }
 

@@ -59,7 +59,7 @@ impl State {
         let call = is_new.then(|| {
             let attributes = HolderQueries::requested(delegation.times.is_some());
             let args = CbGetAttrArgs { handle: delegation.handle, attributes };
-            let referring = delegation.granted_by.clone();
+            let referring = delegation.granted_by;
             Callback::new(CbOp::GetAttr(args), CallbackPurpose::GetAttr(place), referring)
         });
         let waiter = self.add_waiter(&mut shard, file, deadline);

@@ -126,7 +126,7 @@ impl State {
             handle: delegation.handle,
             changes: List::new(changes).unwrap_or_default(),
         };
-        let referring = delegation.granted_by.clone();
+        let referring = delegation.granted_by;
         Some((client, Callback::new(CbOp::Notify(args), CallbackPurpose::Notify(place, charge), referring)))
     }
 }

@@ -229,7 +229,7 @@ impl State {
         let delegation = shard.delegation_at(place.index);
         let stateid = shard.stateid(place.index, self.ids.boot());
         let args = CbRecallArgs { stateid, truncate: false, handle: delegation.handle };
-        let (purpose, referring) = (CallbackPurpose::Recall(place), delegation.granted_by.clone());
+        let (purpose, referring) = (CallbackPurpose::Recall(place), delegation.granted_by);
         let client = Arc::clone(&shard.entry(place.index).client);
         (client, Callback::new(CbOp::Recall(args), purpose, referring))
     }

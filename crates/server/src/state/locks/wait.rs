@@ -45,7 +45,7 @@ fn callback(waiter: &LockWaiter<LockNotify>) -> (Arc<Client>, Callback) {
     let owner = xdr::Opaque::new(Bytes::copy_from_slice(&waiter.owner.owner)).unwrap_or_default();
     let lock_owner = StateOwner { client_id: client.id(), owner };
     let args = CbNotifyLockArgs { handle: *handle, lock_owner };
-    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), CallbackPurpose::Advice, asked_by.clone()))
+    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), CallbackPurpose::Advice, *asked_by))
 }
 
 impl State {
