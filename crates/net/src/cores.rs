@@ -378,7 +378,12 @@ async fn drive(admission: Rc<Admission>) {
                 let shared = Arc::clone(shared);
                 tasks.spawn_local(async move { shared.server.step_copy(step, shared.clock.now()).await });
             }
-            Work::ExternalChange(change) => shared.server.handle_external_change(&change, shared.clock.now()),
+            Work::ExternalChange(change) => {
+                let shared = Arc::clone(shared);
+                tasks.spawn_local(async move {
+                    shared.server.handle_external_change(&change, shared.clock.now());
+                });
+            }
         }
         while let Some(ended) = tasks.try_join_next() {
             if let Err(panic) = ended {

@@ -215,6 +215,8 @@ impl Server {
             return Err(EvictError::Ambiguous(named));
         }
         let evicted = self.shared.state.evict(client.id).ok_or(EvictError::Unknown)?;
+        // A client that has not confirmed its new record could still reclaim by its old one.
+        self.shared.state.evict_reclaimer(now.monotonic, |owner| *owner == client.owner[..]);
         self.shared.metrics.evicted.fetch_add(1, Relaxed);
         Ok((client, evicted))
     }

@@ -16,10 +16,11 @@ pub enum Transport {
 }
 
 /// Returns one address for all that a host can choose from, for limits: IPv4 addresses as such, also where they are mapped into IPv6,
-/// and of IPv6 addresses the first 64 bits.
+/// and of IPv6 addresses the first 64 bits. A link-local address stands for itself: all of a link have the same first bits.
 #[must_use]
 pub fn host_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        IpAddr::V6(address) if address.is_unicast_link_local() => IpAddr::V6(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         address @ IpAddr::V4(_) => address,
     }
