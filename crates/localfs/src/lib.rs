@@ -58,7 +58,6 @@ mod cleanup;
 mod cleanup_queue;
 mod close_idle;
 mod config;
-mod deferred_drop;
 mod descriptors;
 mod dirty_memory;
 mod durable;

@@ -167,11 +167,6 @@ pub(crate) fn may_block() -> bool {
     STATE.get().blocking == Blocking::Allowed
 }
 
-/// Whether this is a section in place whose clock has been read.
-pub(crate) fn is_in_place() -> bool {
-    STATE.get().now_ns != 0
-}
-
 /// Gives up unless this thread may block; to be called for what is not known to be in memory.
 ///
 /// # Errors

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustix::fs::Stat;
 use vfs::Peer;
 
-use crate::deferred_drop::drop_deferred;
 use crate::handle::{self, Meaning};
 use crate::object::Object;
 use crate::pool::Lane;
@@ -44,7 +43,7 @@ impl Volume {
             self.pool.submit(Lane::Long, Peer::default(), move || drop(object));
         } else {
             // Freeing a small file takes less time than handing it to a thread.
-            drop_deferred(object);
+            drop(object);
         }
     }
 
