@@ -1,9 +1,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,6 +30,9 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// Interval of [`Server::maintain`]; leases are tens of seconds.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Pause after a panic of [`Server::poll_work`], which may panic again at once.
+const POLL_PANIC_PAUSE: Duration = Duration::from_secs(1);
 
 /// Threads of a core for blocking work other than a file system's, which has its own threads: Kerberos.
 const BLOCKING_THREADS_PER_CORE: usize = 32;
@@ -369,7 +374,7 @@ async fn drive(admission: Rc<Admission>) {
     let mut tasks = tokio::task::JoinSet::new();
     loop {
         let shared = &admission.shared;
-        match std::future::poll_fn(|context| shared.server.poll_work(context)).await {
+        match poll_surviving(POLL_PANIC_PAUSE, |context| shared.server.poll_work(context)).await {
             Work::Connect(connect) => {
                 drop(tasks.spawn_local(connect_callback(Rc::clone(&admission), connect)))
             }
@@ -388,6 +393,27 @@ async fn drive(admission: Rc<Admission>) {
         while let Some(ended) = tasks.try_join_next() {
             if let Err(panic) = ended {
                 error!("a task for the server panicked: {panic}");
+            }
+        }
+    }
+}
+
+/// Polls until there is a result. A panic is logged, and polling goes on after `pause`: the server keeps serving.
+async fn poll_surviving<T>(pause: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    loop {
+        let polled = std::future::poll_fn(|context| {
+            // As after the panic of a task: locks are released, and calls are still served.
+            match catch_unwind(AssertUnwindSafe(|| poll(context))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(result)) => Poll::Ready(Some(result)),
+                Err(_) => Poll::Ready(None),
+            }
+        });
+        match polled.await {
+            Some(result) => return result,
+            None => {
+                error!("looking for work of the server panicked");
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -529,6 +555,24 @@ fn descriptors() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_polled_again_after_a_panic() {
+        let mut polls = 0;
+        let work = poll_surviving(POLL_PANIC_PAUSE, |context| {
+            polls += 1;
+            match polls {
+                1 | 3 => panic!("poll {polls}"),
+                2 => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                _ => Poll::Ready("work"),
+            }
+        });
+        assert_eq!(work.await, "work");
+        assert_eq!(polls, 4);
+    }
 
     #[test]
     fn the_addresses_of_one_network_share_a_limit() {
