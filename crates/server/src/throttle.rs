@@ -33,7 +33,7 @@ impl Default for Throttle {
 impl Throttle {
     /// Allows so many lines a second.
     #[must_use]
-    pub fn new(lines_a_second: u16) -> Self {
+    pub const fn new(lines_a_second: u16) -> Self {
         Self { lines_a_second, allowed: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 use vfs::Credentials;
 
-use super::users;
+use super::{LookupLog, users};
 
 /// Most answers in the cache.
 const ANSWERS_MAX: usize = 4096;
@@ -25,6 +25,7 @@ const NAME_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Principals {
     answers: Mutex<HashMap<String, Answer>>,
+    log: LookupLog,
 }
 
 #[derive(Debug)]
@@ -53,7 +54,14 @@ impl Principals {
             return Ok(answer.user.clone());
         }
         let user = query(name).map_err(|why| {
-            warn!(principal = name, error = why, "cannot look up the user of a Kerberos principal");
+            self.log.failed(|suppressed| {
+                warn!(
+                    principal = name,
+                    suppressed,
+                    error = why,
+                    "cannot look up the user of a Kerberos principal"
+                );
+            });
             Unavailable
         })?;
         let until = now + if user.is_some() { KNOWN_LIFETIME } else { UNKNOWN_LIFETIME };

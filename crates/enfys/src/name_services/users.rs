@@ -5,7 +5,7 @@ use vfs::Credentials;
 
 use tracing::warn;
 
-use super::getent;
+use super::{LookupLog, getent};
 
 /// Most bytes of an answer: more than 65,536 groups (`NGROUPS_MAX`) of up to ten digits.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -27,14 +27,16 @@ pub fn by_name(name: &str) -> Result<Option<Credentials>, String> {
 ///
 /// # Errors
 /// One line: the name services did not answer.
-pub fn groups_of(uid: u32) -> Result<Vec<u32>, String> {
+pub(super) fn groups_of(uid: u32, log: &LookupLog) -> Result<Vec<u32>, String> {
     let Some(line) = query("passwd", &uid.to_string())? else { return Ok(Vec::new()) };
     let Some(account) = Account::parse(&line).filter(|account| account.uid == uid) else {
         return Ok(Vec::new());
     };
     // The primary group is known even if the others are not.
     let mut groups = supplementary(account.name).unwrap_or_else(|why| {
-        warn!(uid, error = why, "cannot look up the supplementary groups of a local user");
+        log.failed(|suppressed| {
+            warn!(uid, suppressed, error = why, "cannot look up the supplementary groups of a local user");
+        });
         Vec::new()
     });
     groups.push(account.gid);
@@ -88,12 +90,13 @@ mod tests {
 
     #[test]
     fn root_has_an_account_and_an_unknown_user_has_no_groups() {
-        match groups_of(0) {
+        let log = LookupLog::default();
+        match groups_of(0, &log) {
             Ok(groups) => assert!(groups.contains(&0)),
             Err(why) => println!("skipped: {why}"),
         }
         // No account has the uid (uid_t) -1.
-        assert!(groups_of(u32::MAX).map_or(true, |groups| groups.is_empty()));
+        assert!(groups_of(u32::MAX, &log).map_or(true, |groups| groups.is_empty()));
     }
 
     #[cfg(feature = "krb5")]
