@@ -62,18 +62,7 @@ impl Plan {
             None => Config::default(),
         };
         check_memory(arguments)?;
-        let mut exports = ExportPlan::of_arguments(arguments)?;
-        if exports.is_empty() {
-            exports = ExportPlan::of_config(&config, Some(arguments))?;
-        }
-        if exports.is_empty() {
-            return Err(match &arguments.config {
-                Some(file) => format!("{}: no [[export]]: nothing to serve", file.display()),
-                None => {
-                    "nothing to serve: give a directory, --memory, or a --config with an [[export]]".into()
-                }
-            });
-        }
+        let mut exports = exports_of(arguments, &config)?;
         let locations = locations_in_effect(&config, arguments);
         let mut limits = config.limits;
         limits.cores = arguments.cores.or(limits.cores);
@@ -193,6 +182,21 @@ impl Plan {
             ..defaults
         }
     }
+}
+
+/// Returns the exports of the command line, or else of the configuration file.
+fn exports_of(arguments: &ServeArguments, config: &Config) -> Result<Vec<ExportPlan>, String> {
+    let mut exports = ExportPlan::of_arguments(arguments)?;
+    if exports.is_empty() {
+        exports = ExportPlan::of_config(config, Some(arguments))?;
+    }
+    if exports.is_empty() {
+        return Err(match &arguments.config {
+            Some(file) => format!("{}: no [[export]]: nothing to serve", file.display()),
+            None => "nothing to serve: give a directory, --memory, or a --config with an [[export]]".into(),
+        });
+    }
+    Ok(exports)
 }
 
 /// Returns the lines of the configuration's keys, without those that the command line overrides.

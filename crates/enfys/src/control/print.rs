@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::protocol::{Client, Evicted, Grace, Recalled, Records, Session, Status};
+use super::protocol::{Client, Evicted, Grace, Persistence, Recalled, Recalls, Records, Session, Status};
+use crate::figures::Totals;
 use crate::size::Size;
 
 /// Most characters of the name of a client that a grace period waits for; `--json` has the whole name.
@@ -39,79 +40,78 @@ fn summary(status: &Status) -> String {
 /// Returns the lines of the summary: a label and its text.
 fn lines(status: &Status) -> Vec<(&'static str, String)> {
     let (totals, recalls) = (&status.totals, &status.recalls);
+    let waiting = format!(
+        "{} for a lock of another client; {} of free locks sent",
+        counted(totals.locks_waiting, "request"),
+        counted(totals.locks_notified, "notification")
+    );
+    let granted = format!(
+        "delegations: {} for reading, {} for writing, {} of directories",
+        recalls.granted_read, recalls.granted_write, recalls.granted_directory
+    );
+    let mut lines = vec![
+        ("holding", holding(totals)),
+        ("waiting", waiting),
+        ("slots", slots(totals)),
+        ("persist", persistent(totals, status.persistence.as_ref())),
+        ("replays", format!("{} answered from a reply cache", counted(totals.replayed, "retransmission"))),
+        ("granted", granted),
+        ("recalls", recalled_so_far(recalls)),
+    ];
+    lines.extend(status.records.as_ref().and_then(records).map(|why| ("records", why.to_owned())));
+    lines
+}
+
+fn holding(totals: &Totals) -> String {
+    format!(
+        "{}, {}, {}, {}, {}, {} in the background; {} revoked and not acknowledged",
+        counted(totals.clients, "client"),
+        counted(totals.sessions, "session"),
+        counted(totals.opens, "open"),
+        counted(totals.locks, "lock"),
+        counted(totals.delegations, "delegation"),
+        counted(totals.copies, "copy"),
+        totals.lost
+    )
+}
+
+fn slots(totals: &Totals) -> String {
+    format!(
+        "{} of {} in use; {} used a client's last one, {} delayed for memory; {}",
+        totals.slots_in_use,
+        totals.slots,
+        counted(totals.slots_full, "request"),
+        counted(totals.slots_deferred, "request"),
+        Size(totals.slot_memory_bytes)
+    )
+}
+
+fn persistent(totals: &Totals, persistence: Option<&Persistence>) -> String {
+    let Some(persistence) = persistence else { return "no session survives a restart".into() };
+    format!(
+        "{}, {} of earlier servers; {} of {} places in use{}",
+        counted(totals.persistent_sessions, "session"),
+        totals.dead_sessions,
+        persistence.places_taken,
+        persistence.places,
+        if persistence.written { "" } else { "; none now, because the logs cannot be written" }
+    )
+}
+
+fn recalled_so_far(recalls: &Recalls) -> String {
     let figures = &recalls.figures;
-    let persistent = match &status.persistence {
-        Some(persistence) => format!(
-            "{}, {} of earlier servers; {} of {} places in use{}",
-            counted(totals.persistent_sessions, "session"),
-            totals.dead_sessions,
-            persistence.places_taken,
-            persistence.places,
-            if persistence.written { "" } else { "; none now, because the logs cannot be written" }
-        ),
-        None => "no session survives a restart".into(),
-    };
-    let records = status.records.as_ref().and_then(records);
     let mut took = String::new();
     if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
         took = format!(" (mean {}, longest {})", duration(mean), duration(slowest));
     }
-    let mut lines = vec![
-        (
-            "holding",
-            format!(
-                "{}, {}, {}, {}, {}, {} in the background; {} revoked and not acknowledged",
-                counted(totals.clients, "client"),
-                counted(totals.sessions, "session"),
-                counted(totals.opens, "open"),
-                counted(totals.locks, "lock"),
-                counted(totals.delegations, "delegation"),
-                counted(totals.copies, "copy"),
-                totals.lost
-            ),
-        ),
-        (
-            "waiting",
-            format!(
-                "{} for a lock of another client; {} of free locks sent",
-                counted(totals.locks_waiting, "request"),
-                counted(totals.locks_notified, "notification")
-            ),
-        ),
-        (
-            "slots",
-            format!(
-                "{} of {} in use; {} used a client's last one, {} delayed for memory; {}",
-                totals.slots_in_use,
-                totals.slots,
-                counted(totals.slots_full, "request"),
-                counted(totals.slots_deferred, "request"),
-                Size(totals.slot_memory_bytes)
-            ),
-        ),
-        ("persist", persistent),
-        ("replays", format!("{} answered from a reply cache", counted(totals.replayed, "retransmission"))),
-        (
-            "granted",
-            format!(
-                "delegations: {} for reading, {} for writing, {} of directories",
-                recalls.granted_read, recalls.granted_write, recalls.granted_directory
-            ),
-        ),
-        (
-            "recalls",
-            format!(
-                "{} recalled; {} returned{took}, {} revoked; {} waited, {} delayed",
-                figures.recalled,
-                figures.returned,
-                figures.revoked,
-                counted(figures.operations_waited, "operation"),
-                figures.operations_put_off
-            ),
-        ),
-    ];
-    lines.extend(records.map(|why| ("records", why.to_owned())));
-    lines
+    format!(
+        "{} recalled; {} returned{took}, {} revoked; {} waited, {} delayed",
+        figures.recalled,
+        figures.returned,
+        figures.revoked,
+        counted(figures.operations_waited, "operation"),
+        figures.operations_put_off
+    )
 }
 
 /// Returns why new clients cannot be recorded, if they cannot.

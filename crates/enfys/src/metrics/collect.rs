@@ -14,7 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use server::{ExportCounts, OperationMetrics, Server};
+use server::{ExportCounts, Metrics, OffloadCounts, OperationMetrics, Server};
 
 use super::encode::{begin, counter, counter_seconds, gauge, gauge_seconds, histogram, metric};
 use super::grace;
@@ -55,6 +55,9 @@ struct KindLabels {
 struct VersionLabels {
     version: &'static str,
 }
+
+/// A counter's name, help text and value.
+type Counter = (&'static str, &'static str, u64);
 
 impl Collector for Sources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -248,75 +251,11 @@ impl Sources {
     }
 
     fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (metrics, copies) = (self.server.metrics(), self.server.offload_counts());
-        let counters = [
-            (
-                "enfys_malformed_records_total",
-                "Records that were not a valid RPC call, or whose arguments could not be decoded.",
-                metrics.malformed.load(Relaxed),
-            ),
-            (
-                "enfys_refused_calls_total",
-                "Calls refused because of their credentials, RPC version, or client address.",
-                metrics.refused.load(Relaxed),
-            ),
-            (
-                "enfys_unserved_calls_total",
-                "Calls of programs, versions, or procedures that this server does not have.",
-                metrics.unserved.load(Relaxed),
-            ),
-            (
-                "enfys_bad_handles_total",
-                "File handles received that this server never gave out.",
-                metrics.bad_handles.load(Relaxed),
-            ),
-            (
-                "enfys_stalled_connections_total",
-                "Connections closed because the peer stopped in the middle of a call or a reply.",
-                metrics.stalled_connections.load(Relaxed),
-            ),
-            (
-                "enfys_unreachable_connections_total",
-                "Connections lost because the peer acknowledged nothing any more.",
-                metrics.unreachable_connections.load(Relaxed),
-            ),
-            (
-                "enfys_refused_connections_total",
-                "Connections closed at once because a limit on connections was reached.",
-                metrics.refused_connections.load(Relaxed),
-            ),
-            (
-                "enfys_evicted_clients_total",
-                "NFSv4 clients evicted by the administrator (enfys evict).",
-                metrics.evicted.load(Relaxed),
-            ),
-            (
-                "enfys_copies_started_total",
-                "NFSv4.2 COPY operations that went on in the background.",
-                copies.begun.load(Relaxed),
-            ),
-            (
-                "enfys_copies_failed_total",
-                "Background copies that ended with an error.",
-                copies.failed.load(Relaxed),
-            ),
-            (
-                "enfys_copies_cancelled_total",
-                "Background copies that clients cancelled.",
-                copies.cancelled.load(Relaxed),
-            ),
-            ("enfys_copied_bytes_total", "Bytes copied in the background.", copies.bytes.load(Relaxed)),
-            (
-                "enfys_listing_cache_hits_total",
-                "READDIR and READDIRPLUS replies sent from the listing cache.",
-                metrics.kept_listings_told.load(Relaxed),
-            ),
-            (
-                "enfys_listing_cache_insertions_total",
-                "READDIR and READDIRPLUS replies put into the listing cache.",
-                metrics.kept_listings_made.load(Relaxed),
-            ),
-        ];
+        let metrics = self.server.metrics();
+        let counters = refusal_counters(metrics)
+            .into_iter()
+            .chain(copy_counters(self.server.offload_counts()))
+            .chain(listing_cache_counters(metrics));
         for (name, help, value) in counters {
             counter(encoder, name, help, value)?;
         }
@@ -405,4 +344,86 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         gauge(encoder, name, help, value)?;
     }
     Ok(())
+}
+
+/// Returns the counters of refused calls, lost connections and evicted clients.
+fn refusal_counters(metrics: &Metrics) -> [Counter; 8] {
+    [
+        (
+            "enfys_malformed_records_total",
+            "Records that were not a valid RPC call, or whose arguments could not be decoded.",
+            metrics.malformed.load(Relaxed),
+        ),
+        (
+            "enfys_refused_calls_total",
+            "Calls refused because of their credentials, RPC version, or client address.",
+            metrics.refused.load(Relaxed),
+        ),
+        (
+            "enfys_unserved_calls_total",
+            "Calls of programs, versions, or procedures that this server does not have.",
+            metrics.unserved.load(Relaxed),
+        ),
+        (
+            "enfys_bad_handles_total",
+            "File handles received that this server never gave out.",
+            metrics.bad_handles.load(Relaxed),
+        ),
+        (
+            "enfys_stalled_connections_total",
+            "Connections closed because the peer stopped in the middle of a call or a reply.",
+            metrics.stalled_connections.load(Relaxed),
+        ),
+        (
+            "enfys_unreachable_connections_total",
+            "Connections lost because the peer stopped acknowledging data.",
+            metrics.unreachable_connections.load(Relaxed),
+        ),
+        (
+            "enfys_refused_connections_total",
+            "Connections closed at once because a limit on connections was reached.",
+            metrics.refused_connections.load(Relaxed),
+        ),
+        (
+            "enfys_evicted_clients_total",
+            "NFSv4 clients evicted by the administrator (enfys evict).",
+            metrics.evicted.load(Relaxed),
+        ),
+    ]
+}
+
+fn copy_counters(copies: &OffloadCounts) -> [Counter; 4] {
+    [
+        (
+            "enfys_copies_started_total",
+            "NFSv4.2 COPY operations that went on in the background.",
+            copies.begun.load(Relaxed),
+        ),
+        (
+            "enfys_copies_failed_total",
+            "Background copies that ended with an error.",
+            copies.failed.load(Relaxed),
+        ),
+        (
+            "enfys_copies_cancelled_total",
+            "Background copies that clients cancelled.",
+            copies.cancelled.load(Relaxed),
+        ),
+        ("enfys_copied_bytes_total", "Bytes copied in the background.", copies.bytes.load(Relaxed)),
+    ]
+}
+
+fn listing_cache_counters(metrics: &Metrics) -> [Counter; 2] {
+    [
+        (
+            "enfys_listing_cache_hits_total",
+            "READDIR and READDIRPLUS replies sent from the listing cache.",
+            metrics.kept_listings_told.load(Relaxed),
+        ),
+        (
+            "enfys_listing_cache_insertions_total",
+            "READDIR and READDIRPLUS replies put into the listing cache.",
+            metrics.kept_listings_made.load(Relaxed),
+        ),
+    ]
 }
