@@ -1,10 +1,10 @@
-//! What a conflict costs: files are delegated to some clients, and another opens them to write (the paper of 2015 on version
-//! 4.1, §5.3, where a thousand such opens took 500 times as long as without delegations).
+//! The cost of recalls: several clients hold delegations of files, and another client opens the files for writing (the paper of 2015
+//! on version 4.1, §5.3, where a thousand such opens took 500 times as long as without delegations).
 //!
-//! The clients are scripted, over real connections. A holder answers a recall as Linux's client does, OPEN by
-//! CLAIM_DELEG_CUR_FH and DELEGRETURN, here in one compound. The delay stands for a network's round trip: who opens waits it
-//! before each call, a holder before its answer. Where the server says DELAY, who opens comes again after 100 ms, twice as long
-//! each time (`NFS4_POLL_RETRY_MIN` in Linux).
+//! The clients are scripted, over real connections. A holder answers a recall as Linux's client does, by OPEN with
+//! CLAIM_DELEG_CUR_FH and DELEGRETURN, here in one compound. The delay simulates a network's round trip: the opener waits it before
+//! each call, a holder before its reply. After DELAY the opener retries after 100 ms, twice as long each time
+//! (`NFS4_POLL_RETRY_MIN` in Linux).
 
 mod client;
 mod holders;
@@ -24,43 +24,43 @@ use xdr::Opaque;
 use self::client::Client;
 use self::holders::Holders;
 use crate::layout::{self, SMALL_FILES};
-use crate::peers::{EXPORT, Peer, Place, Running};
+use crate::peers::{EXPORT, Peer, PeerConfig, RunningPeer};
 use crate::process;
 use crate::results::median;
 
 /// Linux's first pause after DELAY.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 
-/// What to measure.
+/// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Clients that have every file delegated.
+    /// Clients that hold a delegation of every file.
     pub holders: u32,
     /// Files, at most [`SMALL_FILES`].
     pub files: u32,
-    /// A round trip.
+    /// The simulated round-trip time.
     pub delay: Duration,
 }
 
-/// What it took to open all files to write.
+/// The cost of opening all files for writing.
 #[derive(Debug, Clone, Copy)]
-struct Took {
+struct OpenCost {
     time: Duration,
-    /// Of the server's processes.
+    /// CPU time of the server's processes.
     cpu: Duration,
-    /// Answers of DELAY.
+    /// DELAY replies.
     put_off: u32,
 }
 
-/// What it took, once while the others had the files open and nothing was delegated, and once while they had them delegated.
+/// The cost while the holders have the files open without delegations, and with delegations.
 #[derive(Debug, Clone, Copy)]
 struct Round {
-    plain: Took,
-    delegated: Took,
+    plain: OpenCost,
+    delegated: OpenCost,
 }
 
 impl Round {
-    /// How many times as long it took with delegations.
+    /// Returns the ratio of the times with and without delegations.
     fn ratio(&self) -> f64 {
         self.delegated.time.as_secs_f64() / self.plain.time.as_secs_f64()
     }
@@ -89,11 +89,11 @@ impl Cost {
     }
 }
 
-/// Medians over the rounds; of the times, the median of the rounds' own.
+/// Returns medians over the rounds; for times, the median of each round's ratio.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |took: fn(&Round) -> Took| self.median(|round| took(round).time.as_secs_f64());
-        let cpu_us = |took: fn(&Round) -> Took| {
+        let seconds = |took: fn(&Round) -> OpenCost| self.median(|round| took(round).time.as_secs_f64());
+        let cpu_us = |took: fn(&Round) -> OpenCost| {
             self.median(|round| took(round).cpu.as_secs_f64() * 1e6 / f64::from(self.files))
         };
         let (plain, delegated) = (|round: &Round| round.plain, |round: &Round| round.delegated);
@@ -112,13 +112,13 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Measures one case in several rounds; each of both runs of a round on a server of its own, so that no file is known to be contended.
+/// Measures one case in several rounds. Each run has its own server, which knows of no contended file.
 ///
 /// # Errors
-/// Why the server does not start, delegates nothing, or answers anything that it must not.
-pub fn measure(peer: Peer, place: &Place, case: Case, rounds: u32) -> Result<Cost, String> {
+/// Why the server does not start, grants no delegation, or sends a wrong reply.
+pub fn measure(peer: Peer, place: &PeerConfig, case: Case, rounds: u32) -> Result<Cost, String> {
     let (without, with) = (DelegationWant::NO_DELEG, DelegationWant::READ_DELEG);
-    // Neither is always the one that finds the machine as the other has left it.
+    // The order alternates, so that neither run always finds the machine as the other left it.
     let round = |number: u32| {
         let is_in_order = number.is_multiple_of(2);
         let first = run(peer, place, case, if is_in_order { without } else { with })?;
@@ -129,15 +129,15 @@ pub fn measure(peer: Peer, place: &Place, case: Case, rounds: u32) -> Result<Cos
     Ok(Cost { files: case.files, rounds: (0..rounds).map(round).collect::<Result<_, String>>()? })
 }
 
-fn run(peer: Peer, place: &Place, case: Case, want: DelegationWant) -> Result<Took, String> {
-    // A server that knows of clients before it would wait for them.
+fn run(peer: Peer, place: &PeerConfig, case: Case, want: DelegationWant) -> Result<OpenCost, String> {
+    // A server with clients of a previous run would wait for them.
     let scratch = tempfile::tempdir_in(&place.scratch).map_err(|error| error.to_string())?;
-    let running = Running::start(peer, &Place { scratch: scratch.path().into(), ..place.clone() })?;
+    let running = RunningPeer::start(peer, &PeerConfig { scratch: scratch.path().into(), ..place.clone() })?;
     let holders = Holders::start(running.server, case, want)?;
     let mut opener = Client::connect(running.server, "opener")?;
     let directory = directory(&mut opener)?;
     let opened = open_all(&mut opener, directory, case, running.pid());
-    // Where a holder has failed, it knows why; who opens only waits for it.
+    // If a holder failed, its error is the cause; the opener only waits for it.
     let returned = holders.end()?;
     let took = opened?;
     let expected = if want == DelegationWant::READ_DELEG { case.files } else { 0 };
@@ -147,15 +147,15 @@ fn run(peer: Peer, place: &Place, case: Case, want: DelegationWant) -> Result<To
     }
 }
 
-/// Opens all files, one after the other.
-fn open_all(opener: &mut Client, directory: Handle, case: Case, server: u32) -> Result<Took, String> {
+/// Opens all files in turn.
+fn open_all(opener: &mut Client, directory: Handle, case: Case, server: u32) -> Result<OpenCost, String> {
     let cpu = || process::cpu_time(server).map_err(|error| format!("its CPU time: {error}"));
     let (began, cpu_before) = (Instant::now(), cpu()?);
     let mut put_off = 0;
     for file in 0..case.files {
         put_off += open_to_write(opener, directory, file, case.delay)?;
     }
-    Ok(Took { time: began.elapsed(), cpu: cpu()? - cpu_before, put_off })
+    Ok(OpenCost { time: began.elapsed(), cpu: cpu()? - cpu_before, put_off })
 }
 
 /// Opens a file for writing and closes it; returns the number of DELAY replies.
@@ -188,7 +188,7 @@ fn open(claim: OpenClaim, share_access: ShareAccess) -> Op {
     })
 }
 
-/// The directory of the small files.
+/// Returns the directory of the small files.
 fn directory(client: &mut Client) -> Result<Handle, String> {
     let path = EXPORT.split('/').filter(|part| !part.is_empty());
     let lookups = path.chain([layout::DIRECTORY, layout::SMALL_DIRECTORY]).map(|part| {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_row_has_medians_and_the_extremes_of_the_rounds_own_ratios() {
-        let took = |ms, cpu_us, put_off| Took {
+        let took = |ms, cpu_us, put_off| OpenCost {
             time: Duration::from_millis(ms),
             cpu: Duration::from_micros(cpu_us),
             put_off,

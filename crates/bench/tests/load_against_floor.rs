@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use bench::error::LoadError;
-use bench::floor::{self, Durability, LargeRead, Manner};
+use bench::floor::{self, Durability, FloorOptions, LargeRead};
 use bench::layout;
 use bench::load::{self, LoadPlan, Xids};
 use bench::operation::Operation;
@@ -16,14 +16,14 @@ use bench::results::Shape;
 
 /// Starts a floor on a port of its own; its thread ends with the test process.
 fn start_floor(export: &Path, large_read: LargeRead) -> SocketAddr {
-    start_floor_with(export, Manner { large_read, durability: Durability::None })
+    start_floor_with(export, FloorOptions { large_read, durability: Durability::None })
 }
 
-fn start_floor_with(export: &Path, manner: Manner) -> SocketAddr {
+fn start_floor_with(export: &Path, options: FloorOptions) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let export = export.to_owned();
-    thread::spawn(move || floor::serve(&export, listener, manner).unwrap());
+    thread::spawn(move || floor::serve(&export, listener, options).unwrap());
     address
 }
 
@@ -67,8 +67,8 @@ fn every_reply_of_the_floor_passes_the_checks() {
 fn the_floor_that_waits_for_the_disk_creates_and_removes_as_well() {
     let export = tempfile::tempdir().unwrap();
     layout::prepare(export.path()).unwrap();
-    let manner = Manner { large_read: LargeRead::Pread, durability: Durability::Batch };
-    let server = start_floor_with(export.path(), manner);
+    let options = FloorOptions { large_read: LargeRead::Pread, durability: Durability::Batch };
+    let server = start_floor_with(export.path(), options);
     for operation in Operation::ALL.iter().filter(|operation| Peer::FloorSync.serves(**operation)) {
         let measured = load::run(&plan(server, *operation, 1, 4)).unwrap();
         assert!(measured.operations > 0);

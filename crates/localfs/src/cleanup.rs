@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_index_is_compacted_as_the_server() {
-        use crate::index::{FileKey, Place, ROOT};
+        use crate::index::{FileKey, FileName, ROOT};
         use vfs::Timestamp;
         let directory = tempfile::tempdir().expect("temporary directory");
         let (top, state) = (directory.path().join("export"), directory.path().join("state"));
@@ -161,7 +161,7 @@ mod tests {
         let mut is_worth_it = false;
         for inode in (1 << 40..).take(40_000) {
             let key = FileKey { fsid: 1, inode, created: Timestamp::default() };
-            let place = Place { parent: ROOT, name: &name };
+            let place = FileName { parent: ROOT, name: &name };
             is_worth_it = index.forget(index.remember(&key, &place, false).expect("number"));
             if is_worth_it {
                 break;

@@ -10,7 +10,7 @@ use vfs::{Attributes, Error, FileKind, Handle, Result};
 use crate::attributes::{Snapshot, created, device_of, kind_of, status, status_and_mount};
 use crate::errno::translate;
 use crate::handle::{self, handle_on};
-use crate::index::Place;
+use crate::index::FileName;
 use crate::name::Name;
 use crate::object::{Object, OpenFile};
 use crate::sync_state::SyncState;
@@ -108,7 +108,7 @@ impl Volume {
                 }
                 self.require_shown(&status)?;
                 let key = self.file_key(&status, self.fsid_of(fd, device_of(&status)));
-                let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
+                let place = FileName { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
                 // Directories have one name; their links count subdirectories.
                 let is_linked = status.stx_nlink > 1 && kind_of(status.stx_mode) != FileKind::Directory;
                 let id = index.remember(&key, &place, is_linked)?;

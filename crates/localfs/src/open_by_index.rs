@@ -12,7 +12,7 @@ use vfs::{Error, Result};
 use crate::attributes::{device_of, status};
 use crate::errno::translate;
 use crate::handle;
-use crate::index::{FileKey, Index, Place, ROOT};
+use crate::index::{FileKey, FileName, Index, ROOT};
 use crate::name::Name;
 use crate::nonblocking;
 use crate::object::{Object, Reach};
@@ -104,7 +104,7 @@ impl Volume {
             return Ok(Some(fd));
         }
         let Some((fd, name)) = self.search(directory, key)? else { return Ok(None) };
-        let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
+        let place = FileName { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
         index.remember(key, &place, false)?;
         Ok(Some(fd))
     }

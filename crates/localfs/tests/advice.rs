@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use common::{Place, is_in_memory, me};
+use common::{Fixture, is_in_memory, me};
 use rustix::fs::{Advice as Hint, fadvise};
 use vfs::{Advice, Backend};
 
@@ -36,17 +36,17 @@ fn cached(file: &File) -> Vec<bool> {
 
 #[test]
 fn advice_reads_ahead_and_drops_cached_pages() {
-    let place = Place::new();
-    if is_in_memory(&place.config.directory) {
+    let fixture = Fixture::new();
+    if is_in_memory(&fixture.config.directory) {
         println!("skipped: this file system is nothing but cache");
         return;
     }
     // SAFETY: it returns a number.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     assert_eq!(page_bytes, PAGE as libc::c_long, "what this test counts in");
-    let file = place.file(&me(), "a", 0o600);
-    std::fs::write(place.path("a"), vec![9; PAGE * PAGES]).expect("write");
-    let local = File::open(place.path("a")).expect("open");
+    let file = fixture.file(&me(), "a", 0o600);
+    std::fs::write(fixture.path("a"), vec![9; PAGE * PAGES]).expect("write");
+    let local = File::open(fixture.path("a")).expect("open");
     local.sync_all().expect("sync");
     fadvise(&local, 0, None, Hint::DontNeed).expect("fadvise");
     assert_eq!(cached(&local), [false; PAGES], "cold");
@@ -54,7 +54,7 @@ fn advice_reads_ahead_and_drops_cached_pages() {
     let (offset, count) = ((RANGE.start * PAGE) as u64, (RANGE.len() * PAGE) as u64);
     let advise = |advice| {
         let context = me();
-        place.wait(place.fs().advise(&context, &file, offset, count, advice)).expect("advise")
+        fixture.wait(fixture.fs().advise(&context, &file, offset, count, advice)).expect("advise")
     };
     assert!(advise(Advice::WillNeed));
     let is_there = || cached(&local)[RANGE].iter().all(|page| *page);

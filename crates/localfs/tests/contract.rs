@@ -20,12 +20,12 @@ struct Variant {
 
 const PLAIN: Variant = Variant { in_memory: false, index: false, durability: Durability::Async };
 
-fn config(place: &Path, state: &str, variant: Variant) -> Config {
+fn config(fixture: &Path, state: &str, variant: Variant) -> Config {
     Config {
-        state_directory: Some(place.join(state)),
+        state_directory: Some(fixture.join(state)),
         always_use_index: variant.index,
         durability: variant.durability,
-        ..Config::new(place.join("export"))
+        ..Config::new(fixture.join("export"))
     }
 }
 
@@ -38,20 +38,20 @@ fn open(config: &Config) -> Arc<LocalFs> {
 }
 
 /// Copies the state as it is on disk now: what a killed server leaves, while the server under test continues.
-fn copy_state(place: &Path, number: usize) -> String {
+fn copy_state(fixture: &Path, number: usize) -> String {
     let copy = format!("state-{number}");
-    std::fs::create_dir(place.join(&copy)).expect("directory");
-    for file in std::fs::read_dir(place.join("state")).into_iter().flatten() {
+    std::fs::create_dir(fixture.join(&copy)).expect("directory");
+    for file in std::fs::read_dir(fixture.join("state")).into_iter().flatten() {
         let file = file.expect("entry");
-        std::fs::copy(file.path(), place.join(&copy).join(file.file_name())).expect("copy");
+        std::fs::copy(file.path(), fixture.join(&copy).join(file.file_name())).expect("copy");
     }
     copy
 }
 
 fn fixture(variant: Variant) -> Fixture {
     let top = if variant.in_memory { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-    let place = tempfile::tempdir_in(top).expect("temporary directory");
-    let path = place.path().to_owned();
+    let fixture = tempfile::tempdir_in(top).expect("temporary directory");
+    let path = fixture.path().to_owned();
     std::fs::create_dir(path.join("export")).expect("directory");
     let volume = open(&config(&path, "state", variant));
     let identities = volume.acts_as_callers();
@@ -80,7 +80,7 @@ fn fixture(variant: Variant) -> Fixture {
             let state = copy_state(&path, restarts.get());
             open(&config(&path, &state, variant)) as Arc<dyn Backend>
         })),
-        keep: Box::new(Cleanup(Some(place))),
+        keep: Box::new(Cleanup(Some(fixture))),
     }
 }
 

@@ -32,12 +32,12 @@ fn works_in_place(volume: &LocalFs, prefix: &str) -> bool {
 #[test]
 fn a_new_durability_applies_at_once() {
     // Not in memory, where nothing has to wait.
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory");
-    std::fs::create_dir(place.path().join("export")).expect("directory");
+    let fixture = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory");
+    std::fs::create_dir(fixture.path().join("export")).expect("directory");
     let config = Config {
-        state_directory: Some(place.path().join("state")),
+        state_directory: Some(fixture.path().join("state")),
         durability: Durability::Async,
-        ..Config::new(place.path().join("export"))
+        ..Config::new(fixture.path().join("export"))
     };
     let volume = LocalFs::open(&config).expect("volume");
     assert!(works_in_place(&volume, "first"));

@@ -2,23 +2,23 @@
 
 mod common;
 
-use common::{Place, me};
+use common::{Fixture, me};
 use vfs::{Authority, Backend, Error, Removal, SetAttributes, Stability};
 
 #[test]
 fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o600);
     let data = vec![5; 300_000];
-    place.write(&me(), &file, &data, Stability::Unstable).expect("write");
+    fixture.write(&me(), &file, &data, Stability::Unstable).expect("write");
     let read = |count| {
         let mut into = bytes::BytesMut::new();
         let request = vfs::ReadRequest { offset: 0, count, may_splice: true, authority: Authority::Caller };
-        place.wait(place.fs().read(&me(), &file, request, &mut into)).expect("read")
+        fixture.wait(fixture.fs().read(&me(), &file, request, &mut into)).expect("read")
     };
     let large = read(256 * 1024);
     let vfs::Payload::Range(range) = large.payload else {
-        assert!(!common::is_ordinary(&place.config.directory), "not a range");
+        assert!(!common::is_ordinary(&fixture.config.directory), "not a range");
         println!("skipped: this file system does not tell what is cached");
         return;
     };
@@ -33,19 +33,19 @@ fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
 #[test]
 fn a_large_file_is_truncated_on_the_pool() {
     const LARGE: usize = 65 << 20;
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o600);
     let cut = |length: usize| {
-        std::fs::write(place.path("a"), vec![1; length]).expect("write");
+        std::fs::write(fixture.path("a"), vec![1; length]).expect("write");
         let (context, set) = (me(), SetAttributes { size: Some(0), ..SetAttributes::default() });
-        let op = place.fs().setattr(&context, &file, &set, None, Authority::Caller);
+        let op = fixture.fs().setattr(&context, &file, &set, None, Authority::Caller);
         let was_pending = matches!(op, vfs::Op::Pending(_));
-        assert_eq!(place.wait(op).expect("cut").after.size, 0);
+        assert_eq!(fixture.wait(op).expect("cut").after.size, 0);
         was_pending
     };
     assert!(cut(LARGE));
     // Elsewhere it may have to wait for the disk as well.
-    assert!(!cut(4096) || !common::is_in_memory(&place.path("")));
+    assert!(!cut(4096) || !common::is_in_memory(&fixture.path("")));
 }
 
 #[test]
@@ -62,38 +62,38 @@ fn holes_of_a_large_sparse_file_in_memory_are_searched_on_the_pool() {
 #[test]
 fn the_end_of_a_dense_file_in_memory_is_known() {
     const LARGE: u64 = 32 << 20;
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o600);
     let hole = || {
         let context = me();
-        let op = place.fs().seek(&context, &file, 0, vfs::Seek::Hole, Authority::Caller);
+        let op = fixture.fs().seek(&context, &file, 0, vfs::Seek::Hole, Authority::Caller);
         let was_pending = matches!(op, vfs::Op::Pending(_));
-        (place.wait(op).expect("found"), was_pending)
+        (fixture.wait(op).expect("found"), was_pending)
     };
-    std::fs::write(place.path("a"), vec![1; LARGE as usize]).expect("write");
+    std::fs::write(fixture.path("a"), vec![1; LARGE as usize]).expect("write");
     let (end, was_pending) = hole();
     assert_eq!(end, Some(LARGE));
-    assert!(!was_pending || !common::is_in_memory(&place.path("")));
-    let local = std::fs::OpenOptions::new().write(true).open(place.path("a")).expect("open");
+    assert!(!was_pending || !common::is_in_memory(&fixture.path("")));
+    let local = std::fs::OpenOptions::new().write(true).open(fixture.path("a")).expect("open");
     local.set_len(2 * LARGE).expect("longer");
     assert_eq!(hole(), (Some(LARGE), true), "a file with a hole is searched");
 }
 
 #[test]
 fn an_uncached_read_waits_on_the_pool() {
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    place.write(&me(), &file, &vec![9; 200_000], Stability::Unstable).expect("write");
-    let local = std::fs::File::open(place.path("a")).expect("open");
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o600);
+    fixture.write(&me(), &file, &vec![9; 200_000], Stability::Unstable).expect("write");
+    let local = std::fs::File::open(fixture.path("a")).expect("open");
     local.sync_all().expect("sync");
     rustix::fs::fadvise(&local, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
     let mut into = bytes::BytesMut::from(&b"header"[..]);
     let request =
         vfs::ReadRequest { offset: 0, count: 150_000, may_splice: true, authority: Authority::Caller };
     let context = me();
-    let op = place.fs().read(&context, &file, request, &mut into);
+    let op = fixture.fs().read(&context, &file, request, &mut into);
     let was_pending = matches!(op, vfs::Op::Pending(_));
-    let read = place.wait(op).expect("read");
+    let read = fixture.wait(op).expect("read");
     match read.payload {
         vfs::Payload::Bytes(bytes) => assert_eq!(bytes, vec![9; 150_000]),
         // Where the temporary directory is in memory, nothing is ever cold.
@@ -111,21 +111,21 @@ fn without_privileges() {
 
 #[test]
 fn the_space_of_a_large_file_is_freed_after_the_answer() {
-    let place = Place::new();
-    let root = place.fs().root();
-    let file = place.file(&me(), "large", 0o600);
+    let fixture = Fixture::new();
+    let root = fixture.fs().root();
+    let file = fixture.file(&me(), "large", 0o600);
     let length = 100 << 20;
-    if place.wait(place.fs().allocate(&me(), &file, 0, length, Authority::Caller)).is_err() {
+    if fixture.wait(fixture.fs().allocate(&me(), &file, 0, length, Authority::Caller)).is_err() {
         println!("skipped: no room for a large file here");
         return;
     }
     let used = || {
-        let (space, _) = place.wait(place.fs().statfs(&me(), &root)).expect("statfs");
+        let (space, _) = fixture.wait(fixture.fs().statfs(&me(), &root)).expect("statfs");
         space.total_bytes - space.free_bytes
     };
     let before = used();
-    place.wait(place.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
-    assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
+    fixture.wait(fixture.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
+    assert_eq!(fixture.getattr(&file).err(), Some(Error::Stale));
     // The machine has other users: half of the space back is enough.
     let is_freed = (0..1200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));

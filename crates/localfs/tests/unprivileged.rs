@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use common::{Place, me, mode, user};
+use common::{Fixture, me, mode, user};
 use vfs::{
     Access, Authority, Backend, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes, SetXattr,
     Stability,
@@ -32,8 +32,8 @@ fn the_server_acts_as_itself_and_uses_the_index() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    assert!(!place.fs().acts_as_callers() && place.fs().uses_index());
+    let fixture = Fixture::new();
+    assert!(!fixture.fs().acts_as_callers() && fixture.fs().uses_index());
 }
 
 #[test]
@@ -41,24 +41,24 @@ fn another_user_gets_the_permissions_of_the_mode() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    let root = place.fs().root();
+    let fixture = Fixture::new();
+    let root = fixture.fs().root();
     let other = user(2000, &[]);
-    let private = place.file(&me(), "private", 0o600);
-    let public = place.file(&me(), "public", 0o644);
-    place.write(&me(), &private, b"mine", Stability::Unstable).expect("write");
-    place.write(&me(), &public, b"ours", Stability::Unstable).expect("write");
-    assert_eq!(place.read(&other, &private).err(), Some(Error::Access), "though the server could");
-    assert_eq!(place.read(&other, &public).expect("readable"), b"ours");
-    assert_eq!(place.write(&other, &public, b"x", Stability::Unstable), Err(Error::Access));
-    let (granted, _) = place.wait(place.fs().access(&other, &public, Access::all())).expect("access");
+    let private = fixture.file(&me(), "private", 0o600);
+    let public = fixture.file(&me(), "public", 0o644);
+    fixture.write(&me(), &private, b"mine", Stability::Unstable).expect("write");
+    fixture.write(&me(), &public, b"ours", Stability::Unstable).expect("write");
+    assert_eq!(fixture.read(&other, &private).err(), Some(Error::Access), "though the server could");
+    assert_eq!(fixture.read(&other, &public).expect("readable"), b"ours");
+    assert_eq!(fixture.write(&other, &public, b"x", Stability::Unstable), Err(Error::Access));
+    let (granted, _) = fixture.wait(fixture.fs().access(&other, &public, Access::all())).expect("access");
     assert_eq!(granted, Access::READ | Access::XAREAD | Access::XALIST);
     let access = OpenAccess { read: true, write: true };
     assert_eq!(
-        place.wait(place.fs().open(&other, &public, access, Authority::Caller)).err(),
+        fixture.wait(fixture.fs().open(&other, &public, access, Authority::Caller)).err(),
         Some(Error::Access)
     );
-    assert_eq!(place.lookup(&other, &root, "public"), Ok(public));
+    assert_eq!(fixture.lookup(&other, &root, "public"), Ok(public));
 }
 
 #[test]
@@ -66,25 +66,26 @@ fn another_user_changes_no_names_where_the_mode_forbids() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    let root = place.fs().root();
+    let fixture = Fixture::new();
+    let root = fixture.fs().root();
     let other = user(2000, &[]);
-    let set = |bits| std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(bits));
+    let set =
+        |bits| std::fs::set_permissions(&fixture.config.directory, std::fs::Permissions::from_mode(bits));
     set(0o755).expect("chmod");
-    place.file(&me(), "a", 0o644);
-    assert_eq!(place.make(&other, &root, "new", &GUARDED, 0o600), Err(Error::Access));
-    assert_eq!(place.make(&other, &root, "new", &Create::Directory, 0o700), Err(Error::Access));
-    assert_eq!(place.make(&other, &root, "a", &GUARDED, 0o600), Err(Error::Exists));
-    let remove = || place.wait(place.fs().remove(&other, &root, b"a", Removal::File)).map(drop);
-    let rename = || place.wait(place.fs().rename(&other, (&root, b"a"), (&root, b"b"))).map(drop);
+    fixture.file(&me(), "a", 0o644);
+    assert_eq!(fixture.make(&other, &root, "new", &GUARDED, 0o600), Err(Error::Access));
+    assert_eq!(fixture.make(&other, &root, "new", &Create::Directory, 0o700), Err(Error::Access));
+    assert_eq!(fixture.make(&other, &root, "a", &GUARDED, 0o600), Err(Error::Exists));
+    let remove = || fixture.wait(fixture.fs().remove(&other, &root, b"a", Removal::File)).map(drop);
+    let rename = || fixture.wait(fixture.fs().rename(&other, (&root, b"a"), (&root, b"b"))).map(drop);
     assert_eq!((remove(), rename()), (Err(Error::Access), Err(Error::Access)));
     set(0o1777).expect("chmod");
     assert_eq!((remove(), rename()), (Err(Error::NotPermitted), Err(Error::NotPermitted)), "sticky");
     set(0o777).expect("chmod");
     assert_eq!((rename(), remove()), (Ok(()), Err(Error::NotFound)));
     set(0o700).expect("chmod");
-    assert_eq!(place.lookup(&other, &root, "b"), Err(Error::Access));
-    assert_eq!(place.list(&other, &root).err(), Some(Error::Access));
+    assert_eq!(fixture.lookup(&other, &root, "b"), Err(Error::Access));
+    assert_eq!(fixture.list(&other, &root).err(), Some(Error::Access));
 }
 
 // xattr(7): only the owner of a sticky directory changes them.
@@ -93,18 +94,18 @@ fn another_user_gives_a_sticky_directory_no_attributes() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    if !place.fs().properties().xattrs {
+    let fixture = Fixture::new();
+    if !fixture.fs().properties().xattrs {
         println!("no extended attributes here");
         return;
     }
-    let (root, other, value) = (place.fs().root(), user(2000, &[]), bytes::Bytes::from_static(b"value"));
+    let (root, other, value) = (fixture.fs().root(), user(2000, &[]), bytes::Bytes::from_static(b"value"));
     let set = |who: &vfs::Context| {
-        place.wait(place.fs().set_xattr(who, &root, b"name", &value, SetXattr::Either)).map(drop)
+        fixture.wait(fixture.fs().set_xattr(who, &root, b"name", &value, SetXattr::Either)).map(drop)
     };
-    let remove = |who: &vfs::Context| place.wait(place.fs().remove_xattr(who, &root, b"name")).map(drop);
+    let remove = |who: &vfs::Context| fixture.wait(fixture.fs().remove_xattr(who, &root, b"name")).map(drop);
     let chmod = |bits| {
-        std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(bits))
+        std::fs::set_permissions(&fixture.config.directory, std::fs::Permissions::from_mode(bits))
             .expect("chmod");
     };
     chmod(0o1777);
@@ -119,27 +120,28 @@ fn what_another_user_creates_belongs_to_the_server() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
-    let root = place.fs().root();
+    let fixture = Fixture::new();
+    std::fs::set_permissions(&fixture.config.directory, std::fs::Permissions::from_mode(0o777))
+        .expect("chmod");
+    let root = fixture.fs().root();
     let other = user(2000, &[]);
-    let file = place.make(&other, &root, "theirs", &GUARDED, 0o666).expect("create");
-    assert_eq!(place.getattr(&file).expect("there").uid, rustix::process::geteuid().as_raw());
-    assert_eq!(place.write(&other, &file, b"x", Stability::Unstable), Ok(1), "as others may");
+    let file = fixture.make(&other, &root, "theirs", &GUARDED, 0o666).expect("create");
+    assert_eq!(fixture.getattr(&file).expect("there").uid, rustix::process::geteuid().as_raw());
+    assert_eq!(fixture.write(&other, &file, b"x", Stability::Unstable), Ok(1), "as others may");
     let chmod = |set: &SetAttributes| {
-        place.wait(place.fs().setattr(&other, &file, set, None, Authority::Caller)).err()
+        fixture.wait(fixture.fs().setattr(&other, &file, set, None, Authority::Caller)).err()
     };
     assert_eq!(chmod(&mode(0o600)), Some(Error::NotPermitted), "it is not the owner");
     // A client's root has the server's permissions, and no more.
     let root_caller = user(0, &[]);
     let give = SetAttributes { uid: Some(2000), ..SetAttributes::default() };
-    let given = place.wait(place.fs().setattr(&root_caller, &file, &give, None, Authority::Caller));
+    let given = fixture.wait(fixture.fs().setattr(&root_caller, &file, &give, None, Authority::Caller));
     assert_eq!(given.err(), Some(Error::NotPermitted));
 }
 
 /// Returns the permission and set-ID bits of an entry from the kernel.
-fn bits(place: &Place, name: &str) -> u32 {
-    std::fs::symlink_metadata(place.path(name)).expect("metadata").permissions().mode() & 0o7777
+fn bits(fixture: &Fixture, name: &str) -> u32 {
+    std::fs::symlink_metadata(fixture.path(name)).expect("metadata").permissions().mode() & 0o7777
 }
 
 // The file would belong to the server's user: any user who runs it would act as that user.
@@ -148,9 +150,10 @@ fn another_user_creates_no_file_with_set_id_bits() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
-    let root = place.fs().root();
+    let fixture = Fixture::new();
+    std::fs::set_permissions(&fixture.config.directory, std::fs::Permissions::from_mode(0o777))
+        .expect("chmod");
+    let root = fixture.fs().root();
     let kinds = [
         ("guarded", GUARDED),
         ("unchecked", Create::File(CreateMode::Unchecked)),
@@ -159,11 +162,11 @@ fn another_user_creates_no_file_with_set_id_bits() {
         ("socket", Create::Socket),
     ];
     for (name, what) in &kinds {
-        place.make(&user(2000, &[]), &root, name, what, 0o6755).expect("create");
-        assert_eq!(bits(&place, name), 0o755, "{name}");
+        fixture.make(&user(2000, &[]), &root, name, what, 0o6755).expect("create");
+        assert_eq!(bits(&fixture, name), 0o755, "{name}");
     }
-    place.make(&me(), &root, "own", &GUARDED, 0o6755).expect("create");
-    assert_eq!(bits(&place, "own"), 0o6755, "the server's own user could do that without a server");
+    fixture.make(&me(), &root, "own", &GUARDED, 0o6755).expect("create");
+    assert_eq!(bits(&fixture, "own"), 0o6755, "the server's own user could do that without a server");
 }
 
 #[test]
@@ -171,18 +174,18 @@ fn a_clients_superuser_gives_files_no_set_id_bits() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o644);
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o644);
     let chmod = |who: &vfs::Context, bits| {
-        place.wait(place.fs().setattr(who, &file, &mode(bits), None, Authority::Caller)).expect("chmod");
+        fixture.wait(fixture.fs().setattr(who, &file, &mode(bits), None, Authority::Caller)).expect("chmod");
     };
     let root_caller = user(0, &[]);
     chmod(&root_caller, 0o6711);
-    assert_eq!(bits(&place, "a"), 0o711);
+    assert_eq!(bits(&fixture, "a"), 0o711);
     chmod(&me(), 0o6711);
-    assert_eq!(bits(&place, "a"), 0o6711, "the server's own user could do that without a server");
+    assert_eq!(bits(&fixture, "a"), 0o6711, "the server's own user could do that without a server");
     chmod(&root_caller, 0o6700);
-    assert_eq!(bits(&place, "a"), 0o700, "nor keeps them");
+    assert_eq!(bits(&fixture, "a"), 0o700, "nor keeps them");
 }
 
 #[test]
@@ -190,16 +193,17 @@ fn a_directory_of_another_user_keeps_set_group_id_alone() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
-    let root = place.fs().root();
+    let fixture = Fixture::new();
+    std::fs::set_permissions(&fixture.config.directory, std::fs::Permissions::from_mode(0o777))
+        .expect("chmod");
+    let root = fixture.fs().root();
     let other = user(2000, &[]);
-    let made = place.make(&other, &root, "made", &Create::Directory, 0o6777).expect("mkdir");
-    assert_eq!(bits(&place, "made"), 0o2777);
+    let made = fixture.make(&other, &root, "made", &Create::Directory, 0o6777).expect("mkdir");
+    assert_eq!(bits(&fixture, "made"), 0o2777);
     // New entries get its group and no set-ID bit; a directory gets the bit too.
-    place.make(&other, &made, "file", &GUARDED, 0o2755).expect("create");
-    place.make(&other, &made, "below", &Create::Directory, 0o755).expect("mkdir");
-    assert_eq!((bits(&place, "made/file"), bits(&place, "made/below")), (0o755, 0o2755));
+    fixture.make(&other, &made, "file", &GUARDED, 0o2755).expect("create");
+    fixture.make(&other, &made, "below", &Create::Directory, 0o755).expect("mkdir");
+    assert_eq!((bits(&fixture, "made/file"), bits(&fixture, "made/below")), (0o755, 0o2755));
 }
 
 #[test]
@@ -207,19 +211,19 @@ fn acls_are_evaluated_for_other_users() {
     if !is_child() {
         return;
     }
-    let place = Place::new();
-    let file = place.file(&me(), "a", 0o600);
-    place.write(&me(), &file, b"data", Stability::Unstable).expect("write");
-    let path = place.path("a");
+    let fixture = Fixture::new();
+    let file = fixture.file(&me(), "a", 0o600);
+    fixture.write(&me(), &file, b"data", Stability::Unstable).expect("write");
+    let path = fixture.path("a");
     let set = Command::new("setfacl").args(["-m", "u:2001:r,g:77:rw"]).arg(&path).status();
     if !set.is_ok_and(|status| status.success()) {
         println!("skipped: needs setfacl");
         return;
     }
-    assert_eq!(place.read(&user(2001, &[]), &file).expect("named"), b"data");
-    assert_eq!(place.write(&user(2001, &[]), &file, b"x", Stability::Unstable), Err(Error::Access));
-    assert_eq!(place.write(&user(2003, &[77]), &file, b"DATA", Stability::Unstable), Ok(4));
-    assert_eq!(place.read(&user(2004, &[]), &file).err(), Some(Error::Access));
+    assert_eq!(fixture.read(&user(2001, &[]), &file).expect("named"), b"data");
+    assert_eq!(fixture.write(&user(2001, &[]), &file, b"x", Stability::Unstable), Err(Error::Access));
+    assert_eq!(fixture.write(&user(2003, &[77]), &file, b"DATA", Stability::Unstable), Ok(4));
+    assert_eq!(fixture.read(&user(2004, &[]), &file).err(), Some(Error::Access));
 }
 
 #[test]
@@ -227,15 +231,15 @@ fn handles_survive_a_restart_without_privileges() {
     if !is_child() {
         return;
     }
-    let mut place = Place::new();
-    let root = place.fs().root();
-    let directory = place.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
-    let file = place.make(&me(), &directory, "f", &GUARDED, 0o600).expect("create");
-    place.write(&me(), &file, b"kept", Stability::Unstable).expect("write");
-    let renamed = place.wait(place.fs().rename(&me(), (&root, b"d"), (&root, b"e")));
+    let mut fixture = Fixture::new();
+    let root = fixture.fs().root();
+    let directory = fixture.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
+    let file = fixture.make(&me(), &directory, "f", &GUARDED, 0o600).expect("create");
+    fixture.write(&me(), &file, b"kept", Stability::Unstable).expect("write");
+    let renamed = fixture.wait(fixture.fs().rename(&me(), (&root, b"d"), (&root, b"e")));
     renamed.expect("rename");
-    place.restart();
-    assert_eq!(place.fs().root(), root);
-    assert_eq!(place.read(&me(), &file).expect("found"), b"kept");
-    assert_eq!(place.lookup(&me(), &directory, "f"), Ok(file));
+    fixture.restart();
+    assert_eq!(fixture.fs().root(), root);
+    assert_eq!(fixture.read(&me(), &file).expect("found"), b"kept");
+    assert_eq!(fixture.lookup(&me(), &directory, "f"), Ok(file));
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use common::{Place, me};
+use common::{Fixture, me};
 use localfs::Config;
 use vfs::{
     Authority, Backend, ChangeListener, Create, CreateMode, Error, Handle, Interest, OpenAccess, Removal,
@@ -47,51 +47,51 @@ impl Recorder {
 
 type Watched = (Arc<Recorder>, Box<dyn Watch>);
 
-fn try_watch(place: &Place, object: &Handle, interest: Interest) -> Result<Watched> {
+fn try_watch(fixture: &Fixture, object: &Handle, interest: Interest) -> Result<Watched> {
     let recorder = Arc::new(Recorder::default());
     let listener: Arc<dyn ChangeListener> = Arc::clone(&recorder) as Arc<dyn ChangeListener>;
-    let watch = place.wait(place.fs().watch(&me(), object, interest, &listener))?;
+    let watch = fixture.wait(fixture.fs().watch(&me(), object, interest, &listener))?;
     Ok((recorder, watch.expect("it can be watched")))
 }
 
-fn watch(place: &Place, object: &Handle, interest: Interest) -> Watched {
-    try_watch(place, object, interest).expect("watched")
+fn watch(fixture: &Fixture, object: &Handle, interest: Interest) -> Watched {
+    try_watch(fixture, object, interest).expect("watched")
 }
 
 /// Returns a place to watch in; `None` with a message where this system cannot.
-fn place_with(change: impl FnOnce(Config) -> Config) -> Option<Place> {
-    let place = Place::with(change);
-    if let Some(why) = place.fs().why_unwatched() {
+fn place_with(change: impl FnOnce(Config) -> Config) -> Option<Fixture> {
+    let fixture = Fixture::with(change);
+    if let Some(why) = fixture.fs().why_unwatched() {
         println!("skipped: {why}");
         return None;
     }
-    Some(place)
+    Some(fixture)
 }
 
-fn place() -> Option<Place> {
+fn fixture() -> Option<Fixture> {
     place_with(|config| config)
 }
 
 /// Another process runs a script in the exported directory.
-fn local(place: &Place, script: &str) {
-    let status = Command::new("sh").args(["-ec", script]).current_dir(&place.config.directory).status();
+fn local(fixture: &Fixture, script: &str) {
+    let status = Command::new("sh").args(["-ec", script]).current_dir(&fixture.config.directory).status();
     assert!(status.expect("a shell").success(), "{script}");
 }
 
 /// Creates a file `f` with a line in it, and a directory `d` with a file `old` and a directory `sub`.
-fn prepare(place: &Place) {
-    local(place, "rm -rf -- * && mkdir d d/sub && echo text >f && echo text >d/old");
+fn prepare(fixture: &Fixture) {
+    local(fixture, "rm -rf -- * && mkdir d d/sub && echo text >f && echo text >d/old");
 }
 
-fn lookup(place: &Place, name: &str) -> Handle {
-    place.lookup(&me(), &place.fs().root(), name).expect("lookup")
+fn lookup(fixture: &Fixture, name: &str) -> Handle {
+    fixture.lookup(&me(), &fixture.fs().root(), name).expect("lookup")
 }
 
 /// Waits until all earlier events have been reported: they come in order.
-fn everything_was_told(place: &Place) {
-    local(place, "echo >fence");
-    let (recorder, _watch) = watch(place, &lookup(place, "fence"), Interest::Changes);
-    local(place, "echo >>fence");
+fn everything_was_told(fixture: &Fixture) {
+    local(fixture, "echo >fence");
+    let (recorder, _watch) = watch(fixture, &lookup(fixture, "fence"), Interest::Changes);
+    local(fixture, "echo >>fence");
     assert!(recorder.wait());
 }
 
@@ -121,94 +121,94 @@ const CHANGES_OF_D: [&str; 8] = [
 ];
 
 #[track_caller]
-fn each_is_reported(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
+fn each_is_reported(fixture: &Fixture, name: &str, interest: Interest, scripts: &[&str]) {
     for script in scripts {
-        prepare(place);
-        let (recorder, _watch) = watch(place, &lookup(place, name), interest);
-        local(place, script);
+        prepare(fixture);
+        let (recorder, _watch) = watch(fixture, &lookup(fixture, name), interest);
+        local(fixture, script);
         assert!(recorder.wait(), "{script}");
     }
 }
 
 #[track_caller]
-fn stays_silent(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
+fn stays_silent(fixture: &Fixture, name: &str, interest: Interest, scripts: &[&str]) {
     for script in scripts {
-        prepare(place);
-        let (recorder, _watch) = watch(place, &lookup(place, name), interest);
-        local(place, script);
-        everything_was_told(place);
+        prepare(fixture);
+        let (recorder, _watch) = watch(fixture, &lookup(fixture, name), interest);
+        local(fixture, script);
+        everything_was_told(fixture);
         assert!(!recorder.is_notified(), "{script}");
     }
 }
 
 #[test]
 fn each_change_of_a_file_by_another_process_is_reported() {
-    let Some(place) = place() else { return };
-    each_is_reported(&place, "f", Interest::Changes, &CHANGES_OF_F);
-    each_is_reported(&place, "f", Interest::Uses, &CHANGES_OF_F);
-    stays_silent(&place, "f", Interest::Changes, &["cat f", "ls -l f", "exec 3<f", "echo >>d/old"]);
+    let Some(fixture) = fixture() else { return };
+    each_is_reported(&fixture, "f", Interest::Changes, &CHANGES_OF_F);
+    each_is_reported(&fixture, "f", Interest::Uses, &CHANGES_OF_F);
+    stays_silent(&fixture, "f", Interest::Changes, &["cat f", "ls -l f", "exec 3<f", "echo >>d/old"]);
 }
 
 #[test]
 fn a_watch_for_uses_reports_readers() {
-    let Some(place) = place() else { return };
-    each_is_reported(&place, "f", Interest::Uses, &["cat f", "exec 3<f"]);
-    stays_silent(&place, "f", Interest::Uses, &["ls -l f", "cat d/old"]);
+    let Some(fixture) = fixture() else { return };
+    each_is_reported(&fixture, "f", Interest::Uses, &["cat f", "exec 3<f"]);
+    stays_silent(&fixture, "f", Interest::Uses, &["ls -l f", "cat d/old"]);
 }
 
 #[test]
 fn each_change_of_a_directory_by_another_process_is_reported() {
-    let Some(place) = place() else { return };
-    each_is_reported(&place, "d", Interest::Changes, &CHANGES_OF_D);
-    stays_silent(&place, "d", Interest::Changes, &["ls -l d", "echo >>d/old", "echo >d/sub/new", "rm f"]);
+    let Some(fixture) = fixture() else { return };
+    each_is_reported(&fixture, "d", Interest::Changes, &CHANGES_OF_D);
+    stays_silent(&fixture, "d", Interest::Changes, &["ls -l d", "echo >>d/old", "echo >d/sub/new", "rm f"]);
 }
 
 #[test]
 fn changes_are_reported_with_an_index() {
-    let Some(place) = place_with(|config| Config { always_use_index: true, ..config }) else { return };
-    each_is_reported(&place, "f", Interest::Changes, &CHANGES_OF_F);
-    each_is_reported(&place, "d", Interest::Changes, &CHANGES_OF_D);
+    let Some(fixture) = place_with(|config| Config { always_use_index: true, ..config }) else { return };
+    each_is_reported(&fixture, "f", Interest::Changes, &CHANGES_OF_F);
+    each_is_reported(&fixture, "d", Interest::Changes, &CHANGES_OF_D);
 }
 
 #[test]
 fn changes_by_the_server_are_not_reported() {
-    let Some(place) = place() else { return };
-    prepare(&place);
-    let (file, directory) = (lookup(&place, "f"), lookup(&place, "d"));
-    let (of_file, _watch) = watch(&place, &file, Interest::Uses);
-    let (of_directory, _other) = watch(&place, &directory, Interest::Changes);
-    let fs = place.fs();
+    let Some(fixture) = fixture() else { return };
+    prepare(&fixture);
+    let (file, directory) = (lookup(&fixture, "f"), lookup(&fixture, "d"));
+    let (of_file, _watch) = watch(&fixture, &file, Interest::Uses);
+    let (of_directory, _other) = watch(&fixture, &directory, Interest::Changes);
+    let fs = fixture.fs();
     let open = OpenAccess { read: true, write: true };
-    let opened = place.wait(fs.open(&me(), &file, open, Authority::Caller)).expect("open");
-    place.write(&me(), &file, b"data", Stability::FileSync).expect("write");
+    let opened = fixture.wait(fs.open(&me(), &file, open, Authority::Caller)).expect("open");
+    fixture.write(&me(), &file, b"data", Stability::FileSync).expect("write");
     let sizes = SetAttributes { size: Some(2), ..SetAttributes::default() };
-    place.wait(fs.setattr(&me(), &file, &sizes, None, Authority::Caller)).expect("size");
-    place.wait(fs.setattr(&me(), &file, &common::mode(0o600), None, Authority::Caller)).expect("mode");
-    place.wait(fs.link(&me(), &file, &directory, b"link")).expect("link");
+    fixture.wait(fs.setattr(&me(), &file, &sizes, None, Authority::Caller)).expect("size");
+    fixture.wait(fs.setattr(&me(), &file, &common::mode(0o600), None, Authority::Caller)).expect("mode");
+    fixture.wait(fs.link(&me(), &file, &directory, b"link")).expect("link");
     let what = Create::File(CreateMode::Guarded);
-    place.make(&me(), &directory, "new", &what, 0o600).expect("create");
-    place.wait(fs.rename(&me(), (&directory, b"new"), (&directory, b"newer"))).expect("rename");
-    place.wait(fs.remove(&me(), &directory, b"newer", Removal::File)).expect("remove");
+    fixture.make(&me(), &directory, "new", &what, 0o600).expect("create");
+    fixture.wait(fs.rename(&me(), (&directory, b"new"), (&directory, b"newer"))).expect("rename");
+    fixture.wait(fs.remove(&me(), &directory, b"newer", Removal::File)).expect("remove");
     drop(opened);
-    everything_was_told(&place);
+    everything_was_told(&fixture);
     assert!(!of_file.is_notified() && !of_directory.is_notified());
     // Both are still watched.
-    local(&place, "echo >>f && echo >d/new");
+    local(&fixture, "echo >>f && echo >d/new");
     assert!(of_file.wait() && of_directory.wait());
 }
 
 #[test]
 fn dropping_a_watch_does_not_end_others() {
-    let Some(place) = place() else { return };
-    prepare(&place);
-    let file = lookup(&place, "f");
-    let (reader, _watch) = watch(&place, &file, Interest::Changes);
-    let (writer, other) = watch(&place, &file, Interest::Uses);
+    let Some(fixture) = fixture() else { return };
+    prepare(&fixture);
+    let file = lookup(&fixture, "f");
+    let (reader, _watch) = watch(&fixture, &file, Interest::Changes);
+    let (writer, other) = watch(&fixture, &file, Interest::Uses);
     drop(other);
-    local(&place, "cat f");
-    everything_was_told(&place);
+    local(&fixture, "cat f");
+    everything_was_told(&fixture);
     assert!(!reader.is_notified() && !writer.is_notified());
-    local(&place, "echo >>f");
+    local(&fixture, "echo >>f");
     assert!(reader.wait());
     assert!(!writer.is_notified());
 }
@@ -216,15 +216,16 @@ fn dropping_a_watch_does_not_end_others() {
 #[test]
 fn watched_files_of_an_index_are_kept_open_and_bounded() {
     let bounded = |config| Config { always_use_index: true, max_open_files: Some(16), ..config };
-    let Some(place) = place_with(bounded) else { return };
-    let files: Vec<_> = (0..9).map(|number| place.file(&me(), &format!("{number}"), 0o600)).collect();
-    let mut watched: Vec<_> = files[..8].iter().map(|file| watch(&place, file, Interest::Changes)).collect();
+    let Some(fixture) = place_with(bounded) else { return };
+    let files: Vec<_> = (0..9).map(|number| fixture.file(&me(), &format!("{number}"), 0o600)).collect();
+    let mut watched: Vec<_> =
+        files[..8].iter().map(|file| watch(&fixture, file, Interest::Changes)).collect();
     // A second watch of one object needs no mark.
-    watched.push(watch(&place, &files[0], Interest::Uses));
-    assert_eq!(try_watch(&place, &files[8], Interest::Changes).err(), Some(Error::Later));
+    watched.push(watch(&fixture, &files[0], Interest::Uses));
+    assert_eq!(try_watch(&fixture, &files[8], Interest::Changes).err(), Some(Error::Later));
     watched.remove(1);
-    let (recorder, _watch) = watch(&place, &files[8], Interest::Changes);
-    local(&place, "echo >>8");
+    let (recorder, _watch) = watch(&fixture, &files[8], Interest::Changes);
+    local(&fixture, "echo >>8");
     assert!(recorder.wait());
 }
 
@@ -234,14 +235,14 @@ fn a_reached_watch_limit_is_an_error() {
     if std::env::var_os(ONE_MARK).is_none() {
         return again_with_one_mark("a_reached_watch_limit_is_an_error");
     }
-    let Some(place) = place() else { return };
-    prepare(&place);
-    let (file, other) = (lookup(&place, "f"), lookup(&place, "d"));
-    let first = watch(&place, &file, Interest::Changes);
-    assert_eq!(try_watch(&place, &other, Interest::Changes).err(), Some(Error::Later));
+    let Some(fixture) = fixture() else { return };
+    prepare(&fixture);
+    let (file, other) = (lookup(&fixture, "f"), lookup(&fixture, "d"));
+    let first = watch(&fixture, &file, Interest::Changes);
+    assert_eq!(try_watch(&fixture, &other, Interest::Changes).err(), Some(Error::Later));
     drop(first);
-    let (recorder, _watch) = watch(&place, &other, Interest::Changes);
-    local(&place, "rm d/old");
+    let (recorder, _watch) = watch(&fixture, &other, Interest::Changes);
+    local(&fixture, "rm d/old");
     assert!(recorder.wait());
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Place, again_without_privileges, is_ordinary, me};
+use common::{Fixture, again_without_privileges, is_ordinary, me};
 use localfs::{Config, LocalFs};
 use vfs::{Authority, Backend, Create, CreateMode, EntriesWatch, FileKind, Handle, ReadDir, Stability};
 
@@ -18,35 +18,35 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns a place with a directory `d`, created by a local process; `None` with a message where this system cannot
 /// watch it.
-fn place(change: fn(Config) -> Config) -> Option<Place> {
-    let place = Place::with(change);
-    fs::create_dir(place.path("d")).expect("mkdir");
-    fs::create_dir(place.path("d/inner")).expect("mkdir");
-    fs::create_dir(place.path("beside")).expect("mkdir");
+fn fixture(change: fn(Config) -> Config) -> Option<Fixture> {
+    let fixture = Fixture::with(change);
+    fs::create_dir(fixture.path("d")).expect("mkdir");
+    fs::create_dir(fixture.path("d/inner")).expect("mkdir");
+    fs::create_dir(fixture.path("beside")).expect("mkdir");
     for name in ["d/file", "d/goes", "beside/over"] {
-        fs::write(place.path(name), b"data").expect("write");
+        fs::write(fixture.path(name), b"data").expect("write");
     }
-    fs::hard_link(place.path("d/file"), place.path("beside/second name")).expect("link");
-    symlink("file", place.path("d/link")).expect("symlink");
-    if !is_ordinary(&place.path("")) || place.fs().why_unwatched().is_some() {
+    fs::hard_link(fixture.path("d/file"), fixture.path("beside/second name")).expect("link");
+    symlink("file", fixture.path("d/link")).expect("symlink");
+    if !is_ordinary(&fixture.path("")) || fixture.fs().why_unwatched().is_some() {
         println!("skipped: nothing is watched here");
         return None;
     }
-    Some(place)
+    Some(fixture)
 }
 
-fn directory(place: &Place) -> Handle {
-    place.lookup(&me(), &place.fs().root(), "d").expect("there")
+fn directory(fixture: &Fixture) -> Handle {
+    fixture.lookup(&me(), &fixture.fs().root(), "d").expect("there")
 }
 
-fn watch(place: &Place) -> Arc<dyn EntriesWatch> {
-    let watch = place.wait(place.fs().watch_entries(&me(), &directory(place)));
+fn watch(fixture: &Fixture) -> Arc<dyn EntriesWatch> {
+    let watch = fixture.wait(fixture.fs().watch_entries(&me(), &directory(fixture)));
     watch.expect("a directory").expect("it can be watched")
 }
 
 /// Changes by local processes.
-fn local_changes(place: &Place) {
-    let path = |name: &str| place.path(name);
+fn local_changes(fixture: &Fixture) {
+    let path = |name: &str| fixture.path(name);
     let changes: &[(&str, &dyn Fn())] = &[
         ("write", &|| fs::write(path("d/file"), b"other").expect("write")),
         ("append", &|| {
@@ -82,7 +82,7 @@ fn local_changes(place: &Place) {
         }),
     ];
     for (what, change) in changes {
-        let watch = watch(place);
+        let watch = watch(fixture);
         assert!(watch.is_unchanged(), "before: {what}");
         change();
         // At once: the event was queued before the call returned.
@@ -93,15 +93,15 @@ fn local_changes(place: &Place) {
 
 #[test]
 fn changes_by_local_processes_end_the_watch_at_once() {
-    let Some(place) = place(|config| config) else { return };
-    local_changes(&place);
+    let Some(fixture) = fixture(|config| config) else { return };
+    local_changes(&fixture);
 }
 
 #[test]
 fn with_an_index_too() {
-    let Some(place) = place(|config| Config { always_use_index: true, ..config }) else { return };
-    assert!(place.fs().uses_index());
-    local_changes(&place);
+    let Some(fixture) = fixture(|config| Config { always_use_index: true, ..config }) else { return };
+    assert!(fixture.fs().uses_index());
+    local_changes(&fixture);
 }
 
 #[test]
@@ -111,56 +111,56 @@ fn as_an_ordinary_user_without_privileges_too() {
 
 #[test]
 fn reading_does_not_end_the_watch() {
-    let Some(place) = place(|config| config) else { return };
-    let watch = watch(&place);
+    let Some(fixture) = fixture(|config| config) else { return };
+    let watch = watch(&fixture);
     assert_eq!(watch.entries(), 4);
-    fs::read(place.path("d/file")).expect("read");
-    Command::new("ls").args(["-lL"]).arg(place.path("d")).output().expect("listed");
-    let file = place.lookup(&me(), &directory(&place), "file").expect("there");
-    assert_eq!(place.read(&me(), &file).expect("read"), b"data");
-    fs::write(place.path("beside/over"), b"not in it").expect("write");
+    fs::read(fixture.path("d/file")).expect("read");
+    Command::new("ls").args(["-lL"]).arg(fixture.path("d")).output().expect("listed");
+    let file = fixture.lookup(&me(), &directory(&fixture), "file").expect("there");
+    assert_eq!(fixture.read(&me(), &file).expect("read"), b"data");
+    fs::write(fixture.path("beside/over"), b"not in it").expect("write");
     assert!(watch.is_unchanged());
 }
 
 #[test]
 fn changes_through_another_export_end_the_watch_at_once() {
-    let Some(place) = place(|config| config) else { return };
-    let state_directory = place.config.state_directory.as_ref().map(|state| state.join("other"));
-    let config = Config { state_directory, ..Config::new(place.path("beside")) };
+    let Some(fixture) = fixture(|config| config) else { return };
+    let state_directory = fixture.config.state_directory.as_ref().map(|state| state.join("other"));
+    let config = Config { state_directory, ..Config::new(fixture.path("beside")) };
     let other = LocalFs::open(&config).expect("another export of the file system");
     let root = other.root();
-    let file = place.wait(other.lookup(&me(), &root, b"second name")).expect("there").handle;
-    let watch = watch(&place);
+    let file = fixture.wait(other.lookup(&me(), &root, b"second name")).expect("there").handle;
+    let watch = watch(&fixture);
     let data = Bytes::from_static(b"by the other name");
     let write = other.write(&me(), &file, 0, &data, Stability::Unstable, Authority::Caller);
     assert!(watch.is_unchanged() || matches!(write, vfs::Op::Ready(_)));
-    place.wait(write).expect("written");
+    fixture.wait(write).expect("written");
     assert!(!watch.is_unchanged());
 }
 
 #[test]
 fn an_object_without_a_cached_name_is_watched_too() {
-    let Some(place) = place(|config| config) else { return };
-    let file = place.lookup(&me(), &directory(&place), "file").expect("there");
+    let Some(fixture) = fixture(|config| config) else { return };
+    let file = fixture.lookup(&me(), &directory(&fixture), "file").expect("there");
     if !common::has_powers() {
         return;
     }
     // The kernel forgets names that nobody uses: an object that is opened by its handle then has none.
-    let mut place = place;
-    place.volume = None;
+    let mut fixture = fixture;
+    fixture.volume = None;
     fs::write("/proc/sys/vm/drop_caches", "2").ok();
-    place.restart();
-    let watch = watch(&place);
+    fixture.restart();
+    let watch = watch(&fixture);
     let data = Bytes::from_static(b"by its handle");
-    let write = place.fs().write(&me(), &file, 0, &data, Stability::Unstable, Authority::Caller);
-    place.wait(write).expect("written");
+    let write = fixture.fs().write(&me(), &file, 0, &data, Stability::Unstable, Authority::Caller);
+    fixture.wait(write).expect("written");
     assert!(!watch.is_unchanged());
 }
 
 #[test]
 fn attributes_are_final_after_a_tick() {
-    let Some(place) = place(|config| config) else { return };
-    let watch = watch(&place);
+    let Some(fixture) = fixture(|config| config) else { return };
+    let watch = watch(&fixture);
     let end = Instant::now() + TIMEOUT;
     let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
     loop {
@@ -169,32 +169,32 @@ fn attributes_are_final_after_a_tick() {
             listed.push(entry.object.expect("there"));
             std::ops::ControlFlow::Continue(())
         };
-        let root = directory(&place);
-        place.wait(place.fs().readdir(&me(), &root, request, &mut visit)).expect("listed");
+        let root = directory(&fixture);
+        fixture.wait(fixture.fs().readdir(&me(), &root, request, &mut visit)).expect("listed");
         assert_eq!(listed.len(), 4);
         let all_final = listed.iter().all(|(_, attributes)| watch.is_final(attributes));
         if all_final {
             for (handle, attributes) in &listed {
-                assert_eq!(place.getattr(handle).expect("there").change, attributes.change);
+                assert_eq!(fixture.getattr(handle).expect("there").change, attributes.change);
             }
             assert!(listed.iter().any(|(_, attributes)| attributes.kind == FileKind::Directory));
             break;
         }
         assert!(Instant::now() < end, "nothing changes any more");
     }
-    let newer = place.make(&me(), &directory(&place), "new", &Create::File(CreateMode::Guarded), 0o600);
+    let newer = fixture.make(&me(), &directory(&fixture), "new", &Create::File(CreateMode::Guarded), 0o600);
     newer.expect("created");
     assert!(!watch.is_unchanged());
 }
 
 #[test]
 fn too_many_entries_are_not_watched() {
-    let Some(place) = place(|config| config) else { return };
+    let Some(fixture) = fixture(|config| config) else { return };
     for number in 0..8192 - 4 {
-        symlink("nowhere", place.path(&format!("d/{number}"))).expect("symlink");
+        symlink("nowhere", fixture.path(&format!("d/{number}"))).expect("symlink");
     }
-    assert_eq!(watch(&place).entries(), 8192);
-    symlink("nowhere", place.path("d/one more")).expect("symlink");
-    let watch = place.wait(place.fs().watch_entries(&me(), &directory(&place))).expect("a directory");
+    assert_eq!(watch(&fixture).entries(), 8192);
+    symlink("nowhere", fixture.path("d/one more")).expect("symlink");
+    let watch = fixture.wait(fixture.fs().watch_entries(&me(), &directory(&fixture))).expect("a directory");
     assert!(watch.is_none());
 }

@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::testing::lab;
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
 
     #[test]
     fn clients_are_named_by_id_address_or_owner() {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_client_of_version_4_0_is_evicted_too() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         lab.open("file", b"owner");
         let (server, now) = (lab.lab.server.clone(), lab.lab.now());
         let shown =

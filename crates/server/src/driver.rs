@@ -104,11 +104,11 @@ mod tests {
     use super::*;
     use crate::SourceFile;
     use crate::remote_read::Need;
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
 
     #[test]
     fn kinds_of_work_take_turns() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let server = Arc::clone(&lab.lab.server);
         let source = Arc::new(SourceFile {
             addresses: vec![SocketAddr::from(([192, 0, 2, 1], 2049))],

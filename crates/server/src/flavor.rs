@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_anybody_may_be_nobody() {
+    fn null_credentials_are_allowed_with_sys() {
         let kerberos = Flavors::new(&[KRB5]).unwrap();
         let allowed = |list: Flavors| Flavor::ALL.map(|flavor| list.allow(flavor));
         assert_eq!(allowed(Flavors::SYS), [true, true, false, false, false]);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_taken_for_a_number_or_another_domain_is_no_name() {
+    fn ambiguous_names_are_refused() {
         assert_eq!(names().len(), (3, 1));
     }
 }

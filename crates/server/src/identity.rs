@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_principal_is_squashed_like_the_user_that_it_is() {
+    fn a_principal_is_squashed_like_its_user() {
         let gss = |credentials: Option<Credentials>| {
             let credentials = credentials.map(Arc::new);
             let authenticated =

@@ -1,9 +1,9 @@
 //! A cache of replies to READDIR.
 //!
-//! A listing asks the file system for every entry, which is nearly all that it costs. A client that lists a directory repeatedly mostly gets
-//! the same reply. A reply from the cache must be true: changes by this server show at once, whoever asks and by whichever version, and so
-//! do changes by others, as far as the backend can see them. If it cannot see them, nothing is cached. Nobody learns anything that a
-//! listing of its own would not show.
+//! A listing asks the file system for every entry, which is nearly all of its cost. A client that lists a directory repeatedly mostly
+//! gets the same reply. A reply from the cache must be true: changes by this server show at once, in every version; so do changes by
+//! others, as far as the backend can see them. If it cannot see them, nothing is cached. No caller learns anything that its own
+//! uncached listing would not show.
 //!
 //! A directory that is listed repeatedly is watched with all its entries ([`vfs::Backend::watch_entries`]) from *before* it is read. The
 //! bytes that READDIR then writes are cached under the arguments of the request. Before they are sent again:
@@ -14,10 +14,10 @@
 //! Replies that depend on the caller are not cached: one with the change attribute of the caller's delegation, with an object that could not
 //! be read, with free space or ACLs, or with a change attribute that a coarse clock will move by itself.
 //!
-//! A client with a delegation sees the object as it was at the grant, whatever others have done to it since
-//! ([`State::change_of_grant`](crate::state::State::change_of_grant)). A reply that was made while none of the client's objects differed
-//! stays true for it as long as nothing changes and nothing more is delegated to it. So a reply says which clients it is not for
-//! ([`Page::is_for`]).
+//! A client with a delegation sees the object as it was at the grant, whatever others have changed since
+//! ([`State::change_of_grant`](crate::state::State::change_of_grant)). A reply made while none of the client's objects differed stays
+//! valid for the client as long as nothing changes and the client gets no further delegation. So a reply lists the clients that must
+//! not get it ([`Page::is_for`]).
 //!
 //! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes), with the kernel's memory for watched entries), and
 //! directories. Unused directories are dropped. A directory that changes as often as it is listed is watched more and more rarely. Rejected:
@@ -41,11 +41,11 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// How soon listings must follow each other to count as repeated.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
-/// ListingCache after which a directory is watched, at first.
+/// Listings after which a directory is watched, at first.
 pub(crate) const FIRST_WANTED: u32 = 2;
-/// The number doubles each time the cache was of little use, up to this.
+/// The number doubles each time a watch was of little use, up to this.
 pub(crate) const MOST_WANTED: u32 = 64;
-/// ListingCache told again that pay for a watch: it costs about as much as one and a half.
+/// Listings from the cache that pay for a watch, which costs about as much as one and a half.
 pub(crate) const WORTH_IT: u32 = 4;
 /// Directories watched at once: each takes a descriptor, and in Linux one of a user's 128 groups.
 pub(crate) const MAX_DIRECTORIES: usize = 32;
@@ -53,12 +53,12 @@ pub(crate) const MAX_DIRECTORIES: usize = 32;
 pub(crate) const MAX_COUNTED: usize = 1024;
 /// Bytes charged for a watched entry: about the size of an inode and a mark in Linux.
 const ENTRY_BYTES: usize = 1536;
-/// Bytes charged for a reply beside its own.
+/// Bytes charged for a reply besides its own.
 const PAGE_BYTES: usize = 256;
-/// Clients that a reply lists as excluded, at most. With more, it is for no client that holds a delegation.
+/// Maximum number of clients that a reply excludes. With more, it is for no client that holds a delegation.
 pub(crate) const MAX_EXCEPT: usize = 16;
 
-/// Which READDIR.
+/// The procedure or operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Version 3's.
@@ -69,17 +69,17 @@ pub(crate) enum Kind {
     Nfs4(u32),
 }
 
-/// Everything that a reply depends on, beside the directory.
+/// Everything that a reply depends on, besides the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
     pub(crate) kind: Kind,
     pub(crate) cookie: u64,
     pub(crate) verifier: Verifier,
-    /// Attributes that are asked for, in version 4.
+    /// Requested attributes, in version 4.
     pub(crate) mask: Bitmap,
-    /// Whether objects are to be looked at.
+    /// Whether attributes of entries are requested.
     pub(crate) plus: bool,
-    /// Room in bytes: of names and cookies, and of all; what was written of each before.
+    /// Limits in bytes for names with cookies and for the whole reply; and the bytes written before each.
     pub(crate) room: [usize; 4],
 }
 
@@ -122,7 +122,7 @@ struct Kept {
     pages: HashMap<Form, Page>,
     bytes: usize,
     last: Duration,
-    /// ListingCache, from their beginning, that were told again.
+    /// Bytes of cached replies, from the beginning of the listing, that were sent again.
     told: u32,
     wanted: u32,
 }
@@ -232,7 +232,7 @@ impl ListingCache {
         let bytes = PAGE_BYTES + page.bytes.len();
         let mut gone = Vec::new();
         let mut table = self.table.lock();
-        // Another watch does not see what changed before it.
+        // Another watch does not report changes before it.
         let Some(kept) = table.kept.get_mut(key).filter(|kept| Arc::ptr_eq(&kept.watch, watch)) else {
             return;
         };
@@ -244,7 +244,7 @@ impl ListingCache {
         drop(gone);
     }
 
-    /// Drops the replies of a directory that has changed, as this watch says.
+    /// Drops the cached replies of a directory that has changed according to this watch.
     pub(crate) fn has_changed(&self, key: &Key, watch: &Arc<dyn EntriesWatch>) {
         let mut table = self.table.lock();
         let is_it = table.kept.get(key).is_some_and(|kept| Arc::ptr_eq(&kept.watch, watch));
@@ -293,7 +293,7 @@ impl Table {
         if counted.listed < counted.wanted {
             return Found::Nothing;
         }
-        // The next watch comes late, unless this one pays.
+        // The next watch starts late, unless this one pays.
         *counted = Counted { listed: 0, wanted: (counted.wanted * 2).min(MOST_WANTED), last: now };
         Found::Wanted
     }

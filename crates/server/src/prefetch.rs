@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_asked_for_stays_as_it_was() {
+    fn prefetching_changes_nothing() {
         let bytes: Vec<u8> = (0..1000).map(|byte| byte as u8).collect();
         for range in [0..0, 0..1, 63..65, 1..1000, 1000..1000] {
             prefetch(&bytes[range]);

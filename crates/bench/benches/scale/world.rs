@@ -12,7 +12,8 @@ use protocol::nfs4::types::{SessionId, Stateid, Status};
 use rpc::message;
 use server::state::{
     Client, CreateSession, Credential, DelegationKind, ExchangeId, FileKey, GrantRequest, IoKind, LockError,
-    LockRange, LockRequest, LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, StateProtect,
+    LockRange, LockRequest, LockTest, Locker, OpenRequest, Records, Sequenced, SlotRequest, State,
+    StateProtect,
 };
 use server::{ConnectionId, HandleKey, Outbox, Principal, Settings};
 use vfs::Pin;
@@ -266,7 +267,7 @@ fn begin(
     connection: ConnectionId,
     session_id: SessionId,
     (slot_id, sequence_id): (u32, u32),
-) -> Running {
+) -> SlotRequest {
     let arguments =
         SequenceArgs { session_id, sequence_id, slot_id, highest_slot_id: SLOTS - 1, cache_this: true };
     match state.sequence(now, connection, &arguments, u64::from(sequence_id)).expect("SEQUENCE") {

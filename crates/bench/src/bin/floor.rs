@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::floor::{self, Durability, LargeRead, Manner};
+use bench::floor::{self, Durability, FloorOptions, LargeRead};
 use clap::Parser;
 
 /// The least that a server can do for the measured operations; a yardstick, not a server
@@ -27,8 +27,9 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let large_read = if options.sendfile { LargeRead::Sendfile } else { LargeRead::Pread };
     let durability = if options.sync { Durability::Batch } else { Durability::None };
-    let served = TcpListener::bind(options.listen)
-        .and_then(|listener| floor::serve(&options.export, listener, Manner { large_read, durability }));
+    let served = TcpListener::bind(options.listen).and_then(|listener| {
+        floor::serve(&options.export, listener, FloorOptions { large_read, durability })
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

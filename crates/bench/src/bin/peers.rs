@@ -8,7 +8,7 @@ use std::time::Duration;
 use bench::layout::{self, SMALL_FILES};
 use bench::load::{CONNECTIONS_MAX, DEPTH_MAX};
 use bench::operation::Operation;
-use bench::peers::{self, Peer, Place, Plan};
+use bench::peers::{self, Peer, PeerConfig, Plan};
 use bench::process;
 use bench::recalls::{self, Case, Cost};
 use bench::results::Shape;
@@ -110,7 +110,7 @@ fn run(cli: &Cli) -> Result<(), String> {
     fs::create_dir_all(&export).map_err(|error| format!("{}: {error}", export.display()))?;
     layout::prepare(&export).map_err(|error| format!("{}: {error}", export.display()))?;
     let programs = std::env::current_exe().map_err(|error| error.to_string())?;
-    let place = Place {
+    let place = PeerConfig {
         export: export.canonicalize().map_err(|error| error.to_string())?,
         scratch: scratch.path().into(),
         programs: programs.parent().map(PathBuf::from).unwrap_or_default(),
@@ -145,7 +145,7 @@ fn chosen_peers(only: &[String]) -> Result<Vec<Peer>, String> {
     Ok(Peer::ALL.iter().filter(wanted).copied().collect())
 }
 
-fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), String> {
+fn compare(options: &Compare, peers: Vec<Peer>, place: &PeerConfig) -> Result<(), String> {
     let window =
         Duration::try_from_secs_f64(options.seconds).map_err(|error| format!("--seconds: {error}"))?;
     let shapes = options
@@ -175,7 +175,7 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
     Ok(())
 }
 
-fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String> {
+fn idle(peers: &[Peer], place: &PeerConfig, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
     // The floor gives every connection a buffer for ever: its memory says nothing.
     let telling = |peer: &&Peer| {
@@ -193,7 +193,7 @@ fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String>
 /// Prints a table of what conflicts cost.
 fn recalls(
     peers: &[Peer],
-    place: &Place,
+    place: &PeerConfig,
     (files, rounds): (u32, u32),
     holders: &[u32],
     delays_ms: &[u64],

@@ -12,7 +12,7 @@ use rustix::io as file_io;
 
 use super::replies::Replies;
 use super::unsynced::Unsynced;
-use super::{Durability, Manner, OPEN_READ_CLOSE, SEND, listing};
+use super::{Durability, FloorOptions, OPEN_READ_CLOSE, SEND, listing};
 use crate::layout;
 use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
@@ -21,7 +21,7 @@ use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 pub enum LargeRead {
     /// `pread` into the reply.
     Pread,
-    /// `sendfile` behind the reply's head.
+    /// `sendfile` after the reply's head.
     Sendfile,
 }
 
@@ -29,10 +29,10 @@ pub enum LargeRead {
 #[derive(Debug)]
 pub(super) struct Files {
     files: Vec<File>,
-    manner: Manner,
+    options: FloorOptions,
 }
 
-/// Where each file stands: its parent's handle, and its name.
+/// Parent handle and name of each file.
 const PLACES: [(usize, &str); 7] = [
     (usize::MAX, ""),
     (0, layout::DIRECTORY),
@@ -47,12 +47,12 @@ const HANDLE_BYTES: u32 = 4;
 /// RFC 1813 §2.6: size of a fattr3.
 const FATTR3_BYTES: usize = 84;
 
-/// What is left to do for a call.
+/// The rest of the work for a call.
 #[derive(Debug)]
 pub(super) enum Answer<'f> {
     /// The reply is complete.
     Complete,
-    /// `count` bytes of the file, from `offset`, belong behind it.
+    /// `count` bytes of the file, from `offset`, follow it.
     Sendfile { file: BorrowedFd<'f>, offset: u64, count: usize },
 }
 
@@ -67,7 +67,7 @@ impl From<rustix::io::Errno> for Unknown {
 }
 
 impl Files {
-    pub(super) fn open(export: &Path, manner: Manner) -> io::Result<Self> {
+    pub(super) fn open(export: &Path, options: FloorOptions) -> io::Result<Self> {
         let directory = export.join(layout::DIRECTORY);
         let writable = |name| File::options().read(true).write(true).open(directory.join(name));
         let files = vec![
@@ -79,11 +79,11 @@ impl Files {
             writable(layout::LARGE_WRITE_FILE)?,
             File::open(directory.join(layout::SMALL_DIRECTORY))?,
         ];
-        Ok(Self { files, manner })
+        Ok(Self { files, options })
     }
 
-    /// Serves the call in `record` (record mark removed) and appends the reply, record mark included, to `out`. What must be on
-    /// disk before that is sent is added to `unsynced`.
+    /// Serves the call in `record` (record mark removed) and appends the reply with its record mark to `out`. Changes that must be
+    /// on disk before it is sent are added to `unsynced`.
     pub(super) fn serve<'f>(
         &'f self,
         record: &[u8],
@@ -190,7 +190,7 @@ impl Files {
         word(out, count);
         word(out, u32::from(end == stat.st_size as u64));
         word(out, count);
-        if count == LARGE_BYTES && self.manner.large_read == LargeRead::Sendfile {
+        if count == LARGE_BYTES && self.options.large_read == LargeRead::Sendfile {
             return Ok(Answer::Sendfile { file: file.as_fd(), offset, count: count as usize });
         }
         if file_io::pread(file, out.room(count as usize), offset)? != count as usize {
@@ -220,8 +220,8 @@ impl Files {
         Ok(())
     }
 
-    /// WRITE: one `pwrite` straight from the receive buffer, and one `fstat` for the attributes behind it. Where a stable one is asked for,
-    /// `fsync` of the file, once for the batch.
+    /// WRITE: one `pwrite` straight from the receive buffer, and one `fstat` for the attributes in the reply. A stable WRITE also needs
+    /// an `fsync` of the file, once for the batch.
     fn write<'f>(
         &'f self,
         call: &mut Arguments<'_>,
@@ -263,7 +263,7 @@ impl Files {
         word(out, 0); // no post_op_fh3
         post_op_attributes(out, &fs::fstat(&file)?);
         out.append(&[0; 8]); // empty wcc_data
-        if self.manner.durability == Durability::Batch {
+        if self.options.durability == Durability::Batch {
             unsynced.created(directory, file);
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Files {
         word(out, 0);
         word(out, 0); // no pre_op_attr
         post_op_attributes(out, &fs::fstat(directory)?);
-        if self.manner.durability == Durability::Batch {
+        if self.options.durability == Durability::Batch {
             unsynced.removed(directory);
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::operation::LARGE_BYTES;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of the handles that are listed: as many as an authenticated inode number and generation take, padded.
 const HANDLE_BYTES: usize = 24;
-/// No entry takes more, with what stands behind the last one: a name of 255 bytes, attributes, handle.
+/// Maximum bytes of an entry and of the end of the listing: a name of 255 bytes, attributes, handle.
 const ENTRY_BYTES_MAX: usize = 512;
 
 /// READDIRPLUS from the start to the end of a directory: `lseek`, `getdents64` until there is no more, an `fstatat` of each
@@ -61,7 +61,7 @@ pub(super) fn readdirplus(
     Ok(())
 }
 
-/// The floor's own call: as many bytes as are asked for, whatever lies in the buffer.
+/// The floor's own call: returns as many arbitrary bytes as requested.
 pub(super) fn send(call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
     let count = call.word()?;
     if count > LARGE_BYTES || count % 4 != 0 {
@@ -76,7 +76,7 @@ pub(super) fn send(call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Un
 mod tests {
     use super::super::calls::Files;
     use super::super::unsynced::Unsynced;
-    use super::super::{Durability, LargeRead, Manner};
+    use super::super::{Durability, FloorOptions, LargeRead};
     use super::*;
     use crate::layout;
 
@@ -87,8 +87,8 @@ mod tests {
     fn a_listing_takes_as_many_bytes_as_are_sent_without_one() {
         let export = tempfile::tempdir().unwrap();
         layout::prepare(export.path()).unwrap();
-        let manner = Manner { large_read: LargeRead::Pread, durability: Durability::None };
-        let files = Files::open(export.path(), manner).unwrap();
+        let options = FloorOptions { large_read: LargeRead::Pread, durability: Durability::None };
+        let files = Files::open(export.path(), options).unwrap();
         // xid, CALL, RPC 2, NFS 3, READDIRPLUS, AUTH_NONE twice, the handle of the small files, cookie, verifier, counts.
         let words: [u32; 18] = [7, 0, 2, 100_003, 3, 17, 0, 0, 0, 0, 4, 6, 0, 0, 0, 0, 1 << 20, 1 << 20];
         let call: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();

@@ -2,8 +2,8 @@
 //!
 //! One tokio current-thread runtime parses record marks, finds the arguments, makes the same system calls on prepared
 //! files as any server must, and answers all complete records of a read with one write. It has no file handles, no
-//! caches, no credentials, no reply cache, no limits: it is a yardstick, never a server. What it does for each
-//! operation stands at the functions of [`calls`].
+//! caches, no credentials, no reply cache, no limits: it is a yardstick, never a server. The functions of [`calls`] document its
+//! system calls for each operation.
 
 mod calls;
 mod connection;
@@ -20,16 +20,16 @@ use protocol::nfs3::Proc;
 use calls::Files;
 pub use calls::LargeRead;
 
-/// A call of the floor's own, beside those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
+/// A call that only the floor has, besides those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
 /// and name. Its arguments are a `diropargs3` and a count; it is answered like a READ from the start of the file.
 pub(crate) const OPEN_READ_CLOSE: Proc = Proc(100);
-/// Another one: nothing but sending. Its argument is a count, and its results are as many bytes as an opaque, which lie in memory
-/// already; what they are means nothing.
+/// Another such call, which only sends. Its argument is a count; its result is an opaque of that many arbitrary bytes, which are
+/// already in memory.
 pub(crate) const SEND: Proc = Proc(101);
 
-/// How the floor does what can be done in several ways.
+/// Options of the floor.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct FloorOptions {
     /// How it answers a large READ.
     pub large_read: LargeRead,
     /// Whether CREATE and REMOVE are on disk before they are answered, as RFC 1813 §4.8 asks of every server.
@@ -49,10 +49,10 @@ pub enum Durability {
 ///
 /// # Errors
 /// Returns an error if a file cannot be opened, or accepting fails.
-pub fn serve(export: &Path, listener: TcpListener, manner: Manner) -> io::Result<()> {
+pub fn serve(export: &Path, listener: TcpListener, options: FloorOptions) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Leaked on purpose: it lives as long as the process, and connections reach it without counting references.
-    let files: &'static Files = Box::leak(Box::new(Files::open(export, manner)?));
+    let files: &'static Files = Box::leak(Box::new(Files::open(export, options)?));
     runtime.block_on(async {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;

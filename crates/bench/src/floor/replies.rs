@@ -6,7 +6,7 @@ use crate::operation::LARGE_BYTES;
 const FLUSH_BYTES: usize = 256 << 10;
 /// The head of any reply of the floor fits in here.
 const HEAD_BYTES_MAX: usize = 1 << 10;
-/// One more reply of the largest kind fits behind what does not yet need to be sent.
+/// Room for one more reply of the largest kind after replies that need not be sent yet.
 const CAPACITY_BYTES: usize = FLUSH_BYTES + HEAD_BYTES_MAX + LARGE_BYTES as usize;
 
 /// A buffer whose bytes are never cleared: a `Vec` would fill the room for each READ with zeros first.
@@ -43,7 +43,7 @@ impl Replies {
         self.length < FLUSH_BYTES
     }
 
-    /// Whether as much still fits behind what is there.
+    /// Whether as many bytes still fit.
     pub(super) fn have_room_for(&self, bytes: usize) -> bool {
         self.bytes.len() - self.length >= bytes
     }

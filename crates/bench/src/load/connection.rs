@@ -25,7 +25,7 @@ const OUTBOX_SLACK_BYTES: usize = 64 << 10;
 /// Maximum latency that is distinguished, in nanoseconds: a minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// What a request's time counts for.
+/// How requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Before the window: caches fill, nothing is counted.
@@ -115,7 +115,7 @@ impl Connection {
     /// Runs until the phase is [`Phase::Drain`] and nothing is outstanding, then gives the connection back.
     ///
     /// # Errors
-    /// A broken connection, and any reply that is not exactly what it must be.
+    /// A broken connection, or a wrong reply.
     pub(crate) async fn run(mut self) -> Result<TcpStream, LoadError> {
         let now = Instant::now();
         for slot in 0..self.slots.len() {
@@ -206,7 +206,7 @@ impl Connection {
     fn take_replies(&mut self, filled: usize) -> Result<(), String> {
         let now = Instant::now();
         let inbox = std::mem::take(&mut self.inbox);
-        // What is left in its place holds nothing and is not used.
+        // The replacement is empty and not used.
         let mut splitter = std::mem::replace(&mut self.splitter, Splitter::keeping(0));
         let used = splitter.split(&inbox[..filled], |reply| self.take_reply(&reply, now));
         self.splitter = splitter;

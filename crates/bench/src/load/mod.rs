@@ -37,11 +37,11 @@ use crate::operation::Operation;
 use crate::process;
 use crate::results::{Measurement, Shape};
 
-/// How long outstanding requests may take to end after the window.
+/// Time for outstanding requests to end after the window.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long all outstanding requests may take to be answered once.
+/// Time for each outstanding request to be answered once.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often that is looked at.
+/// Interval of that check.
 const TURN_POLL: Duration = Duration::from_millis(5);
 /// The most connections of one measurement.
 pub const CONNECTIONS_MAX: u32 = 99;
@@ -49,15 +49,15 @@ pub const CONNECTIONS_MAX: u32 = 99;
 /// What to measure, and where.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// Where the NFS programs answer.
+    /// Address of the NFS programs.
     pub server: SocketAddr,
-    /// Where MOUNT answers; often the same.
+    /// Address of MOUNT; often the same.
     pub mount: SocketAddr,
-    /// Path to mount; below it stand the files that [`crate::layout::prepare`] makes.
+    /// Path to mount, which contains the files of [`crate::layout::prepare`].
     pub export: String,
     /// The operation.
     pub operation: Operation,
-    /// Connections, and requests outstanding on each.
+    /// Number of connections, and of outstanding requests on each.
     pub shape: Shape,
     /// Time before the window.
     pub warm_up: Duration,
@@ -65,8 +65,7 @@ pub struct LoadPlan {
     pub window: Duration,
     /// The process whose CPU time is taken, when it runs on this machine.
     pub server_pid: Option<u32>,
-    /// Where transaction ids come from; one source for a whole program, so that no reply cache takes a request for an
-    /// older one.
+    /// Source of transaction IDs; one for the whole program, so that no reply cache takes a request for an older one.
     pub xids: Rc<Xids>,
 }
 
@@ -102,9 +101,9 @@ async fn measure(plan: &LoadPlan) -> Result<Measurement, LoadError> {
 /// Connections that are ready to be loaded.
 struct Prepared {
     connections: Vec<(TcpStream, Box<dyn Workload>)>,
-    /// One for each connection, where the version has them.
+    /// The sessions, one for each connection, in versions that have them.
     sessions: Vec<nfs4::Session>,
-    /// Slots a connection: what was asked for, or fewer when a session grants no more.
+    /// Slots of each connection: as requested, or fewer if a session grants fewer.
     depth: usize,
 }
 
@@ -132,7 +131,7 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
     Ok(Prepared { connections, sessions, depth })
 }
 
-/// What was seen between the two ends of the window.
+/// Counters at the beginning and the end of the window.
 struct Window {
     length: Duration,
     operations: u64,
@@ -191,8 +190,8 @@ async fn observe(plan: &LoadPlan, tally: &Tally, running: &mut Running) -> Resul
     }
 }
 
-/// Waits for `least`, and longer where so many large requests are outstanding that they have not all had their turn:
-/// otherwise the figures would be those of the few that came first.
+/// Waits for `least`, or longer until each of many large outstanding requests was answered: otherwise only the first few
+/// would be counted.
 async fn wait(plan: &LoadPlan, tally: &Tally, least: Duration) -> Result<(), LoadError> {
     let outstanding = u64::from(plan.shape.connections * plan.shape.depth);
     tokio::time::sleep(least).await;

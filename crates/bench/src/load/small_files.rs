@@ -6,7 +6,7 @@ use xdr::Opaque;
 use super::template::{Template, patch};
 use crate::layout;
 
-/// Where one connection goes through the small files: in order, each connection from another one on.
+/// A connection's position among the small files: in order, each connection starting at another one.
 #[derive(Debug)]
 pub(crate) struct Walk {
     index: u32,
@@ -25,10 +25,10 @@ impl Walk {
     }
 }
 
-/// Where the name of a small file stands in a request.
+/// The position of a small file's name in a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameField {
-    /// Where the names' digits, which alone differ, begin.
+    /// Offset of the digits, in which the names differ.
     digits_at: usize,
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn name<const MAX: usize>(index: u32) -> Opaque<MAX> {
     Opaque::new(name).expect("the names are short")
 }
 
-/// Checks that `data` is all that the small file `index` holds.
+/// Checks that `data` is the content of the small file `index`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// A description of the difference.
 pub(crate) fn check_data(index: u32, data: &[u8]) -> Result<(), String> {
     if data.len() != crate::operation::SMALL_BYTES as usize {
         return Err(format!("{} bytes of data", data.len()));

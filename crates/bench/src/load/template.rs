@@ -5,7 +5,7 @@ use rpc::message::{self, CallHeader};
 use rpc::record;
 use xdr::{Encode, Opaque, Writer};
 
-/// Where the xid stands in a record: right after the record mark.
+/// Offset of the xid in a record: right after the record mark.
 const XID_AT: usize = record::HEADER_LENGTH;
 
 /// A program of ONC RPC and its version.
@@ -61,7 +61,7 @@ impl Template {
 
     /// Finds the field in which two renderings of the same request differ, as an offset for [`patch`].
     ///
-    /// Comparing renderings keeps all knowledge of where a field stands in the encoders.
+    /// Comparing renderings keeps the knowledge of field offsets in the encoders.
     ///
     /// # Panics
     /// Where they do not differ.

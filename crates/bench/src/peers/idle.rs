@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use super::server::{Peer, Place, Running};
+use super::server::{Peer, PeerConfig, RunningPeer};
 use crate::load::null_call;
 use crate::process;
 
@@ -17,16 +17,16 @@ const IDLE_DELAY: Duration = Duration::from_secs(1);
 pub struct Idle {
     /// With no connection, in bytes.
     pub rest_bytes: u64,
-    /// With the connections that were asked for, each of which has had one NULL answered.
+    /// Bytes with the requested connections, after one NULL call on each.
     pub connected_bytes: u64,
-    /// How many those are.
+    /// Number of these connections.
     pub connections: usize,
 }
 
-/// What the project promises: resident bytes at rest, and with [`CONNECTIONS`] idle connections.
+/// The target: resident bytes without connections, and with [`CONNECTIONS`] idle ones.
 const REST_BYTES_MAX: u64 = 20_000_000;
 const CONNECTED_BYTES_MAX: u64 = 100_000_000;
-/// The connections of that promise.
+/// Connections of that target.
 pub const CONNECTIONS: usize = 5000;
 
 impl fmt::Display for Idle {
@@ -54,8 +54,8 @@ impl fmt::Display for Idle {
 ///
 /// # Errors
 /// Why the server does not start, or refuses a connection.
-pub fn idle(peer: Peer, place: &Place, connections: usize) -> Result<Idle, String> {
-    let running = Running::start(peer, place)?;
+pub fn idle(peer: Peer, place: &PeerConfig, connections: usize) -> Result<Idle, String> {
+    let running = RunningPeer::start(peer, place)?;
     let resident = || {
         thread::sleep(IDLE_DELAY);
         process::resident_bytes(running.pid()).map_err(|error| format!("{}: {error}", peer.name()))
@@ -69,7 +69,7 @@ pub fn idle(peer: Peer, place: &Place, connections: usize) -> Result<Idle, Strin
         open.push(stream);
     }
     let connected_bytes = resident()?;
-    // Still there after all that time: an idle connection may not be dropped to save memory.
+    // An idle connection may not be dropped to save memory.
     for (number, stream) in open.iter_mut().enumerate().step_by(connections.div_ceil(100).max(1)) {
         null_call(stream, (connections + number) as u32)
             .map_err(|error| format!("{}: connection {} was dropped: {error}", peer.name(), number + 1))?;

@@ -1,7 +1,7 @@
 //! Servers side by side: the same load on each, in interleaved rounds.
 //!
-//! All servers run at once and are idle but for the one that is measured, so that every figure of an operation is
-//! taken within seconds of the others' and a change of the machine's mood hits all alike.
+//! All servers run at once, and all but the measured one are idle. So the figures of an operation are taken within seconds of each
+//! other, and slow changes of the machine affect all servers alike.
 
 mod idle;
 mod server;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::idle::{CONNECTIONS, Idle, idle};
-pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, Place, Running};
+pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, PeerConfig, RunningPeer};
 pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};
 use crate::machine::Machine;
@@ -39,7 +39,7 @@ pub struct Plan {
     pub window: Duration,
 }
 
-/// What is measured: a server under an operation.
+/// A row of the report: a server and an operation.
 pub type Case = (Peer, Operation);
 
 /// One measurement of one server.
@@ -85,7 +85,7 @@ impl Comparison {
         Summary::of(&self.measured(case, shape).map(|run| &run.measurement).collect::<Vec<_>>())
     }
 
-    /// What `figure` of `own` is of that of `base`, over the rounds in which both were measured and the latter is more than nothing.
+    /// Returns the ratio of `figure` between `own` and `base`, over the rounds in which both were measured and `base` is positive.
     #[must_use]
     pub fn ratio(
         &self,
@@ -112,11 +112,11 @@ impl Comparison {
 ///
 /// A server that is missing or answers wrongly is left out with the reason in [`Comparison::missing`].
 #[must_use]
-pub fn compare(plan: &Plan, place: &Place) -> Comparison {
+pub fn compare(plan: &Plan, place: &PeerConfig) -> Comparison {
     let mut comparison = Comparison { machine: Machine::here(&place.export), ..Comparison::default() };
     let mut servers = Vec::new();
     for peer in &plan.peers {
-        match Running::start(*peer, place) {
+        match RunningPeer::start(*peer, place) {
             Ok(running) => servers.push(running),
             Err(why) => comparison.missing.push(why),
         }
@@ -124,11 +124,11 @@ pub fn compare(plan: &Plan, place: &Place) -> Comparison {
     let xids = Rc::new(Xids::starting_at(1));
     let mut failed = BTreeMap::new();
     for round in 0..plan.rounds {
-        // Another one begins each round, so that none always runs behind the same other.
+        // Each round starts with another server, so that none always follows the same one.
         let turn = round % servers.len().max(1);
         servers.rotate_left(usize::from(turn > 0));
-        // And another operation: an ext4 without a journal does not use an inode again for a minute after it was removed, so that who makes
-        // files later pays for who made some before.
+        // And with another operation: ext4 without a journal does not reuse an inode for a minute after its removal, so a later creation
+        // pays for earlier ones.
         let (behind, first) = plan.operations.split_at(round * plan.operations.len() / plan.rounds);
         let operations = first.iter().chain(behind);
         for (operation, shape) in operations.flat_map(|o| plan.shapes.iter().map(move |s| (*o, *s))) {
@@ -153,7 +153,7 @@ pub fn compare(plan: &Plan, place: &Place) -> Comparison {
     comparison
 }
 
-/// Shows where a long run stands, on a line that a terminal overwrites; a file gets nothing.
+/// Shows the progress of a long run on a line that a terminal overwrites; prints nothing to a file.
 fn progress(line: &str) {
     let mut errors = std::io::stderr();
     if errors.is_terminal() {
@@ -162,7 +162,13 @@ fn progress(line: &str) {
     }
 }
 
-fn load_plan(plan: &Plan, server: &Running, operation: Operation, shape: Shape, xids: &Rc<Xids>) -> LoadPlan {
+fn load_plan(
+    plan: &Plan,
+    server: &RunningPeer,
+    operation: Operation,
+    shape: Shape,
+    xids: &Rc<Xids>,
+) -> LoadPlan {
     LoadPlan {
         server: server.server,
         mount: server.mount,

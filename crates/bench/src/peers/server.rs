@@ -37,7 +37,7 @@ pub enum Peer {
     Enfys,
     /// The same with `--async`: like the floor and the rivals, it answers CREATE and REMOVE before they are on disk.
     EnfysAsync,
-    /// The same over a file system in memory: what is left is the protocol's share. Measured only when named.
+    /// The same over a file system in memory: this leaves the protocol's share. Measured only when named.
     EnfysMemory,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
@@ -77,7 +77,7 @@ impl Peer {
     #[must_use]
     pub fn serves(self, operation: Operation) -> bool {
         match self {
-            // Its files are open already, but for its own call.
+            // Only its own call opens files.
             Self::Floor => operation.version() == Version::V3 && operation != Operation::OpenRead,
             Self::FloorSendfile => operation == Operation::Read1m,
             Self::FloorSync => operation == Operation::CreateRemove,
@@ -96,9 +96,9 @@ impl Peer {
     }
 }
 
-/// What all servers are started with.
+/// The common configuration of all servers.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PeerConfig {
     /// The directory to export.
     pub export: PathBuf,
     /// Directory for configuration and logs.
@@ -113,19 +113,19 @@ pub struct Place {
 
 /// A server that accepts connections; it is killed when this is dropped.
 #[derive(Debug)]
-pub struct Running {
-    /// Which one.
+pub struct RunningPeer {
+    /// The server.
     pub peer: Peer,
-    /// Where its NFS programs answer.
+    /// Address of its NFS programs.
     pub server: SocketAddr,
-    /// Where its MOUNT program answers.
+    /// Address of its MOUNT program.
     pub mount: SocketAddr,
     child: Child,
-    /// Programs that it needs beside it.
+    /// Helper programs.
     helpers: Vec<Child>,
 }
 
-impl Drop for Running {
+impl Drop for RunningPeer {
     fn drop(&mut self) {
         for child in std::iter::once(&mut self.child).chain(&mut self.helpers) {
             // Fails only when it has ended already.
@@ -135,12 +135,12 @@ impl Drop for Running {
     }
 }
 
-impl Running {
+impl RunningPeer {
     /// Starts `peer` at `place` and waits until it accepts connections.
     ///
     /// # Errors
-    /// One line that says what is missing and how to get it, or what the server said before it ended.
-    pub fn start(peer: Peer, place: &Place) -> Result<Self, String> {
+    /// One line: what is missing and how to get it, or the server's last message.
+    pub fn start(peer: Peer, place: &PeerConfig) -> Result<Self, String> {
         let server = free_address()?;
         let mount = if peer == Peer::Ganesha { free_address()? } else { server };
         let (command, helpers) = prepare(peer, place, server, mount)?;
@@ -196,7 +196,7 @@ fn tail(log: &Path) -> String {
 
 fn prepare(
     peer: Peer,
-    place: &Place,
+    place: &PeerConfig,
     server: SocketAddr,
     mount: SocketAddr,
 ) -> Result<(Command, Vec<Child>), String> {
@@ -242,7 +242,7 @@ fn own_program(path: &Path, how: &str) -> Result<Command, String> {
     if path.exists() { Ok(Command::new(path)) } else { Err(format!("{} is missing: {how}", path.display())) }
 }
 
-fn start_rpcbind(place: &Place) -> Result<Child, String> {
+fn start_rpcbind(place: &PeerConfig) -> Result<Child, String> {
     if std::env::var_os(NAMESPACE_VARIABLE).is_none() {
         return Err("ganesha needs rpcbind, which needs a network namespace of its own: run \
                     `cargo xtask peers` as root"
@@ -254,7 +254,7 @@ fn start_rpcbind(place: &Place) -> Result<Child, String> {
         .map_err(|error| format!("rpcbind: {error}: apt-get install rpcbind"))
 }
 
-fn ganesha(place: &Place, server: SocketAddr, mount: SocketAddr) -> Result<Command, String> {
+fn ganesha(place: &PeerConfig, server: SocketAddr, mount: SocketAddr) -> Result<Command, String> {
     let plugin =
         ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha"]
             .iter()
@@ -292,14 +292,14 @@ mod tests {
     #[test]
     fn a_program_that_is_missing_is_named_with_its_remedy() {
         let nowhere = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = PeerConfig {
             export: nowhere.path().into(),
             scratch: nowhere.path().into(),
             programs: nowhere.path().into(),
             nfs3_server: nowhere.path().join("nfs3-server-peer"),
             core: 0,
         };
-        let error = Running::start(Peer::Enfys, &place).unwrap_err();
+        let error = RunningPeer::start(Peer::Enfys, &place).unwrap_err();
         assert!(error.contains("enfys is missing: cargo build"), "{error}");
     }
 
@@ -309,14 +309,14 @@ mod tests {
         let program = scratch.path().join("enfys");
         fs::write(&program, "#!/bin/sh\necho no such luck\nexit 3\n").unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let place = Place {
+        let place = PeerConfig {
             export: scratch.path().into(),
             scratch: scratch.path().into(),
             programs: scratch.path().into(),
             nfs3_server: PathBuf::new(),
             core: 0,
         };
-        let error = Running::start(Peer::Enfys, &place).unwrap_err();
+        let error = RunningPeer::start(Peer::Enfys, &place).unwrap_err();
         assert!(error.contains("exit status: 3") && error.contains("no such luck"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A client of version 4.1 that can be called back, one request at a time.
+//! A client of version 4.1 with a back channel and one request at a time.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -22,34 +22,34 @@ use rpc::message::{CallHeader, MessageType, encode_call, encode_success, parse_r
 use rpc::record::{RecordDecoder, finish_record, start_record};
 use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
-/// Bytes of a record at most: nothing here is long.
+/// Maximum bytes of a record.
 const RECORD_BYTES_MAX: usize = 1 << 20;
-/// Bytes that are read at once, at most.
+/// Maximum bytes of one read.
 const READ_BYTES: usize = 16 << 10;
-/// How long a server may take to try the way to this client, before it is taken not to: not all do.
+/// Time for the server's probe of the back channel; servers without a probe never send one.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a server may keep this client waiting.
+/// Time for a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client with a session over one connection, which is its back channel too.
+/// A client with a session over one connection, which carries its back channel too.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: TcpStream,
-    /// What was read, and is no record yet.
+    /// Bytes of an incomplete record.
     incoming: BytesMut,
     records: RecordDecoder,
-    /// Of the last call.
+    /// Transaction ID of the last call.
     xid: u32,
     session: SessionId,
     sequence: u32,
-    /// What was recalled, to be given back.
+    /// Recalled delegations that were not returned yet.
     pub(super) recalled: VecDeque<(Handle, Stateid)>,
-    /// A callback has come: the server knows that the way is open.
+    /// A callback has arrived, so the server knows that the back channel works.
     is_called: bool,
 }
 
 impl Client {
-    /// Connects, and makes a session.
+    /// Connects, and creates a session.
     pub(super) fn connect(server: SocketAddr, name: &str) -> Result<Self, String> {
         let stream = TcpStream::connect(server).map_err(|error| format!("connect to {server}: {error}"))?;
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(TIMEOUT)));
@@ -110,12 +110,12 @@ impl Client {
         Ok(())
     }
 
-    /// The connection, to end it by.
+    /// Returns the connection, for closing it.
     pub(super) fn stream(&self) -> Result<TcpStream, String> {
         self.stream.try_clone().map_err(|error| error.to_string())
     }
 
-    /// Takes callbacks until the server has tried the way to this client, or does not mean to.
+    /// Answers callbacks until the server has probed the back channel, or sends no probe in time.
     pub(super) fn await_trial(&mut self) -> Result<(), String> {
         self.stream.set_read_timeout(Some(TRIAL_TIMEOUT)).map_err(|error| error.to_string())?;
         while !self.is_called {
@@ -128,21 +128,21 @@ impl Client {
         self.stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| error.to_string())
     }
 
-    /// Sends operations in the session; the results behind SEQUENCE's, and the status of all.
+    /// Sends operations in the session; returns the results after SEQUENCE's, and the overall status.
     pub(super) fn call(&mut self, operations: Vec<Op>) -> Result<(Status, Vec<OpResult>), String> {
         self.send(operations)?;
         let record = self.await_reply()?;
         self.reply(record)
     }
 
-    /// Sends operations in the session. Nothing else is sent before the [reply](Self::reply) has come.
+    /// Sends operations in the session. Await the [reply](Self::reply) before the next request.
     pub(super) fn send(&mut self, operations: Vec<Op>) -> Result<(), String> {
         self.sequence += 1;
         let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
         self.send_compound(std::iter::once(sequence).chain(operations).collect())
     }
 
-    /// What the reply to [`Self::send`] says: the results behind SEQUENCE's, and the status of all.
+    /// Returns the reply to [`Self::send`]: the results after SEQUENCE's, and the overall status.
     pub(super) fn reply(&self, record: Bytes) -> Result<(Status, Vec<OpResult>), String> {
         let result = self.compound_reply(record)?;
         let mut results = result.results.into_vec();
@@ -163,7 +163,7 @@ impl Client {
         let ops = List::new(operations).map_err(|_| "too many operations")?;
         let args = CompoundArgs { tag: Utf8::default(), minor_version: 1, ops };
         self.xid += 1;
-        // The files are this process's, and the server is configured not to squash.
+        // This process owns the files, and the server is configured not to squash.
         let credential = OpaqueAuth::sys(&AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"enfys-bench"),
@@ -175,7 +175,7 @@ impl Client {
         self.write(|record| encode_call(record, &header, &args))
     }
 
-    /// The next record that is no callback; those before it are answered.
+    /// Returns the next reply; answers callbacks that arrive before it.
     fn await_reply(&mut self) -> Result<Bytes, String> {
         loop {
             let record = self.read().map_err(|error| format!("no answer: {error}"))?;
@@ -193,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Answers a call of the server's.
+    /// Answers a callback.
     pub(super) fn called(&mut self, record: Bytes) -> Result<(), String> {
         self.is_called = true;
         let mut reader = Reader::new(record);
@@ -247,12 +247,12 @@ impl Client {
         }
     }
 
-    /// A record that has come.
+    /// Returns a record that has arrived.
     pub(super) fn next_record(&mut self) -> io::Result<Option<Bytes>> {
         self.records.decode(&mut self.incoming).map_err(io::Error::other)
     }
 
-    /// Reads what has come, or waits for something to come; false where the connection has ended.
+    /// Reads available bytes, or waits for some. Returns false at the end of the connection.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut bytes = [0; READ_BYTES];
         let length = self.stream.read(&mut bytes)?;
@@ -267,7 +267,7 @@ impl AsFd for Client {
     }
 }
 
-/// Whether a record is a call of the server's, or else a reply.
+/// Whether a record is a call, not a reply.
 pub(super) fn is_call(record: &[u8]) -> Result<bool, String> {
     match peek(record).map_err(|error| error.to_string())? {
         (_, MessageType::CALL) => Ok(true),

@@ -1,5 +1,5 @@
-//! Clients that hold files until they are recalled: one thread for all of them, so that what is measured is not how long threads take
-//! to take turns.
+//! Clients that hold delegations until they are recalled. They share one thread, so that the measurement does not include
+//! thread switches.
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -17,14 +17,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::client::{Client, is_call};
 use super::{Case, directory, name, open};
 
-/// All of them, each of which has all files open.
+/// All holders; each has all files open.
 pub(super) struct Holders {
     streams: Vec<TcpStream>,
     thread: JoinHandle<Result<Vec<u32>, String>>,
 }
 
 impl Holders {
-    /// Opens the files, and from then on gives back what is recalled.
+    /// Opens the files, and from then on returns recalled delegations.
     pub(super) fn start(server: SocketAddr, case: Case, want: DelegationWant) -> Result<Self, String> {
         let make = |number| Holder::new(server, number, case, want);
         let mut holders = (0..case.holders).map(make).collect::<Result<Vec<_>, _>>()?;
@@ -36,10 +36,10 @@ impl Holders {
         Ok(Self { streams, thread })
     }
 
-    /// Ends the connections, when the server has said all that it has to; how many delegations each has given back.
+    /// Ends the connections; returns how many delegations each holder has returned.
     pub(super) fn end(self) -> Result<Vec<u32>, String> {
         for stream in self.streams {
-            // It may have ended by itself: then the thread says why.
+            // If the thread has already ended, it knows why.
             let _ = stream.shutdown(Shutdown::Write);
         }
         self.thread.join().map_err(|_| "a holder panicked")?
@@ -48,11 +48,11 @@ impl Holders {
 
 struct Holder {
     client: Client,
-    /// How long it takes before it answers a callback.
+    /// Delay before the answer to a callback.
     delay: Duration,
-    /// Callbacks, and when they are to be answered.
+    /// Callbacks, with the times at which to answer them.
     calls: VecDeque<(Instant, Bytes)>,
-    /// A delegation is on its way back.
+    /// A DELEGRETURN is in progress.
     is_returning: bool,
     returned: u32,
     has_ended: bool,
@@ -85,9 +85,9 @@ impl Holder {
         })
     }
 
-    /// Something has come.
+    /// Handles received bytes.
     fn receive(&mut self) -> Result<(), String> {
-        // A connection that broke is one that ended: what is missing then is counted.
+        // A broken connection counts as ended: missing returns are noticed when they are counted.
         self.has_ended = !self.client.receive().unwrap_or(false);
         while let Some(record) = self.client.next_record().map_err(|error| error.to_string())? {
             if is_call(&record)? {
@@ -99,7 +99,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Answers what is due, and gives back what was recalled by it.
+    /// Answers callbacks that are due, and returns the recalled delegations.
     fn answer(&mut self) -> Result<(), String> {
         while let Some((_, call)) = self.calls.pop_front_if(|(due, _)| *due <= Instant::now()) {
             self.client.called(call)?;
@@ -124,7 +124,7 @@ impl Holder {
     }
 }
 
-/// Waits until something has come or is due, and does what there is to do then; false when all connections have ended.
+/// Waits for bytes or due answers, and handles them. Returns false when all connections have ended.
 fn take_turns(holders: &mut [Holder]) -> Result<bool, String> {
     let waiting = holders.iter().filter(|holder| !holder.has_ended);
     let next = waiting.filter_map(|holder| holder.calls.front()).map(|(due, _)| *due).min();

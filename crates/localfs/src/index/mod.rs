@@ -46,7 +46,7 @@ pub(crate) const ROOT: u64 = 1;
 
 /// The identity of a file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FileName<'a> {
     /// Number of its directory.
     pub(crate) parent: u64,
     /// Its name there.
@@ -54,13 +54,13 @@ pub(crate) struct Place<'a> {
 }
 
 /// Directories and names, the newest first.
-pub(crate) type Places = Vec<(u64, Vec<u8>)>;
+pub(crate) type FileNames = Vec<(u64, Vec<u8>)>;
 
 /// The content of the index for a number.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) key: FileKey,
-    pub(crate) places: Places,
+    pub(crate) places: FileNames,
 }
 
 /// The index of one export. One process at a time uses it.
@@ -161,7 +161,7 @@ impl Index {
 
     /// Returns the number of the file of `key`, which has been seen at `place`. Its old places are kept if it has
     /// several links.
-    pub(crate) fn remember(&self, key: &FileKey, place: &Place<'_>, is_linked: bool) -> Result<u64> {
+    pub(crate) fn remember(&self, key: &FileKey, place: &FileName<'_>, is_linked: bool) -> Result<u64> {
         let mut state = self.state.lock();
         let before = state.log.bytes();
         let id = state.remember(key, place, is_linked).map_err(|error| report(&error))?;
@@ -260,10 +260,10 @@ impl State {
         self.log.clear()?;
         // Numbers go on, because none is ever used for another file.
         self.next = self.next.max(ROOT + 1);
-        self.append(ROOT, &root, &Place { parent: ROOT, name: b"" }, 0)
+        self.append(ROOT, &root, &FileName { parent: ROOT, name: b"" }, 0)
     }
 
-    fn remember(&mut self, key: &FileKey, place: &Place<'_>, is_linked: bool) -> std::io::Result<u64> {
+    fn remember(&mut self, key: &FileKey, place: &FileName<'_>, is_linked: bool) -> std::io::Result<u64> {
         let known = self.numbers.get(&digest_key(key)).copied();
         let Some((id, entry)) = known.and_then(|id| self.files.get(&id).map(|entry| (id, *entry))) else {
             if self.files.len() >= MAX_FILES {
@@ -296,7 +296,7 @@ impl State {
         Ok(Some(Known { key, places }))
     }
 
-    fn places(&self, id: u64, newest: u64) -> std::io::Result<(FileKey, Places)> {
+    fn places(&self, id: u64, newest: u64) -> std::io::Result<(FileKey, FileNames)> {
         let record = self.read(id, newest)?;
         let (key, mut previous) = (record.key, record.previous);
         let mut places = vec![(record.parent, record.name)];
@@ -338,10 +338,10 @@ impl State {
         };
         let record = self.read(id, entry.offset)?;
         self.numbers.remove(&entry.key);
-        self.append(id, key, &Place { parent: record.parent, name: &record.name }, record.previous)
+        self.append(id, key, &FileName { parent: record.parent, name: &record.name }, record.previous)
     }
 
-    fn append(&mut self, id: u64, key: &FileKey, place: &Place<'_>, previous: u64) -> std::io::Result<()> {
+    fn append(&mut self, id: u64, key: &FileKey, place: &FileName<'_>, previous: u64) -> std::io::Result<()> {
         let record = Record {
             id,
             key: *key,
@@ -434,11 +434,11 @@ mod tests {
         FileKey { fsid: 1, inode, created: Timestamp { seconds: 1_700_000_000, nanoseconds: 5 } }
     }
 
-    fn at(parent: u64, name: &str) -> Place<'_> {
-        Place { parent, name: name.as_bytes() }
+    fn at(parent: u64, name: &str) -> FileName<'_> {
+        FileName { parent, name: name.as_bytes() }
     }
 
-    fn places(index: &Index, id: u64) -> Places {
+    fn places(index: &Index, id: u64) -> FileNames {
         index.find(id).expect("readable").expect("known").places
     }
 

@@ -16,7 +16,7 @@ use vfs::{
 };
 
 /// A directory, a volume over it, and a runtime.
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     /// The volume; `None` between two.
     pub(crate) volume: Option<LocalFs>,
     pub(crate) config: Config,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     directory: tempfile::TempDir,
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         localfs::become_server();
         self.volume = None;
@@ -43,10 +43,10 @@ pub(crate) fn again_without_privileges(filters: &[&str]) {
         return;
     }
     // The test binary may be where an ordinary user cannot reach it.
-    let place = tempfile::tempdir().expect("temporary directory");
+    let fixture = tempfile::tempdir().expect("temporary directory");
     let everybody = || std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.path(), everybody()).expect("chmod");
-    let copy = place.path().join("tests");
+    std::fs::set_permissions(fixture.path(), everybody()).expect("chmod");
+    let copy = fixture.path().join("tests");
     std::fs::copy(std::env::current_exe().expect("own path"), &copy).expect("copy");
     std::fs::set_permissions(&copy, everybody()).expect("chmod");
     let output = Command::new(&copy)
@@ -83,8 +83,8 @@ pub(crate) fn again_mounted(mount: &[&str], filters: &[&str]) {
     if !has_powers() {
         return;
     }
-    let place = tempfile::tempdir().expect("temporary directory");
-    let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
+    let fixture = tempfile::tempdir().expect("temporary directory");
+    let path = |name: &str| fixture.path().join(name).to_string_lossy().into_owned();
     for name in ["top", "lower", "upper", "work"] {
         std::fs::create_dir(path(name)).expect("directory");
     }
@@ -141,7 +141,7 @@ pub(crate) fn answer<T>(op: Op<'_, T>) -> Result<T> {
     }
 }
 
-impl Place {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(|config| config)
     }

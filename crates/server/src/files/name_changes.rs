@@ -1,9 +1,9 @@
 //! CREATE, REMOVE, RENAME and LINK, for versions 3 and 4: changes of the names in a directory. A holder of the directory's delegation
 //! returns it before the change, or is notified after it. A holder of a delegation of the named file returns that.
 //!
-//! Each operation is announced first, so that nothing is delegated until it is done ([`Changer::announce`]). It waits, is executed, and
-//! notifies ([`Announced::end`]). While no directory is delegated this costs two additions and a look at a counter; while another one
-//! is, a look at the directory's record.
+//! Each operation is announced first, so that no delegation is granted until it is done ([`Changer::announce`]). It waits for
+//! recalls, is executed, and notifies ([`Announced::end`]). While no directory is delegated, this costs two additions and a look at a
+//! counter; otherwise also a look at the directory's record.
 
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
@@ -26,16 +26,16 @@ pub(crate) struct Changer<'c> {
     pub(crate) ops: LoggedOps<'c>,
 }
 
-/// An outcome of the backend, or [`Error::Later`] if delegations did not come back in time.
+/// The backend's result, or [`Error::Later`] if delegations did not come back in time.
 type Changed<T> = Result<T, Error>;
 
-/// An announced change of a directory. End it once it has begun. If it is dropped instead (the connection closed), nobody knows whether
-/// the change was made.
+/// An announced change of a directory. Call [`Self::end`] once it has begun. If it is dropped instead (the connection closed), it is
+/// unknown whether the change was made.
 #[must_use]
 struct Announced<'c> {
     changer: Changer<'c>,
     place: Directory<'c>,
-    /// Whether anybody holds a delegation of the directory. None is granted meanwhile.
+    /// Whether anybody holds a delegation of the directory. No further one is granted meanwhile.
     is_watched: bool,
     /// The change is being made.
     is_under_way: bool,
@@ -52,7 +52,7 @@ impl<'c> Changer<'c> {
         set: &SetAttributes,
     ) -> Changed<Created> {
         let mut announced = self.announce(place);
-        // An existing object is opened or refused, and its directory does not change.
+        // The directory does not change if the object exists.
         let is_there = announced.is_watched
             && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
@@ -124,12 +124,12 @@ impl<'c> Changer<'c> {
         }
         old_file.recall_conflicts(self.request, self.client, place(from)).await?;
         if is_old_held {
-            // The wait may have been long: look again.
+            // The wait may have been long: look up again.
             new_file = announce_name(self.request, place(to), new).await?;
         }
         new_file.recall_conflicts(self.request, self.client, place(to)).await?;
         if old_file.may_be_there() {
-            // Within one directory both rights are for the same one.
+            // Within one directory both rights are the same.
             first.recall_conflicts(kinds.0, old_file.right(from)).await?;
             target.recall_conflicts(kinds.1, new_file.right(to)).await?;
         }
@@ -185,10 +185,10 @@ impl<'c> Changer<'c> {
         linked
     }
 
-    /// Announces a change: from here on the directory is not delegated anew.
+    /// Announces a change: from here on no delegation of the directory is granted.
     fn announce(self, place: Directory<'c>) -> Announced<'c> {
         let _changing = announce_change(self.request, place.directory);
-        // After the announcement: either this sees the delegation, or its grant sees the change.
+        // In this order, either the announcement sees the delegation, or the grant sees the change.
         let server = self.request.server;
         let key = || File::new(place.export, *place.directory).key(server);
         let is_watched = server.state.has_delegations(Conflict::Directory(EntryChangeKind::Add))
@@ -238,8 +238,8 @@ impl Announced<'_> {
             .await
     }
 
-    /// As [`recall_conflicts`](Self::recall_conflicts), where the change is made already; behind [`end`](Self::end), so that those who are told hear
-    /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
+    /// As [`recall_conflicts`](Self::recall_conflicts), after the change was made. Called after [`end`](Self::end), so that other
+    /// holders are notified without waiting for the recall. Best effort: it gives up if too many of the connection's operations wait.
     async fn recall_after_change(&self, change: EntryChangeKind) {
         if self.is_watched {
             let (Changer { request, client, .. }, Directory { export, directory, .. }) =

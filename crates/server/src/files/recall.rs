@@ -1,11 +1,11 @@
 //! Recall of delegations that conflict with an operation. The operation waits here until they are back.
 //!
-//! RFC 8881 §10.4.4 lets a server answer DELAY at once. A client then sleeps, however soon the delegation is back: the paper of 2015
-//! (§5.3) lost a hundred seconds to a thousand files. So the operation waits in the server, its future pending like one that waits
-//! for the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
+//! RFC 8881 §10.4.4 lets a server answer DELAY at once. A client then sleeps for a fixed time, however soon the delegation is
+//! returned: the paper of 2015 (§5.3) lost a hundred seconds on a thousand files. So the operation waits in the server, as it waits for
+//! the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
 //!
-//! An operation that changes a file announces that first ([`announce_change`]), so that nothing is delegated until it is done. While
-//! nothing is delegated at all, this costs two additions and a look at a counter.
+//! An operation that changes a file announces that first ([`announce_change`]), so that no delegation is granted until it is done.
+//! While no delegation is held at all, this costs two additions and a look at a counter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::shared::Shared;
 use crate::state::{ChangeGuard, Client, Conflict, DelegationWaiter, FileKey, State};
 use crate::{Export, Transport};
 
-/// How many operations of one connection may wait for delegations. Fewer than the calls that may wait there, so that the server
-/// always reads what brings the delegations back: DELEGRETURN, or the reply to a recall, perhaps over this very connection.
+/// Operations of one connection that may wait for delegations. Fewer than the calls that may wait there, so that the server always
+/// reads the requests that return delegations: DELEGRETURN, or the reply to a recall, perhaps over the same connection.
 const WAITING_MAX: u32 = 48;
 
 /// An operation's waiter. Dropping it removes the waiter, also when the call is dropped.
@@ -66,9 +66,9 @@ pub(crate) async fn recall_conflicts(
     Ok(())
 }
 
-/// Recalls like [`recall_conflicts`], after a change that was made already and cannot be refused any more. A delegation that does not
-/// come back is revoked. That may take longer than the lease of a client of version 4.0, which no operation that waits renews: the
-/// client sends RENEW meanwhile, and keeps what it holds until somebody else wants it.
+/// Recalls like [`recall_conflicts`], after a change that was already made and can no longer be refused. A delegation that is not
+/// returned is revoked. That may take longer than the lease of a version 4.0 client whose operation waits here: the client sends
+/// RENEW meanwhile, and otherwise keeps its state until somebody else needs it.
 ///
 /// # Errors
 /// [`Error::Later`] if too many of the connection's operations wait.

@@ -1,5 +1,5 @@
-//! A mechanism for tests that hides nothing and proves little: a token is a name and the number of tokens that are still to come, a
-//! checksum is a keyed hash, and wrapping turns each byte over and adds a checksum.
+//! A mechanism for tests, without security: a token is a name and the number of tokens that follow, a checksum is a keyed hash, and
+//! wrapping inverts each byte and adds a checksum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,16 +15,16 @@ use super::{Accepting, Acceptor, BadMessage, Established, GssStatus, Mechanism, 
 /// `GSS_S_DEFECTIVE_TOKEN` (RFC 2203 appendix A).
 pub(crate) const DEFECTIVE_TOKEN: u32 = 9 << 16;
 
-/// Makes contexts for whoever asks. Names that begin with `u` and go on with a number are that user.
+/// Creates contexts for all callers. A name `u` with a number is the user with that uid.
 #[derive(Debug, Default)]
 pub(crate) struct Toy {
     pub(crate) lifetime: Option<Duration>,
-    /// Contexts that are there, half made or whole.
+    /// Contexts that exist, complete or not.
     pub(crate) alive: Arc<AtomicU64>,
 }
 
 impl Toy {
-    /// A token for a context of `name`'s, with so many tokens behind it.
+    /// Returns a token for a context of `name`, with this many tokens to follow.
     pub(crate) fn token(name: &str, more: u8) -> Vec<u8> {
         let mut token = vec![more];
         token.extend_from_slice(name.as_bytes());
@@ -38,7 +38,7 @@ impl Mechanism for Toy {
     }
 }
 
-/// One context that is there.
+/// Counts a context until it is dropped.
 #[derive(Debug)]
 struct Alive(Arc<AtomicU64>);
 
@@ -104,7 +104,7 @@ pub(crate) struct ToyContext {
 }
 
 impl ToyContext {
-    /// The client's end.
+    /// Returns the client's end.
     pub(crate) fn of(name: &str) -> Self {
         Self { key: key(name), _alive: None }
     }
@@ -118,7 +118,7 @@ impl SecurityContext for ToyContext {
     fn get_mic(&mut self, message: &[u8]) -> Result<Bytes, BadMessage> {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(message);
-        // Of a length that needs padding.
+        // Its length needs padding.
         let mut checksum = hasher.finish().to_be_bytes().to_vec();
         checksum.push(b'!');
         Ok(checksum.into())

@@ -17,27 +17,27 @@ use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use vfs::Credentials;
 
-mod ahead;
+mod read_ahead;
 mod span;
 
-pub(crate) use ahead::Reading;
+pub(crate) use read_ahead::Reading;
 pub(crate) use span::Span;
 
 use crate::Now;
 use crate::work_signal::WorkSignal;
 
-/// READs that wait for the driver or for a source, at most.
+/// Maximum number of READs that wait for the driver or for a source.
 const FETCHES_MAX: usize = 64;
-/// Of these for one source: one that does not answer must not keep others from being read.
+/// Maximum for one source: a source that does not answer must not prevent reads from others.
 const FETCHES_A_SOURCE: usize = 16;
-/// Of these for one client: one that names sources that do not answer must not keep others from copying.
+/// Maximum for one client: a client that names sources that do not answer must not prevent other copies.
 const FETCHES_A_CLIENT: usize = 16;
-/// Reading ahead leaves as much room as it takes: a copy that reads ahead must not keep others from their next READ.
+/// Read-ahead must leave at least as much room as it takes: a copy that reads ahead must not delay the next READs of others.
 const AHEAD_SHARE: usize = 2;
-/// Bytes of one READ at most.
+/// Maximum bytes of one READ.
 pub(crate) const FETCH_BYTES: u32 = 1 << 20;
 
-/// How soon the answer is needed.
+/// The urgency of a READ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The copy waits for it.
@@ -49,11 +49,11 @@ pub(crate) enum Need {
 /// A file on another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Addresses of that server, to be tried in this order.
+    /// Addresses of that server, in the order in which to try them.
     pub addresses: Vec<SocketAddr>,
-    /// The address by which the client reaches this server, which it has named to the other one.
+    /// The address by which the client reaches this server, and which it named to the source.
     pub local: IpAddr,
-    /// The address of the client that copies. (It can have any number of client IDs.)
+    /// The address of the copying client, which can have any number of client IDs.
     pub client: IpAddr,
     /// The file handle on that server.
     pub handle: Handle,
@@ -64,8 +64,8 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// All that an ask counts for, each once. The client chooses the order of the addresses, and may name any of a host's
-    /// ports.
+    /// Returns everything that a READ counts for, each once. The client chooses the order of the addresses, and may name any port of
+    /// a host.
     fn parties(&self) -> Vec<Party> {
         let mut parties = vec![Party::Client(self.client.to_canonical())];
         for address in &self.addresses {
@@ -78,12 +78,12 @@ impl SourceFile {
     }
 }
 
-/// Whose asks are bounded.
+/// A holder of a share of the READs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Party {
-    /// Who wants to copy.
+    /// The client that copies.
     Client(IpAddr),
-    /// A host that may be read from.
+    /// The host that is read from.
     Source(IpAddr),
 }
 
@@ -96,30 +96,30 @@ impl Party {
     }
 }
 
-/// A READ for the driver to make.
+/// A READ for the driver.
 #[derive(Debug)]
 pub struct Fetch {
-    /// Of this file.
+    /// The file to read.
     pub file: Arc<SourceFile>,
-    /// First byte.
+    /// The offset.
     pub offset: u64,
-    /// Bytes at most.
+    /// The maximum number of bytes.
     pub count: u32,
-    /// Whether the file's size is wanted too.
+    /// Whether the file's size is requested too.
     pub wants_size: bool,
     exchange: Arc<Exchange>,
 }
 
-/// The answer of a source.
+/// A source's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// At least one byte unless the file ends before, and no more than were asked for; one behind the other.
+    /// Consecutive data: at least one byte unless the file ends before, and at most as many as requested.
     pub content: Vec<Extent>,
     /// Whether they reach the file's end.
     pub is_end: bool,
-    /// Bytes that one READ there returns at most, as the source has granted; at least one.
+    /// Maximum bytes of one READ at the source; at least one.
     pub granted: u32,
-    /// The file's size, where that was wanted.
+    /// The file's size, if requested.
     pub size: Option<u64>,
     /// The time of arrival: the copy may take them much later.
     pub at: Now,
@@ -128,17 +128,17 @@ pub struct Fetched {
 /// Why a READ failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchError {
-    /// It answered with this status.
+    /// The source answered with this status.
     Refused(Status),
-    /// It does not serve NFSv4.2.
+    /// The source does not serve NFSv4.2.
     Unsupported,
-    /// It cannot be reached, does not answer in time, or sends an invalid answer.
+    /// The source cannot be reached, does not answer in time, or sends an invalid reply.
     Unreachable,
-    /// Too many READs are running already.
+    /// Too many READs are in progress.
     Busy,
 }
 
-/// Where an ask and its answer meet. It counts as long as either side knows it.
+/// The state of a READ, shared by copy and driver. It counts as long as either side refers to it.
 #[derive(Debug)]
 struct Exchange {
     meeting: Mutex<Meeting>,
@@ -151,9 +151,9 @@ struct Meeting {
     answer: Option<Result<Fetched, FetchError>>,
     is_answered: bool,
     is_unwanted: bool,
-    /// Of whoever asks.
+    /// Wakes the copy that waits for the READ.
     asker: Option<Waker>,
-    /// Of the transport.
+    /// Wakes the driver when nobody waits for the answer.
     reader: Option<Waker>,
 }
 
@@ -169,24 +169,24 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What the transport has not taken yet.
+    /// READs that the driver has not taken.
     wanted: VecDeque<Fetch>,
-    /// [`Fetch`]es that there are.
+    /// Number of [`Fetch`]es.
     all: usize,
-    /// Of these, how many are whose.
+    /// Number of [`Fetch`]es by client and host.
     counts: HashMap<Party, usize>,
-    /// No READ is made any more.
+    /// Set when no further READ is made.
     is_closed: bool,
 }
 
-/// For the driver.
+/// Returns the READ for the driver.
 impl Fetch {
-    /// Takes the outcome.
+    /// Handles the outcome.
     pub(crate) fn answer(self, answer: Result<Fetched, FetchError>) {
         self.exchange.answer(answer);
     }
 
-    /// Ready when nobody waits for the answer any more; wakes the task that polled last then.
+    /// Completes when nobody waits for the answer any more; wakes the task that polled last.
     pub fn poll_unwanted(&self, context: &Context<'_>) -> Poll<()> {
         let mut meeting = self.exchange.meeting.lock();
         if meeting.is_unwanted {
@@ -210,7 +210,7 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// The first answer counts.
+    // Only the first answer counts.
     fn answer(&self, answer: Result<Fetched, FetchError>) {
         let mut meeting = self.meeting.lock();
         if meeting.is_answered {
@@ -226,12 +226,12 @@ impl Exchange {
     }
 }
 
-/// An ask; what becomes of it is not wanted any more where this is dropped.
+/// A requested READ. Dropping it withdraws the request.
 #[derive(Debug)]
 pub(crate) struct Asking(Arc<Exchange>);
 
 impl Asking {
-    /// What became of it.
+    /// Waits for the outcome.
     pub(crate) async fn answer(self) -> Result<Fetched, FetchError> {
         poll_fn(|context| {
             let mut meeting = self.0.meeting.lock();
@@ -262,7 +262,7 @@ impl Drop for Asking {
 }
 
 impl Inner {
-    /// Counts one more, unless there are too many.
+    /// Counts one more READ, unless there are too many.
     fn enter(&mut self, parties: &[Party], need: Need) -> bool {
         let share = if need == Need::Now { 1 } else { AHEAD_SHARE };
         let is_free =
@@ -291,22 +291,22 @@ impl Inner {
 }
 
 impl Shared {
-    /// Takes back what the transport has not taken.
+    /// Withdraws a READ that the driver has not taken.
     fn forget(&self, exchange: &Arc<Exchange>) {
         let mut inner = self.inner.lock();
         let place = inner.wanted.iter().position(|fetch| Arc::ptr_eq(&fetch.exchange, exchange));
         let forgotten = place.and_then(|place| inner.wanted.remove(place));
-        // Not under the lock: it is the end of what it was asked in, perhaps.
+        // Not under the lock: the drop may wake the task that holds it.
         drop(inner);
         drop(forgotten);
     }
 }
 
 impl Fetches {
-    /// Has up to [`FETCH_BYTES`] read from `offset` on, and the file's size where that is wanted.
+    /// Requests up to [`FETCH_BYTES`] from `offset`, and the file's size if requested.
     ///
     /// # Errors
-    /// [`FetchError::Busy`]; [`FetchError::Unreachable`] where nothing is read any more.
+    /// [`FetchError::Busy`]; [`FetchError::Unreachable`] after the driver has stopped.
     pub(crate) fn ask(
         &self,
         file: &Arc<SourceFile>,
@@ -331,12 +331,11 @@ impl Fetches {
         Ok(Asking(exchange))
     }
 
-    /// Takes the next READ for the transport to make.
+    /// Returns the next READ for the driver.
     pub(crate) fn next(&self) -> Option<Fetch> {
         self.0.inner.lock().wanted.pop_front()
     }
 
-    /// Returns what is notified when there is another.
     /// Ends pending and later READs with [`FetchError::Unreachable`].
     pub(crate) fn close(&self) {
         let mut inner = self.0.inner.lock();
@@ -351,7 +350,7 @@ impl Fetches {
         &self.0.work_signal
     }
 
-    /// Asks that count.
+    /// Returns the number of READs that count.
     pub(crate) fn count(&self) -> usize {
         self.0.inner.lock().all
     }
@@ -372,7 +371,7 @@ mod tests {
         file_at(1)
     }
 
-    /// A file of one source among several, each with a client of its own.
+    /// A file of one of several sources, each copied by its own client.
     fn file_at(host: u8) -> Arc<SourceFile> {
         file_of(host, &[host])
     }
@@ -388,7 +387,7 @@ mod tests {
         })
     }
 
-    /// Asks and waits.
+    /// Requests a READ and waits for the outcome.
     async fn fetch(
         server: &Server,
         file: &Arc<SourceFile>,
@@ -439,7 +438,7 @@ mod tests {
         assert_eq!(queued.now_or_never(), Some(Err(FetchError::Unreachable)));
         assert_eq!(ask().now_or_never(), Some(Err(FetchError::Unreachable)));
         assert!(next(&server).is_none());
-        // What was taken is the transport's to answer.
+        // The driver must answer a READ that it has taken.
         assert!(taken.as_mut().now_or_never().is_none());
         reading.answer(Err(FetchError::Unsupported));
         assert_eq!(taken.now_or_never(), Some(Err(FetchError::Unsupported)));
@@ -472,7 +471,7 @@ mod tests {
             four.iter().flat_map(|file| (0..FETCHES_A_SOURCE).map(move |_| ask(file))).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
         assert_eq!(ask(fifth).now_or_never(), Some(Err(FetchError::Busy)));
-        // The copy has gone; the driver still reads.
+        // The copy has ended; the driver still reads.
         let reading = next(&server).unwrap();
         assert_eq!(reading.file, files[0]);
         drop(asks);
@@ -491,14 +490,14 @@ mod tests {
         let sources: Vec<_> = (0..16).map(|n| file_of(100 + n, &[10 + n, 1, 10 + n])).collect();
         let of_one: Vec<_> = (0..16).map(|n| file_of(1, &[10 + n])).collect();
         let ask = |file| Box::pin(fetch(&server, file, (0, 1)));
-        // Another host first each time, and that one twice.
+        // Names another host first each time, and that host twice.
         let mut asks: Vec<_> = sources.iter().map(ask).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
         assert_eq!(ask(&same).now_or_never(), Some(Err(FetchError::Busy)));
         assert!(ask(&other).now_or_never().is_none());
         drop(asks);
         assert!(ask(&same).now_or_never().is_none());
-        // One client, another host each time.
+        // One client names another host each time.
         let mut asks: Vec<_> = of_one.iter().map(ask).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
         assert_eq!(ask(&other).now_or_never(), Some(Err(FetchError::Busy)));

@@ -42,11 +42,11 @@ use crate::replay::crash_replay::CallId;
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// Bytes of the arguments that are compared. Whole for every call but WRITE.
+/// Bytes of the arguments that are compared: all of them, except for WRITE.
 const DIGESTED_BYTES: usize = 1024;
 
-/// Those of a WRITE: the handle, offset and length lie within, and the beginning of the data, as much as Linux's server
-/// compares. A kilobyte took half a microsecond, a tenth of a small WRITE.
+/// Bytes of a WRITE's arguments that are compared: handle, offset, length, and as much of the data as Linux's server compares. A
+/// kilobyte took half a microsecond, a tenth of a small WRITE.
 const DIGESTED_BYTES_OF_WRITE: usize = 256;
 
 /// Program, version and procedure of the one call whose arguments are long.
@@ -55,21 +55,21 @@ const WRITE: [u32; 3] = [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0];
 /// Copies that may wait in a shard.
 const WAITING_MAX: usize = 64;
 
-/// How long a reply is used.
+/// Lifetime of a reply.
 const REPLAY_FOR: Duration = Duration::from_secs(600);
 
 /// Identifies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallKey {
     xid: u32,
-    /// Digest of everything that is compared, with the client's address and the transaction number.
+    /// Digest of all that is compared, with the client's address and the transaction number.
     digest: u64,
 }
 
 impl CallKey {
     /// `arguments` are the call's XDR.
-    // Clients never see a digest, and what they could learn is whether two calls of one address have the same: one
-    // round for each block, as in Rust's own maps, is ample, and takes half the time of two.
+    // One round for each block, as in Rust's own maps, is enough and takes half the time of two: clients never see a digest, and
+    // could at most learn whether two calls of one address have the same.
     pub(crate) fn new(secret: &[u8; 16], client: IpAddr, call: &CallHeader, arguments: &[u8]) -> Self {
         let mut hasher = SipHasher13::new_with_key(secret);
         let client = match client {
@@ -91,7 +91,7 @@ impl CallKey {
         Self { xid: call.xid, digest: hasher.finish() }
     }
 
-    /// The same call for the log that outlives the process.
+    /// Returns the call's identity for the log that outlives the process.
     pub(crate) fn id(&self) -> CallId {
         CallId { digest: self.digest, number: u64::from(self.xid) }
     }
@@ -101,8 +101,8 @@ impl CallKey {
     }
 }
 
-/// A credential as far as a retransmission has the same. RFC 5531 §14: "The stamp is an arbitrary ID that the caller machine
-/// may generate": Linux's clients before 5.1 put the time there, each time they send a call.
+/// Returns the part of a credential that a retransmission repeats. RFC 5531 §14: "The stamp is an arbitrary ID that the caller machine
+/// may generate": Linux's clients before 5.1 put the time of each transmission there.
 fn without_stamp(credential: &OpaqueAuth) -> &[u8] {
     match credential.flavor {
         AuthFlavor::SYS => credential.body.get(size_of::<u32>()..).unwrap_or_default(),
@@ -110,7 +110,7 @@ fn without_stamp(credential: &OpaqueAuth) -> &[u8] {
     }
 }
 
-/// The digest is a keyed hash already; hashing it again would be waste.
+/// A hasher for digests, which are keyed hashes already.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -122,73 +122,73 @@ impl Hasher for Identity {
         unreachable!("only digests are hashed");
     }
     fn write_u64(&mut self, value: u64) {
-        // The lowest bits are the same in all of a shard; they must not be among those that the map looks at first.
+        // The lowest bits are the same in a whole shard; the map must not use them to select a bucket.
         self.0 = value.rotate_right(16);
     }
 }
 
-/// A reply that is kept.
+/// A cached reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reply<'r> {
     xid: u32,
-    /// When the call came, seconds.
+    /// When the call arrived, in seconds.
     began_s: u32,
     bytes: &'r [u8],
 }
 
-/// Where replies lie.
+/// Storage of replies.
 pub(crate) trait Memory {
-    /// In at most `bytes`.
+    /// Returns a storage of at most `bytes`.
     fn new(bytes: usize) -> Self;
-    /// The reply that was put in under `digest`, if it is still there.
+    /// Returns the reply stored under `digest`.
     fn get(&self, digest: u64) -> Option<Reply<'_>>;
-    /// Puts in a reply, in place of the oldest ones and of the one under the same digest.
+    /// Stores a reply, in place of the oldest ones and of one with the same digest.
     fn put(&mut self, digest: u64, reply: Reply<'_>);
 }
 
 #[repr(align(64))]
 struct Shard<M> {
-    /// Transaction numbers of calls that are being executed, by digest.
+    /// Transaction numbers of calls in progress, by digest.
     running: HashMap<u64, u32, BuildHasherDefault<Identity>>,
-    /// Copies that wait for what is being executed; nearly always none.
+    /// Copies that wait for calls in progress; nearly always none.
     waiting: Vec<Waiting>,
-    /// The number of the next one that waits.
+    /// The number of the next copy that waits.
     next_wait: u64,
     kept: M,
 }
 
-/// A copy that waits.
+/// A copy that waits for its call.
 struct Waiting {
     digest: u64,
-    /// Tells it from the other copies of its call, whatever tasks they are in.
+    /// Tells it from other copies of its call, even if its task changes.
     number: u64,
     waker: Waker,
 }
 
 impl<M> Shard<M> {
-    /// A call is no longer being executed; returns who waited for that.
+    /// Ends a call; returns the wakers of its copies.
     fn ended(&mut self, digest: u64) -> Vec<Waker> {
         self.running.remove(&digest);
         self.waiting.extract_if(.., |it| it.digest == digest).map(|it| it.waker).collect()
     }
 }
 
-/// See the module's text.
+/// The reply cache; see the module.
 pub(crate) struct ReplyCache<M = Kept> {
     shards: [Mutex<Shard<M>>; SHARDS],
 }
 
 /// What to do with a call.
 pub(crate) enum Begin<'c, M: Memory = Kept> {
-    /// Execute it, then [`Execution::finish`].
+    /// Execute the call, then [`Execution::finish`].
     Execute(Execution<'c, M>),
-    /// It is being executed: drop the copy.
+    /// The call is in progress: drop this copy.
     InProgress,
-    /// It was executed: this was the reply.
+    /// The call was executed: send this reply.
     Replay(Bytes),
 }
 
-/// A call being executed. Dropped without [`Self::finish`] it is forgotten, so that a retransmission executes it.
+/// A call in progress. If it is dropped without [`Self::finish`], it is forgotten, and a retransmission is executed.
 pub(crate) struct Execution<'c, M: Memory = Kept> {
     cache: &'c ReplyCache<M>,
     key: CallKey,
@@ -208,7 +208,7 @@ impl<M: Memory> ReplyCache<M> {
         Self { shards: std::array::from_fn(|_| Mutex::new(shard())) }
     }
 
-    /// Registers a call that is about to be executed, or finds what became of it.
+    /// Registers a call, or finds its reply.
     pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_, M> {
         let mut shard = self.shards[key.shard()].lock();
         let Shard { running, kept, .. } = &mut *shard;
@@ -229,18 +229,18 @@ impl<M: Memory> ReplyCache<M> {
         execute(false)
     }
 
-    /// Waits until a call is no longer being executed; false where too many wait already.
+    /// Waits until a call has ended. Returns false if too many copies wait already.
     pub(crate) async fn ended(&self, key: CallKey) -> bool {
         let mut wait = Wait { cache: self, key, number: None };
         poll_fn(|context| wait.poll(context)).await
     }
 }
 
-/// The wait of one copy, which has one place among those that wait, and gives it up when it goes.
+/// The wait of one copy. It has one entry among the waiting copies, which is removed when it is dropped.
 struct Wait<'c, M: Memory> {
     cache: &'c ReplyCache<M>,
     key: CallKey,
-    /// From when it first had to wait.
+    /// The number of its entry, once it waits.
     number: Option<u64>,
 }
 
@@ -280,7 +280,7 @@ impl<M: Memory> Drop for Wait<'_, M> {
 }
 
 impl<M: Memory> Execution<'_, M> {
-    /// Keeps the reply's bytes.
+    /// Stores the reply's bytes.
     pub(crate) fn finish(mut self, reply: &[u8]) {
         if !self.is_finished {
             self.is_finished = true;
@@ -317,13 +317,13 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1000);
 
-    /// Replies of 100 bytes that a shard is given memory for.
+    /// Replies of 100 bytes for which a shard has memory.
     const KEPT: usize = 100;
 
-    /// What a reply of 100 bytes costs beside: 28 in the ring, and a third as much in the index.
+    /// Memory of a reply of 100 bytes besides its bytes: 28 in the ring, and a third of that in the index.
     const ENTRY_OVERHEAD: usize = 70;
 
-    /// Bytes of all replies kept, and what they cost beside.
+    /// Returns the bytes of all replies with their overhead.
     fn bytes(cache: &ReplyCache) -> usize {
         let of_shard = |shard: &Mutex<Shard<Kept>>| -> usize {
             shard.lock().kept.lengths().map(|length| length + ENTRY_OVERHEAD).sum()
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_oldest_goes_first() {
+    fn memory_is_bounded_and_the_oldest_reply_goes_first() {
         let cache = ReplyCache::<Kept>::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
         for xid in 0..10_000 {
             let Begin::Execute(execution) = cache.begin(key(1, xid, b"x"), NOW) else { panic!("new call") };
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_the_same_under_another_stamp() {
+    fn a_call_with_another_stamp_is_the_same() {
         let call = |stamp: u8| {
             let mut body = vec![7; 20];
             body[..4].fill(stamp);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_another_life_is_not_given_again() {
+    fn a_reply_is_not_used_after_its_lifetime() {
         let cache = ReplyCache::<Kept>::new(1 << 20);
         for round in 0..3u32 {
             let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW + REPLAY_FOR * round) else {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_wait_for_the_answer_and_not_more_than_some() {
+    fn a_bounded_number_of_copies_wait_for_the_reply() {
         use futures_util::FutureExt;
         let cache = ReplyCache::<Kept>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
@@ -431,12 +431,12 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_waits_in_one_place_and_gives_it_up() {
+    fn a_copy_has_one_entry_and_removes_it() {
         use futures_util::FutureExt;
         let cache = ReplyCache::<Kept>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
         let mut copy = Box::pin(cache.ended(key(1, 7, b"x")));
-        // Of tasks that are another each time.
+        // Polled by another task each time.
         let wakers: Vec<_> = (0..=WAITING_MAX).map(|_| Waker::from(std::sync::Arc::new(Sleeper))).collect();
         for waker in &wakers {
             assert_eq!(copy.poll_unpin(&mut Context::from_waker(waker)), Poll::Pending);

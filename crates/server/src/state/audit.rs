@@ -1,5 +1,6 @@
-//! Whether the tables of the state agree with each other and with the protocol's rules: for simulations and tests, which ask at moments when
-//! nothing is under way in it. It takes as long as there is state, and every lock: a server in service does not ask.
+//! Checks that the tables of the state agree with each other and with the protocol's rules, for simulations and tests. Called
+//! while no request is in progress. It takes every lock and time in proportion to the state, so a server in service never calls
+//! it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -8,11 +9,11 @@ use crate::state::tables::audit::{Sum, Sums, same};
 use crate::state::tables::client::{Client, Holdings};
 
 impl State {
-    /// Looks through everything: no two opens, locks or delegations exclude each other, nor two turns of those who wait for locks; each entry is in all lists that have to name it, and
-    /// each list names entries; records, owners and sessions name each other; counters say what the tables have.
+    /// Checks all tables: no opens, locks or delegations conflict; every entry is in all lists that must contain it, and lists
+    /// contain only entries; records, owners and sessions refer to each other; counters match the tables.
     ///
     /// # Errors
-    /// The first that is not so.
+    /// The first violation.
     pub fn audit(&self) -> Result<(), String> {
         let table = self.clients.lock();
         let clients = table.audit(&self.sessions)?;
@@ -40,7 +41,11 @@ impl State {
         same("write delegations counted", count(&gauges.write_delegations), total.write_delegations)?;
         let directories = count(&gauges.directory_delegations);
         same("directory delegations counted", directories, total.directory_delegations)?;
-        same("delegations counted as watched", count(&gauges.lookouts), total.lookouts)?;
+        same(
+            "delegations counted as watched",
+            count(&gauges.watched_delegations),
+            total.watched_delegations,
+        )?;
         same("revoked entries counted", count(&gauges.revoked), total.revoked)
     }
 }
@@ -56,7 +61,7 @@ fn audit_client(client: &Client, sum: &Sum) -> Result<(), String> {
     same("delegations counted", count(delegations), sum.delegations)?;
     same("lost delegations counted", count(lost_delegations), sum.lost_delegations)?;
     same("lost entries counted", u64::from(client.revoked()), sum.revoked)?;
-    // Owners of version 4.0 are charged for beside what they hold.
+    // Owners of version 4.0 are charged besides their state.
     if client.v40().is_some() {
         return if count(charged) < sum.charged {
             Err("less is charged than is held".into())

@@ -10,13 +10,13 @@
 //! The other folders are operations: `impl State` blocks that use several tables. Imports go in one direction.
 //!
 //! **How a compound uses it.**
-//! 1. SEQUENCE first: [`State::sequence`] returns [`Sequenced::New`] with a [`Running`] guard, or [`Sequenced::Replay`].
+//! 1. SEQUENCE first: [`State::sequence`] returns [`Sequenced::New`] with a [`SlotRequest`] guard, or [`Sequenced::Replay`].
 //!    Errors leave the slot unchanged. EXCHANGE_ID, CREATE_SESSION, BIND_CONN_TO_SESSION, DESTROY_SESSION and
 //!    DESTROY_CLIENTID may come without it.
-//! 2. Operations take the client from [`Running::client`] and call [`State::open`], [`State::lock`],
+//! 2. Operations take the client from [`SlotRequest::client`] and call [`State::open`], [`State::lock`],
 //!    [`State::check_io`], …; each error is the status of the operation. None of these waits; a
 //!    [`Backend`](vfs::Backend) is awaited between them.
-//! 3. [`Running::finish`] with the encoded reply. If the guard is dropped without it, the slot answers retransmissions with
+//! 3. [`SlotRequest::finish`] with the encoded reply. If the guard is dropped without it, the slot answers retransmissions with
 //!    RETRY_UNCACHED_REP: a request that ran in part must not run again.
 //! 4. [`State::expire`] about every second, and [`State::connection_closed`] when a connection closes.
 //!
@@ -68,7 +68,7 @@ pub use files::open::{OpenGrant, OpenRequest};
 pub use locks::request::{LockError, LockNotice, LockRequest, LockTest, Locker};
 pub use root::State;
 pub(crate) use sessions::sequence::hash_request;
-pub use sessions::sequence::{Running, Sequenced};
+pub use sessions::sequence::{Sequenced, SlotRequest};
 pub use snapshot::{CallbackPath, ClientSnapshot, ClientStatus, GraceSnapshot, SessionSnapshot};
 pub use tables::callback::{Outbox, Sent, SentCallback};
 pub use tables::client::Client;

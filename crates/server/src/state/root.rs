@@ -1,4 +1,4 @@
-//! The server's NFSv4 state: all tables, and what several operations need of them.
+//! [`State`]: the tables of the server's NFSv4 state, and helpers that several operations need.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use super::tables::recovery::{Records, Recovery};
 use super::tables::session_table::SessionTable;
 use super::tables::shard::{EntryKind, Shard};
 use super::tables::slot_memory::SlotMemory;
-use super::tables::stateid::{Place, SHARDS};
+use super::tables::stateid::{EntryId, SHARDS};
 use super::tables::v40_owners::ClosedStateids;
 use super::tables::v40_path::V40Connections;
 use super::tables::wire::{Stateid, Status};
 use crate::work_signal::WorkSignal;
 use crate::{Now, Settings, Throttle};
 
-/// All NFSv4 state of a server; one for all cores. See the module.
+/// The NFSv4 state of a server, shared by all cores.
 #[derive(Debug)]
 pub struct State {
     pub(super) settings: Settings,
@@ -43,25 +43,25 @@ pub struct State {
     pub(super) sessions: SessionTable,
     pub(super) connections: Connections,
     pub(super) delegations: SharedDelegations,
-    /// Callbacks under way.
+    /// Callbacks that wait for a reply.
     pub(super) sent_callbacks: SentCallbacks,
     /// Background copies.
     pub(super) offloads: Offloads,
     /// Permissions for other servers to read files here.
     pub(super) copy_notifies: CopyNotifies,
-    /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
-    pub(super) tick: AtomicU64,
+    /// The time of the last [`Self::expire`] in nanoseconds, for code that is not given the time.
+    pub(super) latest_time: AtomicU64,
     pub(super) shards: [Mutex<Shard>; SHARDS],
     pub(super) recovery: Arc<Recovery>,
     pub(super) gauges: Gauges,
     pub(super) slot_memory: Arc<SlotMemory>,
-    /// What outlives the server of sessions, where anything does.
+    /// Persistent sessions; `None` if the server has none.
     pub(super) persistence: Option<Persistence>,
-    /// For log lines of clients that leave.
+    /// Bounds the log lines of removed clients.
     pub(super) removal_log_throttle: Throttle,
-    /// Of whoever has no client record (NFSv3).
+    /// Stands for callers without a client record (NFSv3).
     pub(super) anonymous: Arc<Client>,
-    /// What each owner of version 4.0 closed last.
+    /// The stateid that each version 4.0 owner closed last.
     pub(super) closed: ClosedStateids,
     /// Connections to clients of version 4.0.
     pub(super) v40_connections: V40Connections,
@@ -71,8 +71,8 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a server that starts at `now`, with what the server before wrote down: where it tells of clients that may
-    /// hold state, a grace period runs, of one lease time at least.
+    /// Creates the state of a server that starts at `now`, from the previous server's records. If clients may reclaim, a grace
+    /// period of at least one lease begins.
     #[must_use]
     pub fn new(settings: &Settings, records: Records, now: Duration) -> Self {
         let persistence = records.log.as_ref();
@@ -102,7 +102,7 @@ impl State {
             sent_callbacks: SentCallbacks::default(),
             offloads: Offloads::default(),
             copy_notifies: CopyNotifies::default(),
-            tick: AtomicU64::new(nanos(now)),
+            latest_time: AtomicU64::new(nanos(now)),
             shards,
             recovery,
             gauges: Gauges::new(settings.max_state),
@@ -124,7 +124,7 @@ impl State {
         &self.work_signal
     }
 
-    /// How much there is, for metrics.
+    /// Returns the numbers of state objects, for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (sessions, slots, slots_in_use) = self.sessions.count();
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// What has happened to delegations.
+    /// Returns the counters of delegation events.
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
         &self.delegations.counts
@@ -167,24 +167,24 @@ impl State {
         self.recovery.log_start(now);
     }
 
-    /// The change to the log that has to be stable before anything is answered, or anything to `client`; `None` where all is.
+    /// Returns the change to the log that must be stable before any reply, or before a reply to `client`; `None` if all are.
     #[must_use]
     pub fn pending_change(&self, client: Option<&Client>) -> Option<u64> {
         self.recovery.pending_change(client)
     }
 
-    /// Ready when a change is stable; `thread` is what the calling thread may be used for.
+    /// Waits until a change is stable. `thread` says how the calling thread may be used.
     pub fn wait_durable(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
         self.recovery.wait_durable(change, thread)
     }
 
-    /// The time, as exactly as [`Self::expire`] is called.
-    pub(super) fn tick(&self) -> Duration {
-        Duration::from_nanos(self.tick.load(Relaxed))
+    /// Returns the time of the last [`Self::expire`].
+    pub(super) fn latest_time(&self) -> Duration {
+        Duration::from_nanos(self.latest_time.load(Relaxed))
     }
 
     pub(super) fn shard_of(&self, file: FileKey) -> usize {
-        // Not the low bits, which choose a place in the shard's map.
+        // Not the low bits, which select a bucket in the shard's map.
         (self.hasher.hash_one(file) >> 32) as usize % SHARDS
     }
 
@@ -197,21 +197,22 @@ impl State {
         is_kind: impl FnOnce(&EntryKind) -> bool,
     ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
         let is_sessionless = client.v40().is_some();
-        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(is_sessionless))?;
-        let shard = self.shards[place.shard].lock();
+        let entry_id =
+            EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(is_sessionless))?;
+        let shard = self.shards[entry_id.shard].lock();
         let slots = self.settings.max_slots;
-        let found = shard.find_present(place, client, Some(file), stateid.seqid, slots, is_kind);
+        let found = shard.find_present(entry_id, client, Some(file), stateid.seqid, slots, is_kind);
         match found {
             Ok(index) => Ok((shard, index)),
-            Err(flaw) => Err(flaw.status(is_sessionless)),
+            Err(error) => Err(error.status(is_sessionless)),
         }
     }
 
-    /// Room for opens, locks or ranges that weigh `more`; where there is none, expired clients go.
+    /// Makes room for opens, locks or ranges that weigh `more`, by removing expired clients if necessary.
     ///
     /// # Errors
-    /// DELAY: v4.1 has no RESOURCE, and what others hold may go. A client that holds its share waits for itself: whoever
-    /// opens without end must not shut the others out, by whichever names ([`host`]).
+    /// DELAY: v4.1 has no RESOURCE, and others may release state. A client that has used up its share must release state itself:
+    /// it cannot shut out others, whatever names it uses ([`host`](super::tables::host)).
     pub(super) fn make_room(&self, now: Duration, client: &Client, more: usize) -> Result<(), Status> {
         if !self.gauges.has_share(client, more) {
             return Err(Status::DELAY);

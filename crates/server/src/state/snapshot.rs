@@ -1,9 +1,9 @@
-//! What there is, for people who look: clients, their sessions and what they hold.
+//! Snapshots of clients, their sessions and state, for administrators.
 //!
-//! Criteria. Looking costs those who work little: the table's lock is held for [`BATCH`] records at a time, sessions and slots
-//! are read outside of it, and what changes meanwhile is seen before or after its change, never twice. The list is as long
-//! as who asks wants it at most. Nothing that opens a door is told: no verifiers, no session IDs (with them anybody on the
-//! network could end the session), no stateids.
+//! A snapshot disturbs requests little: the table is locked for [`BATCH`] records at a time, and sessions and slots are read
+//! outside of that lock. A concurrent change is seen before or after it happened, never twice. The caller bounds the list. A
+//! snapshot contains no secrets: no verifiers, no stateids, no session IDs, with which anybody on the network could destroy the
+//! session.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -22,51 +22,51 @@ use crate::state::tables::session::Session;
 use crate::state::tables::slot::SlotUse;
 use crate::state::tables::wire::{ClientId, SessionId};
 
-/// Records looked at under the table's lock at a time.
+/// Records read under the table's lock at a time.
 const BATCH: usize = 256;
 
-/// How a client stands.
+/// The status of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientStatus {
-    /// It has said who it is, and nothing else yet.
+    /// It has not confirmed its client ID.
     Unconfirmed,
-    /// Its lease is good.
+    /// Its lease has not expired.
     Active,
-    /// Its lease has expired; what it holds is kept until somebody else wants it (RFC 8881 §8.4.3).
+    /// Its lease has expired; its state is kept until somebody needs it (RFC 8881 §8.4.3).
     Courtesy,
 }
 
-/// Whether the server can call a client.
+/// Whether callbacks reach a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallbackPath {
     /// No connection carries callbacks.
     None,
-    /// One does, and has not answered yet.
+    /// A connection carries callbacks, and none was answered yet.
     Untried,
-    /// The client has answered.
+    /// The client answered a callback.
     Up,
 }
 
-/// A client at some moment.
+/// Snapshot of a client.
 #[derive(Debug, Clone)]
 pub struct ClientSnapshot {
     /// `clientid4`.
     pub id: ClientId,
-    /// `co_ownerid`, as the client made it.
+    /// `co_ownerid`.
     pub owner: Bytes,
-    /// Who made the record.
+    /// The principal that created the record.
     pub principal: Principal,
-    /// Where it was when it last said who it is.
+    /// Its address at the last identification.
     pub address: Option<SocketAddr>,
-    /// The minor version that it spoke then.
+    /// Its minor version at the last identification.
     pub minor: Option<u32>,
-    /// How it stands.
+    /// Its status.
     pub status: ClientStatus,
-    /// Until its lease expires; zero where it has.
+    /// Time until its lease expires; zero if it has.
     pub lease_left: Duration,
     /// Whether it may still reclaim what it held before the server's restart.
     pub is_reclaiming: bool,
-    /// Whether it can be called.
+    /// Whether callbacks reach it.
     pub callbacks: CallbackPath,
     /// COMPOUNDs in progress.
     pub active: u32,
@@ -76,34 +76,34 @@ pub struct ClientSnapshot {
     pub locks: u32,
     /// Delegations.
     pub delegations: u32,
-    /// What was taken from it, and it has not acknowledged.
+    /// Revoked stateids that it has not acknowledged.
     pub revoked: u32,
     /// Its sessions.
     pub sessions: Vec<SessionSnapshot>,
 }
 
-/// A session at some moment.
+/// Snapshot of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionSnapshot {
-    /// Connections that belong to it, as far as they are remembered.
+    /// Connections associated with it, as far as they are remembered.
     pub connections: usize,
-    /// Whether it outlives the server.
+    /// Whether it survives a restart of the server.
     pub is_persistent: bool,
     /// Its fore channel.
     pub slots: SlotUse,
 }
 
-/// A grace period that runs.
+/// A grace period in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraceSnapshot {
-    /// Until it ends by itself, at the latest.
+    /// Time until it ends by itself, at the latest.
     pub left: Duration,
     /// Clients that may have held state before the restart and have not completed their reclaims.
     pub waiting_for: Reclaimers,
 }
 
 impl State {
-    /// Clients that `wanted` takes, in the order in which they came, `most` at most; and how many were left out.
+    /// Returns the clients that `wanted` accepts in the order of their creation, at most `most`; and how many were left out.
     pub fn snapshot_clients(
         &self,
         now: Duration,
@@ -147,7 +147,7 @@ impl State {
             },
             lease_left: self.lease.saturating_sub(idle),
             is_reclaiming: client.is_reclaiming(),
-            // A client of version 4.0 has no back channel: it is connected to when there is something to call it for.
+            // A client of version 4.0 has no back channel; the server connects when it has a callback to send.
             callbacks: match client.has_back_connection() {
                 _ if client.is_reachable() => CallbackPath::Up,
                 true => CallbackPath::Untried,
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// The grace period, where one runs, with `most` names of clients at most.
+    /// Returns the grace period in progress, with at most `most` names of clients.
     #[must_use]
     pub fn snapshot_grace(&self, now: Duration, most: usize) -> Option<GraceSnapshot> {
         let (left, waiting_for) = self.recovery.grace_left(now, most)?;
@@ -171,13 +171,13 @@ impl State {
 }
 
 impl State {
-    /// How the records of clients stand; none where they do not outlive the server.
+    /// Returns the condition of the log of client records; `None` if there is no log.
     #[must_use]
     pub fn snapshot_records(&self) -> Option<RecordsSnapshot> {
         self.recovery.snapshot()
     }
 
-    /// How persistent sessions stand; none where no session is made persistent.
+    /// Returns the condition of persistent sessions; `None` if the server makes none.
     #[must_use]
     pub fn snapshot_persistence(&self) -> Option<PersistenceSnapshot> {
         self.persistence.as_ref()?.snapshot()

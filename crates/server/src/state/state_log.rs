@@ -1,69 +1,68 @@
-//! What must be on stable storage before something is answered: a small map from keys to values.
+//! What must be on stable storage before certain replies: a small map from keys to values.
 //!
-//! Whoever changes it goes on at once and holds back the *answer* until the change is stable: state is changed under its own
-//! locks, and what nobody was told of need not outlive a crash. A map and not a list of events, so that whoever keeps it
-//! can write it anew without knowing what it means.
+//! A change takes effect at once, and the *reply* waits until the change is stable: state is changed under its own locks, and
+//! a change that nobody has seen may be lost in a crash. It is a map, not a list of events, so that an implementation can
+//! rewrite it without understanding the content.
 //!
-//! Keys begin with a byte that says what they are about ([`key`]).
+//! The first byte of a key says what the entry is ([`key`]).
 
 use std::fmt;
 
 use vfs::{Op, Thread};
 
-/// Bytes of a key at most: a client's name is the longest.
+/// Bytes of a key. Client names are the longest.
 pub const KEY_BYTES_MAX: usize = 1100;
-/// Bytes of a value at most.
+/// Bytes of a value.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// First bytes of keys.
 pub(crate) mod key {
-    /// The lease time of the server that wrote last.
+    /// The lease time of the last server.
     pub(crate) const LEASE: u8 = b'l';
-    /// The mark of the server that wrote last, in its stateids and client IDs.
+    /// The mark of the last server in its stateids and client IDs.
     pub(crate) const MARK: u8 = b'm';
-    /// A client that may hold state, and its name.
+    /// A client that may hold state, by name.
     pub(crate) const CLIENT: u8 = b'c';
-    /// A persistent session, and its ID. Before [`SLOT`] in order, so that damage that costs any of its slots costs the session.
+    /// A persistent session, by ID. Sorts before [`SLOT`], so that damage to any slot also loses the session.
     pub(crate) const SESSION: u8 = b'p';
-    /// When a persistent session was found dead, by its ID. Not in [`SESSION`]'s value, which would come behind its slots in the log then,
-    /// and stay where damage costs those.
+    /// When a persistent session was found dead, by session ID. Not part of [`SESSION`]'s value: that would be rewritten after
+    /// the session's slots in the log, and survive damage to them.
     pub(crate) const DEAD: u8 = b'd';
-    /// A slot of a persistent session, by the session's ID and its number.
+    /// A slot of a persistent session, by session ID and slot number.
     pub(crate) const SLOT: u8 = b'r';
 }
 
-/// A map on stable storage. Changes become stable in the order in which they were made, and when somebody asks for that: by waiting
-/// ([`Self::reached`]), so that nobody else need be woken who could write them meanwhile, or without ([`Self::push`]).
+/// A map on stable storage. Changes become stable in the order in which they were made, once somebody asks for it: by waiting
+/// ([`Self::reached`]), which lets the waiting thread write, or without waiting ([`Self::push`]).
 ///
-/// Where what is read is damaged, an implementation believes nothing that was written before the damage. What it writes anew, it
-/// writes in the order of keys.
+/// After damage, an implementation discards everything written before the damage. It rewrites the map in the order of keys.
 ///
-/// An implementation whose disk is full keeps what is stable, and says that it has [no room](StateLog::has_room) while there still is some
-/// for changes of keys that it has. Changes for which there is no space at all are not stable before there is: who waits for them waits.
+/// If the disk is full, an implementation keeps the stable content and reports [no room](StateLog::has_room) while there is
+/// still space for changes of existing keys. Changes without space do not become stable until there is space again.
 ///
-/// An implementation that cannot write any more for another reason makes sure that the next server finds nothing (then nobody reclaims,
-/// and that is always right), says so, and counts every change as stable; it tries to write the whole map anew from time to time.
+/// If an implementation can no longer write for another reason, it makes sure that the next server finds nothing (then nobody
+/// reclaims, which is always correct), logs this, and counts every change as stable. It retries to rewrite the whole map from
+/// time to time.
 pub trait StateLog: Send + Sync + fmt::Debug {
-    /// Sets the value of a key, or takes the key away. `key` has [`KEY_BYTES_MAX`] bytes at most, `value`
-    /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait, and has nothing
-    /// written.
+    /// Sets or removes a key. `key` has at most [`KEY_BYTES_MAX`] bytes, `value` at most [`VALUE_BYTES_MAX`]. Returns the number
+    /// of the change, which is one greater than the last one's. Does not wait or write.
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64;
 
-    /// Whether changes do reach stable storage at present.
+    /// Whether changes reach stable storage at present.
     fn is_written(&self) -> bool;
 
-    /// Whether more keys may be set. To be asked before a client gets something for which it needs a record.
+    /// Whether new keys may be added. Checked before a client gets something for which it needs a record.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// The number up to which all changes are stable; zero where none is.
+    /// Returns the number up to which all changes are stable, or zero.
     fn stable(&self) -> u64;
 
-    /// Has changes up to this number written, from this call on; ready when they are stable. `thread` is what the calling thread may be
-    /// used for: a log that is known to be quick may be written by it. It never fails: see above.
+    /// Writes changes up to this number, beginning with this call; completes when they are stable. `thread` says how the calling
+    /// thread may be used: a fast log may write on it. Never fails, see the trait's documentation.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()>;
 
-    /// Has all changes written for which nobody waits. Does not wait either.
+    /// Has all changes written that nobody waits for. Does not wait.
     fn push(&self);
 }

@@ -17,27 +17,27 @@ use xdr::{List, Opaque};
 use crate::testing::{Lab, at, export, lab_of, open_args, open_result};
 use crate::{Export, Server};
 
-/// A client of version 4.0 on a connection of its own.
-pub(crate) struct Lab0 {
+/// A client of version 4.0 on its own connection.
+pub(crate) struct V40Lab {
     pub(crate) lab: Lab,
     pub(crate) client_id: u64,
     /// The last seqid of each open-owner.
     seqids: HashMap<&'static [u8], u32>,
 }
 
-/// A server of one export, `/export`, which holds an empty file `file`, and the superuser of a client.
-pub(crate) fn lab0() -> Lab0 {
-    lab0_of(vec![export(1, "/export")])
+/// Returns a client of the superuser, at a server with one export, `/export`, which contains an empty file `file`.
+pub(crate) fn v40_lab() -> V40Lab {
+    v40_lab_of(vec![export(1, "/export")])
 }
 
-pub(crate) fn lab0_of(exports: Vec<Export>) -> Lab0 {
+pub(crate) fn v40_lab_of(exports: Vec<Export>) -> V40Lab {
     let mut maker = lab_of(exports);
     maker.file(&["export", "file"], b"");
-    Lab0::of(&maker.server, 2, b"client")
+    V40Lab::of(&maker.server, 2, b"client")
 }
 
-impl Lab0 {
-    /// A confirmed client.
+impl V40Lab {
+    /// Returns a confirmed client.
     pub(crate) fn of(server: &Arc<Server>, connection: u64, name: &'static [u8]) -> Self {
         let lab = Lab::without_session(Arc::clone(server), connection);
         let mut lab = Self { lab, client_id: 0, seqids: HashMap::new() };
@@ -45,7 +45,7 @@ impl Lab0 {
         lab
     }
 
-    /// Another client of the same server.
+    /// Returns another client of the same server.
     pub(crate) fn other(&self, name: &'static [u8]) -> Self {
         let mut other = Self::of(&self.lab.server, self.lab.connection.id.0 + 1, name);
         other.lab.seconds = self.lab.seconds;
@@ -99,7 +99,7 @@ impl Lab0 {
         result
     }
 
-    /// The result of the last operation of a compound that succeeds.
+    /// Returns the result of the last operation of a compound that succeeds.
     #[track_caller]
     pub(crate) fn last(&mut self, ops: Vec<Op>) -> OpResult {
         let result = self.send(ops);
@@ -115,7 +115,7 @@ impl Lab0 {
         StateOwner { client_id: self.client_id, owner: Opaque::from_static(owner) }
     }
 
-    /// The next seqid of an open-owner.
+    /// Returns the next seqid of an open-owner.
     pub(crate) fn next(&mut self, owner: &'static [u8]) -> u32 {
         let seqid = self.seqids.entry(owner).or_default();
         *seqid += 1;
@@ -130,7 +130,7 @@ impl Lab0 {
         Op::Open(args)
     }
 
-    /// Opens a file of the export and confirms that where it must.
+    /// Opens a file of the export, and confirms the open if needed.
     #[track_caller]
     pub(crate) fn open(&mut self, name: &'static str, owner: &'static [u8]) -> (Handle, Stateid) {
         let op = self.open_op(name, owner);
@@ -163,7 +163,7 @@ impl Lab0 {
         Op::Close(CloseArgs { seqid: self.next(owner), open_stateid })
     }
 
-    /// A first LOCK of ten bytes at `offset` by a new lock-owner, whose seqid is 1.
+    /// Returns a first LOCK of ten bytes at `offset` by a new lock-owner, whose seqid is 1.
     pub(crate) fn lock_op(
         &mut self,
         open_stateid: Stateid,
@@ -177,7 +177,7 @@ impl Lab0 {
     }
 }
 
-/// LOCK of ten more bytes by a lock-owner.
+/// Returns a LOCK of ten more bytes by a lock-owner.
 pub(crate) fn lock_more(lock_stateid: Stateid, lock_seqid: u32, offset: u64) -> Op {
     lock(offset, Locker::Existing(ExistingLockOwner { lock_stateid, lock_seqid }))
 }
@@ -186,7 +186,7 @@ fn lock(offset: u64, locker: Locker) -> Op {
     Op::Lock(LockArgs { lock_type: LockType::Write, reclaim: false, offset, length: 10, locker })
 }
 
-/// LOCKU of everything.
+/// Returns a LOCKU of the whole file.
 pub(crate) fn unlock(lock_stateid: Stateid, seqid: u32) -> Op {
     let (lock_type, offset, length) = (LockType::Write, 0, u64::MAX);
     Op::LockU(LockUArgs { lock_type, seqid, lock_stateid, offset, length })

@@ -25,15 +25,15 @@ const SLOTS: usize = 1 + RUNNING_MAX;
 
 /// One of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Role {
     Source,
     Destination,
 }
 
 /// A client's session at a server.
 #[derive(Debug)]
-struct Seat {
-    place: Place,
+struct ServerSession {
+    role: Role,
     name: String,
     connection: Arc<Connection>,
     session: SessionId,
@@ -43,23 +43,23 @@ struct Seat {
     is_unreachable: bool,
 }
 
-impl Seat {
-    fn new(place: Place, index: usize, world: &mut World) -> Result<Self, String> {
-        let mut seat = Self {
-            place,
+impl ServerSession {
+    fn new(role: Role, index: usize, world: &mut World) -> Result<Self, String> {
+        let mut session_at = Self {
+            role,
             name: format!("client-{index}"),
-            connection: connect(place, index, world),
+            connection: connect(role, index, world),
             session: SessionId::default(),
             client_id: 0,
             sequences: [0; SLOTS],
             is_unreachable: false,
         };
-        seat.introduce(world)?;
-        Ok(seat)
+        session_at.introduce(world)?;
+        Ok(session_at)
     }
 
     fn server(&self, world: &World) -> Arc<Server> {
-        let side = if self.place == Place::Source { &world.source } else { &world.destination };
+        let side = if self.role == Role::Source { &world.source } else { &world.destination };
         Arc::clone(&side.server)
     }
 
@@ -113,7 +113,7 @@ impl Seat {
     }
 
     fn ok(&mut self, world: &mut World, ops: Vec<Op>) -> Result<Vec<OpResult>, String> {
-        succeeded(self.ask(world, ops)?).map_err(|why| format!("{:?}: {why}", self.place))
+        succeeded(self.ask(world, ops)?).map_err(|why| format!("{:?}: {why}", self.role))
     }
 
     /// Opens a file, which is created if needed; returns its handle and the stateid.
@@ -125,7 +125,7 @@ impl Seat {
     fn move_on(&mut self, index: usize, world: &mut World) {
         self.connection.outbox.close();
         self.server(world).connection_closed(self.connection.id);
-        self.connection = connect(self.place, index, world);
+        self.connection = connect(self.role, index, world);
     }
 }
 
@@ -150,8 +150,8 @@ struct Asking {
 /// A client of the scenario.
 pub(super) struct Client {
     index: usize,
-    there: Seat,
-    here: Seat,
+    there: ServerSession,
+    here: ServerSession,
     files: usize,
     /// Copies that were reported as complete.
     whole: usize,
@@ -166,8 +166,8 @@ impl Client {
     pub(super) fn new(index: usize, world: &mut World) -> Result<Self, String> {
         let mut client = Self {
             index,
-            there: Seat::new(Place::Source, index, world)?,
-            here: Seat::new(Place::Destination, index, world)?,
+            there: ServerSession::new(Role::Source, index, world)?,
+            here: ServerSession::new(Role::Destination, index, world)?,
             files: 0,
             whole: 0,
             asking: Vec::new(),
@@ -398,12 +398,12 @@ impl Client {
     /// Checks that a copy that has ended is pending, and that the reported bytes are there.
     fn copy_ended(&mut self, world: &World, offload: &CbOffloadArgs) -> Result<(), String> {
         let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
-        let Some(place) = self.running.iter().position(is_it) else {
+        let Some(role) = self.running.iter().position(is_it) else {
             // The copy was cancelled meanwhile.
             let was_cancelled = self.cancelled.iter().any(|(copy, _)| is_it(copy));
             return if was_cancelled { Ok(()) } else { Err(format!("unexpected CB_OFFLOAD: {offload:?}")) };
         };
-        let copy = self.running.swap_remove(place);
+        let copy = self.running.swap_remove(role);
         match &offload.info {
             OffloadInfo::Ok(response) if response.count == LENGTH as u64 => {
                 self.is_there(world, &copy.name, response.count)
@@ -419,14 +419,14 @@ impl Client {
     }
 
     pub(super) fn handle_source_restart(&mut self, world: &mut World) -> Result<(), String> {
-        self.there.connection = connect(Place::Source, self.index, world);
+        self.there.connection = connect(Role::Source, self.index, world);
         self.there.introduce(world)
     }
 
     /// Handles a restart of the destination, which knows no copies.
     pub(super) fn handle_destination_restart(&mut self, world: &mut World) -> Result<(), String> {
         self.asking.clear();
-        self.here.connection = connect(Place::Destination, self.index, world);
+        self.here.connection = connect(Role::Destination, self.index, world);
         self.here.introduce(world)?;
         self.back.clear();
         self.receive(world, false)?;
@@ -458,8 +458,8 @@ fn promise(results: Vec<OpResult>) -> Result<CopyNotifyOk, String> {
     }
 }
 
-fn connect(place: Place, index: usize, world: &mut World) -> Arc<Connection> {
-    let address = if place == Place::Source { SOURCE } else { DESTINATION };
+fn connect(role: Role, index: usize, world: &mut World) -> Arc<Connection> {
+    let address = if role == Role::Source { SOURCE } else { DESTINATION };
     world.connect(index, address.into())
 }
 

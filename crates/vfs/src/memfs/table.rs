@@ -15,14 +15,14 @@ const HANDLE_LENGTH: usize = 1 + 8 + 8;
 pub(super) struct Table {
     instance: u64,
     max_files: u32,
-    places: Vec<Place>,
+    places: Vec<TableSlot>,
     free: Vec<u32>,
     /// Objects that were refused because all places were used.
     refusals: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct TableSlot {
     generation: u32,
     inode: Option<Box<Inode>>,
 }
@@ -52,7 +52,7 @@ impl Table {
             self.refusals += 1;
             return Err(Error::NoSpace);
         }
-        self.places.push(Place { generation: 0, inode });
+        self.places.push(TableSlot { generation: 0, inode });
         Ok(fileid(self.places.len() as u32 - 1, 0))
     }
 

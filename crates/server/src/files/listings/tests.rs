@@ -103,7 +103,7 @@ fn root() -> Context {
     Context::new(Arc::new(Credentials::root()), now)
 }
 
-/// READDIR of versions 4.1 and 4.2, READDIR and READDIRPLUS of version 3; what is told.
+/// Lists by READDIR of versions 4.1 and 4.2, and by READDIR and READDIRPLUS of version 3. Returns the entries.
 const ASKS: [fn(&mut Lab, &Handle) -> Bytes; 4] = [
     |lab, _| told(lab, 1),
     |lab, _| told(lab, 2),
@@ -256,14 +256,14 @@ fn cached_listings_show_no_more_than_uncached_ones() {
         assert_eq!(seen[0], seen[1], "{mode:o}");
         let expected = if mode & 4 == 0 { Status::ACCESS } else { Status::OK };
         assert_eq!(seen[0].0, expected, "{mode:o}");
-        // And what it was told is not what others are told.
+        // Its answer does not appear in other callers' listings.
         assert_eq!(listing(&mut pair.keeping).entries.len(), 5);
         pair.list();
     }
 }
 
 #[test]
-fn nothing_is_told_that_is_older_than_a_second() {
+fn cached_listings_are_used_for_a_second() {
     let mut pair = Pair::new(5);
     pair.settle();
     for lab in [&mut pair.keeping, &mut pair.looking] {
@@ -274,7 +274,7 @@ fn nothing_is_told_that_is_older_than_a_second() {
 }
 
 #[test]
-fn pages_of_a_long_listing_are_kept_each_by_itself() {
+fn pages_of_a_long_listing_are_cached_separately() {
     let mut pair = Pair::new(200);
     let mut all = || {
         let mut args = ReadDirArgs { maxcount: 2000, ..PLUS };

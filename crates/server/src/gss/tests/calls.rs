@@ -27,7 +27,7 @@ fn every_service_protects_calls_and_replies() {
 }
 
 #[test]
-fn errors_of_rpc_are_signed_and_bare() {
+fn rpc_errors_are_signed_but_not_wrapped() {
     let server = server();
     for service in SERVICES {
         let mut peer = Peer::new(&server, "u1000", service);
@@ -41,7 +41,7 @@ fn errors_of_rpc_are_signed_and_bare() {
 }
 
 #[test]
-fn a_call_that_was_seen_or_is_too_old_is_dropped() {
+fn repeated_or_too_old_calls_are_dropped() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::Integrity);
     let first = peer.next((NFS, 3, 0), &());
@@ -59,7 +59,7 @@ fn a_call_that_was_seen_or_is_too_old_is_dropped() {
 }
 
 #[test]
-fn a_forged_call_moves_no_window() {
+fn a_forged_call_does_not_move_the_window() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::None);
     let far = Sent { sequence: 1_000_000, ..peer.next((NFS, 3, 0), &()) };
@@ -72,7 +72,7 @@ fn a_forged_call_moves_no_window() {
 }
 
 #[test]
-fn a_number_beyond_the_greatest_wants_another_context() {
+fn a_sequence_number_beyond_the_maximum_needs_a_new_context() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::Integrity);
     let sent = peer.next((NFS, 3, 0), &());
@@ -121,7 +121,7 @@ fn changed_arguments_are_garbage() {
 }
 
 #[test]
-fn an_unknown_context_is_told_so() {
+fn an_unknown_context_gets_credproblem() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::None);
     let mine = peer.handle.clone();
@@ -136,7 +136,7 @@ fn an_unknown_context_is_told_so() {
 }
 
 #[test]
-fn wrong_credentials_are_bad_ones() {
+fn malformed_credentials_are_refused() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::None);
     let sent = peer.next((NFS, 3, 0), &());
@@ -158,7 +158,7 @@ fn wrong_credentials_are_bad_ones() {
 }
 
 #[test]
-fn other_versions_are_refused_as_the_first_one_has_it() {
+fn other_gss_versions_are_refused() {
     let server = server();
     let mut peer = Peer::new(&server, "u1000", Service::None);
     for version in [0u32, 2, 3, 4] {
@@ -176,7 +176,7 @@ fn other_versions_are_refused_as_the_first_one_has_it() {
 }
 
 #[test]
-fn without_a_mechanism_the_flavor_is_unknown() {
+fn without_a_mechanism_gss_is_refused() {
     let lab = crate::testing::lab();
     let mut peer = Peer::stranger(&lab.server, "u1000");
     let denied = peer.init(GssProc::INIT, &[], &Toy::token("u1000", 0)).unwrap_err();

@@ -28,7 +28,7 @@ fn a_context_may_take_several_tokens() {
 }
 
 #[test]
-fn a_token_that_is_wrong_makes_nothing() {
+fn a_defective_token_creates_no_context() {
     let (server, alive) = server_of(vec![open_export()], None);
     let mut peer = Peer::stranger(&server, "u1000");
     let (result, verifier) = peer.init(GssProc::INIT, &[], &[]).unwrap();
@@ -64,7 +64,7 @@ fn a_first_call_has_no_handle_and_no_verifier() {
 }
 
 #[test]
-fn handles_are_all_different_and_those_of_another_start_mean_nothing() {
+fn handles_are_unique_across_restarts() {
     let (one, other) = (server(), server());
     let mut handles: Vec<_> = (0..100).map(|_| Peer::new(&one, "u1000", Service::None).handle).collect();
     handles.sort_unstable();
@@ -95,7 +95,7 @@ fn a_principal_has_the_same_number_at_every_start() {
 }
 
 #[test]
-fn thousands_of_half_made_contexts_cost_no_whole_one() {
+fn incomplete_contexts_do_not_displace_complete_ones() {
     let (server, alive) = server_of(vec![open_export()], None);
     let mut mine = Peer::new(&server, "u1000", Service::Integrity);
     let mut flood = Peer::stranger(&server, "u2000");
@@ -120,7 +120,7 @@ fn thousands_of_half_made_contexts_cost_no_whole_one() {
 }
 
 #[test]
-fn the_least_used_context_goes_where_there_is_no_room() {
+fn the_least_used_context_is_removed_at_the_limit() {
     let (server, alive) = server_of(vec![open_export()], None);
     let mut first = Peer::new(&server, "u1", Service::None);
     let mut idle = Peer::new(&server, "u2", Service::None);
@@ -141,7 +141,7 @@ fn the_least_used_context_goes_where_there_is_no_room() {
 }
 
 #[test]
-fn a_context_ends_with_its_ticket_and_is_forgotten() {
+fn a_context_ends_with_its_ticket() {
     let (server, alive) = server_of(vec![open_export()], Some(Duration::from_secs(600)));
     let mut peer = Peer::new(&server, "u1000", Service::Integrity);
     peer.now.monotonic += Duration::from_secs(599);
@@ -162,7 +162,7 @@ fn drops_unused_contexts() {
     used.now.monotonic += Duration::from_secs(1800);
     assert_eq!(used.null(), NO_RESULTS);
     used.now.monotonic += Duration::from_secs(1801);
-    // Whoever has seen the handle can say it, and keeps nothing by that.
+    // A handle alone, without its key, does not keep a context alive.
     idle.now.monotonic = used.now.monotonic - Duration::from_secs(1);
     let sent = idle.next((NFS, 3, 0), &());
     let mut forged = idle.record(&sent).to_vec();

@@ -110,7 +110,7 @@ fn make_directory(text: &'static str) -> Vec<Op> {
 }
 
 #[test]
-fn a_retransmission_of_version_3_is_answered_once_and_sealed_anew() {
+fn a_v3_retransmission_is_executed_once_and_sealed_again() {
     let server = server();
     for (number, service) in SERVICES.into_iter().enumerate() {
         let mut peer = Peer::new(&server, "u0", service);
@@ -138,7 +138,7 @@ fn a_retransmission_of_version_3_is_answered_once_and_sealed_anew() {
 }
 
 #[test]
-fn a_retransmission_in_a_slot_is_sealed_anew() {
+fn a_slot_retransmission_is_sealed_again() {
     let server = server();
     for service in SERVICES {
         let mut client = Client::new(Peer::new(&server, "u0", service), StateProtectArgs::None);
@@ -156,7 +156,7 @@ fn a_retransmission_in_a_slot_is_sealed_anew() {
 }
 
 #[test]
-fn files_belong_to_the_user_that_the_principal_is() {
+fn files_belong_to_the_user_of_the_principal() {
     let server = server();
     let owner = |principal: &str, text: &'static str| {
         let mut client = Client::new(Peer::new(&server, principal, Service::Privacy), StateProtectArgs::None);
@@ -185,7 +185,7 @@ fn a_machine_credential_must_be_protected() {
 }
 
 #[test]
-fn the_machine_alone_maintains_its_client() {
+fn only_the_machine_principal_maintains_its_client() {
     let server = server();
     let mut client = Client::new(Peer::new(&server, "nfs/client", Service::Integrity), machine(&[]));
     let (client_id, session_id) = (client.id.client_id, client.session);
@@ -200,7 +200,7 @@ fn the_machine_alone_maintains_its_client() {
             assert_eq!(stranger.alone(op).status(), Status::WRONG_CRED, "{principal} {service:?}");
         }
     }
-    // A user's requests go on in the session, whoever they are from.
+    // Requests of other users of the client use the same session.
     let sequence = SequenceArgs::in_first_slot(session_id, 1);
     let mut user = Peer::new(&server, "u1000", Service::None);
     assert_eq!(user.alone(Op::Sequence(sequence)).status(), Status::OK);
@@ -216,7 +216,7 @@ fn the_machine_alone_maintains_its_client() {
 }
 
 #[test]
-fn data_that_lie_elsewhere_are_protected_too() {
+fn data_outside_the_reply_buffer_are_protected_too() {
     use protocol::nfs4::ops::read::ReadArgs;
     use protocol::nfs4::types::Stateid;
     let server = server();
@@ -246,7 +246,7 @@ fn data_that_lie_elsewhere_are_protected_too() {
 }
 
 #[test]
-fn a_reply_fits_what_the_client_takes_with_its_protection() {
+fn reply_limits_include_the_protection() {
     use protocol::nfs4::ops::read::ReadArgs;
     use protocol::nfs4::types::Stateid;
     let server = server();
@@ -278,7 +278,7 @@ fn a_reply_fits_what_the_client_takes_with_its_protection() {
 }
 
 #[test]
-fn a_machine_gives_back_whatever_service_the_export_takes() {
+fn a_machine_principal_may_return_state_with_any_service() {
     use protocol::nfs4::ops::commit::CommitArgs;
     let mut export = open_export();
     let (server, _) = server_of(vec![export.clone()], None);
@@ -357,7 +357,7 @@ fn with_contexts() -> (Client, Bytes, [Bytes; 2]) {
 }
 
 #[test]
-fn backchannel_ctl_adds_contexts_that_exist() {
+fn backchannel_ctl_accepts_existing_contexts_only() {
     let (mut client, own, missing) = with_contexts();
     let control = |offered| {
         let sec_parms = List::new(offered).unwrap();
@@ -379,7 +379,7 @@ fn backchannel_ctl_adds_contexts_that_exist() {
 }
 
 #[test]
-fn a_session_is_called_by_contexts_that_exist_or_without() {
+fn callbacks_use_existing_contexts_or_none() {
     let (mut client, own, missing) = with_contexts();
     let mut create = |later, offered| {
         let args =

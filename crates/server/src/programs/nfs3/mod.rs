@@ -56,9 +56,8 @@ pub(crate) async fn procedure(
             }
         };
     }
-    // A future is as large as the largest that it may hold, and is moved once for every caller above it: kept in place, the
-    // long ones would cost every GETATTR some kilobytes of copying. Whoever makes more than one system call can afford an
-    // allocation.
+    // A future is as large as its largest state, and is moved once for each caller above it. If kept in place, the long ones would
+    // cost every GETATTR some kilobytes of copying. An operation with more than one system call can afford an allocation.
     macro_rules! serve_boxed {
         ($function:path) => {
             match whole(arguments) {

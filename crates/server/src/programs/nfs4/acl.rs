@@ -63,13 +63,13 @@ pub(crate) async fn get(
 
 /// The POSIX lists that an NFSv4 ACL becomes.
 #[derive(Debug)]
-pub(crate) struct Lists {
+pub(crate) struct PosixAcls {
     access: Acl,
     /// Only directories have one.
     default: Option<Acl>,
 }
 
-impl Lists {
+impl PosixAcls {
     /// Converts `acl` for an object that will have `attributes`.
     ///
     /// # Errors

@@ -306,7 +306,7 @@ impl Subject<'_> {
         if self.acl.is_none() {
             mask.remove(n::ACL);
         }
-        let numbers = self.of_object();
+        let numbers = self.object_attributes();
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             note(number, reply);
             // Handled inline: most requested attributes are of this kind and take a few instructions.
@@ -323,9 +323,9 @@ impl Subject<'_> {
         }
     }
 
-    fn of_object(&self) -> OfObject<'_> {
+    fn object_attributes(&self) -> ObjectAttributes<'_> {
         let fsid = self.export().map(|export| export.fsid);
-        OfObject { attributes: self.attributes, fsid, mounted_on: self.mounted_on }
+        ObjectAttributes { attributes: self.attributes, fsid, mounted_on: self.mounted_on }
     }
 
     fn export(&self) -> Option<&Export> {
@@ -439,14 +439,14 @@ impl Subject<'_> {
 }
 
 /// Writes the numbers of an object.
-pub(crate) struct OfObject<'a> {
+pub(crate) struct ObjectAttributes<'a> {
     pub(crate) attributes: &'a Attributes,
     /// The export's fsid; `None` in the pseudo file system.
     pub(crate) fsid: Option<(u64, u64)>,
     pub(crate) mounted_on: u64,
 }
 
-impl OfObject<'_> {
+impl ObjectAttributes<'_> {
     /// Writes one of [`OF_OBJECT`].
     #[inline]
     pub(crate) fn put(&self, number: u32, into: &mut impl Sink) {

@@ -19,7 +19,7 @@ use crate::replay::crash_replay::CallId;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::state;
-use crate::state::{Conflict, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
+use crate::state::{Conflict, IoKind, IoPermit, MAX_OPERATIONS, Sequenced, SlotRequest};
 
 mod handles;
 pub(crate) mod header;
@@ -50,7 +50,7 @@ pub(crate) struct Compound<'r> {
     /// Attributes of the current object, if the previous operation fetched them.
     pub(crate) fresh: Option<Attributes>,
     /// The slot that SEQUENCE took.
-    pub(crate) session: Option<Running>,
+    pub(crate) session: Option<SlotRequest>,
     limits: Limits,
     /// The status of every operation after SEQUENCE, if none may run.
     pub(crate) refusal: Option<Status>,
@@ -204,7 +204,7 @@ impl<'r> Compound<'r> {
     }
 
     /// The slot of this compound.
-    pub(crate) fn session(&self) -> Option<&Running> {
+    pub(crate) fn session(&self) -> Option<&SlotRequest> {
         self.session.as_ref()
     }
 
@@ -272,7 +272,7 @@ impl<'r> Compound<'r> {
     }
 
     /// Continues in a slot, within the limits of its channel.
-    pub(crate) fn enter(&mut self, running: Running) {
+    pub(crate) fn enter(&mut self, running: SlotRequest) {
         let channel = running.channel();
         let header = RPC_REPLY_HEADER + self.request.reply_overhead;
         let payload = |limit: u32| (limit as usize).saturating_sub(header);

@@ -87,7 +87,7 @@ impl<'r> Compound<'r> {
 }
 
 impl Compound<'_> {
-    /// Where the caller has a file delegated, the change attribute of the grant may be what it is told in place of the present one.
+    /// Returns the change attribute at the grant of the caller's delegation, if the caller is to see it instead of the current one.
     pub(crate) fn granted_change(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
         let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
         self.state().granted_change(client, file.key(self.server()))

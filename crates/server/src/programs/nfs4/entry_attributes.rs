@@ -10,7 +10,7 @@ use protocol::nfs4::types::{Bitmap, Status};
 use vfs::{Attributes, Entry, FsStat, Handle};
 use xdr::Writer;
 
-use super::attributes::{NO_ATTRIBUTES, OF_OBJECT, OfObject, Sink, Subject, needs_object, of_entry};
+use super::attributes::{NO_ATTRIBUTES, OF_OBJECT, ObjectAttributes, Sink, Subject, needs_object, of_entry};
 use crate::files::object::{File, Object};
 use crate::{Settings, WireHandle};
 
@@ -78,7 +78,8 @@ impl<'a> EntryAttributes<'a> {
         match self.patterns.iter().find(|pattern| pattern.kind == kind) {
             Some(pattern) => {
                 let export = self.directory.export;
-                let numbers = OfObject { attributes, fsid: Some(export.fsid), mounted_on: entry.fileid };
+                let numbers =
+                    ObjectAttributes { attributes, fsid: Some(export.fsid), mounted_on: entry.fileid };
                 let handle = || self.settings.handle_key.seal(export.id, handle);
                 pattern.write(&numbers, handle, reply);
             }
@@ -147,7 +148,7 @@ impl Pattern {
     }
 
     /// Writes an entry of this kind.
-    fn write(&self, numbers: &OfObject<'_>, handle: impl FnOnce() -> WireHandle, reply: &mut Writer) {
+    fn write(&self, numbers: &ObjectAttributes<'_>, handle: impl FnOnce() -> WireHandle, reply: &mut Writer) {
         let buffer = reply.buffer_mut();
         let start = buffer.len();
         buffer.extend_from_slice(&self.bytes);

@@ -223,15 +223,15 @@ mod tests {
     use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 
     use super::*;
-    use crate::testing::minor0::{Lab0, compound0, lab0, lab0_of};
+    use crate::testing::minor0::{V40Lab, compound0, v40_lab, v40_lab_of};
     use crate::testing::{at, export, faulty, name, putfh, results};
     use crate::{Disposition, Flavor, Flavors};
 
-    fn record(lab: &mut Lab0, ops: Vec<Op>) -> Bytes {
+    fn record(lab: &mut V40Lab, ops: Vec<Op>) -> Bytes {
         lab.lab.record(&xdr::to_bytes(&compound0(ops)))
     }
 
-    fn answer(lab: &Lab0, record: &Bytes) -> Bytes {
+    fn answer(lab: &V40Lab, record: &Bytes) -> Bytes {
         let mut reply = Writer::new();
         let done = lab.lab.server.handle(&lab.lab.connection, lab.lab.now(), record.clone(), &mut reply);
         assert_eq!(done.now_or_never().unwrap().disposition, Disposition::Reply);
@@ -249,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_executed_once_however_often_it_is_sent() {
-        let mut lab = lab0();
+    fn a_retransmitted_change_is_executed_once() {
+        let mut lab = v40_lab();
         let call = record(&mut lab, remove());
         let first = answer(&lab, &call);
         assert_eq!(status(first.clone()), Status::OK);
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(status(answer(&other, &anew)), Status::NOENT);
     }
 
-    fn directory(lab: &mut Lab0) -> Handle {
+    fn directory(lab: &mut V40Lab) -> Handle {
         match lab.last(at(&["export"], vec![Op::GetFh])) {
             OpResult::GetFh(handle) => handle.into_result().unwrap(),
             other => panic!("{other:?}"),
@@ -272,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_open_leads_nobody_into_an_export_for_others() {
+    fn a_repeated_open_rechecks_the_export() {
         let mut exported = export(1, "/export");
-        let mut lab = lab0_of(vec![exported.clone()]);
+        let mut lab = v40_lab_of(vec![exported.clone()]);
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());
         let directory = directory(&mut lab);
@@ -286,9 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_open_leads_nobody_past_the_flavors_of_an_export() {
+    fn a_repeated_open_rechecks_the_flavor() {
         let mut exported = export(1, "/export");
-        let mut lab = lab0_of(vec![exported.clone()]);
+        let mut lab = v40_lab_of(vec![exported.clone()]);
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());
         let directory = directory(&mut lab);
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn an_open_repeated_by_another_user_is_no_repetition() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         // An owner that is not confirmed begins anew instead (RFC 7530 §16.18.5).
         lab.open("file", b"owner");
         let open = lab.open_op("file", b"owner");
@@ -312,8 +312,8 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_looked_at_again() {
-        let mut lab = lab0();
+    fn idempotent_compounds_are_executed_again() {
+        let mut lab = v40_lab();
         let look = Op::GetAttr(GetAttrArgs { attributes: Bitmap::of(&[3, 4]) });
         let call = record(&mut lab, at(&["export", "file"], vec![look]));
         let before = answer(&lab, &call);
@@ -322,9 +322,9 @@ mod tests {
     }
 
     /// A REMOVE, whose first copy waits at the gate.
-    fn held_up() -> (Lab0, Arc<Faulty<MemFs>>, Gate, Bytes) {
+    fn held_up() -> (V40Lab, Arc<Faulty<MemFs>>, Gate, Bytes) {
         let (exported, backend) = faulty();
-        let mut lab = lab0_of(vec![exported]);
+        let mut lab = v40_lab_of(vec![exported]);
         let gate = Gate::new();
         backend.add(Rule::on(Method::Remove, Fault::Hold(gate.clone())).times(1));
         let call = record(&mut lab, remove());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_still_runs_waits_for_its_answer() {
+    fn a_copy_of_a_running_compound_waits_for_the_reply() {
         let (lab, backend, gate, call) = held_up();
         let (server, connection, now) = (&lab.lab.server, &lab.lab.connection, lab.lab.now());
         let (mut first, mut copy) = (Writer::new(), Writer::new());
@@ -361,14 +361,14 @@ mod tests {
 
     #[test]
     fn a_thousand_operations_are_too_many() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let result = lab.send(vec![Op::PutRootFh; 1000]);
         assert_eq!((result.status, result.results.len()), (Status::RESOURCE, 1));
     }
 
     #[test]
     fn operations_of_later_versions_are_illegal() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let sequence = lab.lab.next(false);
         assert_eq!(lab.status(vec![sequence]), Status::OP_ILLEGAL);
         assert_eq!(lab.status(vec![Op::RestoreFh]), Status::RESTOREFH);

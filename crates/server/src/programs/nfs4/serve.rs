@@ -21,7 +21,7 @@ use super::sequencing::{self, First, FirstTime};
 use super::status::{Failure, Result, in_minor};
 use crate::Effort;
 use crate::request::{Request, Served};
-use crate::state::Running;
+use crate::state::SlotRequest;
 
 /// Number of operations in a compound without a session (RFC 8881 §2.10.2.4).
 const ALONE: u32 = 1;
@@ -219,7 +219,7 @@ impl<'r> Progress<'r> {
         let (compound, first) = (&mut self.compound, self.first.take());
         let running = compound.session.take();
         let must_keep =
-            compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
+            compound.changed && first.is_some() || running.as_ref().is_some_and(SlotRequest::cache_this);
         let inline = reply.inline_since(self.start);
         let copied;
         let all = if inline.len() == reply.length_since(self.start) {

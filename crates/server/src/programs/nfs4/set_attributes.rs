@@ -18,7 +18,7 @@ const UMASK_BITS: u32 = 0o777;
 
 /// The decoded attributes that a client sets.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct AttributeChanges {
     /// Attributes that the backend sets directly.
     pub(crate) set: SetAttributes,
     /// Mode bits to change, which need the current mode.
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
     pub(crate) mask: Bitmap,
 }
 
-impl Wanted {
+impl AttributeChanges {
     /// Decodes `attributes`; the operation can set those in `allowed`.
     ///
     /// # Errors
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use crate::programs::nfs4::attributes::{can_set, can_set_with_creation};
 
-    fn parse(wire: &Wire) -> Result<Wanted, Status> {
-        Wanted::parse(&wire.to_file_attributes(), 1, can_set(1), None)
+    fn parse(wire: &Wire) -> Result<AttributeChanges, Status> {
+        AttributeChanges::parse(&wire.to_file_attributes(), 1, can_set(1), None)
     }
 
     fn owner(text: &'static str) -> Wire {
@@ -176,7 +176,8 @@ mod tests {
     #[test]
     fn parses_owner_names() {
         let names = IdNames::new("example.org", [("alice".to_owned(), 1000)], [("staff".to_owned(), 50)]);
-        let parse = |wire: &Wire| Wanted::parse(&wire.to_file_attributes(), 1, can_set(1), Some(&names));
+        let parse =
+            |wire: &Wire| AttributeChanges::parse(&wire.to_file_attributes(), 1, can_set(1), Some(&names));
         assert_eq!(parse(&owner("alice@example.org")).unwrap().set.uid, Some(1000));
         assert_eq!(parse(&owner("1001")).unwrap().set.uid, Some(1001), "numbers still are numbers");
         for unknown in ["staff@example.org", "alice@elsewhere", "alice"] {
@@ -202,7 +203,7 @@ mod tests {
     fn distinguishes_unsupported_and_read_only_attributes() {
         let of = |number, length: usize| {
             let attributes = FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();
-            Wanted::parse(&attributes, 1, can_set(1), None).unwrap_err()
+            AttributeChanges::parse(&attributes, 1, can_set(1), None).unwrap_err()
         };
         assert_eq!(of(n::HIDDEN, 4), Status::ATTRNOTSUPP);
         assert_eq!(of(n::FILEID, 8), Status::INVAL);
@@ -218,8 +219,9 @@ mod tests {
             mode_umask: Some(ModeUmask { mode: bits(0o1666), umask: bits(umask) }),
             ..Wire::default()
         };
-        let parse =
-            |wire: &Wire, minor, allowed| Wanted::parse(&wire.to_file_attributes(), minor, allowed, None);
+        let parse = |wire: &Wire, minor, allowed| {
+            AttributeChanges::parse(&wire.to_file_attributes(), minor, allowed, None)
+        };
         let set = parse(&wire(0o027), 2, can_set_with_creation(2)).unwrap().set;
         assert_eq!((set.mode, set.umask), (Some(0o1666), Some(0o027)));
         assert_eq!(parse(&wire(0o1022), 2, can_set_with_creation(2)).unwrap_err(), Status::INVAL);

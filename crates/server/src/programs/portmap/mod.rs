@@ -1,6 +1,6 @@
-//! A port mapper (RFC 1833) for clients that need one. It knows this server's programs and no others.
+//! A port mapper (RFC 1833) for clients that need one. It lists only the programs of this server.
 //!
-//! It takes no registrations and forwards no calls: CALLIT would make it an amplifier, and a proxy that hides callers.
+//! It accepts no registrations and forwards no calls: CALLIT would make it an amplifier, and a proxy that hides callers.
 
 mod portmap2;
 mod rpcbind;

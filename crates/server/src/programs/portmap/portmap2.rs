@@ -15,7 +15,7 @@ pub(super) fn serve(
 ) -> Served {
     match Proc(procedure) {
         Proc::NULL => Served::Done { is_error: false },
-        // Nobody else's programs: refused as a port mapper refuses strangers.
+        // Other servers' programs are refused, as a port mapper refuses remote callers.
         Proc::SET | Proc::UNSET => answer(reply, &false),
         Proc::GETPORT => match decode::<Mapping>(arguments) {
             Ok(wanted) => answer(reply, &port_of(&wanted, versions, port)),
@@ -26,8 +26,8 @@ pub(super) fn serve(
     }
 }
 
-/// "A port value of zeros means the program has not been registered" (RFC 1833 §3.2). A version that is not there is
-/// answered with the port of one that is, as the RFC has it: the call itself will tell which versions there are.
+/// Returns a program's port, or 0: "A port value of zeros means the program has not been registered" (RFC 1833 §3.2). For an unknown
+/// version the RFC wants the port of a known one: the call itself fails with the range of versions.
 fn port_of(wanted: &Mapping, versions: Versions, port: u16) -> u32 {
     let found = all(versions, port).find(|known| {
         wanted.protocol == protocol_of(known.transport) && known.registration.program == wanted.program
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_port_of_its_programs_over_tcp_and_its_own_over_udp_too() {
+    fn knows_its_programs_over_tcp_and_itself_over_udp_too() {
         let all = Versions::all();
         assert_eq!(port_of(&mapping(100_003, Protocol::TCP), all, 2049), 2049);
         assert_eq!(port_of(&mapping(100_005, Protocol::TCP), all, 2049), 2049);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_switched_off_are_not_told() {
+    fn disabled_versions_are_not_listed() {
         let told = |versions| -> Vec<_> {
             let list = dump(versions, 2049);
             list.iter().filter(|row| row.port == 2049).map(|row| (row.program, row.version)).collect()

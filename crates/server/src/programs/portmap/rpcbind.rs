@@ -8,7 +8,7 @@ use super::{Listed, Registration, all, answer, decode};
 use crate::Transport;
 use crate::request::{Request, Served};
 
-/// What a call is answered by.
+/// What the answers of one call depend on.
 struct Asked<'a> {
     request: &'a Request<'a>,
     /// The server's own port.
@@ -44,7 +44,7 @@ pub(super) fn serve(
     }
 }
 
-/// Answers what is wanted, where it can be decoded.
+/// Decodes the arguments and answers them.
 fn with(arguments: Reader, answer: impl FnOnce(&Rpcb) -> Served) -> Served {
     decode(arguments).map_or_else(|served| served, |wanted| answer(&wanted))
 }
@@ -95,7 +95,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The address by which this very client reached us is one by which it can reach the programs.
+    /// Returns the address by which the client reached this server: it reaches the programs by it too.
     fn host(&self) -> IpAddr {
         self.request.connection.local.ip().to_canonical()
     }
@@ -105,7 +105,7 @@ impl Asked<'_> {
         Text::new(address.to_string().into_bytes()).expect("an address is a short text")
     }
 
-    /// RFC 5665 §5.1.
+    /// Returns the netid of a transport (RFC 5665 §5.1).
     fn netid(&self, transport: Transport) -> Text {
         Text::from_static(match (transport, self.host().is_ipv4()) {
             (Transport::Tcp, true) => b"tcp",
@@ -159,7 +159,7 @@ mod tests {
         told
     }
 
-    /// What is asked for, as a client that names `netid` does.
+    /// Returns the arguments of a client that names `netid`.
     fn wanted(program: u32, version: u32, netid: &'static str) -> Rpcb {
         let netid = Text::from_static(netid.as_bytes());
         Rpcb { program, version, netid, addr: Text::default(), owner: Text::default() }
@@ -168,7 +168,7 @@ mod tests {
     const NFS: u32 = 100_003;
 
     #[test]
-    fn addresses_are_of_the_transport_that_the_call_came_by() {
+    fn addresses_belong_to_the_transport_of_the_call() {
         use Transport::{Tcp, Udp};
         // 8 * 256 + 1 = 2049, and 0 * 256 + 111.
         let cases = [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_addresses_has_every_transport_whichever_asks() {
+    fn the_list_of_addresses_has_every_transport() {
         for transport in [Transport::Tcp, Transport::Udp] {
             let list = |host, program, version| -> Vec<(String, String, Semantics)> {
                 let wanted = wanted(program, version, "");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_registered_forwarded_or_told_to_the_wrong_version() {
+    fn registrations_forwarding_and_calls_of_the_wrong_version_are_refused() {
         let refused = |version, procedure| {
             call::<Text>("127.0.0.1", Transport::Tcp, version, procedure, &wanted(NFS, 3, "tcp"))
         };

@@ -17,22 +17,20 @@
 //! **Before and after.** Each operation that changes names (also of extended attributes), and SETATTR with a guard, is logged before it is executed
 //! ([`Record::Started`]) and when its outcome is known ([`Record::Ended`]). The reply of the call is logged when it is complete
 //! ([`Record::Replied`]). The next process reads these records ([`Before`]). A repetition of a finished call is answered
-//! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
-//! process before had done it, and what is there looks as if it had, it is answered as done ([`LoggedOps`]). NFSv4.1's client
-//! repeats the call in its old session first, is told BADSESSION, and asks anew in a new one: what it repeated is the claim
-//! of the operations that it may ask there, by the same user from the same address.
+//! with its reply. A call that only began is executed again, as a *claim*: if it fails exactly as it would if the earlier process had
+//! executed it, and the file system looks so too, it is answered as executed ([`LoggedOps`]). NFSv4.1's client repeats the call in
+//! its old session first, gets BADSESSION, and asks again in a new one: the repeated call is the claim of the operations that it
+//! may ask there, by the same user from the same address.
 //!
-//! **Two at once.** When several calls for one name were under way together, any one of them may have done it, and none has
-//! been answered: it is right to tell any *one* of them so. A claim is good, therefore, as long as the last acknowledged
-//! change of that name, since its call began or shortly before, is not of its own kind: somebody else who was told "made" has
-//! made what is there.
-//! What takes a name away, and is known to have been made anew by somebody else since, is not even executed again.
-//! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
+//! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
+//! was answered: any *one* of them may be told so. So a claim is valid unless the last acknowledged change of that name, since the
+//! call began or shortly before, is of the same kind: then another client, which got that reply, made what is there.
+//! A removal is not even executed again if another client is known to have created the name since. All this needs one order of all
+//! records, and losses in that order, so the log is one ring and not one for each core.
 //!
-//! The log survives the end of the process. A [`StableLog`] survives that of the machine too: on exports that keep the same
-//! promise, what begins is on stable storage before it is executed, and what ended before it is answered. NFSv4.1's sessions
-//! can be persistent then (RFC 8881 §18.36.3), with their last replies kept elsewhere
-//! (`state::persist`).
+//! The log survives the end of the process. A [`StableLog`] also survives a crash of the machine: on exports that promise durability, the
+//! start of an operation is on stable storage before it is executed, and the end before the reply. NFSv4.1's sessions can then be
+//! persistent (RFC 8881 §18.36.3), with their last replies in the state log (`state::persist`).
 
 mod ops;
 mod record;
@@ -64,24 +62,24 @@ pub use stable::StableLog;
 
 use crate::{ExportId, HandleKey, Now};
 
-/// Bytes of a record at most.
+/// Maximum bytes of a record.
 pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
 
 /// The longest reply that is logged, in bytes. The call of a longer one counts as pending. Every reply to NFSv3's changes, and every reply
 /// that NFSv4.1's slots keep, is shorter.
 const REPLY_BYTES_MAX: usize = 4096;
 
-/// Bytes of what a name's number is made of before the name: export, length and bytes of the directory's handle.
+/// Bytes hashed before a name: export, length and bytes of the directory's handle.
 const TARGET_HEAD: usize = 4 + 8 + vfs::MAX_HANDLE;
 
 /// How long records are used: as long as replies in the reply cache, for the same reason.
 pub(crate) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 
-/// Where records are kept. An implementation outlives the process, if only in the page cache.
+/// Storage of records, which outlives the process, if only in the page cache.
 pub trait ReplyLog: Send + Sync + fmt::Debug {
     /// Appends one record, the concatenation of `parts`, at most [`RECORD_BYTES_MAX`] bytes long. Old records make room for it,
-    /// the oldest first. Returns when the record is safe from an end of the process; there are no errors, because whoever
-    /// cannot keep a record forgets it. Does not wait.
+    /// the oldest first. Returns when the record survives the end of the process. There are no errors: a log that cannot keep a
+    /// record forgets it. Does not wait.
     fn append(&self, parts: &[&[u8]]);
 }
 
@@ -120,7 +118,7 @@ pub(crate) struct CallLog {
     /// The same log, where it outlives the machine.
     stable: Option<Arc<Stable>>,
     secret: [u8; 16],
-    /// By the clock of files; no process before this one changed anything later.
+    /// The time of the start, by the clock of files: earlier processes changed nothing later.
     started: Timestamp,
     /// The monotonic time from which [`Self::before`] is useless.
     forget_at: Duration,
@@ -130,8 +128,8 @@ pub(crate) struct CallLog {
 }
 
 impl CallLog {
-    /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
-    /// `answered` are calls whose replies are kept elsewhere.
+    /// Reads the `records` of earlier processes, oldest first; ignores invalid ones. `secret` is the result of [`secret`]. `answered`
+    /// are calls whose replies are kept elsewhere.
     pub(crate) fn new(
         log: Arc<dyn ReplyLog>,
         records: impl IntoIterator<Item = Bytes>,
@@ -157,7 +155,7 @@ impl CallLog {
         }
     }
 
-    /// The same, over a log that outlives the machine.
+    /// As [`Self::new`], over a log that survives a crash of the machine.
     pub(crate) fn with_stable(self, stable: Arc<Stable>) -> Self {
         Self { stable: Some(stable), ..self }
     }
@@ -169,9 +167,8 @@ impl CallLog {
         }
     }
 
-    /// What became of a call that comes in, as far as a process before knew it. Where it only began, `who` may claim from now
-    /// on what it would have done. With `is_renamed` the call will come under another name, so that the next process, if this
-    /// one is killed before that, has to know of the claim too.
+    /// Returns what an earlier process did with a call. If the call only began, `who` may claim its operations from now on. With
+    /// `is_renamed` the call will come under another name, so the claim is logged for the next process.
     pub(crate) fn recognise(
         &self,
         call: CallId,

@@ -14,13 +14,12 @@ use super::recovered::RecoveredOps;
 use super::{CallId, CallLog, LoggedCall};
 use crate::Export;
 
-/// Longest step of the clock that files' times are taken from: Linux with HZ=100. A file may seem that much older than the
-/// call that made it.
+/// Longest step of the clock of file times: Linux with HZ=100. A file may seem that much older than the call that created it.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// Permission bits that creation may leave for later.
+/// Permission bits that a creation may set later.
 const SET_IDS: u32 = 0o6000;
-/// Those that a file made exclusively may have beyond its own until its verifier is written.
+/// Permission bits that an exclusively created file may have until its verifier is written.
 const WHILE_UNVERIFIED: u32 = 0o600;
 
 /// Executes the operations of one call that change names. They are logged if there is a log and the call has a number.
@@ -30,7 +29,7 @@ pub(crate) struct LoggedOps<'s> {
     call: &'s LoggedCall,
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) struct Attempt<'s> {
     journal: &'s CallLog,
     call: CallId,
@@ -51,7 +50,7 @@ pub(crate) struct Directory<'a> {
 
 // Futures for repeated calls are boxed, so that those of all others stay small.
 impl<'s> LoggedOps<'s> {
-    /// The operations of `call`, which the log knows as `id`.
+    /// Returns the operations of `call`, which has this `id` in the log.
     pub(crate) fn new(log: Option<&'s CallLog>, call: &'s LoggedCall, id: Option<CallId>) -> Self {
         Self { log: log.zip(id), call }
     }
@@ -104,7 +103,7 @@ impl<'s> LoggedOps<'s> {
         if removed == Err(Error::NotFound)
             && let Some(window) = attempt.window(export)
             && let Ok(parent) = export.backend.getattr(context, directory).await
-            // A name has gone from here since: the directory has changed.
+                // A name was removed here since: the directory has changed.
             && window.is_reached(parent.changed)
             && attempt.wins()
         {
@@ -156,7 +155,7 @@ impl<'s> LoggedOps<'s> {
         if matches!(linked, Err(Error::Exists))
             && let Some(window) = attempt.window(export)
             && let Ok(found) = export.backend.lookup(context, directory, name).await
-            // Giving a file another name changes it; that it is the same file says the rest.
+                // A new name changes the file; its identity shows the rest.
             && found.handle == *file
             && window.is_reached(found.attributes.changed)
             && attempt.wins()
@@ -168,7 +167,7 @@ impl<'s> LoggedOps<'s> {
         linked
     }
 
-    /// [`Backend::setattr`](vfs::Backend::setattr) on the caller's word, with a guard, which makes it fail the second time.
+    /// [`Backend::setattr`](vfs::Backend::setattr) with the caller's rights and a guard, which makes a second execution fail.
     pub(crate) async fn setattr(
         &self,
         export: &Export,
@@ -218,7 +217,7 @@ impl<'s> LoggedOps<'s> {
     ) -> Option<Attempt<'s>> {
         let attempt = self.write_down(kind, targets)?;
         if export.backend.is_stable() {
-            // If the machine ended after the change and before its record, nobody would know whose change it is.
+            // After a crash between the change and its record, nobody would know whose change it is.
             attempt.journal.sync().await;
             self.call.set_must_sync();
         }
@@ -230,7 +229,7 @@ impl<'s> LoggedOps<'s> {
         let claim = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
         let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.call.at };
         if let Some(began) = attempt.began_before() {
-            // That is when it may have been done, for the process after this one too.
+            // The next process needs the earlier time too.
             attempt.at = began;
         }
         journal.begin(call, attempt.at, kind, targets);
@@ -283,8 +282,8 @@ impl Attempt<'_> {
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
     }
 
-    /// See [`RecoveredOps::remade`](super::recovered::RecoveredOps::remade): then nothing may be executed, since it would take away what
-    /// is somebody else's.
+    /// See [`RecoveredOps::remade`](super::recovered::RecoveredOps::remade): a removal must not be executed, because it would remove
+    /// another client's object.
     pub(super) fn remade(&self) -> Option<bool> {
         let (before, claim) = self.before()?;
         before.remade(claim)
@@ -320,7 +319,7 @@ impl Attempt<'_> {
             && self.wins()
         {
             renamed = export.backend.sync_inherited().await.map(|()| own);
-            // The new name is this call's and nobody else's. The old name is still there.
+            // The object at the new name is claimed by this call. The old name still exists.
             let new_name = [self.targets[1], 0];
             self.journal.end(self.call, self.at, Kind::Link, new_name, renamed.is_ok());
         }
@@ -328,7 +327,7 @@ impl Attempt<'_> {
         renamed
     }
 
-    /// Ends an operation that was not executed: the present object is another call's. The same request sent once more is another call.
+    /// Ends an operation that was not executed: the present object is another call's. A later retransmission is another call.
     fn end_unexecuted(&self) {
         if let Some((began, by)) = self.withdraw()
             && by != self.call
@@ -339,7 +338,7 @@ impl Attempt<'_> {
     }
 }
 
-/// From the time of a call until the end of the process that took it.
+/// The time from a call until the end of the process that received it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     from: Timestamp,
@@ -347,19 +346,19 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Returns whether a change at `time` may lie within.
+    /// Whether a change at `time` may lie within.
     pub(super) fn is_reached(self, time: Timestamp) -> bool {
         time >= self.from
     }
 
-    /// Returns whether an object was made within and not changed since, so that nobody else put it here.
+    /// Whether an object was created within and not changed since, so that no other client created it.
     fn made(self, object: &Attributes) -> bool {
         let is_within = |time| time >= self.from && time <= self.until;
         is_within(object.changed) && object.created.is_none_or(is_within)
     }
 }
 
-/// Returns the object at `name` if it is the one that the call would have made.
+/// Returns the object at `name` if the call could have created it.
 async fn own_creation(place: Directory<'_>, name: &[u8], what: &Create, window: Window) -> Option<Found> {
     let Directory { export, context, directory } = place;
     let found = export.backend.lookup(context, directory, name).await.ok()?;
@@ -388,7 +387,7 @@ async fn complete(
         attributes = set.after;
     }
     export.backend.sync_inherited().await?;
-    // If two calls were making it, the object may be the other's. The claiming call may open it if its mode allows.
+    // If two calls were creating it, the object may be the other's. The claiming call may open it if its mode allows.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
     // If its times hold the first call's verifier, they are whole seconds. The client has to set them in any case.
     let is_whole = attributes.accessed.nanoseconds == 0 && attributes.modified.nanoseconds == 0;
@@ -398,7 +397,7 @@ async fn complete(
 
 fn is_same_object(found: &Attributes, what: &Create) -> bool {
     match (what, found.kind) {
-        // A size given with UNCHECKED is set where that is missing.
+        // UNCHECKED sets a missing size.
         (Create::File(_), FileKind::Regular) => found.size == 0,
         (Create::CharDevice(device), FileKind::CharDevice)
         | (Create::BlockDevice(device), FileKind::BlockDevice) => found.device == *device,
@@ -410,8 +409,8 @@ fn is_same_object(found: &Attributes, what: &Create) -> bool {
     }
 }
 
-/// Returns the attributes that a backend sets after it has made the name, and may not have set. Of the permission bits only those: a
-/// default ACL may have left out others.
+/// Returns the attributes that a backend sets after creating the name, and may not have set. Of the permission bits only these,
+/// because a default ACL may have removed others.
 ///
 /// The verifier of an exclusive creation is not written late: only a repetition could ask for it, and that has the log.
 fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttributes {
@@ -449,7 +448,7 @@ async fn own_rename(
     is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })
 }
 
-/// Returns whether attributes are as a SETATTR left them.
+/// Whether attributes are as a SETATTR left them.
 fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
     let is_time = |wanted: Option<SetTime>, found| match wanted {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,

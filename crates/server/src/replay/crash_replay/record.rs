@@ -7,18 +7,16 @@ use vfs::Timestamp;
 
 use super::CallId;
 
-/// Names, or files, that one operation changes at most.
+/// Maximum number of names or files that one operation changes.
 pub(super) const CHANGES: usize = 2;
 
 /// Nanoseconds of a second.
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Bytes of what every record begins with: tag, call (16), time (8); the tag tells the format of the rest, and is another
-/// one where that changes.
+/// Bytes of a record's head: tag, call (16), time (8). Another format of the rest has another tag.
 pub(super) const CALL_BYTES: usize = 1 + 16 + 8;
 
-/// Bytes of a record of an operation: behind that kind, outcome, targets (16). With what a log keeps beside each record
-/// that is one line of the cache.
+/// Bytes of an operation's record: the head, kind, outcome, targets (16). With the overhead of a log, that is one cache line.
 pub(super) const HEAD_BYTES: usize = CALL_BYTES + 1 + 1 + 8 * CHANGES;
 
 const STARTED: u8 = 0x21;
@@ -65,7 +63,7 @@ impl Kind {
         Self::RemoveXattr,
     ];
 
-    /// Returns the effect on each of its targets.
+    /// Returns the effect on each target.
     pub(super) fn effects(self) -> &'static [Effect] {
         match self {
             Self::Create | Self::Link | Self::CreateXattr => &[Effect::Appears],
@@ -81,17 +79,17 @@ impl Kind {
 pub(super) enum Record {
     /// An operation is about to be executed.
     Started { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES] },
-    /// It is over, and did what it is for or not.
+    /// An operation has ended, successfully or not.
     Ended { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool },
-    /// It was begun by an earlier process, and may be claimed under `key` by a call of another name.
+    /// An earlier process began it, and a call of another name may claim it under `key`.
     Claimed { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], key: u64 },
-    /// The call is over, and its reply is on stable storage elsewhere.
+    /// The call has ended, and its reply is on stable storage elsewhere.
     Answered { call: CallId, at: Timestamp },
-    /// The call is over: this was its reply.
+    /// The call has ended, with this reply.
     Replied { call: CallId, at: Timestamp, reply: Bytes },
 }
 
-/// A record without the reply, or the key.
+/// A record without its reply or key.
 pub(super) struct Head {
     length: usize,
     bytes: [u8; HEAD_BYTES],
@@ -105,7 +103,7 @@ impl Deref for Head {
 }
 
 impl Record {
-    /// All but the reply, or the key.
+    /// Encodes everything but the reply or key.
     pub(super) fn head(&self) -> Head {
         let (tag, call, at, operation) = match self {
             Self::Started { call, at, kind, targets } => (STARTED, call, at, Some((kind, false, targets))),
@@ -132,7 +130,7 @@ impl Record {
         Head { length: HEAD_BYTES, bytes }
     }
 
-    /// Returns none for bytes that are no record of this format.
+    /// Parses a record; `None` for other bytes.
     pub(super) fn parse(bytes: Bytes) -> Option<Self> {
         let word = |at: usize| bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
         let call = CallId { digest: word(1)?, number: word(9)? };
@@ -154,7 +152,7 @@ impl Record {
     }
 }
 
-/// Since the epoch; what lies outside of some 292 years around it becomes the nearest that can be said.
+/// Nanoseconds since the epoch; times more than some 292 years away become the nearest possible ones.
 fn nanoseconds(time: Timestamp) -> i64 {
     time.seconds.saturating_mul(SECOND_NS).saturating_add(time.nanoseconds.into())
 }
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_and_nothing_else_does() {
+    fn only_valid_records_are_parsed() {
         let call = CallId { digest: 0x0102_0304_0506_0708, number: u64::MAX };
         let at = Timestamp { seconds: -3, nanoseconds: 999_999_999 };
         let targets = [7, u64::MAX - 1];

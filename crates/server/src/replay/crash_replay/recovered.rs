@@ -1,4 +1,4 @@
-//! Operations of earlier processes that did not end, as their log tells.
+//! Unfinished operations of earlier processes, from their log.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,41 +8,41 @@ use vfs::Timestamp;
 use super::record::{CHANGES, Effect, Kind, Record};
 use super::{CallId, REMEMBER_FOR};
 
-/// Seconds before a creation within which another one, by the time of its call, may have been executed last. Beyond that a
-/// name may well have gone by other ways than this server.
+/// Seconds before a creation, by the time of its call, within which another creation of the name counts. Before that, the name may well
+/// have been removed by other ways than this server.
 const JUST_BEFORE_S: i64 = 60;
 
-/// Operations on one name that can be claimed at most; of more, the first ones are forgotten. Calls whose reply is too long for the log
-/// stay here, and each change of a name visits all operations on it.
+/// Maximum number of claimable operations on one name; the oldest are forgotten. Calls whose reply is too long for the log stay
+/// here, and each change of a name visits all operations on it.
 const PENDING_MAX: usize = 64;
 
-/// What the log of an earlier process says about a call.
+/// The log's knowledge of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RecoveredCall {
     /// Nothing.
     Unknown,
     /// It began. Its operations can be claimed now.
     Pending,
-    /// It ended. This was its reply: the bytes given to [`CallLog::finish`](super::CallLog::finish).
+    /// It ended with this reply: the bytes given to [`CallLog::finish`](super::CallLog::finish).
     Replied(Bytes),
 }
 
-/// An operation whose end, or whose reply, is not in the log.
+/// An operation whose end or reply is not in the log.
 #[derive(Debug)]
 struct PendingOp {
     call: CallId,
     kind: Kind,
     targets: [u64; CHANGES],
     began: Timestamp,
-    /// For each target: the last acknowledged change of it is of the same kind and by another call.
+    /// For each target: whether its last acknowledged change is of the same kind and by another call.
     taken: [bool; CHANGES],
-    /// Another call has since been acknowledged to have made the name that this one removes: the present object is that call's.
+    /// Another call was acknowledged to have created the removed name since: the present object belongs to that call.
     remade: bool,
-    /// Another call was acknowledged to have removed that name before it was made again: this one has not removed it.
+    /// Another call was acknowledged to have removed the name before that: this one has not removed it.
     lost: bool,
 }
 
-/// Operations that ran when a process ended, and replies that may not have arrived. At most as large as the log.
+/// Operations in progress at the end of a process, and replies that may not have arrived. At most as large as the log.
 #[derive(Debug, Default)]
 pub(super) struct RecoveredOps {
     pending: HashMap<u64, PendingOp>,
@@ -84,7 +84,7 @@ impl RecoveredOps {
             Record::Started { call, at, kind, targets }
                 if is_recent(at, now) && !self.answered.contains(&call) =>
             {
-                // A call is executed anew where its reply was no longer kept: that one is history.
+                // A call is executed again if its reply was dropped: the older execution no longer counts.
                 self.replies.remove(&call);
                 self.begin(call, at, kind, targets);
             }
@@ -120,10 +120,10 @@ impl RecoveredOps {
         }
         let mut taken = [false; CHANGES];
         for (half, effect) in kind.effects().iter().enumerate().filter(|_| kind != Kind::SetAttr) {
-            // What was made just before could pass for what this call made: clocks of files are coarse. What a rename
-            // replaces was made before as a rule.
+            // A recent creation could be taken for this call's: clocks of files are coarse. The target of a rename usually existed
+            // long before.
             let last = self.last.get(&targets[half]).filter(|_| (kind, half) != (Kind::Rename, 1));
-            // What vanished, however long before, was not there to be taken away, as far as it is known here.
+            // A name that was removed earlier, however long ago, was not there for this call to remove.
             taken[half] = last.is_some_and(|(last, at)| {
                 last == effect && (*effect == Effect::Vanishes || began.seconds - at.seconds < JUST_BEFORE_S)
             });
@@ -141,14 +141,14 @@ impl RecoveredOps {
         }
         let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
         let mut op = PendingOp { call, kind, targets, began, taken, remade: false, lost };
-        // Begun at the same time as what it claims: what was acknowledged of that one was its own doing, and not answered.
+        // It began with the operation that it claims: an acknowledgement of that operation was its own, and not answered.
         if let Some(claimed) = self.begun_with(&op) {
             (op.taken, op.remade, op.lost) = (claimed.taken, claimed.remade, claimed.lost);
         }
         self.pending.insert(id, op);
     }
 
-    /// The same operation of another call, begun at the same time; of several, each a claim of the one before, the last.
+    /// Returns the same operation of another call that began at the same time: the last of a chain of claims.
     fn begun_with(&self, op: &PendingOp) -> Option<&PendingOp> {
         let ids = self.by_target.get(&op.targets[0])?;
         ids.iter()
@@ -163,7 +163,7 @@ impl RecoveredOps {
         self.by_call.get(&call)?.iter().find(same).copied()
     }
 
-    /// Notes that `call` was, or will be, acknowledged to have done this: no other call has.
+    /// Notes that `call` is acknowledged to have made this change, so that no other call has.
     pub(super) fn acknowledge(&mut self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         for (target, effect) in targets.iter().zip(kind.effects()) {
             for id in self.by_target.get(target).into_iter().flatten() {
@@ -230,14 +230,14 @@ impl RecoveredOps {
         Some((op.began, op.call))
     }
 
-    /// Whether what the operation of a claim takes away was made anew by somebody else since; then, whether it was somebody
-    /// else, too, who had taken it away.
+    /// Whether another client created the name again that a claim's operation removes; and whether another client had also removed
+    /// it.
     pub(super) fn remade(&self, key: u64) -> Option<bool> {
         let op = self.pending.get(self.claims.get(&key)?)?;
         op.remade.then_some(op.lost)
     }
 
-    /// Notes that `op` removed a name that was made again since: no other operation did, unless it removed the new one.
+    /// Notes that `op` removed a name that was created again since: no other operation did, unless it removed the new one.
     fn removed_what_was_before(&mut self, op: &PendingOp) {
         for id in self.by_target.get(&op.targets[0]).into_iter().flatten() {
             let Some(other) = self.pending.get_mut(id) else { continue };
@@ -275,8 +275,7 @@ impl RecoveredOps {
     }
 }
 
-/// A client's numbers may mean something else after some time: see the reply cache's criteria. A clock that was set back
-/// makes nothing old.
+/// A client may reuse its numbers after some time: see the reply cache. Nothing expires by a clock that was set back.
 fn is_recent(at: Timestamp, now: Timestamp) -> bool {
     now.seconds.saturating_sub(at.seconds) < REMEMBER_FOR.as_secs().cast_signed()
 }
@@ -306,7 +305,7 @@ mod tests {
         before
     }
 
-    /// Whether `number`, come again, may claim.
+    /// Whether a repeated `number` may claim.
     fn claims(before: &mut RecoveredOps, number: u64) -> bool {
         before.recognise(call(number), NOW, |_, _| number, |_| {});
         before.take(number).is_some()
@@ -345,13 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_made_one_name_one_may_claim_it() {
+    fn one_of_two_creators_may_claim_the_name() {
         let both = || [begun(1, Kind::Create, NAME), begun(2, Kind::Create, NAME)];
         for (first, second) in [(1, 2), (2, 1)] {
             let mut before = before(both());
             assert!(claims(&mut before, first) && !claims(&mut before, second));
         }
-        // The other one was answered, before the end or after it.
+        // The other one was answered, before the end of the process or after it.
         let mut answered = before(both().into_iter().chain([ended(2, Kind::Create, NAME, true)]));
         assert!(!claims(&mut answered, 1) && claims(&mut answered, 2));
         let mut answered = before(both());
@@ -360,12 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn who_was_answered_before_and_removed_since_takes_nothing() {
+    fn an_answered_call_claims_nothing_after_a_removal() {
         let mut before = before([
             ended(9, Kind::Create, NAME, true),
             begun(1, Kind::Remove, NAME),
             begun(2, Kind::Create, NAME),
-            // Made and removed again: what is there now is somebody else's who was not answered.
+            // Created and removed again: the present object belongs to a client without a reply.
             ended(8, Kind::Create, NAME, true),
             ended(7, Kind::Remove, NAME, true),
         ]);
@@ -421,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_written_down_is_good_until_it_was_used() {
+    fn a_logged_claim_is_used_once() {
         let claimed = Record::Claimed { call: call(1), at: NOW, kind: Kind::Create, targets: NAME, key: 7 };
         let records = || [begun(1, Kind::Create, NAME), claimed.clone()];
         assert_eq!(before(records()).take(7), Some((NOW, call(1))));
@@ -431,23 +430,23 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_what_was_executed_and_not_answered_is_good_over_a_further_end() {
+    fn a_claim_survives_a_further_crash() {
         let records = || {
             [
                 begun(1, Kind::Create, NAME),
                 ended(1, Kind::Create, NAME, true),
-                // By the next process, as a claim of the first: it began when that did.
+                // Claimed by the next process: it began with the first operation.
                 begun(2, Kind::Create, NAME),
             ]
         };
         assert!(claims(&mut before(records()), 2));
-        // The first was answered, as it is known from elsewhere: this is another's, and too late.
+        // The first is known to be answered: this claim comes too late.
         let mut answered = RecoveredOps::new([call(1)]);
         records().into_iter().for_each(|record| answered.read(record, NOW));
         assert!(!claims(&mut answered, 2) && !claims(&mut answered, 1));
         let marked = Record::Answered { call: call(1), at: NOW };
         assert!(before([begun(1, Kind::Create, NAME), marked]).is_empty());
-        // Begun later, it is no claim.
+        // It began later, so it is no claim.
         let [first, second, _] = records();
         let later = Timestamp { nanoseconds: 1, ..NOW };
         let third = Record::Started { call: call(2), at: later, kind: Kind::Create, targets: NAME };
@@ -455,9 +454,9 @@ mod tests {
     }
 
     #[test]
-    fn of_many_operations_on_one_name_the_first_are_forgotten() {
+    fn old_operations_on_one_name_are_forgotten() {
         let count = PENDING_MAX as u64 + 6;
-        // Each has done it, and none has its reply written down.
+        // Each may have made the change, and none has a logged reply.
         let records = (1..=count).flat_map(|number| {
             let kind = if number % 2 == 0 { Kind::Remove } else { Kind::Create };
             [begun(number, kind, NAME), ended(number, kind, NAME, true)]

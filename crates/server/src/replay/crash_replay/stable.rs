@@ -1,4 +1,4 @@
-//! A log of calls that survives the end of the machine.
+//! A log of calls that survives a crash of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,7 +29,7 @@ impl Stable {
         Self { log, is_broken: AtomicBool::new(false) }
     }
 
-    /// Whether nothing reaches stable storage any more.
+    /// Set when nothing reaches stable storage any more.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Relaxed)
     }

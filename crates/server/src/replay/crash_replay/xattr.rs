@@ -10,7 +10,7 @@ use super::record::Kind;
 use crate::Export;
 
 impl LoggedOps<'_> {
-    /// [`Backend::set_xattr`](vfs::Backend::set_xattr) of an attribute that must not be there.
+    /// [`Backend::set_xattr`](vfs::Backend::set_xattr) of an attribute that must not exist.
     pub(crate) async fn create_xattr(
         &self,
         export: &Export,
@@ -66,7 +66,7 @@ impl LoggedOps<'_> {
     }
 }
 
-/// The name as the log tells it from those of a directory's entries, none of which has a NUL.
+/// Returns the name for the log. The NUL distinguishes it from names of directory entries.
 fn named(name: &[u8]) -> Vec<u8> {
     [&[0], name].concat()
 }

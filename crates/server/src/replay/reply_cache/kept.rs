@@ -14,10 +14,10 @@ use crate::prefetch;
 /// Slots of a bucket; four fill a cache line.
 const WAYS: usize = 4;
 
-/// One part in so many of the memory is for the index: as many buckets as there are replies of usual length.
+/// One part in this many of the memory is for the index: as many buckets as replies of the usual length.
 const INDEX_SHARE: usize = 4;
 
-/// Bytes of a record's head: transaction number, time, length, and nothing.
+/// Bytes of a record's head: transaction number, time, length, and padding.
 const HEAD: usize = 16;
 
 /// Records begin at multiples of this many bytes.
@@ -66,7 +66,7 @@ impl Memory for Kept {
         self.reply(slot.place)
     }
 
-    /// One that is longer than all the memory is not kept.
+    /// A reply longer than the whole memory is not stored.
     fn put(&mut self, digest: u64, reply: Reply<'_>) {
         let length = (HEAD + reply.bytes.len()).next_multiple_of(ALIGNMENT);
         if length > self.ring_bytes {
@@ -99,7 +99,7 @@ impl Memory for Kept {
 }
 
 impl Kept {
-    /// Lengths of the replies that are there.
+    /// Returns the lengths of the stored replies.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
         let slots = self.index.iter().flat_map(|bucket| bucket.0);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_a_bucket_stay() {
+    fn the_newest_replies_of_a_bucket_stay() {
         let mut kept = Kept::new(16 << 10);
         let in_first_bucket = |number: u32| u64::from(number);
         for number in 0..10 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is given back is what was put in, and all is there that was put in last and fits, but for full buckets.
+        /// Stored replies come back unchanged; the newest that fit are all there, except in full buckets.
         #[test]
         fn keeps_the_newest_as_they_were(
             bytes in 0_usize..4096,

@@ -1,10 +1,10 @@
-//! Short replies of one length, each beside its digest in a bucket.
+//! Storage of short replies of one length, each beside its digest in a bucket.
 //!
-//! A stream of small WRITEs touches memory that is cold after thousands of others, and each line of it costs what a system
-//! call does: here a call touches one or two that lie together, and no ring beside them. What version 3's WRITE has to tell
-//! again fits; attributes do not, and are told as of the moment when the call is repeated (`nfs3::write`).
+//! A stream of small WRITEs touches memory that is cold after thousands of others, and each cache line costs as much as a system
+//! call. Here a call touches one or two adjacent lines, and no ring. The cached part of version 3's WRITE reply fits; its attributes
+//! do not, and are read again for a retransmission (`nfs3::write`).
 //!
-//! Which entry of a bucket is the oldest, the order of its entries tells: the newest is put in front.
+//! Entries of a bucket are ordered by age: the newest is in front.
 
 use super::tags::{Tagged, tag};
 use super::{Memory, Reply};
@@ -17,7 +17,7 @@ const WAYS: usize = 4;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// 0 where there is none: no call has that digest but one in 2^64, which is executed again.
+    /// 0 if empty. One call in 2^64 has that digest; a retransmission of it is executed again.
     digest: u64,
     xid: u32,
     began_s: u32,
@@ -30,7 +30,7 @@ struct Bucket([Entry; WAYS]);
 
 const _: () = assert!(size_of::<Bucket>() == 128);
 
-/// See the module's text.
+/// The storage; see the module.
 #[derive(Debug)]
 pub(crate) struct Short {
     buckets: Tagged<Bucket, WAYS>,
@@ -47,7 +47,7 @@ impl Memory for Short {
         Some(Reply { xid: entry.xid, began_s: entry.began_s, bytes: &entry.bytes })
     }
 
-    /// One that is not as long as all are is not kept.
+    /// A reply of another length is not stored.
     fn put(&mut self, digest: u64, reply: Reply<'_>) {
         let Ok(bytes) = reply.bytes.try_into() else { return };
         let Some((Bucket(entries), tags)) = self.buckets.find_mut(digest) else { return };
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_a_bucket_stay_as_they_were() {
+    fn the_newest_replies_of_a_bucket_stay_unchanged() {
         let mut short = Short::new(1 << 10);
         let bytes = |number: u32| [number as u8; SHORT];
         for number in 1..=10 {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_the_length_is_kept_and_nothing_without_memory() {
+    fn replies_of_other_lengths_and_without_memory_are_not_stored() {
         let mut short = Short::new(1 << 10);
         for length in [0, SHORT - 1, SHORT + 1] {
             short.put(7, reply(1, &vec![1; length]));

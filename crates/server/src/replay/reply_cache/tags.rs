@@ -1,39 +1,39 @@
-//! A few bits of each digest that is kept, beside the buckets.
+//! A few bits of each stored digest, beside the buckets.
 //!
-//! Nearly every call is new, and its bucket cold: to look there for what is not there would cost what a system call does. Tags
-//! are a small part of the buckets' memory, and mostly near. Where none fits, nothing is kept under the digest; the bucket
-//! will be written when the call is answered, and is asked for meanwhile.
+//! Nearly every call is new, and its bucket is cold: a useless look there would cost as much as a system call. Tags take a small
+//! part of the buckets' memory and are mostly in the cache. If no tag matches, the digest is not stored. The bucket is prefetched
+//! meanwhile, because the call's reply will be written there.
 
 use crate::prefetch;
 
-/// A digest's: bits that tell neither its shard (the lowest) nor its bucket (the highest).
+/// Bits of a digest that select neither its shard (the lowest) nor its bucket (the highest).
 type Tag = u8;
 
-/// Buckets of `WAYS` entries, found by digest, each beside its tags.
+/// Buckets of `WAYS` entries, found by digest, each with its tags.
 #[derive(Debug)]
 pub(super) struct Tagged<B, const WAYS: usize> {
-    /// Both empty until the first reply comes.
+    /// Both are empty until the first reply.
     tags: Box<[[Tag; WAYS]]>,
     buckets: Box<[B]>,
     count: usize,
 }
 
 impl<B: Default + Clone, const WAYS: usize> Tagged<B, WAYS> {
-    /// Bytes of a bucket and its tags.
+    /// Bytes of a bucket with its tags.
     pub(super) const EACH: usize = size_of::<B>() + WAYS * size_of::<Tag>();
 
-    /// So many buckets.
+    /// Returns a table of this many buckets.
     pub(super) fn new(count: usize) -> Self {
         Self { tags: Box::default(), buckets: Box::default(), count }
     }
 
-    /// How many there are.
+    /// Returns the number of buckets.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The bucket of a digest, unless there is none under it for certain.
+    /// Returns the bucket of a digest if a tag matches.
     pub(super) fn find(&self, digest: u64) -> Option<&B> {
         let index = self.index(digest);
         let bucket = self.buckets.get(index)?;
@@ -44,7 +44,7 @@ impl<B: Default + Clone, const WAYS: usize> Tagged<B, WAYS> {
         None
     }
 
-    /// The bucket of a digest, and its entries' tags, for something to be put in.
+    /// Returns the bucket of a digest and its tags, for storing an entry.
     pub(super) fn find_mut(&mut self, digest: u64) -> Option<(&mut B, &mut [Tag; WAYS])> {
         if self.buckets.is_empty() {
             self.buckets = vec![B::default(); self.count].into_boxed_slice();
@@ -54,19 +54,19 @@ impl<B: Default + Clone, const WAYS: usize> Tagged<B, WAYS> {
         Some((self.buckets.get_mut(index)?, self.tags.get_mut(index)?))
     }
 
-    /// All that there are, none until the first reply comes.
+    /// Iterates over all buckets; over none before the first reply.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &B> {
         self.buckets.iter()
     }
 
-    /// Which bucket a digest falls into: its high half, scaled down.
+    /// Returns the index of a digest's bucket: its high half, scaled down.
     pub(super) fn index(&self, digest: u64) -> usize {
         (((digest >> 32) * self.count as u64) >> 32) as usize
     }
 }
 
-/// The tag of an entry with this digest.
+/// Returns the tag of a digest.
 pub(super) fn tag(digest: u64) -> Tag {
     (digest >> 8) as Tag
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_found_by_each_tag_in_it_and_by_no_other() {
+    fn a_bucket_is_found_by_its_tags_only() {
         let mut tagged = Tagged::<u32, 4>::new(3);
         assert!(tagged.find(0).is_none(), "nothing is there yet");
         let in_second = |tag: u64| 0x8000_0000_0000_0000 | tag << 8;

@@ -115,7 +115,7 @@ impl State {
             CallbackPurpose::Advice => {}
             CallbackPurpose::Recall(place) => self.recall_answered(place, status),
             CallbackPurpose::GetAttr(place) => self.getattr_answered(place, result),
-            CallbackPurpose::Notify(place, _) => self.notify_answered(self.tick(), place, status),
+            CallbackPurpose::Notify(place, _) => self.notify_answered(self.latest_time(), place, status),
             CallbackPurpose::Offload(number) => self.offload_answered(number, callback, status),
         }
     }

@@ -70,7 +70,7 @@ impl State {
         if !is_usable || session.has_fault.load(Relaxed) {
             return Some(callback);
         }
-        let now = self.tick();
+        let now = self.latest_time();
         let slot = match back.send(callback, referring, (*connection, now)) {
             Ok(slot) => slot,
             Err(callback) => return Some(callback),
@@ -115,7 +115,7 @@ impl State {
     fn resend(&self, session: &Session) {
         let bound = session.bound.read();
         if let Some((connection, outbox)) = bound.back() {
-            let (mut back, now) = (session.back.lock(), self.tick());
+            let (mut back, now) = (session.back.lock(), self.latest_time());
             for slot in back.unsure() {
                 let Some(slot) = back.send_again(slot, (*connection, now)) else { continue };
                 if outbox.call(Sent::callback(session.id, slot), |xid| back.record(slot, xid)) {

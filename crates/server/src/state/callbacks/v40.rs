@@ -62,7 +62,7 @@ impl State {
         };
         outbox.open();
         path.state = PathState::Up(connection, Arc::clone(outbox));
-        path.probe_sent_at = Some(self.tick());
+        path.probe_sent_at = Some(self.latest_time());
         self.v40_connections.add(connection, client.id());
         let target = v40.callback.lock().clone();
         outbox.call(Sent::V40Probe(client.id()), |xid| {
@@ -89,7 +89,7 @@ impl State {
             return;
         }
         path.state = PathState::Connecting;
-        path.requested_at = self.tick();
+        path.requested_at = self.latest_time();
         self.v40_connections.request(address, client.id());
         self.work_signal.notify();
     }
@@ -162,7 +162,7 @@ impl State {
                 client.calls.lock().put_back(vec![callback]);
                 return;
             }
-            sent.insert(*last_number, (self.tick(), callback));
+            sent.insert(*last_number, (self.latest_time(), callback));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the administrator does to clients and to the grace period.
+//! Administration of clients and of the grace period.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::state::tables::recovery::EndOfGrace;
 use crate::state::tables::wire::{ClientId, SessionId};
 use crate::{Now, client_log};
 
-/// What a client lost.
+/// What an evicted client lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evicted {
     /// Sessions.
@@ -26,12 +26,12 @@ pub struct Evicted {
     pub locks: u32,
     /// Delegations.
     pub delegations: u32,
-    /// Opens, locks and delegations that it had lost before and not acknowledged.
+    /// Opens, locks and delegations that were revoked before and not acknowledged.
     pub revoked: u32,
 }
 
 impl State {
-    /// Remembers where a client is, for those who look; returns its record.
+    /// Notes a client's address for snapshots and log lines. Returns its record.
     pub fn note_client_address(
         &self,
         client: ClientId,
@@ -43,28 +43,28 @@ impl State {
         Some(client)
     }
 
-    /// Logs that a client is gone, where the log says that it came; so many a second at most.
+    /// Logs the removal of a client whose confirmation was logged, at a bounded rate.
     pub(crate) fn log_removal(&self, client: &Client) {
         let Some(reason) = client.removal_to_log() else { return };
-        // One clock for all who let clients go: some of them do not know the time.
-        let now = Now { monotonic: self.tick(), wall: Timestamp::default() };
+        // Some callers do not know the time, so all use the last known one.
+        let now = Now { monotonic: self.latest_time(), wall: Timestamp::default() };
         if let Some(suppressed) = self.removal_log_throttle.admit(now) {
             client_log::left((client.owner(), client.id()), client.seen(), reason, suppressed);
         }
     }
 
-    /// [`Self::note_client_address`] of a session's client.
+    /// As [`Self::note_client_address`], for a session's client.
     pub fn note_session_address(&self, session: &SessionId, address: SocketAddr, minor: u32) {
         if let Some(session) = self.sessions.get(session) {
             session.client.seen_at(address, minor);
         }
     }
 
-    /// Takes away a client's record, and with it sessions, opens, locks and delegations, whether or not its lease has expired;
-    /// `None` where there is no such client. It reclaims nothing of that in a grace period that runs.
+    /// Removes a client with its sessions, opens, locks and delegations, whether or not its lease has expired; `None` if there
+    /// is no such client. The client cannot reclaim them in a grace period in progress.
     ///
-    /// To the client it is what an expired lease is (RFC 8881 §8.3, §8.4.2.4): its next request is answered with BADSESSION or
-    /// STALE_CLIENTID, and it may make itself known anew. What it has in progress ends; nothing is added to what it holds.
+    /// The client sees an expired lease (RFC 8881 §8.3, §8.4.2.4): its next request is answered with BADSESSION or
+    /// STALE_CLIENTID, and it may create a new client ID. Requests in progress end; the client gets no more state.
     pub fn evict(&self, id: ClientId) -> Option<Evicted> {
         let record = self.clients.lock().remove(id, RecordEvent::Evict)?;
         let evicted = Evicted { sessions: record.sessions.len(), ..held(&record.client) };
@@ -78,8 +78,8 @@ impl State {
         self.recovery.evict_reclaimer(now, matches)
     }
 
-    /// Ends the grace period: what was not reclaimed until now is lost. Returns how many clients it waited for; `None` where
-    /// none runs.
+    /// Ends the grace period: state that was not reclaimed is lost. Returns how many clients it waited for; `None` outside of a
+    /// grace period.
     pub fn end_grace(&self, now: Duration) -> Option<usize> {
         self.recovery.in_grace(now).then(|| self.recovery.end_grace(EndOfGrace::Administrator))
     }

@@ -1,18 +1,14 @@
 //! EXCHANGE_ID (RFC 8881 §18.35).
 
 use core::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::new_record::{Confirmed, NewProtocol, NewRecord};
 use crate::state::root::State;
-use crate::state::tables::client::{Client, ClientKind};
+use crate::state::tables::client::ClientKind;
 use crate::state::tables::client_table::{FIRST_SEQUENCE, Record, RecordEvent};
-use crate::state::tables::host::HostKey;
 use crate::state::tables::principal::Credential;
 use crate::state::tables::protect::StateProtect;
-use crate::state::tables::slot_memory::SlotMemory;
 use crate::state::tables::wire::{ClientId, Status, Verifier};
 
 /// Arguments of EXCHANGE_ID. The operation checks the flags.
@@ -43,17 +39,6 @@ pub struct ExchangedId {
     pub confirmed: bool,
     /// How the record's state is protected, which may differ from the request.
     pub protect: StateProtect,
-}
-
-/// How a request compares with the owner's confirmed record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Confirmed {
-    /// `co_verifier` is the same.
-    same_verifier: bool,
-    /// The principal is the same.
-    same_principal: bool,
-    /// The client has sessions, opens, locks or delegations, or may reclaim them, and its lease has not expired.
-    in_use: bool,
 }
 
 /// What EXCHANGE_ID does.
@@ -105,7 +90,8 @@ impl State {
     /// # Errors
     /// CLID_INUSE, NOENT, NOT_SAME, PERM as in §18.35.4; DELAY if there is no room for a record, or no client ID is free.
     pub fn exchange_id(&self, now: Duration, request: &ExchangeId<'_>) -> Result<ExchangedId, Status> {
-        let (result, removed) = self.try_exchange_id(now, request);
+        let mut removed = Vec::new();
+        let result = self.try_exchange_id(now, request, &mut removed);
         self.release_records(removed);
         result
     }
@@ -114,8 +100,8 @@ impl State {
         &self,
         now: Duration,
         request: &ExchangeId<'_>,
-    ) -> (Result<ExchangedId, Status>, Vec<Record>) {
-        let mut removed = Vec::new();
+        removed: &mut Vec<Record>,
+    ) -> Result<ExchangedId, Status> {
         let mut table = self.clients.lock();
         let owned = table.owned(ClientKind::V41, request.owner);
         let is_reserved =
@@ -127,7 +113,7 @@ impl State {
             in_use: record.blocks_collision(now, self.lease, is_reserved),
         });
         match decide(request.update, compared, is_reserved) {
-            Decision::Refuse(status) => return (Err(status), removed),
+            Decision::Refuse(status) => return Err(status),
             Decision::Existing => {
                 // The slot's next ID, as Linux's server returns it; the client ignores it if CONFIRMED_R is set.
                 let record = confirmed.expect("`Existing` needs a confirmed record");
@@ -138,28 +124,23 @@ impl State {
                 if let Some(id) = owned.unconfirmed.filter(|_| !request.update) {
                     removed.extend(table.remove(id, RecordEvent::Replace));
                 }
-                return (Ok(found), removed);
+                return Ok(found);
             }
             Decision::Replace => {
                 removed.extend(owned.confirmed.and_then(|id| table.remove(id, RecordEvent::Replace)))
             }
             Decision::New => {}
         }
-        removed.extend(table.replace_unconfirmed(owned));
-        let host = HostKey::of(request.from);
-        if !table.has_room(self.max_clients, now, self.lease, host, &mut removed) {
-            return (Err(Status::DELAY), removed);
-        }
-        let Some(id) = self.ids.next_client_id(false, |id| table.record(id).is_none()) else {
-            return (Err(Status::DELAY), removed);
+        let new = NewRecord {
+            owner: request.owner,
+            verifier: request.verifier,
+            principal: &request.by.principal,
+            from: request.from,
+            protocol: NewProtocol::V41(request.protect),
         };
-        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
-        let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
-        let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        let client = client.with_protection(request.protect).at(table.hosts.host(host));
-        table.insert(Arc::new(client), None);
+        let client_id = self.add_record(now, &mut table, owned, new, removed)?;
         let (sequence_id, protect) = (FIRST_SEQUENCE, request.protect);
-        (Ok(ExchangedId { client_id: id, sequence_id, confirmed: false, protect }), removed)
+        Ok(ExchangedId { client_id, sequence_id, confirmed: false, protect })
     }
 }
 

@@ -22,7 +22,7 @@ impl State {
     /// Looks at a bounded number of client records. Unconfirmed records are removed a lease after their creation, expired
     /// clients without state at once; those with state stay for a day, or until their resources are needed.
     pub fn expire(&self, now: Duration) -> Swept {
-        self.tick.fetch_max(nanos(now), Relaxed);
+        self.latest_time.fetch_max(nanos(now), Relaxed);
         // Ends and logs a grace period whose time is over, even if nobody asks for it.
         self.recovery.in_grace(now);
         self.maintain_callbacks(now);
@@ -58,8 +58,8 @@ impl State {
         self.release_records(removed);
     }
 
-    /// The same for opens, locks and other state of an address: removes expired clients of this address, and of addresses
-    /// that hold more.
+    /// Removes expired clients of this address, and of addresses that hold more, because opens, locks or other state reached their
+    /// limit.
     pub(crate) fn remove_expired_for(&self, now: Duration, host: &Host) {
         let held = host.charged.load(Relaxed);
         let holds_more = |_: &ClientTable, client: &Client| {

@@ -9,10 +9,10 @@ use crate::state::tables::recovery::Reclaimers;
 use crate::state::tables::wire::Status;
 
 impl State {
-    /// Has the next server wait only for clients that hold what can be reclaimed: opens, locks and delegations of files. Returns
-    /// which these are, and the change to wait for ([`State::wait_durable`]).
+    /// Has the next server wait only for clients that hold opens, locks or delegations of files. Returns these clients, and the
+    /// change to wait for ([`State::wait_durable`]).
     ///
-    /// To be called when no request is in progress and none follows: who gets anything after this cannot reclaim it.
+    /// Called when no request is in progress and none follows: state granted after this call cannot be reclaimed.
     pub fn prepare_restart(&self, now: Duration) -> (Reclaimers, u64) {
         let mut holders = HashSet::new();
         self.shards.iter().for_each(|shard| shard.lock().add_holders(&mut holders));

@@ -1,72 +1,60 @@
-//! SETCLIENTID and SETCLIENTID_CONFIRM of version 4.0 (RFC 7530 §16.33, §16.34), over the records that EXCHANGE_ID makes too.
+//! SETCLIENTID and SETCLIENTID_CONFIRM of version 4.0 (RFC 7530 §16.33, §16.34). The records are those of EXCHANGE_ID.
 //!
-//! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID is another client. RFC 8881 §2.4.1 lets a
-//! server compare both for a client that was upgraded; what the old one held yields when its lease is over.
+//! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID names another client. RFC 8881 §2.4.1 allows
+//! a server to match both, for a client that was upgraded. Here the state of the old client yields when its lease has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::new_record::{Confirmed, NewProtocol, NewRecord};
 use crate::state::State;
 use crate::state::tables::client::{Client, ClientKind};
 use crate::state::tables::client_table::{ClientTable, Record, RecordEvent, RecordPhase};
-use crate::state::tables::host::HostKey;
 use crate::state::tables::principal::Principal;
-use crate::state::tables::slot_memory::SlotMemory;
-use crate::state::tables::v40_client::{CallbackClient, Confirmation};
+use crate::state::tables::v40_client::CallbackClient;
 use crate::state::tables::wire::{ClientId, NetAddress, SetClientIdOk, Status, Verifier};
 
-/// What SETCLIENTID asks.
+/// Arguments of SETCLIENTID.
 #[derive(Debug, Clone, Copy)]
 pub struct SetClientId<'a> {
     /// `client.id`.
     pub owner: &'a [u8],
     /// `client.verifier`.
     pub verifier: Verifier,
-    /// Of the request.
+    /// The caller.
     pub principal: &'a Principal,
-    /// Where callbacks will go once it is confirmed.
+    /// Address and program for callbacks, once confirmed.
     pub callback: &'a CallbackClient,
 }
 
-/// Why SETCLIENTID gave no client ID.
+/// Why SETCLIENTID failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetClientIdError {
-    /// CLID_INUSE: by the client whose callbacks go there.
+    /// CLID_INUSE, with the callback address of the client that uses the name.
     InUse(NetAddress),
     /// Any other status.
     Status(Status),
 }
 
-/// What the server knows of the confirmed record of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Confirmed {
-    same_verifier: bool,
-    same_principal: bool,
-    /// It holds something, or may reclaim it, and its lease has not expired.
-    in_use: bool,
-}
-
-/// What SETCLIENTID does.
+/// The effect of SETCLIENTID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// An unconfirmed record with a new client ID, in place of any unconfirmed one.
+    /// Adds an unconfirmed record with a new client ID, which replaces any unconfirmed one.
     New,
-    /// New callback information for the confirmed record, which awaits confirmation.
+    /// Adds new callback information to the confirmed record, for a later confirmation.
     Update,
     /// CLID_INUSE.
     Refuse,
 }
 
-/// The cases of §16.33.5. `is_kept`: the name is that of another principal's client, which may still reclaim what it held before a
+/// Decides among the cases of §16.33.5. `is_kept`: another principal's client of this name may still reclaim what it held before a
 /// restart.
 fn decide(confirmed: Option<Confirmed>, is_kept: bool) -> Decision {
     match confirmed {
-        // The record did not outlive the server, and what it is to protect may come back.
+        // The restart removed the record, but its client may still reclaim.
         None if is_kept => Decision::Refuse,
         // "For any confirmed record with the same id string x, if the recorded principal does not match that of the SETCLIENTID
-        // call, then the server returns an NFS4ERR_CLID_INUSE error." A record that holds nothing is nobody's loss, as for
+        // call, then the server returns an NFS4ERR_CLID_INUSE error." A record without state may be replaced, as for
         // EXCHANGE_ID (RFC 8881 §18.35.4) and in Linux's server.
         Some(Confirmed { same_principal: false, in_use: true, .. }) => Decision::Refuse,
         // "since the id verifier v of the request matches that which is confirmed and recorded, the server treats this as a
@@ -81,7 +69,7 @@ impl State {
     /// SETCLIENTID.
     ///
     /// # Errors
-    /// CLID_INUSE; DELAY where there is no room for a record, or no ID.
+    /// CLID_INUSE; DELAY if there is no room for a record, or no client ID is free.
     pub fn set_client_id(
         &self,
         now: Duration,
@@ -102,7 +90,7 @@ impl State {
         let confirm = self.ids.next_verifier();
         let mut table = self.clients.lock();
         let mut owned = table.owned(ClientKind::V40, request.owner);
-        // What has lost a part begins anew: see `find_sessionless`.
+        // A client that lost some of its state begins anew: see `find_sessionless`.
         let lost = owned.confirmed.and_then(|id| table.record_mut(id)).filter(|record| {
             record.client.has_lost_state() && record.client.principal() == request.principal
         });
@@ -133,22 +121,15 @@ impl State {
             }
             (Decision::New | Decision::Update, _) => {}
         }
-        removed.extend(table.replace_unconfirmed(owned));
-        let host = HostKey::of(request.callback.from);
-        if !table.has_room(self.max_clients, now, self.lease, host, removed) {
-            return Err(SetClientIdError::Status(Status::DELAY));
-        }
-        let id = self
-            .ids
-            .next_client_id(true, |id| table.record(id).is_none())
-            .ok_or(SetClientIdError::Status(Status::DELAY))?;
-        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
-        let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
-        let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        let client = client.into_v40(request.callback.clone()).at(table.hosts.host(host));
-        let client = Arc::new(client);
-        table.insert(client, Some(Confirmation { verifier: confirm, update: None }));
-        Ok(SetClientIdOk { client_id: id, confirm })
+        let new = NewRecord {
+            owner: request.owner,
+            verifier: request.verifier,
+            principal: request.principal,
+            from: request.callback.from,
+            protocol: NewProtocol::V40(request.callback, confirm),
+        };
+        let client_id = self.add_record(now, &mut table, owned, new, removed);
+        Ok(SetClientIdOk { client_id: client_id.map_err(SetClientIdError::Status)?, confirm })
     }
 
     /// SETCLIENTID_CONFIRM. "SETCLIENTID_CONFIRM does not establish or renew a lease."
@@ -175,7 +156,7 @@ impl State {
         Ok(client)
     }
 
-    /// The cases of §16.34.5; returns the record that is replaced, and whether there is a new path for callbacks.
+    /// Decides among the cases of §16.34.5. Returns the record that is replaced, and whether callbacks have a new address.
     fn try_confirm(
         &self,
         table: &mut ClientTable,
@@ -211,7 +192,7 @@ impl State {
             RecordPhase::Confirmed => Ok((None, false)),
             // "If there is also a confirmed { *, x, d, *, t }, the server MUST remove client x's relevant leased client state".
             RecordPhase::Unconfirmed => {
-                // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
+                // Another principal's record may have changed since SETCLIENTID: it is checked again before it is replaced.
                 let old = table.owned(ClientKind::V40, client.owner()).confirmed;
                 let is_kept = self.recovery.is_name_reserved(now, ClientKind::V40, client.owner(), principal);
                 let is_others = |old: &&Record| {
@@ -229,11 +210,11 @@ impl State {
         }
     }
 
-    /// A confirmed record of version 4.0.
+    /// Returns a confirmed client of version 4.0.
     pub(crate) fn find_sessionless(&self, id: ClientId) -> Result<Arc<Client>, Status> {
         let mut table = self.clients.lock();
         match table.record_mut(id) {
-            // There are no flags by which a client could learn that a part is lost (RFC 7530 §9.6.3.1), so that it goes whole, and
+            // No flag tells a 4.0 client that it lost some of its state (RFC 7530 §9.6.3.1). So the client is removed and
             // begins anew under another client ID.
             Some(record) if record.confirmation.is_some() && record.client.has_lost_state() => {
                 let lost = table.remove(id, RecordEvent::Expire);
@@ -245,14 +226,14 @@ impl State {
                 Ok(Arc::clone(&record.client))
             }
             Some(_) => Err(Status::STALE_CLIENTID),
-            // RFC 7530 §9.6.3.1: after "a lease that has expired", EXPIRED; another instance's is STALE_CLIENTID (§9.6.2). Of those
-            // with this instance's mark nobody remembers which were given.
+            // RFC 7530 §9.6.3.1: after "a lease that has expired", EXPIRED. An ID of another instance is STALE_CLIENTID (§9.6.2). An ID
+            // with this instance's mark counts as expired, because the server does not remember which it issued.
             None if self.ids.is_of_this_instance(id) => Err(Status::EXPIRED),
             None => Err(Status::STALE_CLIENTID),
         }
     }
 
-    /// Where a client's callbacks go.
+    /// Returns a client's callback address and program.
     #[must_use]
     pub fn callback_of(&self, client: &Client) -> Option<CallbackClient> {
         client.v40().map(|v40| v40.callback.lock().clone())
@@ -264,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_decisions_are_those_of_the_rfc() {
+    fn decides_every_case_of_the_rfc() {
         let known = |same_verifier, same_principal, in_use| {
             decide(Some(Confirmed { same_verifier, same_principal, in_use }), false)
         };

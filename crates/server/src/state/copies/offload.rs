@@ -12,7 +12,7 @@ use protocol::nfs4::types::WriteResponse;
 use xdr::List;
 
 use crate::state::State;
-use crate::state::sessions::sequence::Running;
+use crate::state::sessions::sequence::SlotRequest;
 use crate::state::tables::callback::{Callback, CallbackPurpose};
 use crate::state::tables::client::Client;
 use crate::state::tables::copies::{
@@ -82,7 +82,7 @@ impl State {
         client: &Arc<Client>,
         task: CopyTask,
         copied: Copied,
-        asked_by: Option<&Running>,
+        asked_by: Option<&SlotRequest>,
     ) -> Option<Stateid> {
         let held = &client.holdings.copies;
         let mut inner = self.offloads.inner.lock();
@@ -95,7 +95,7 @@ impl State {
         }
         let number = inner.last.wrapping_add(1);
         inner.last = number;
-        let asked_by = asked_by.map(Running::as_referring);
+        let asked_by = asked_by.map(SlotRequest::as_referring);
         let offload = Arc::new(Offload::new(number, Arc::clone(client), task, copied, asked_by));
         // A number comes back after 2^32 copies; its earlier copy has ended by then.
         inner.copies.insert(number, Arc::clone(&offload));

@@ -19,7 +19,7 @@ use crate::state::tables::client::Client;
 use crate::state::tables::delegation::conflict::Conflict;
 use crate::state::tables::delegation::getattr::{HeldAttributes, HolderQueries, HolderQuery};
 use crate::state::tables::file_key::FileKey;
-use crate::state::tables::stateid::Place;
+use crate::state::tables::stateid::EntryId;
 
 /// The longest wait for a holder's answer, which comes from its memory.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -48,10 +48,10 @@ impl State {
         if holder.is_expired(now.monotonic, self.lease) {
             return HolderQuery::NoHolder;
         }
-        let place = shard.place(index);
+        let entry_id = shard.entry_id(index);
         let delegation = shard.delegation_at_mut(index);
         if number.is_some_and(|number| delegation.queries.is_answered(number)) {
-            let held = delegation.held_attributes(place, now.wall);
+            let held = delegation.held_attributes(entry_id, now.wall);
             return held.map_or(HolderQuery::Refused, HolderQuery::Answered);
         }
         let (asked, is_new) = delegation.queries.ask();
@@ -60,7 +60,7 @@ impl State {
             let attributes = HolderQueries::requested(delegation.times.is_some());
             let args = CbGetAttrArgs { handle: delegation.handle, attributes };
             let referring = delegation.granted_by;
-            Callback::new(CbOp::GetAttr(args), CallbackPurpose::GetAttr(place), referring)
+            Callback::new(CbOp::GetAttr(args), CallbackPurpose::GetAttr(entry_id), referring)
         });
         let waiter = self.add_waiter(&mut shard, file, deadline);
         drop(shard);
@@ -78,25 +78,25 @@ impl State {
     #[must_use]
     pub fn apply_held_attributes(&self, held: Option<HeldAttributes>, attributes: &mut Attributes) -> bool {
         let Some(held) = held else { return true };
-        let shard = self.shards[held.place.shard].lock();
-        if !shard.is_delegation(held.place) {
+        let shard = self.shards[held.entry_id.shard].lock();
+        if !shard.is_delegation(held.entry_id) {
             return false;
         }
-        let times = shard.delegation_at(held.place.index).times.as_ref();
+        let times = shard.delegation_at(held.entry_id.index).times.as_ref();
         held.apply(times.map(|times| times.known), attributes);
         true
     }
 
     /// Returns whether the delegation is still held.
     pub fn is_still_delegated(&self, held: &HeldAttributes) -> bool {
-        self.shards[held.place.shard].lock().is_delegation(held.place)
+        self.shards[held.entry_id.shard].lock().is_delegation(held.entry_id)
     }
 
     /// Notes that the file system shows the change that the holder reported.
     pub fn change_shown(&self, held: &HeldAttributes) {
-        let (mut shard, place) = (self.shards[held.place.shard].lock(), held.place);
-        if shard.is_delegation(place)
-            && let Some(times) = &mut shard.delegation_at_mut(place.index).times
+        let (mut shard, entry_id) = (self.shards[held.entry_id.shard].lock(), held.entry_id);
+        if shard.is_delegation(entry_id)
+            && let Some(times) = &mut shard.delegation_at_mut(entry_id.index).times
             && let Some(shown) = held.times
         {
             times.is_changed &= times.known.modified > shown.modified;
@@ -104,19 +104,19 @@ impl State {
     }
 
     /// Handles the reply to CB_GETATTR.
-    pub(crate) fn getattr_answered(&self, place: Place, result: Option<CbOpResult>) {
+    pub(crate) fn getattr_answered(&self, entry_id: EntryId, result: Option<CbOpResult>) {
         let reported = result.and_then(|result| match result {
             CbOpResult::GetAttr(result) => result.into_result().ok(),
             _ => None,
         });
         let reported =
             reported.and_then(|reported| attributes::Attributes::from_file_attributes(&reported).ok());
-        let mut shard = self.shards[place.shard].lock();
-        if !shard.is_delegation(place) {
+        let mut shard = self.shards[entry_id.shard].lock();
+        if !shard.is_delegation(entry_id) {
             return;
         }
-        let file = shard.entry(place.index).file;
-        let delegation = shard.delegation_at_mut(place.index);
+        let file = shard.entry(entry_id.index).file;
+        let delegation = shard.delegation_at_mut(entry_id.index);
         delegation.queries.answer(reported, delegation.times.as_deref_mut());
         shard.wake_waiting(file);
     }

@@ -27,7 +27,7 @@ use crate::state::tables::delegation::entry_change::{EntryChange, SUPPORTED_NOTI
 use crate::state::tables::delegation::kind::DelegationKind;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::shard::Shard;
-use crate::state::tables::stateid::Place;
+use crate::state::tables::stateid::EntryId;
 use crate::state::tables::wire::Status;
 
 impl State {
@@ -92,22 +92,22 @@ impl State {
     }
 
     /// Handles the reply to CB_NOTIFY.
-    pub(crate) fn notify_answered(&self, now: Duration, place: Place, status: Status) {
-        let mut shard = self.shards[place.shard].lock();
-        if !shard.is_delegation(place) {
+    pub(crate) fn notify_answered(&self, now: Duration, entry_id: EntryId, status: Status) {
+        let mut shard = self.shards[entry_id.shard].lock();
+        if !shard.is_delegation(entry_id) {
             return;
         }
-        let client = Arc::clone(&shard.entry(place.index).client);
-        let delegation = shard.delegation_at_mut(place.index);
+        let client = Arc::clone(&shard.entry(entry_id.index).client);
+        let delegation = shard.delegation_at_mut(entry_id.index);
         delegation.notices.answered();
         let call = match status {
             _ if !delegation.is_granted() => None,
-            Status::OK => self.next_notice(&mut shard, place.index),
+            Status::OK => self.next_notice(&mut shard, entry_id.index),
             _ => {
                 if is_refusal(status) {
                     client.refused_notice(now);
                 }
-                self.recall(&mut shard, place.index, now)
+                self.recall(&mut shard, entry_id.index, now)
             }
         };
         drop(shard);
@@ -120,14 +120,17 @@ impl State {
         let account = self.gauges.notices_of(&client);
         let (changes, charge) = shard.delegation_at_mut(index).notices.take(account)?;
         self.delegations.counts.notices.fetch_add(changes.len() as u64, Relaxed);
-        let (place, delegation) = (shard.place(index), shard.delegation_at(index));
+        let (entry_id, delegation) = (shard.entry_id(index), shard.delegation_at(index));
         let args = CbNotifyArgs {
             stateid: shard.stateid(index, self.ids.boot()),
             handle: delegation.handle,
             changes: List::new(changes).unwrap_or_default(),
         };
         let referring = delegation.granted_by;
-        Some((client, Callback::new(CbOp::Notify(args), CallbackPurpose::Notify(place, charge), referring)))
+        Some((
+            client,
+            Callback::new(CbOp::Notify(args), CallbackPurpose::Notify(entry_id, charge), referring),
+        ))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recalls because of changes by local processes, and what holders see until then.
 //!
-//! A local process changes a file before the holder is told. Linux's client takes every change up to the GETATTR of its
+//! A local process changes a file before the holder learns of it. Linux's client takes every change up to the GETATTR of its
 //! DELEGRETURN for its own and keeps its cache. So a holder sees the change attribute that the file had at the grant until it has
 //! returned the delegation ([`State::granted_change`]); its next GETATTR shows the change.
 //!
@@ -47,7 +47,7 @@ impl State {
     /// Returns whether any delegated object is watched.
     #[must_use]
     pub fn has_watches(&self) -> bool {
-        self.gauges.lookouts.load(SeqCst) > 0
+        self.gauges.watched_delegations.load(SeqCst) > 0
     }
 
     /// Returns whether `client` may have to see an older change attribute than that of an object.

@@ -8,7 +8,7 @@ use protocol::nfs4::types::Handle;
 
 use super::recall::Calls;
 use crate::state::State;
-use crate::state::sessions::sequence::Running;
+use crate::state::sessions::sequence::SlotRequest;
 use crate::state::tables::callback::Callback;
 use crate::state::tables::client::Client;
 use crate::state::tables::delegation::active_changes::ChangeEpoch;
@@ -81,7 +81,7 @@ impl State {
         client: &Arc<Client>,
         file: FileKey,
         request: &GrantRequest,
-        granted_by: Option<&Running>,
+        granted_by: Option<&SlotRequest>,
         watch: Option<DelegationWatch>,
     ) -> Result<Stateid, NotDelegated> {
         self.check_grant(now, client, file, request.reclaim)?;
@@ -94,7 +94,7 @@ impl State {
             opener: request.opener,
             phase: DelegationPhase::Granted,
             handle: request.handle,
-            granted_by: granted_by.map(Running::as_referring),
+            granted_by: granted_by.map(SlotRequest::as_referring),
             recalled_at: None,
             queries: HolderQueries::new(request.change),
             times: request.times.map(DelegatedTimes::new),

@@ -17,7 +17,7 @@ use crate::state::tables::delegation::phase::{DelegationEvent, DelegationPhase};
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::io::IoKind;
 use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, Shard};
-use crate::state::tables::stateid::Place;
+use crate::state::tables::stateid::EntryId;
 use crate::state::tables::waiter::DelegationWaiter;
 use crate::state::tables::wire::{Stateid, Status};
 
@@ -210,7 +210,7 @@ impl State {
         index: u32,
         now: Duration,
     ) -> Option<(Arc<Client>, Callback)> {
-        let place = shard.place(index);
+        let entry_id = shard.entry_id(index);
         let client = Arc::clone(&shard.entry(index).client);
         let delegation = shard.delegation_at_mut(index);
         let is_first = delegation.is_granted();
@@ -220,17 +220,17 @@ impl State {
         }
         delegation.recalled_at = Some(now);
         delegation.notices.forget(self.gauges.notices_of(&client));
-        self.delegations.recalled.lock().push_back((now, place));
+        self.delegations.recalled.lock().push_back((now, entry_id));
         self.delegations.counts.recalls.fetch_add(1, Relaxed);
-        Some(self.recall_callback(shard, place))
+        Some(self.recall_callback(shard, entry_id))
     }
 
-    fn recall_callback(&self, shard: &Shard, place: Place) -> (Arc<Client>, Callback) {
-        let delegation = shard.delegation_at(place.index);
-        let stateid = shard.stateid(place.index, self.ids.boot());
+    fn recall_callback(&self, shard: &Shard, entry_id: EntryId) -> (Arc<Client>, Callback) {
+        let delegation = shard.delegation_at(entry_id.index);
+        let stateid = shard.stateid(entry_id.index, self.ids.boot());
         let args = CbRecallArgs { stateid, truncate: false, handle: delegation.handle };
-        let (purpose, referring) = (CallbackPurpose::Recall(place), delegation.granted_by);
-        let client = Arc::clone(&shard.entry(place.index).client);
+        let (purpose, referring) = (CallbackPurpose::Recall(entry_id), delegation.granted_by);
+        let client = Arc::clone(&shard.entry(entry_id.index).client);
         (client, Callback::new(CbOp::Recall(args), purpose, referring))
     }
 
@@ -250,9 +250,9 @@ impl State {
 
     /// Handles the reply to CB_RECALL. A client that does not know the delegation may not have seen the OPEN's reply yet (§20.2.4,
     /// §2.10.6.3). It is asked again until the lease time is over.
-    pub(crate) fn recall_answered(&self, place: Place, status: Status) {
+    pub(crate) fn recall_answered(&self, entry_id: EntryId, status: Status) {
         if status != Status::OK {
-            self.delegations.unsent.lock().push(place);
+            self.delegations.unsent.lock().push(entry_id);
         }
     }
 
@@ -302,20 +302,20 @@ impl State {
     /// Revokes delegations that were not returned in time, repeats recalls that did not arrive, and ends waits that take too long.
     pub(crate) fn sweep_delegations(&self, now: Duration) {
         let unsent = std::mem::take(&mut *self.delegations.unsent.lock());
-        for place in unsent {
-            let shard = self.shards[place.shard].lock();
-            let call = shard.is_delegation(place).then(|| self.recall_callback(&shard, place));
+        for entry_id in unsent {
+            let shard = self.shards[entry_id.shard].lock();
+            let call = shard.is_delegation(entry_id).then(|| self.recall_callback(&shard, entry_id));
             drop(shard);
             self.send_calls(call.into_iter().collect());
         }
         loop {
             // §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease period."
-            let is_due = |entry: &mut (Duration, Place)| entry.0 + self.lease <= now;
-            let Some((_, place)) = self.delegations.recalled.lock().pop_front_if(is_due) else { break };
+            let is_due = |entry: &mut (Duration, EntryId)| entry.0 + self.lease <= now;
+            let Some((_, entry_id)) = self.delegations.recalled.lock().pop_front_if(is_due) else { break };
             let mut deferred = Deferred::new();
-            let mut shard = self.shards[place.shard].lock();
-            if shard.is_delegation(place) {
-                shard.end(place.index, EntryEvent::Unreturned, &self.gauges, &mut deferred);
+            let mut shard = self.shards[entry_id.shard].lock();
+            if shard.is_delegation(entry_id) {
+                shard.end(entry_id.index, EntryEvent::Unreturned, &self.gauges, &mut deferred);
                 self.delegations.counts.revoked.fetch_add(1, Relaxed);
             }
         }

@@ -13,7 +13,7 @@ use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges;
 use crate::state::tables::io::{IoKind, IoPermit};
 use crate::state::tables::shard::{Deferred, EntryKind};
-use crate::state::tables::stateid::{Flaw, Place};
+use crate::state::tables::stateid::{EntryId, StateidError};
 use crate::state::tables::wire::{Stateid, Status};
 
 impl State {
@@ -78,9 +78,9 @@ impl State {
     /// Returns whether a stateid belongs to another client's state of this file.
     #[must_use]
     pub fn is_other_clients_stateid(&self, client: &Client, file: FileKey, stateid: &Stateid) -> bool {
-        let Ok(place) = Place::parse(stateid, self.ids.boot()) else { return false };
-        let found = self.shards[place.shard].lock().find(place, client, Some(file));
-        matches!(found, Err(Flaw::OtherClient))
+        let Ok(entry_id) = EntryId::parse(stateid, self.ids.boot()) else { return false };
+        let found = self.shards[entry_id.shard].lock().find(entry_id, client, Some(file));
+        matches!(found, Err(StateidError::OtherClient))
     }
 
     /// Returns whether any open denies anything. Mostly none does, and [`Self::check_stateless_io`] is not needed.

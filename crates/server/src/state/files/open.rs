@@ -14,7 +14,7 @@ use crate::state::tables::gauges::weight;
 use crate::state::tables::recovery::V40Request;
 use crate::state::tables::shard::share::{Modes, valid_bits};
 use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, NewOpen, OpenKey, Shard};
-use crate::state::tables::stateid::{Place, next_seqid};
+use crate::state::tables::stateid::{EntryId, next_seqid};
 use crate::state::tables::wire::{ShareAccess, ShareDeny, Stateid, Status};
 
 /// The opener of an open that two users made with one owner: it stands for the permission of neither. It is no user ID (32 bits)
@@ -220,10 +220,10 @@ impl State {
     /// Undoes an OPEN whose operation failed afterwards, in a truncation. If the owner has opened the file again meanwhile, the
     /// open stays as it is.
     pub fn withdraw_open(&self, client: &Client, grant: OpenGrant) {
-        let Ok(place) = Place::parse(&grant.stateid, self.ids.boot()) else { return };
+        let Ok(entry_id) = EntryId::parse(&grant.stateid, self.ids.boot()) else { return };
         let mut deferred = Deferred::new();
-        let mut shard = self.shards[place.shard].lock();
-        let Ok(index) = shard.find(place, client, None) else { return };
+        let mut shard = self.shards[entry_id.shard].lock();
+        let Ok(index) = shard.find(entry_id, client, None) else { return };
         if shard.entry(index).seqid != grant.stateid.seqid {
             return;
         }

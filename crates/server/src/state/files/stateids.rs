@@ -3,7 +3,7 @@
 use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind};
-use crate::state::tables::stateid::{Flaw, Place, check_seqid};
+use crate::state::tables::stateid::{EntryId, StateidError, check_seqid};
 use crate::state::tables::wire::{ClientId, Stateid, Status};
 
 impl State {
@@ -11,11 +11,11 @@ impl State {
     /// used in normal operation", without a check of kind and file; "Special stateids are always considered invalid".
     #[must_use]
     pub fn test_stateid(&self, client: &Client, stateid: &Stateid) -> Status {
-        let tested = Place::parse(stateid, self.ids.boot()).and_then(|place| {
-            let shard = self.shards[place.shard].lock();
-            shard.find_present(place, client, None, stateid.seqid, self.settings.max_slots, |_| true)
+        let tested = EntryId::parse(stateid, self.ids.boot()).and_then(|entry_id| {
+            let shard = self.shards[entry_id.shard].lock();
+            shard.find_present(entry_id, client, None, stateid.seqid, self.settings.max_slots, |_| true)
         });
-        tested.map_or_else(|flaw| flaw.status(false), |_| Status::OK)
+        tested.map_or_else(|error| error.status(false), |_| Status::OK)
     }
 
     /// FREE_STATEID (RFC 8881 §18.38).
@@ -23,17 +23,17 @@ impl State {
     /// # Errors
     /// LOCKS_HELD: "If there are valid locks (of any kind) associated with the stateid in question"; BAD_STATEID, OLD_STATEID.
     pub fn free_stateid(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
-        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(false))?;
+        let entry_id = EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(false))?;
         let mut deferred = Deferred::new();
-        let mut shard = self.shards[place.shard].lock();
-        let event = match shard.find(place, client, None) {
+        let mut shard = self.shards[entry_id.shard].lock();
+        let event = match shard.find(entry_id, client, None) {
             // "by sending the FREE_STATEID operation, the client acknowledges the loss of those locks".
-            Err(Flaw::Revoked(_)) => EntryEvent::Acknowledge,
-            Err(flaw) => return Err(flaw.status(false)),
+            Err(StateidError::Revoked(_)) => EntryEvent::Acknowledge,
+            Err(error) => return Err(error.status(false)),
             Ok(index) => {
                 let entry = shard.entry(index);
                 check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots, false)
-                    .map_err(|flaw| flaw.status(false))?;
+                    .map_err(|error| error.status(false))?;
                 match &entry.kind {
                     EntryKind::Open(_) | EntryKind::Delegation(_) => return Err(Status::LOCKS_HELD),
                     // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
@@ -44,8 +44,8 @@ impl State {
                 EntryEvent::Close
             }
         };
-        let file = shard.entry(place.index).file;
-        shard.end(place.index, event, &self.gauges, &mut deferred);
+        let file = shard.entry(entry_id.index).file;
+        shard.end(entry_id.index, event, &self.gauges, &mut deferred);
         if event == EntryEvent::Acknowledge {
             shard.acknowledged(client, file);
         }
@@ -59,10 +59,10 @@ impl State {
     /// # Errors
     /// BAD_STATEID if the client has no such state; EXPIRED or ADMIN_REVOKED if it is revoked already.
     pub fn revoke(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
-        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(false))?;
+        let entry_id = EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(false))?;
         let mut deferred = Deferred::new();
-        let mut shard = self.shards[place.shard].lock();
-        let index = shard.find(place, client, None).map_err(|flaw| flaw.status(false))?;
+        let mut shard = self.shards[entry_id.shard].lock();
+        let index = shard.find(entry_id, client, None).map_err(|error| error.status(false))?;
         shard.end(index, EntryEvent::AdminRevoke, &self.gauges, &mut deferred);
         self.unlock_shard(shard, deferred);
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::types::Handle;
 
-use crate::state::sessions::sequence::Running;
+use crate::state::sessions::sequence::SlotRequest;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::locks::{LockKind, LockRange, OwnerName};
 use crate::state::tables::wire::{LockDenied, LockType, Stateid, Status};
@@ -74,7 +74,7 @@ pub struct LockNotice<'a> {
     /// The file as the client knows it.
     pub handle: Handle,
     /// The request that asks for the lock.
-    pub asked_by: Option<&'a Running>,
+    pub asked_by: Option<&'a SlotRequest>,
 }
 
 /// The open and the owner of a LOCK.

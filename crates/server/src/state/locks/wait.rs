@@ -25,7 +25,7 @@ use crate::state::tables::gauges::{adjust, read};
 use crate::state::tables::locks::{LockSet, LockWaiter, OwnerName};
 use crate::state::tables::shard::{Deferred, LockNotify, Shard};
 use crate::state::tables::wire::StateOwner;
-use crate::state::{Running, State};
+use crate::state::{SlotRequest, State};
 
 /// The longest owner, in bytes, of which CB_NOTIFY_LOCK is sent. With it the callback is as long as CB_OFFLOAD, which every back
 /// channel takes: 4 + 68 + 8 + 4 + 32. Linux's owners have 20.
@@ -65,7 +65,7 @@ impl State {
 
     /// Gives turns to waiters of a file whose locks are free, and returns their callbacks.
     fn give_turns(&self, shard: &mut Shard, file: FileKey) -> Calls {
-        let now = self.tick();
+        let now = self.latest_time();
         // Removed, so that it can be changed while the rest of the shard is read.
         let Some(mut queue) = shard.lock_queues.remove(&file) else { return Calls::new() };
         let may_have_turn = |waiter: &LockWaiter<LockNotify>| {
@@ -107,7 +107,7 @@ impl State {
             client: Arc::clone(client),
             open: locker.open,
             handle: notice.handle,
-            asked_by: notice.asked_by.map(Running::as_referring),
+            asked_by: notice.asked_by.map(SlotRequest::as_referring),
         };
         let waiter = LockWaiter {
             owner: locker.name.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sequence::Running;
+use super::sequence::SlotRequest;
 use crate::ConnectionId;
 use crate::state::Outbox;
 use crate::state::root::State;
@@ -70,7 +70,7 @@ impl State {
 
     /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
     /// sent by what was offered before, the path is tried.
-    pub fn control_back_channel(&self, running: &Running, program: u32, security: &SecParmsList) {
+    pub fn control_back_channel(&self, running: &SlotRequest, program: u32, security: &SecParmsList) {
         let mut back = running.session.back.lock();
         let was_usable = back.is_usable();
         back.control(program, security);

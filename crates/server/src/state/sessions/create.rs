@@ -142,7 +142,7 @@ impl State {
     }
 
     /// DESTROY_SESSION (RFC 8881 §18.37). In a compound of the same session, call it before
-    /// [`Running::finish`](super::sequence::Running::finish), as any operation.
+    /// [`SlotRequest::finish`](super::sequence::SlotRequest::finish), as any operation.
     ///
     /// # Errors
     /// BADSESSION; CONN_NOT_BOUND_TO_SESSION: "DESTROY_SESSION MUST be invoked on a connection that is associated with the

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vfs::Op;
 
-use super::sequence::Running;
+use super::sequence::SlotRequest;
 use crate::replay::crash_replay::{CallId, Stable};
 use crate::state::root::State;
 use crate::state::tables::slot::Replay;
@@ -25,7 +25,7 @@ impl State {
 
     /// Keeps the reply of a request in a persistent session: `reply` from the compound's status on, if it is available.
     /// Returns false for an ordinary session.
-    pub(crate) fn keep_reply(&self, running: &Running, digest: u64, reply: Option<&[u8]>) -> bool {
+    pub(crate) fn keep_reply(&self, running: &SlotRequest, digest: u64, reply: Option<&[u8]>) -> bool {
         let Some((persistence, logged)) = self.persistence.as_ref().zip(running.logged_slots()) else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! SEQUENCE (RFC 8881 §18.46): the way into a slot, and out of it.
+//! SEQUENCE (RFC 8881 §18.46): beginning and ending a request on a slot.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -14,43 +14,43 @@ use crate::state::tables::session::{MIN_RESPONSE, Session};
 use crate::state::tables::slot::{Arrival, Replay, Verdict, whole_seconds};
 use crate::state::tables::wire::{ChannelAttributes, OpNum, SequenceArgs, SequenceOk, Status};
 
-/// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
-/// hashing a megabyte of data would cost more than writing it.
+/// Bytes of a compound that its digest covers. They include all operations except bulk data as in WRITE: hashing a megabyte
+/// would cost more than writing it.
 const DIGEST_BYTES: usize = 512;
 
-/// Where `sa_highest_slotid` lies in a compound that begins with SEQUENCE: behind minor version, number of operations, the
-/// operation's number, session, sequence ID and slot. Linux writes it anew when it encodes a request for a new connection, and
-/// it says nothing of what is asked: with another one, a retransmission is no other request.
+/// Position of `sa_highest_slotid` in a compound that begins with SEQUENCE: after the minor version, the number of operations, the
+/// operation, session ID, sequence ID and slot. Linux updates it when it retransmits over a new connection, so the digest must
+/// not cover it.
 const HIGHEST_SLOT: Range<usize> = 36..40;
 const FIRST_OPERATION: Range<usize> = 8..12;
 
-/// What SEQUENCE leads to.
+/// What to do with a request after SEQUENCE.
 #[derive(Debug)]
 pub enum Sequenced {
     /// Execute the rest of the compound.
-    New(Running),
-    /// Answer without executing.
+    New(SlotRequest),
+    /// Send this reply without executing anything.
     Replay(Replay),
 }
 
-/// A request that has its slot. It is executed once, whatever happens to it.
+/// A request on a slot. It is executed once, even if it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it ends the request without a reply"]
-pub struct Running {
+pub struct SlotRequest {
     pub(super) session: Arc<Session>,
     sequence: SequenceOk,
     cache_this: bool,
     ended: bool,
 }
 
-impl Running {
+impl SlotRequest {
     /// SEQUENCE's result.
     #[must_use]
     pub fn sequence(&self) -> &SequenceOk {
         &self.sequence
     }
 
-    /// Whose request it is.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Arc<Client> {
         &self.session.client
@@ -62,18 +62,18 @@ impl Running {
         &self.session.fore
     }
 
-    /// Whether the session outlives the server.
+    /// Whether the session survives a restart of the server.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.session.is_persistent
     }
 
-    /// What the log has of its slots, where the session outlives the server.
+    /// Returns the logged slots of a persistent session.
     pub(crate) fn logged_slots(&self) -> Option<&LoggedSlots> {
         self.session.is_persistent.then_some(&self.session.logged_slots)
     }
 
-    /// As a callback names it that makes no sense before this request's reply.
+    /// Returns the request as a referring call of a callback (RFC 8881 §20.9).
     pub(crate) fn as_referring(&self) -> ReferringRequest {
         let (slot, sequence) = (self.sequence.slot_id, self.sequence.sequence_id);
         ReferringRequest { session: self.session.id, slot, sequence }
@@ -85,14 +85,13 @@ impl Running {
         self.cache_this
     }
 
-    /// Ends the request. `reply` is the encoded COMPOUND result from its status on. It is kept (copied) where the client
-    /// asked for it and it has at most `ca_maxresponsesize_cached` bytes; `None` for a reply that is not at hand as bytes.
-    /// Renews the lease.
+    /// Ends the request and renews the lease. `reply` is the encoded COMPOUND result from its status on; `None` if it is not
+    /// available as bytes. It is kept (copied) if the client asked for that and it has at most `ca_maxresponsesize_cached` bytes.
     pub fn finish(mut self, now: Duration, reply: Option<&[u8]>) {
         self.end(Some(now), reply.filter(|_| self.cache_this));
     }
 
-    /// As [`Self::finish`], for a request that waited for something, so that the time that it came with is no longer now.
+    /// As [`Self::finish`], for a request that had to wait, so that the current time is unknown.
     pub fn finish_untimed(mut self, reply: Option<&[u8]>) {
         self.end(None, reply.filter(|_| self.cache_this));
     }
@@ -104,8 +103,8 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    /// The request was dropped in the middle. What it did is done, so that a retransmission must not do it again.
+impl Drop for SlotRequest {
+    /// Ends a request that was dropped in the middle. It may have had effects, so a retransmission must not execute it.
     fn drop(&mut self) {
         if !self.ended {
             self.end(None, None);
@@ -117,9 +116,10 @@ impl State {
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
-    /// BADSESSION, CONN_NOT_BOUND_TO_SESSION, DEADSESSION (a persistent session that cannot be kept any more), BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
-    /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
-    /// and the associated lease MUST NOT be renewed."
+    /// BADSESSION, CONN_NOT_BOUND_TO_SESSION, DEADSESSION (a persistent session that can no longer be kept), BADSLOT,
+    /// BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (the original is in progress, or there is no
+    /// memory for another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT
+    /// change, and the associated lease MUST NOT be renewed."
     pub fn sequence(
         &self,
         now: Duration,
@@ -129,22 +129,22 @@ impl State {
     ) -> Result<Sequenced, Status> {
         let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
         // §18.46.3: "If SEQUENCE is received on a connection not associated with the session via CREATE_SESSION or
-        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Whoever has seen the session's ID could else put
-        // its slots out of step.
+        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Without this, anybody who has seen the session's
+        // ID could advance its slots.
         if session.client.binds_connections() && !session.is_bound(connection) {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);
         }
         let slots = &session.slots;
-        // §2.10.6.1 has BAD_HIGH_SLOT for who ignores a lowered limit. What is granted never falls here: it was never granted.
+        // §2.10.6.1 has BAD_HIGH_SLOT for clients that ignore a lowered limit. Here the limit is never lowered.
         if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {
             return Err(Status::BAD_HIGH_SLOT);
         }
         // §2.10.6.4: "If the reply exceeds ca_maxresponsesize_cached (and sa_cachethis or csa_cachethis is TRUE), then the server
-        // MUST return NFS4ERR_REP_TOO_BIG_TO_CACHE": what exceeds it with SEQUENCE alone is told before the slot is taken.
+        // MUST return NFS4ERR_REP_TOO_BIG_TO_CACHE". If SEQUENCE's own result is too big, fail before the slot is taken.
         if request.cache_this && session.fore.max_response_size_cached < MIN_RESPONSE {
             return Err(Status::REP_TOO_BIG_TO_CACHE);
         }
-        // A promise that cannot be kept is not made: what was executed is answered, and the client gets an ordinary session.
+        // If the session can no longer be kept, only retransmissions are answered, and the client creates an ordinary session.
         let is_lost = session.is_persistent && !self.persistence.as_ref().is_some_and(Persistence::is_usable);
         if is_lost && !slots.is_last(request.slot_id, request.sequence_id) {
             return Err(Status::DEADSESSION);
@@ -171,7 +171,12 @@ impl State {
         Ok(match verdict {
             Verdict::New => {
                 session.client.begin(now);
-                Sequenced::New(Running { session, sequence, cache_this: request.cache_this, ended: false })
+                Sequenced::New(SlotRequest {
+                    session,
+                    sequence,
+                    cache_this: request.cache_this,
+                    ended: false,
+                })
             }
             // §8.3: "or successful retrieval of the result of SEQUENCE from the reply cache".
             Verdict::Replay(reply) => {
@@ -181,20 +186,20 @@ impl State {
         })
     }
 
-    /// Where a session's callbacks go.
+    /// Returns the callback program of a session.
     #[cfg(test)]
     pub(crate) fn callback_program(&self, session: &crate::state::tables::wire::SessionId) -> Option<u32> {
         Some(self.sessions.get(session)?.back.lock().program())
     }
 
-    /// Whose a session is.
+    /// Returns the client of a session.
     #[cfg(test)]
     pub(crate) fn client_of(&self, session: &crate::state::tables::wire::SessionId) -> Option<Arc<Client>> {
         Some(Arc::clone(&self.sessions.get(session)?.client))
     }
 
-    /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND from behind its tag,
-    /// or as much of its start as is at hand, `length` its whole length in bytes. Covers the first 512 bytes.
+    /// Returns a digest that tells requests apart. `caller` is the effective user as a number, `compound` the encoded COMPOUND
+    /// after its tag (or a prefix of it), `length` its length in bytes. Covers the first 512 bytes.
     #[must_use]
     pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -202,8 +207,8 @@ impl State {
         hasher.finish()
     }
 
-    /// What tells requests with an owner's seqid apart: who asks for which operation on which object, a number for the current
-    /// file handle, with which arguments.
+    /// Returns a digest for a request with an owner's seqid: caller, operation, a number for the current file handle, and
+    /// arguments.
     #[must_use]
     pub fn digest_of_turn(&self, caller: u64, operation: OpNum, object: u64, arguments: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -214,7 +219,7 @@ impl State {
     }
 }
 
-/// What tells requests apart; see [`State::digest`].
+/// Hashes what tells requests apart; see [`State::digest`].
 pub(crate) fn hash_request(hasher: &mut impl Hasher, caller: u64, compound: &[u8], length: usize) {
     hasher.write_u64(caller);
     hasher.write_u64(length as u64);

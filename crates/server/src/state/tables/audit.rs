@@ -19,7 +19,7 @@ pub(crate) struct Sum {
     pub(crate) write_delegations: u64,
     pub(crate) directory_delegations: u64,
     /// Delegations whose objects are watched.
-    pub(crate) lookouts: u64,
+    pub(crate) watched_delegations: u64,
     /// Entries that are revoked and not acknowledged.
     pub(crate) revoked: u64,
     pub(crate) lost_delegations: u64,
@@ -37,7 +37,7 @@ impl Sum {
         self.delegations += other.delegations;
         self.write_delegations += other.write_delegations;
         self.directory_delegations += other.directory_delegations;
-        self.lookouts += other.lookouts;
+        self.watched_delegations += other.watched_delegations;
         self.revoked += other.revoked;
         self.lost_delegations += other.lost_delegations;
         self.lock_waiters += other.lock_waiters;

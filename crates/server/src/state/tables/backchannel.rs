@@ -1,5 +1,5 @@
-//! The back channel's side of a session: which slots callbacks may use (RFC 8881 §2.10.6, with the roles changed), and what
-//! a callback looks like on the wire.
+//! The server's side of a session's back channel: its slots (RFC 8881 §2.10.6, with the roles changed), and the encoding of
+//! callbacks.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use super::transitions::{Row, step};
 use super::wire::{ChannelAttributes, SessionId};
 use crate::ConnectionId;
 
-/// Callbacks under way on one session at most, whatever the client offers.
+/// Maximum number of callbacks in progress on one session, whatever the client offers.
 const CALLBACKS_MAX: u32 = 64;
 /// Bytes of the longest callback: RPC header with the longest AUTH_SYS (40 + 340), tag, minor version, ident and count (16),
 /// CB_SEQUENCE with a referring call (72), CB_OFFLOAD (4 + 4 + 64 + 16 + 4 + 4 + 8 + 4 + 8), which is longer than the others.
 const CALLBACK_BYTES: u32 = 584;
-/// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (44), CB_GETATTR with all that is asked (80).
+/// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (44), CB_GETATTR with all attributes (80).
 const CALLBACK_REPLY_BYTES: u32 = 160;
 
-/// What a callback slot is doing.
+/// The phase of a callback slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum CallbackSlotPhase {
     /// May carry a new callback.
     Idle,
     /// Waits for the client's reply.
@@ -37,34 +37,34 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum CallbackSlotEvent {
     Send,
     Answer,
     Lose,
-    /// The callback is given up together with the session's back channel: nothing is known of the slot any more.
+    /// The callback and the session's back channel are abandoned; the slot's state at the client is unknown.
     Abandon,
 }
 
 /// RFC 8881 §18.46.3: "The server cannot be sure whether or not the client received the callback operation, and so, per
 /// rules on request retry, the server MUST retry the callback operation over the same session."
-const TRANSITIONS: &[Row<Phase, Event>] = &[
-    (Phase::Idle, Event::Send, Phase::Sent),
-    (Phase::Sent, Event::Answer, Phase::Idle),
-    (Phase::Sent, Event::Lose, Phase::Unsure),
-    (Phase::Unsure, Event::Send, Phase::Sent),
-    (Phase::Sent, Event::Abandon, Phase::Idle),
-    (Phase::Unsure, Event::Abandon, Phase::Idle),
+const TRANSITIONS: &[Row<CallbackSlotPhase, CallbackSlotEvent>] = &[
+    (CallbackSlotPhase::Idle, CallbackSlotEvent::Send, CallbackSlotPhase::Sent),
+    (CallbackSlotPhase::Sent, CallbackSlotEvent::Answer, CallbackSlotPhase::Idle),
+    (CallbackSlotPhase::Sent, CallbackSlotEvent::Lose, CallbackSlotPhase::Unsure),
+    (CallbackSlotPhase::Unsure, CallbackSlotEvent::Send, CallbackSlotPhase::Sent),
+    (CallbackSlotPhase::Sent, CallbackSlotEvent::Abandon, CallbackSlotPhase::Idle),
+    (CallbackSlotPhase::Unsure, CallbackSlotEvent::Abandon, CallbackSlotPhase::Idle),
 ];
 
 #[derive(Debug)]
 struct CallbackSlot {
-    phase: Phase,
+    phase: CallbackSlotPhase,
     sequence_id: u32,
-    /// What was sent, until it is answered.
+    /// The last callback, until it is answered.
     callback: Option<Callback>,
-    /// The calls that it refers to, as they were when it was sent first: sent again, it is the same request (§2.10.6.2).
+    /// Its referring calls, as in its first transmission: a retransmission must be the same request (§2.10.6.2).
     referring: Option<ReferringCallList>,
-    /// Over which connection, when it was sent last, and when that was, monotonic.
+    /// The connection and the monotonic time of the last transmission.
     connection: ConnectionId,
     sent_at: Duration,
 }
@@ -76,14 +76,14 @@ pub(crate) struct BackChannel {
     minor: u32,
     program: u32,
     credential: OpaqueAuth,
-    /// Whether the client takes that.
+    /// Whether the client accepts that operation.
     is_spoken: bool,
     attributes: ChannelAttributes,
     slots: Vec<CallbackSlot>,
 }
 
 impl BackChannel {
-    /// As CREATE_SESSION agreed, in this minor version.
+    /// Creates the channel with the attributes of CREATE_SESSION, in this minor version.
     #[must_use]
     pub(crate) fn new(
         session: SessionId,
@@ -104,7 +104,7 @@ impl BackChannel {
     }
 
     /// BACKCHANNEL_CTL (RFC 8881 §18.33.3), which "replaces the backchannel's callback program number and adds (not replaces)
-    /// RPCSEC_GSS handles": where nothing else is offered, callbacks keep the flavor that they have.
+    /// RPCSEC_GSS handles": if nothing else is offered, callbacks keep their flavor.
     pub(crate) fn control(&mut self, program: u32, security: &SecParmsList) {
         self.program = program;
         if let Some(credential) = credential(security) {
@@ -112,8 +112,7 @@ impl BackChannel {
         }
     }
 
-    /// Whether every callback that there is can be sent through it: it is wide enough, and its client takes calls by a flavor that
-    /// can be spoken here.
+    /// Whether it can carry every callback: it is wide enough, and the client accepts a flavor that this server can use.
     #[must_use]
     pub(crate) fn is_usable(&self) -> bool {
         let ChannelAttributes { max_request_size, max_response_size, max_operations, max_requests, .. } =
@@ -125,26 +124,26 @@ impl BackChannel {
             && self.is_spoken
     }
 
-    /// Whether notices of changed directories fit through it too.
+    /// Whether it can carry directory notifications too.
     #[must_use]
     pub(crate) fn carries_notices(&self) -> bool {
         self.is_usable()
             && self.attributes.max_request_size as usize >= CALLBACK_BYTES as usize + NOTICE_BYTES_MAX
     }
 
-    /// Takes a slot for a new callback, the lowest that is idle, as sent over `connection` at this time; gives it back where all
-    /// are taken.
+    /// Puts a callback into the lowest idle slot, as sent over `connection` at this time; returns the callback if no slot is
+    /// idle.
     pub(crate) fn send(
         &mut self,
         callback: Callback,
         referring: Option<ReferringCallList>,
         (connection, now): (ConnectionId, Duration),
     ) -> Result<CallbackSlotId, Callback> {
-        let idle = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
+        let idle = self.slots.iter().position(|slot| slot.phase == CallbackSlotPhase::Idle);
         let index = match idle {
             Some(index) => index,
             None if (self.slots.len() as u32) < self.attributes.max_requests.min(CALLBACKS_MAX) => {
-                let (phase, sequence_id, sent_at) = (Phase::Idle, 0, now);
+                let (phase, sequence_id, sent_at) = (CallbackSlotPhase::Idle, 0, now);
                 let (callback, referring) = (None, None);
                 self.slots.push(CallbackSlot {
                     phase,
@@ -166,47 +165,47 @@ impl BackChannel {
         Ok(self.sent(index, (connection, now)))
     }
 
-    /// Sends again what may have been lost, under the same sequence ID; `None` where nothing was lost on this slot.
+    /// Returns the retransmission of a callback that may be lost, with the same sequence ID; `None` if the slot has none.
     pub(crate) fn send_again(
         &mut self,
         slot_id: u32,
         way: (ConnectionId, Duration),
     ) -> Option<CallbackSlotId> {
         let index = slot_id as usize;
-        (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index, way))
+        (self.slots.get(index)?.phase == CallbackSlotPhase::Unsure).then(|| self.sent(index, way))
     }
 
-    /// Slots whose callback may have been lost.
+    /// Returns the slots whose callbacks may be lost.
     #[must_use]
     pub(crate) fn unsure(&self) -> Vec<u32> {
-        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.phase == Phase::Unsure);
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.phase == CallbackSlotPhase::Unsure);
         slots.map(|(index, _)| index as u32).collect()
     }
 
-    /// The client replied; gives the callback, once.
+    /// Handles the client's reply; returns its callback, once.
     pub(crate) fn answered(&mut self, turn: CallbackSlotId) -> Option<Callback> {
-        self.turn(turn, Event::Answer)?.callback.take()
+        self.turn(turn, CallbackSlotEvent::Answer)?.callback.take()
     }
 
-    /// It is not known whether the client has it: the connection went, or the client asked to be asked again.
+    /// Notes that the client may not have the callback: the connection was lost, or it answered DELAY.
     pub(crate) fn lost(&mut self, turn: CallbackSlotId) {
-        self.turn(turn, Event::Lose);
+        self.turn(turn, CallbackSlotEvent::Lose);
     }
 
-    /// A connection went before the replies came.
+    /// Notes that a connection was lost before the replies arrived.
     pub(crate) fn lost_connection(&mut self, connection: ConnectionId) {
         for slot in self.slots.iter_mut().filter(|slot| slot.connection == connection) {
-            if let Some(next) = step(TRANSITIONS, slot.phase, Event::Lose) {
+            if let Some(next) = step(TRANSITIONS, slot.phase, CallbackSlotEvent::Lose) {
                 slot.phase = next;
             }
         }
     }
 
-    /// The back channel is given up; its callbacks must find another way.
+    /// Abandons the back channel; returns its callbacks, which must be sent another way.
     pub(crate) fn abandon(&mut self) -> Vec<Callback> {
         let mut left = Vec::new();
         for slot in &mut self.slots {
-            if let Some(next) = step(TRANSITIONS, slot.phase, Event::Abandon) {
+            if let Some(next) = step(TRANSITIONS, slot.phase, CallbackSlotEvent::Abandon) {
                 slot.phase = next;
             }
             left.extend(slot.callback.take());
@@ -214,16 +213,16 @@ impl BackChannel {
         left
     }
 
-    /// Over which connection a callback was sent, last at this time, that is not answered yet.
+    /// Returns the connection over which a callback was last sent at this time, if it is unanswered.
     #[must_use]
     pub(crate) fn awaits(&self, turn: CallbackSlotId, sent_at: Duration) -> Option<ConnectionId> {
         let slot = self.slots.get(turn.slot_id as usize)?;
         let is_last = slot.sequence_id == turn.sequence_id && slot.sent_at == sent_at;
-        let waits = slot.phase == Phase::Sent && is_last;
+        let waits = slot.phase == CallbackSlotPhase::Sent && is_last;
         waits.then_some(slot.connection)
     }
 
-    /// The record of a callback in its slot.
+    /// Encodes the record of the callback in a slot.
     pub(crate) fn record(&self, turn: CallbackSlotId, xid: u32) -> Bytes {
         let slot = self.slots.get(turn.slot_id as usize);
         let referring = slot.and_then(|slot| slot.referring.clone());
@@ -248,7 +247,7 @@ impl BackChannel {
         record.into_bytes()
     }
 
-    /// The record of CB_NULL, by which a path is tried.
+    /// Encodes the record of CB_NULL, which probes a path.
     pub(crate) fn probe(&self, xid: u32) -> Bytes {
         let mut record = Writer::new();
         encode_call(&mut record, &self.header(xid, callback::PROC_NULL), &());
@@ -260,7 +259,7 @@ impl BackChannel {
         CallHeader { credential, ..CallHeader::new(xid, self.program, callback::VERSION, procedure) }
     }
 
-    fn turn(&mut self, turn: CallbackSlotId, event: Event) -> Option<&mut CallbackSlot> {
+    fn turn(&mut self, turn: CallbackSlotId, event: CallbackSlotEvent) -> Option<&mut CallbackSlot> {
         let slot = self.slots.get_mut(turn.slot_id as usize)?;
         if slot.sequence_id != turn.sequence_id {
             return None;
@@ -271,20 +270,21 @@ impl BackChannel {
 
     fn sent(&mut self, index: usize, (connection, now): (ConnectionId, Duration)) -> CallbackSlotId {
         let slot = &mut self.slots[index];
-        slot.phase =
-            step(TRANSITIONS, slot.phase, Event::Send).expect("only idle and unsure slots are sent on");
+        slot.phase = step(TRANSITIONS, slot.phase, CallbackSlotEvent::Send)
+            .expect("only idle and unsure slots are sent on");
         (slot.connection, slot.sent_at) = (connection, now);
         let sequence_id = slot.sequence_id;
-        let highest = self.slots.iter().rposition(|slot| slot.phase != Phase::Idle).unwrap_or(index);
+        let highest =
+            self.slots.iter().rposition(|slot| slot.phase != CallbackSlotPhase::Idle).unwrap_or(index);
         CallbackSlotId { slot_id: index as u32, sequence_id, highest_slot_id: highest as u32 }
     }
 }
 
-/// Who we are to the client: the first that it offered of what can be spoken here, if any (RFC 8881 §2.10.8.2: the server "is free to
-/// use any of the flavor/principal combinations the client offers, but it MUST NOT use unoffered combinations"). RPCSEC_GSS cannot: its
-/// contexts for callbacks are the client's, and nothing here makes calls with one. Linux's client offers AUTH_SYS on Kerberos mounts
-/// too. Who offers RPCSEC_GSS alone has no back channel; who offers nothing at all with CREATE_SESSION is called by AUTH_NONE, as by
-/// Linux's server.
+/// Returns the credentials of callbacks: the first offered ones that this server can use (RFC 8881 §2.10.8.2: the server "is free to
+/// use any of the flavor/principal combinations the client offers, but it MUST NOT use unoffered combinations"). It cannot use
+/// RPCSEC_GSS, because the contexts for callbacks are the client's, and this server initiates no calls with them. Linux's client
+/// offers AUTH_SYS on Kerberos mounts too. A client that offers only RPCSEC_GSS has no back channel; a client that offers nothing
+/// in CREATE_SESSION is called with AUTH_NONE, as by Linux's server.
 fn credential(security: &SecParmsList) -> Option<OpaqueAuth> {
     let sys = |parms: &protocol::nfs4::ops::backchannel::AuthSysParms| {
         OpaqueAuth::sys(&AuthSys {
@@ -318,11 +318,15 @@ mod tests {
 
     #[test]
     fn the_table_of_phases_is_sound() {
-        check_table(TRANSITIONS, Phase::Idle, &[Phase::Idle, Phase::Sent, Phase::Unsure]);
+        check_table(
+            TRANSITIONS,
+            CallbackSlotPhase::Idle,
+            &[CallbackSlotPhase::Idle, CallbackSlotPhase::Sent, CallbackSlotPhase::Unsure],
+        );
     }
 
     #[test]
-    fn callbacks_take_the_lowest_idle_slot_and_retry_what_was_lost() {
+    fn callbacks_use_the_lowest_idle_slot_and_retry_lost_ones() {
         let at = Duration::from_secs;
         let (mut back, home, new) = (back(), (ConnectionId(1), at(1)), (ConnectionId(2), at(5)));
         let send = |back: &mut BackChannel| back.send(Callback::recall_slot(1), None, home);

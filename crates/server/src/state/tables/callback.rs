@@ -13,7 +13,7 @@ use protocol::nfs4::callback::recall::{CbRecallAnyArgs, CbRecallSlotArgs, recall
 use protocol::nfs4::types::Bitmap;
 
 use super::notices::Charge;
-use super::stateid::Place;
+use super::stateid::EntryId;
 use super::wire::{ClientId, SessionId};
 use crate::outbox;
 
@@ -34,12 +34,12 @@ pub(crate) struct Callback {
 pub(crate) enum CallbackPurpose {
     /// Only advises the client; the result does not matter.
     Advice,
-    /// Recalls the delegation at this place.
-    Recall(Place),
-    /// Asks the holder of the delegation at this place for attributes.
-    GetAttr(Place),
+    /// Recalls the delegation with this ID.
+    Recall(EntryId),
+    /// Asks the holder of the delegation with this ID for attributes.
+    GetAttr(EntryId),
     /// Notifies the holder of a directory delegation of changes.
-    Notify(Place, Weak<Charge>),
+    Notify(EntryId, Weak<Charge>),
     /// Reports the end of the copy with this number.
     Offload(u32),
 }

@@ -85,7 +85,7 @@ pub struct Client {
     renewed: AtomicU64,
     /// COMPOUNDs in progress on its sessions.
     active: AtomicU32,
-    /// A COMPOUND ended at an unknown time: the next look renews the lease.
+    /// A COMPOUND ended at an unknown time; the next sweep renews the lease.
     ended_untimed: AtomicBool,
     /// Why the record was removed. A removed client gets no more state.
     gone: OnceLock<&'static str>,

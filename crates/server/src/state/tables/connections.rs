@@ -43,12 +43,12 @@ pub(crate) struct BoundConnections {
     connections: Vec<(ConnectionId, Channels)>,
     /// The connections that carry the back channel, with their queues for calls, in the order of binding.
     backs: Vec<(ConnectionId, Arc<Outbox>)>,
-    phase: Phase,
+    phase: BindingPhase,
 }
 
 /// Which channels of a session have a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BindingPhase {
     /// No connection; there never was a back channel.
     #[default]
     Unbound,
@@ -65,7 +65,7 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum BindingEvent {
     /// The first connection, for the fore channel only.
     BindFirst,
     /// The first connection that carries the back channel.
@@ -79,22 +79,22 @@ enum Event {
 }
 
 /// RFC 8881 §2.10.3.1: the loss of connections or of the back channel does not end a session. §18.37: DESTROY_SESSION does.
-const TRANSITIONS: &[Row<Phase, Event>] = &[
-    (Phase::Unbound, Event::BindFirst, Phase::ForeOnly),
-    (Phase::Unbound, Event::BindBack, Phase::Both),
-    (Phase::ForeOnly, Event::BindBack, Phase::Both),
-    (Phase::ForeOnly, Event::LoseLast, Phase::Unbound),
-    (Phase::Both, Event::LoseBack, Phase::BackLost),
-    (Phase::Both, Event::LoseLast, Phase::AllLost),
-    (Phase::BackLost, Event::BindBack, Phase::Both),
-    (Phase::BackLost, Event::LoseLast, Phase::AllLost),
-    (Phase::AllLost, Event::BindFirst, Phase::BackLost),
-    (Phase::AllLost, Event::BindBack, Phase::Both),
-    (Phase::Unbound, Event::Destroy, Phase::Closed),
-    (Phase::ForeOnly, Event::Destroy, Phase::Closed),
-    (Phase::Both, Event::Destroy, Phase::Closed),
-    (Phase::BackLost, Event::Destroy, Phase::Closed),
-    (Phase::AllLost, Event::Destroy, Phase::Closed),
+const TRANSITIONS: &[Row<BindingPhase, BindingEvent>] = &[
+    (BindingPhase::Unbound, BindingEvent::BindFirst, BindingPhase::ForeOnly),
+    (BindingPhase::Unbound, BindingEvent::BindBack, BindingPhase::Both),
+    (BindingPhase::ForeOnly, BindingEvent::BindBack, BindingPhase::Both),
+    (BindingPhase::ForeOnly, BindingEvent::LoseLast, BindingPhase::Unbound),
+    (BindingPhase::Both, BindingEvent::LoseBack, BindingPhase::BackLost),
+    (BindingPhase::Both, BindingEvent::LoseLast, BindingPhase::AllLost),
+    (BindingPhase::BackLost, BindingEvent::BindBack, BindingPhase::Both),
+    (BindingPhase::BackLost, BindingEvent::LoseLast, BindingPhase::AllLost),
+    (BindingPhase::AllLost, BindingEvent::BindFirst, BindingPhase::BackLost),
+    (BindingPhase::AllLost, BindingEvent::BindBack, BindingPhase::Both),
+    (BindingPhase::Unbound, BindingEvent::Destroy, BindingPhase::Closed),
+    (BindingPhase::ForeOnly, BindingEvent::Destroy, BindingPhase::Closed),
+    (BindingPhase::Both, BindingEvent::Destroy, BindingPhase::Closed),
+    (BindingPhase::BackLost, BindingEvent::Destroy, BindingPhase::Closed),
+    (BindingPhase::AllLost, BindingEvent::Destroy, BindingPhase::Closed),
 ];
 
 /// What [`BoundConnections::bind`] did.
@@ -117,7 +117,7 @@ impl BoundConnections {
         outbox: Option<&Arc<Outbox>>,
         connections: &Connections,
     ) -> Binding {
-        if self.phase == Phase::Closed {
+        if self.phase == BindingPhase::Closed {
             return Binding::Refused;
         }
         let before = self.counts();
@@ -136,9 +136,9 @@ impl BoundConnections {
             }
         }
         if before.1 == 0 && !self.backs.is_empty() {
-            self.step(Event::BindBack);
+            self.step(BindingEvent::BindBack);
         } else if before.0 == 0 {
-            self.step(Event::BindFirst);
+            self.step(BindingEvent::BindFirst);
         }
         binding
     }
@@ -169,12 +169,12 @@ impl BoundConnections {
 
     /// Removes all connections: the session `id` is destroyed. Returns how many carried the back channel.
     pub(crate) fn close(&mut self, id: &SessionId, connections: &Connections) -> usize {
-        self.step(Event::Destroy);
+        self.step(BindingEvent::Destroy);
         connections.remove_session(id, self.connections.drain(..).map(|(connection, _)| connection));
         self.backs.drain(..).count()
     }
 
-    fn step(&mut self, event: Event) {
+    fn step(&mut self, event: BindingEvent) {
         self.phase = step(TRANSITIONS, self.phase, event).expect("the table has each change of connections");
     }
 
@@ -182,9 +182,9 @@ impl BoundConnections {
     fn note_loss(&mut self, before: (usize, usize)) {
         let (connections, backs) = before;
         if connections > 0 && self.connections.is_empty() {
-            self.step(Event::LoseLast);
+            self.step(BindingEvent::LoseLast);
         } else if backs > 0 && self.backs.is_empty() {
-            self.step(Event::LoseBack);
+            self.step(BindingEvent::LoseBack);
         }
     }
 
@@ -209,7 +209,7 @@ impl BoundConnections {
 
     /// Whether the session had a back channel and has none now.
     pub(crate) fn has_lost_back(&self) -> bool {
-        matches!(self.phase, Phase::BackLost | Phase::AllLost)
+        matches!(self.phase, BindingPhase::BackLost | BindingPhase::AllLost)
     }
 }
 
@@ -259,22 +259,37 @@ mod tests {
 
     #[test]
     fn connection_transitions_are_sound() {
-        let open = [Phase::Unbound, Phase::ForeOnly, Phase::Both, Phase::BackLost, Phase::AllLost];
-        check_table(TRANSITIONS, Phase::Unbound, &open);
-        let events = [Event::BindFirst, Event::BindBack, Event::LoseBack, Event::LoseLast, Event::Destroy];
+        let open = [
+            BindingPhase::Unbound,
+            BindingPhase::ForeOnly,
+            BindingPhase::Both,
+            BindingPhase::BackLost,
+            BindingPhase::AllLost,
+        ];
+        check_table(TRANSITIONS, BindingPhase::Unbound, &open);
+        let events = [
+            BindingEvent::BindFirst,
+            BindingEvent::BindBack,
+            BindingEvent::LoseBack,
+            BindingEvent::LoseLast,
+            BindingEvent::Destroy,
+        ];
         for event in events {
-            assert_eq!(step(TRANSITIONS, Phase::Closed, event), None, "§18.37: its ID is BADSESSION");
+            assert_eq!(step(TRANSITIONS, BindingPhase::Closed, event), None, "§18.37: its ID is BADSESSION");
         }
         for phase in open {
             assert_eq!(
-                step(TRANSITIONS, phase, Event::Destroy),
-                Some(Phase::Closed),
+                step(TRANSITIONS, phase, BindingEvent::Destroy),
+                Some(BindingPhase::Closed),
                 "it can always be destroyed"
             );
-            let is_empty = matches!(phase, Phase::Unbound | Phase::AllLost);
-            assert_eq!(step(TRANSITIONS, phase, Event::BindFirst).is_some(), is_empty);
-            assert_eq!(step(TRANSITIONS, phase, Event::BindBack).is_some(), phase != Phase::Both);
-            assert_eq!(step(TRANSITIONS, phase, Event::LoseLast).is_some(), !is_empty);
+            let is_empty = matches!(phase, BindingPhase::Unbound | BindingPhase::AllLost);
+            assert_eq!(step(TRANSITIONS, phase, BindingEvent::BindFirst).is_some(), is_empty);
+            assert_eq!(
+                step(TRANSITIONS, phase, BindingEvent::BindBack).is_some(),
+                phase != BindingPhase::Both
+            );
+            assert_eq!(step(TRANSITIONS, phase, BindingEvent::LoseLast).is_some(), !is_empty);
         }
     }
 }

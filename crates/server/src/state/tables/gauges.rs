@@ -1,4 +1,4 @@
-//! Counts of what there is.
+//! Counters of state, and the bound on opens and locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -8,81 +8,82 @@ use super::delegation::kind::DelegationKind;
 use super::host;
 use super::notices::{Account, Unconfirmed};
 
-/// How much there is.
+/// Numbers of state objects, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Client records, confirmed or not.
     pub clients: u64,
     /// Sessions.
     pub sessions: u64,
-    /// Those of them that outlive the server.
+    /// Persistent sessions among these.
     pub persistent_sessions: u64,
-    /// Sessions of servers before, kept for what is sent again.
+    /// Persistent sessions of earlier servers, which only repeat replies.
     pub dead_sessions: u64,
-    /// Slots granted to them.
+    /// Slots granted to all sessions.
     pub slots: u64,
     /// Slots whose requests are in progress.
     pub slots_in_use: u64,
-    /// Requests, since the start, that took the last slot that their client may use: any more at that time waited there.
+    /// Requests since the start that used the last slot their client may use: further requests had to wait.
     pub slots_full: u64,
-    /// Requests, since the start, that were put off (DELAY) for want of memory for slots.
+    /// Requests since the start that were answered with DELAY because memory for slots was short.
     pub slots_deferred: u64,
     /// Opens.
     pub opens: u64,
     /// Byte ranges locked.
     pub locks: u64,
-    /// Denied LOCKs whose clients wait for the lock.
+    /// Denied LOCKs that wait for their lock.
     pub locks_waiting: u64,
-    /// Waiters, since the start, that were told that their lock may be had (CB_NOTIFY_LOCK).
+    /// CB_NOTIFY_LOCK callbacks since the start.
     pub locks_notified: u64,
     /// Delegations.
     pub delegations: u64,
-    /// Copies in the background, and those of them that are over and whose clients have not heard so.
+    /// Background copies, including finished ones whose clients have not asked for the result.
     pub copies: u64,
     /// Revoked opens and locks whose loss the client has not acknowledged.
     pub revoked: u64,
-    /// Bytes charged for slots and the replies that they keep.
+    /// Bytes charged for slots and their cached replies.
     pub slot_cache_bytes: u64,
 }
 
-/// One client has this part of what all may have at most, so that none shuts out the others.
+/// One client may hold one part in this many of `max_state`, so that it cannot shut out others.
 const SHARE_PART: usize = 4;
-/// Opens and locks that one client may have however small that part is.
+/// Lower bound of a client's share: opens and locks.
 const SHARE_MIN: usize = 1024;
-/// Bytes of an owner that weigh as much as an entry without them.
+/// Bytes of an owner string that weigh as much as one entry.
 const OWNER_BYTES: usize = 256;
 
-/// What an open or a lock stateid counts for: an owner of 1024 bytes is as much to keep as four more of them.
+/// Returns the weight of an open or a lock stateid. An owner of 1024 bytes adds 4.
 pub(crate) fn weight(owner: &[u8]) -> usize {
     1 + owner.len() / OWNER_BYTES
 }
 
-/// The counts of opens and locks as they change, and the bound on their sum.
+/// Counters of opens, locks and delegations, and the bound on opens and locks.
 #[derive(Debug)]
 pub(crate) struct Gauges {
-    /// Weights of the shards' entries, and locked ranges: what `max_state` bounds.
+    /// Weights of all entries, plus locked ranges. Bounded by `max_state`.
     state: AtomicUsize,
     max_state: usize,
-    /// What one client may have of it.
+    /// The bound for one client.
     share: u32,
     pub(crate) opens: AtomicU64,
     pub(crate) locks: AtomicU64,
-    /// Who waits for a lock, and callbacks that told somebody of one.
+    /// Waiting LOCK requests, and CB_NOTIFY_LOCK callbacks sent.
     pub(crate) lock_waiters: AtomicU64,
     pub(crate) lock_notices: AtomicU64,
     pub(crate) revoked: AtomicU64,
-    /// Delegations of any kind, those for writing, and those of directories: while there are none, nobody looks for a conflict. Read and changed in
-    /// one order with [`ActiveChanges`](super::delegation::active_changes::ActiveChanges), so that a grant and a change never miss each other.
+    /// Delegations of any kind, write delegations, and directory delegations. While a counter is zero, operations skip the
+    /// search for conflicts. Read and changed in one order with
+    /// [`ActiveChanges`](super::delegation::active_changes::ActiveChanges), so that a grant and a change never miss each other.
     pub(crate) delegations: AtomicU64,
     pub(crate) write_delegations: AtomicU64,
     pub(crate) directory_delegations: AtomicU64,
     /// Delegations granted so far.
     pub(crate) grants: AtomicU64,
-    /// Delegations whose objects are watched: while there are none, everybody is told what objects say themselves.
-    pub(crate) lookouts: AtomicU64,
-    /// What holders of directories have not confirmed to know.
+    /// Delegations whose objects are watched. While there are none, attributes need no correction.
+    pub(crate) watched_delegations: AtomicU64,
+    /// Directory changes that holders have not confirmed.
     pub(crate) notices: Arc<Unconfirmed>,
-    /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
+    /// Opens with a share deny mode. While there are none, I/O without an open skips the share check.
     pub(crate) denying: AtomicU64,
 }
 
@@ -101,7 +102,7 @@ impl Gauges {
             write_delegations: AtomicU64::new(0),
             directory_delegations: AtomicU64::new(0),
             grants: AtomicU64::new(0),
-            lookouts: AtomicU64::new(0),
+            watched_delegations: AtomicU64::new(0),
             notices: Arc::default(),
             denying: AtomicU64::new(0),
         }
@@ -112,25 +113,25 @@ impl Gauges {
         self.state.load(Relaxed) + more <= self.max_state
     }
 
-    /// The same for a client, whose address may have some more where it has little.
+    /// Whether `more` fits for this client. If its address holds little, it may exceed the limit.
     pub(crate) fn has_room_for(&self, client: &Client, more: usize) -> bool {
         let held = client.host().charged.load(Relaxed) as usize;
         host::has_room(self.max_state, self.state.load(Relaxed), held, more)
     }
 
-    /// All that is charged.
+    /// Returns the total charge.
     #[cfg(test)]
     pub(crate) fn total(&self) -> usize {
         self.state.load(Relaxed)
     }
 
-    /// Whether `more` fits into what one client may have.
+    /// Whether `more` fits into this client's share.
     pub(crate) fn has_share(&self, client: &Client, more: usize) -> bool {
         let charged = client.holdings.charged.load(Relaxed) as usize;
         charged + more <= self.share as usize
     }
 
-    /// An entry of this weight came, or went (negative), or that many ranges.
+    /// Charges an added entry of this weight or this many ranges; a negative value for removed ones.
     pub(crate) fn charge(&self, client: &Client, by: i32) {
         self.state.fetch_add((by as isize).cast_unsigned(), Relaxed);
         client.holdings.charged.fetch_add(by.cast_unsigned(), Relaxed);

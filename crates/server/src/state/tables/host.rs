@@ -1,17 +1,17 @@
-//! What the clients of one address have together, and what they may have.
+//! Limits by client address.
 //!
-//! Criteria. A client may give itself any number of names, and each name has a share of its own: shares hold nobody off who has
-//! one address. So each limit counts by address too.
-//! - One address may have all that there is while nobody else wants it.
-//! - Where a limit is reached, there is an eighth more, for those who have little: an address may have there what is left of
-//!   it, and no more than that altogether. Whoever has nothing gets something, and leaves something for the next.
-//! - A record that nobody has confirmed yields to any other, that of the address with most of them first, so that a flood pushes
-//!   out its own.
-//! - A record without state costs its client a new one. It yields to addresses with fewer records, that of the greediest address
-//!   first. What holds state never yields to another address, unless its lease is over and its address has more.
+//! A client can give itself any number of names, and each name has its own share of a limit. So limits also count by
+//! address:
+//! - One address may use the whole limit while no other address needs it.
+//! - When a limit is reached, an eighth more is reserved for addresses that hold little: an address may use what is left of
+//!   it, but may not hold more than that in total. So a new address always gets something and leaves something.
+//! - Unconfirmed records are replaced first, beginning with the address that has most of them. A flood replaces its own
+//!   records.
+//! - A record without state is cheap to recreate. It yields to addresses with fewer records, beginning with the address
+//!   that has most. A record with state yields to another address only when its lease has expired and its address has more.
 //!
-//! Clients behind one NAT, or of one machine, share what their address may have. An IPv6 address counts by its first 64 bits,
-//! which is what one machine can choose from.
+//! Clients behind one NAT, or on one machine, share the limits of their address. IPv6 addresses count by their first 64
+//! bits, because one machine can choose the other 64.
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, HashMap};
@@ -21,14 +21,14 @@ use std::sync::atomic::AtomicU32;
 
 use crate::host_of;
 
-/// A limit has this part more for addresses that have little.
+/// A limit is extended by one part in this many, for addresses that hold little.
 const EXTRA_PART: usize = 8;
-/// Addresses that are looked through for a record that yields.
+/// Addresses searched for a replaceable record.
 const HOSTS_LOOKED_AT: usize = 16;
-/// Records of an address that are looked at for one that yields; the next look goes on behind them.
+/// Records of one address searched for a replaceable one. The next search continues after them.
 const RECORDS_LOOKED_AT: usize = 64;
 
-/// Which address it is; none where that is not known.
+/// An address as limits count it; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct HostKey(Option<IpAddr>);
 
@@ -38,7 +38,7 @@ impl HostKey {
     }
 }
 
-/// What an address's clients hold together.
+/// Totals over the clients of one address.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     key: HostKey,
@@ -54,24 +54,24 @@ impl Host {
     }
 }
 
-/// Whether an address that holds `held` may have `more` of what is limited to `limit`, of which all have `used`.
+/// Whether an address that holds `held` may get `more`, given the limit and the total in use by all addresses.
 pub(crate) fn has_room(limit: usize, used: usize, held: usize, more: usize) -> bool {
     let left = (limit + (limit / EXTRA_PART).max(1)).saturating_sub(used);
     used + more <= limit || (more <= left && held + more <= left)
 }
 
-/// An address's records, by their numbers.
+/// The records of one address, by number.
 #[derive(Debug, Default)]
 struct Records {
     host: Arc<Host>,
     all: BTreeSet<u64>,
     unconfirmed: BTreeSet<u64>,
-    /// The last one that was looked at for one that yields.
+    /// The last record that a search looked at.
     looked_at: u64,
 }
 
 impl Records {
-    /// How many they are, and how many of them are not confirmed.
+    /// Returns the number of records, and of unconfirmed ones.
     fn counts(&self) -> (usize, usize) {
         (self.all.len(), self.unconfirmed.len())
     }
@@ -81,24 +81,24 @@ impl Records {
     }
 }
 
-/// Which records are of which address.
+/// The records of each address.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     by_key: HashMap<HostKey, Records>,
     /// By the number of records.
     by_count: BTreeSet<(usize, HostKey)>,
-    /// By the number of records that are not confirmed, where there are any.
+    /// By the number of unconfirmed records, for addresses that have any.
     by_unconfirmed: BTreeSet<(usize, HostKey)>,
 }
 
 impl Hosts {
-    /// What the address of a new client has. It is remembered as long as it has records.
+    /// Returns the totals of an address, for a new client. They are kept as long as the address has records.
     pub(crate) fn host(&self, key: HostKey) -> Arc<Host> {
         let known = self.by_key.get(&key).map(|records| Arc::clone(&records.host));
         known.unwrap_or_else(|| Arc::new(Host { key, ..Host::default() }))
     }
 
-    /// A new record, which is not confirmed.
+    /// Adds a new, unconfirmed record.
     pub(crate) fn add(&mut self, host: &Arc<Host>, number: u64) {
         let records = self
             .by_key
@@ -125,7 +125,7 @@ impl Hosts {
         self.sort(host.key, before);
     }
 
-    /// Puts an address where its counts have it now, which were others `before`.
+    /// Updates the position of an address after its counts changed from `before`.
     fn sort(&mut self, key: HostKey, before: (usize, usize)) {
         let (all, unconfirmed) = self.by_key.get(&key).map(Records::counts).unwrap_or_default();
         self.by_count.remove(&(before.0, key));
@@ -140,14 +140,15 @@ impl Hosts {
         }
     }
 
-    /// How many records an address has.
+    /// Returns the number of records of an address.
     pub(crate) fn count(&self, key: HostKey) -> usize {
         self.by_key.get(&key).map_or(0, |records| records.all.len())
     }
 
-    /// The record that yields to a new one of an address: of several that are not confirmed, the oldest of the address with most
-    /// of them; otherwise one of an address with more records, of the one with most first, that is not confirmed or
-    /// `yields`; otherwise its own that is not confirmed.
+    /// Returns the record that a new record of the address `by` replaces. In this order:
+    /// - the oldest unconfirmed record of the address with most of them, if it has several;
+    /// - a record of an address with more records, beginning with the one that has most: unconfirmed, or one that `may_go`;
+    /// - its own unconfirmed record.
     pub(crate) fn replaceable(&mut self, by: HostKey, may_go: impl Fn(u64) -> bool) -> Option<u64> {
         let flood = self.by_unconfirmed.last().filter(|(count, _)| *count > 1);
         if let Some(records) = flood.and_then(|(_, key)| self.by_key.get(key)) {
@@ -171,11 +172,11 @@ impl Hosts {
         self.by_key.get(&by)?.oldest_unconfirmed()
     }
 
-    /// All that is known of addresses, for [`State::audit`](crate::state::State::audit): how many records, and how many of them are
-    /// not confirmed.
+    /// Checks the tables, for [`State::audit`](crate::state::State::audit). Returns the number of records, and of unconfirmed
+    /// ones.
     ///
     /// # Errors
-    /// What does not fit together.
+    /// The first inconsistency.
     pub(crate) fn audit(&self) -> Result<(usize, usize), String> {
         let counts = || self.by_key.iter().map(|(key, records)| (records.counts(), *key));
         let all: BTreeSet<_> = counts().map(|((all, _), key)| (all, key)).collect();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn one_machine_s_addresses_are_one() {
+    fn addresses_of_one_machine_are_one() {
         assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:0:0:1"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
@@ -206,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_limit_there_is_something_for_who_has_little() {
+    fn beyond_a_limit_addresses_that_hold_little_get_more() {
         assert!(has_room(800, 799, 799, 1), "one address may have all");
         assert!(!has_room(800, 800, 800, 1));
-        // Of the hundred beyond, half for the first address that comes, half of the rest for the next.
+        // Of the hundred beyond the limit, the first address gets half, the next one half of the rest.
         let (mut used, mut got) = (800, Vec::new());
         for _ in 0..4 {
             let held = (0..).find(|held| !has_room(800, used + held, *held, 1)).unwrap();
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_greediest_yield_first_and_none_of_who_has_as_few() {
+    fn records_of_the_greediest_address_yield_first() {
         let mut hosts = Hosts::default();
         let [a, b, c] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|text| hosts.host(key(text)));
         for (host, numbers) in [(&a, 1..=3), (&b, 4..=5), (&c, 6..=6)] {

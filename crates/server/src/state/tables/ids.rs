@@ -111,7 +111,7 @@ impl Ids {
     /// stands for the holder.
     ///
     /// RFC 8881 §18.10.3 wants the real ID. But §18.36.4 lets any principal create a session for a confirmed client ID, so
-    /// whoever knows the ID can act as that client. No known client uses the field.
+    /// a client that knows another's ID can act as that client. No known client uses the field.
     pub(crate) fn denied_owner(&self, asker: ClientId, holder: ClientId) -> ClientId {
         if asker == holder { holder } else { self.keyed_for(Purpose::DeniedOwner, holder) }
     }

@@ -1,53 +1,54 @@
-//! How a client's lease ends (RFC 8881 §8.3, §8.4.3). It renews itself by what its client says, and not by an event: see
-//! [`Client::renew`](super::client::Client::renew). What follows is what time, and others, make of one that was renewed so long ago.
+//! How a client's lease ends (RFC 8881 §8.3, §8.4.3). Requests renew it directly
+//! ([`Client::renew`](super::client::Client::renew)); this table says what happens to a lease that was not renewed.
 
 use std::time::Duration;
 
 use super::transitions::{Row, step};
 
-/// How long the state of an expired client is kept for courtesy, as Linux's server does.
+/// How long an expired client's state is kept as a courtesy, as in Linux's server.
 const COURTESY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where a lease stands.
+/// The phase of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lease {
-    /// Nobody has confirmed the record yet.
+    /// The record is not confirmed.
     Unconfirmed,
     Running,
-    /// Over, and what the client holds is kept as long as nobody needs it.
+    /// Expired. The client's state is kept until somebody needs it.
     Courtesy,
-    /// Over, and the record goes.
+    /// Expired. The record is removed.
     Over,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    /// A lease time has passed, and the client holds nothing.
+enum LeaseEvent {
+    /// The lease time has passed, and the client holds nothing.
     Empty,
-    /// The same, and it holds something.
+    /// The lease time has passed, and the client holds state.
     Holding,
-    /// Something does not fit, and what is expired has to go.
+    /// A limit is reached, and expired state is removed to make room.
     Press,
-    /// A day has passed.
+    /// The courtesy period has passed.
     Day,
 }
 
-const TRANSITIONS: &[Row<Lease, Event>] = &[
+const TRANSITIONS: &[Row<Lease, LeaseEvent>] = &[
     // §18.35.4: "Any unconfirmed record that is not confirmed within a lease period SHOULD be removed."
-    (Lease::Unconfirmed, Event::Empty, Lease::Over),
-    (Lease::Unconfirmed, Event::Holding, Lease::Over),
-    (Lease::Running, Event::Empty, Lease::Over),
+    (Lease::Unconfirmed, LeaseEvent::Empty, Lease::Over),
+    (Lease::Unconfirmed, LeaseEvent::Holding, Lease::Over),
+    (Lease::Running, LeaseEvent::Empty, Lease::Over),
     // §8.4.3: the server "may allow the lock state to remain for a considerable period".
-    (Lease::Running, Event::Holding, Lease::Courtesy),
-    (Lease::Courtesy, Event::Press, Lease::Over),
-    (Lease::Courtesy, Event::Day, Lease::Over),
+    (Lease::Running, LeaseEvent::Holding, Lease::Courtesy),
+    (Lease::Courtesy, LeaseEvent::Press, Lease::Over),
+    (Lease::Courtesy, LeaseEvent::Day, Lease::Over),
 ];
 
 impl Lease {
-    /// What has become of it, `idle` after it was renewed: where its client `holds` something, and where others `press`.
+    /// Returns the phase of a lease that was renewed `idle` ago. `holds`: the client holds state. `press`: a limit is reached.
     pub(crate) fn after(self, idle: Duration, lease: Duration, holds: bool, press: bool) -> Self {
-        let lapse = if holds { Event::Holding } else { Event::Empty };
-        let events = [(lapse, idle >= lease), (Event::Press, press), (Event::Day, idle >= COURTESY)];
+        let lapse = if holds { LeaseEvent::Holding } else { LeaseEvent::Empty };
+        let events =
+            [(lapse, idle >= lease), (LeaseEvent::Press, press), (LeaseEvent::Day, idle >= COURTESY)];
         let happened = events.into_iter().filter(|(_, has_happened)| *has_happened);
         happened.fold(self, |stands, (event, _)| step(TRANSITIONS, stands, event).unwrap_or(stands))
     }
@@ -62,15 +63,15 @@ mod tests {
     #[test]
     fn the_table_of_leases_is_sound() {
         check_table(TRANSITIONS, Running, &[Running, Courtesy, Over]);
-        for event in [Event::Empty, Event::Holding, Event::Press, Event::Day] {
+        for event in [LeaseEvent::Empty, LeaseEvent::Holding, LeaseEvent::Press, LeaseEvent::Day] {
             assert_eq!(step(TRANSITIONS, Over, event), None, "what is over is over");
         }
-        for event in [Event::Press, Event::Day] {
+        for event in [LeaseEvent::Press, LeaseEvent::Day] {
             assert_eq!(step(TRANSITIONS, Running, event), None, "§8.3: a lease that runs is not taken");
         }
     }
 
-    /// Every lease at every age, with and without state, and pressed or not.
+    /// Every phase at every age, with and without state, with and without pressure.
     #[test]
     fn a_lease_ends_as_its_table_says() {
         let lease = Duration::from_secs(90);

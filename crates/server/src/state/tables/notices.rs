@@ -1,10 +1,11 @@
-//! What holders of directories have not confirmed to know yet, and the memory that it takes.
+//! Changes that holders of directory delegations have not confirmed, and the memory that these take.
 //!
-//! Criteria first. A holder decides by its silence how long a notice is kept, and by its own changes how many there are. So
-//! there is a bound on what gathers for one delegation, one on what one client's delegations let gather, so that its silence
-//! costs others nothing, and one over all. Whoever reaches any of them has the directory recalled, and reads it anew. What is in
-//! a callback counts until the holder has answered it or has returned the directory, and as long as it waits for a way to the
-//! client ([`Charge`]): returning directories frees nothing that is still in a queue. On a slot it is bounded by the slots.
+//! A holder that does not answer decides how long a change is kept, and a holder that changes much decides how many there are.
+//! So the bytes are bounded for one delegation, for one client (so that its silence costs others nothing), and over all. When
+//! a bound is reached, the directory is recalled, and the client reads it again.
+//!
+//! The changes in a callback count until the holder has answered it or returned the directory, and as long as the callback
+//! waits in a queue ([`Charge`]): returning directories does not free what is still queued.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -14,19 +15,19 @@ use vfs::Change;
 
 use super::delegation::entry_change::EntryChange;
 
-/// Bytes of the changes in one CB_NOTIFY at most, beyond what any callback takes: two renames with the longest names, and
-/// little enough for a back channel of a page, as Linux's is.
+/// Bytes of changes in one CB_NOTIFY: two renames with the longest names. Little enough for a back channel of one page, as
+/// Linux has it.
 pub(crate) const NOTICE_BYTES_MAX: usize = 2048;
-/// Changes that may gather for one delegation while its holder has not answered for those before: 26 KiB with the longest names.
+/// Changes queued for one delegation while a callback is unanswered: 26 KiB with the longest names.
 const GATHERED_MAX: usize = 32;
-/// Bytes that all changes take which nobody has confirmed: six hundred holders that let as much gather as each may.
+/// Bytes of all unconfirmed changes: six hundred holders with full queues.
 pub(crate) const ALL_BYTES_MAX: usize = 16 << 20;
-/// What one client's delegations may take of that.
+/// Bytes of one client's unconfirmed changes.
 pub(crate) const CLIENT_BYTES_MAX: usize = ALL_BYTES_MAX / 4;
-/// Bytes that a change takes beside its values: the record, and what the allocator and a shared buffer add.
+/// Bytes of a change besides its values: the record, the allocator's overhead and a shared buffer.
 const RECORD_BYTES: usize = size_of::<Notification>() + 64;
 
-/// Bytes of changes that are not confirmed.
+/// Bytes of unconfirmed changes.
 #[derive(Debug, Default)]
 pub(crate) struct Unconfirmed(AtomicUsize);
 
@@ -91,10 +92,10 @@ impl Account<'_> {
     }
 }
 
-/// What the holder of a directory is told.
+/// The notifications of one directory delegation.
 #[derive(Debug)]
 pub(crate) struct Notices {
-    /// The directory's `change` behind the last change that it was told of; at first, as of the grant.
+    /// The directory's `change` after the last change that the holder was notified of; at first, as of the grant.
     told_until: u64,
     gathered: Vec<Notification>,
     /// What the callback under way tells; none where none is.
@@ -152,7 +153,7 @@ impl Notices {
         self.under_way = None;
     }
 
-    /// The delegation is on its way back: nothing more is told.
+    /// Drops queued changes: the delegation is being returned, and the holder gets no more notifications.
     pub(crate) fn forget(&mut self, account: Account<'_>) {
         account.give_back(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
     }

@@ -18,9 +18,9 @@ use super::wire::{
 };
 use crate::{ConnectionId, Settings};
 
-/// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
+/// Maximum number of operations in a compound. The Linux client asks for 8 to 64; other clients build longer compounds.
 pub const MAX_OPERATIONS: u32 = 256;
-/// Sessions of one client at most. Linux's client has one.
+/// Maximum number of sessions of one client. Linux's client has one.
 pub(crate) const MAX_SESSIONS_A_CLIENT: usize = 64;
 /// Bytes of the shortest call: RPC header with AUTH_NONE (40), tag, minor version and count (12), SEQUENCE (36).
 const MIN_REQUEST: u32 = 88;
@@ -31,7 +31,7 @@ const MIN_CALLBACK: u32 = 96;
 /// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (40).
 const MIN_CALLBACK_RESPONSE: u32 = 76;
 
-/// What CREATE_SESSION asks.
+/// Arguments of CREATE_SESSION.
 #[derive(Debug, Clone, Copy)]
 pub struct CreateSession<'a> {
     /// `csa_clientid`.
@@ -48,15 +48,15 @@ pub struct CreateSession<'a> {
     pub callback_program: u32,
     /// `csa_sec_parms`.
     pub security: &'a SecParmsList,
-    /// Only contexts of RPCSEC_GSS are offered there, and one of them does not exist.
+    /// Whether only RPCSEC_GSS contexts are offered for callbacks, and one of them does not exist.
     pub lacks_context: bool,
-    /// Of the compound: callbacks of the session are of the same minor version.
+    /// The minor version of the compound; callbacks of the session use it too.
     pub minor: u32,
-    /// Of the request.
+    /// The caller.
     pub principal: &'a Principal,
-    /// Over which it came.
+    /// The connection of the request.
     pub connection: ConnectionId,
-    /// What takes calls to the client there; `None` where nothing can.
+    /// The queue for callbacks over that connection; `None` if it cannot carry any.
     pub outbox: Option<&'a Arc<Outbox>>,
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct Session {
     pub(crate) back: Mutex<BackChannel>,
     /// Server and client disagree about the slots of the back channel.
     pub(crate) has_fault: AtomicBool,
-    /// The slots that the client may use since CB_RECALL_SLOT was sent; 0 where none was, or memory is scarce no more.
+    /// The slots that the client may use since the last CB_RECALL_SLOT; 0 if none was sent, or memory is no longer scarce.
     pub(crate) recalled_slots: AtomicU32,
     /// A callback may be lost, and no connection can carry it again.
     pub(crate) has_lost_callback: AtomicBool,
 }
 
 impl Session {
-    /// Makes a session with negotiated `fore` and `back` that grows to `max_slots` at most; `None` where there is no memory for it.
+    /// Creates a session with negotiated `fore` and `back` that grows to at most `max_slots`; `None` if there is no memory for it.
     pub(crate) fn new(
         id: SessionId,
         client: Arc<Client>,
@@ -92,7 +92,7 @@ impl Session {
         is_persistent: bool,
         max_slots: u32,
     ) -> Option<Self> {
-        // What the log has of a persistent session is its number of slots as it was made.
+        // The log entry of a persistent session has its number of slots at creation.
         let most = if is_persistent { fore.max_requests } else { max_slots };
         let window = Window::new(fore.max_requests, most);
         let slots = SlotTable::new(window, fore.max_response_size_cached, &client.slot_memory)?;
@@ -186,11 +186,11 @@ impl Session {
     }
 }
 
-/// What the fore channel will be (§18.36.3). The server "MAY decrease this value but MUST NOT increase it", and of
+/// Returns the attributes of the fore channel (§18.36.3). The server "MAY decrease this value but MUST NOT increase it"; for
 /// operations and requests it "MAY change the requested value".
 ///
 /// # Errors
-/// TOOSMALL where no reply, or no request, could ever fit.
+/// TOOSMALL if no reply, or no request, could ever fit.
 pub(crate) fn negotiate_fore(
     asked: &ChannelAttributes,
     settings: &Settings,
@@ -211,12 +211,12 @@ pub(crate) fn negotiate_fore(
     })
 }
 
-/// What the back channel will be: "For the backchannel, the server MUST NOT change the value the client offers" of
+/// Returns the attributes of the back channel: "For the backchannel, the server MUST NOT change the value the client offers" for
 /// operations and requests.
 ///
 /// # Errors
-/// TOOSMALL where the client wants or describes a back channel (which BIND_CONN_TO_SESSION may make later) through which no
-/// CB_SEQUENCE could ever pass.
+/// TOOSMALL if the client requests or describes a back channel (which BIND_CONN_TO_SESSION may create later) that is too narrow
+/// for CB_SEQUENCE.
 pub(crate) fn negotiate_back(asked: &ChannelAttributes, wanted: bool) -> Result<ChannelAttributes, Status> {
     let small = asked.max_request_size < MIN_CALLBACK || asked.max_response_size < MIN_CALLBACK_RESPONSE;
     if small && (wanted || asked.max_request_size > 0) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_the_client_offers_and_clamps_what_is_too_much() {
+    fn clamps_channel_attributes_to_limits() {
         let granted = negotiate_fore(&asked(), &settings()).unwrap();
         assert_eq!(
             granted,

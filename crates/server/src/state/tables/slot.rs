@@ -1,10 +1,12 @@
 //! Slots of a session's fore channel: the reply cache of RFC 8881 §2.10.6.
 //!
-//! Criteria. A request is executed at most once, however often it is sent and over whichever connection. A slot therefore
-//! has a phase "in progress", and it moves only when a request begins or ends, never by an error of SEQUENCE. A slot's
-//! reply is kept as encoded bytes. Slots are granted by the hundred and mostly idle, so they are made in chunks when first
-//! used. How many a client may use follows its load ([`Window`]), as far as there is memory. That is bounded by
-//! [`SlotMemory`], strictly but for the replies of requests in progress.
+//! A request is executed at most once, however often it is sent and over whichever connection. So a slot has a phase "in
+//! progress", and it changes only when a request begins or ends, never by an error of SEQUENCE. A slot keeps its reply as
+//! encoded bytes.
+//!
+//! Most slots are never used, so they are allocated in chunks at first use. The number of slots that a client may use follows
+//! its load ([`Window`]), as far as [`SlotMemory`] allows. That bound is strict except for the replies of requests in
+//! progress.
 
 use std::cmp::Ordering;
 use std::mem::size_of;
@@ -20,22 +22,22 @@ use super::transitions::{Row, step};
 use super::window::Window;
 use super::wire::{SequenceOk, Status};
 
-/// Bytes of a reply that is kept in a slot at most (`ca_maxresponsesize_cached`). Twice what Linux's server keeps: room for
-/// every non-idempotent compound of the Linux client, an OPEN with two GETATTRs among them.
+/// Bytes of a cached reply (`ca_maxresponsesize_cached`): twice as many as in Linux's server. Every non-idempotent compound of
+/// the Linux client fits, also an OPEN with two GETATTRs.
 pub(crate) const CACHED_REPLY_MAX: u32 = 4096;
-/// Slots whose replies always find memory, reserved when the session is created: under pressure a client makes progress
-/// with these. Two, so that a slow request does not hold up the lease.
+/// Slots whose replies always find memory, reserved when the session is created, so that a client makes progress under
+/// pressure. Two, so that a slow request does not prevent lease renewal.
 pub(crate) const GUARANTEED_SLOTS: u32 = 2;
-/// Slots made at a time.
+/// Slots allocated at a time.
 const CHUNK: u32 = 16;
 
-/// Seconds by which a request must be older than the one that shows its reply to have arrived. One would do, for cores that
-/// tell the time once for several requests; more leaves a client that names too low a slot the time to ask again.
+/// Seconds between two requests after which the later one proves that the reply to the earlier one arrived. One would do,
+/// for cores that read the time once for several requests; more leaves a client that names too low a slot time to retry.
 const SEEN_BEFORE_S: u32 = 10;
 
 /// What a slot is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SlotPhase {
     /// Never used.
     Fresh,
     /// Its request is being executed.
@@ -47,56 +49,56 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    /// A new request: the sequence ID is one greater.
+enum SlotEvent {
+    /// A new request begins: its sequence ID is the slot's plus one.
     Begin,
-    /// It ended, its reply is kept.
+    /// The request ended, its reply is kept.
     Keep,
-    /// It ended, or will never end; no reply is kept.
+    /// The request ended or was abandoned; no reply is kept.
     Forget,
-    /// The client has its reply: nobody will ask for it again.
+    /// The client has received the reply and will not ask for it again.
     Release,
 }
 
-const TRANSITIONS: &[Row<Phase, Event>] = &[
-    (Phase::Fresh, Event::Begin, Phase::InProgress),
-    (Phase::Cached, Event::Begin, Phase::InProgress),
-    (Phase::Uncached, Event::Begin, Phase::InProgress),
-    (Phase::InProgress, Event::Keep, Phase::Cached),
-    (Phase::InProgress, Event::Forget, Phase::Uncached),
-    (Phase::Cached, Event::Release, Phase::Uncached),
+const TRANSITIONS: &[Row<SlotPhase, SlotEvent>] = &[
+    (SlotPhase::Fresh, SlotEvent::Begin, SlotPhase::InProgress),
+    (SlotPhase::Cached, SlotEvent::Begin, SlotPhase::InProgress),
+    (SlotPhase::Uncached, SlotEvent::Begin, SlotPhase::InProgress),
+    (SlotPhase::InProgress, SlotEvent::Keep, SlotPhase::Cached),
+    (SlotPhase::InProgress, SlotEvent::Forget, SlotPhase::Uncached),
+    (SlotPhase::Cached, SlotEvent::Release, SlotPhase::Uncached),
 ];
 
 #[derive(Debug)]
 struct Slot {
-    phase: Phase,
+    phase: SlotPhase,
     /// Of the last request that began; 0 in a fresh slot (RFC 8881 §18.36.4: "the server sets the sequence ID to zero").
     sequence_id: u32,
-    /// When it began, in seconds of the server's time.
+    /// When that request began, in seconds of the server's time.
     began_s: u32,
-    /// Of that request's bytes and caller.
+    /// Digest of that request's bytes and caller.
     digest: u64,
-    /// The reply, where kept. Its capacity is charged, and used again by the next one.
+    /// The reply, if kept. Its capacity is charged, and reused by the next reply.
     reply: Vec<u8>,
 }
 
 impl Slot {
     const FRESH: Self =
-        Self { phase: Phase::Fresh, sequence_id: 0, began_s: 0, digest: 0, reply: Vec::new() };
+        Self { phase: SlotPhase::Fresh, sequence_id: 0, began_s: 0, digest: 0, reply: Vec::new() };
 
-    /// Judges a request; changes nothing (RFC 8881 §2.10.6.1.2: "Any time SEQUENCE … returns an error, the sequence ID of
-    /// the slot MUST NOT change").
+    /// Classifies a request without changing the slot (RFC 8881 §2.10.6.1.2: "Any time SEQUENCE … returns an error, the
+    /// sequence ID of the slot MUST NOT change").
     fn judge(&self, sequence_id: u32, digest: u64) -> Result<Verdict, Status> {
         if sequence_id == self.sequence_id.wrapping_add(1) {
             return match self.phase {
                 // §2.10.6.2: "A requester MUST wait for a reply to a request before using the slot for another request."
-                Phase::InProgress => Err(Status::SEQ_MISORDERED),
+                SlotPhase::InProgress => Err(Status::SEQ_MISORDERED),
                 _ => Ok(Verdict::New),
             };
         }
-        // §18.36.4: a fresh slot answers sequence ID 0 with SEQ_MISORDERED. §2.10.6.1: less, or two or more greater, MUST be
-        // SEQ_MISORDERED.
-        if sequence_id != self.sequence_id || self.phase == Phase::Fresh {
+        // §18.36.4: a fresh slot answers sequence ID 0 with SEQ_MISORDERED. §2.10.6.1: so does a slot whose ID is greater, or
+        // less by two or more.
+        if sequence_id != self.sequence_id || self.phase == SlotPhase::Fresh {
             return Err(Status::SEQ_MISORDERED);
         }
         // §2.10.6.1.3.1: another request, or another user's, under the same sequence ID is a false retry.
@@ -106,13 +108,13 @@ impl Slot {
         match self.phase {
             // §2.10.6.2: "A retry might be sent while the original request is still in progress … The replier SHOULD deal
             // with the issue by returning NFS4ERR_DELAY as the reply to SEQUENCE".
-            Phase::InProgress => Err(Status::DELAY),
-            Phase::Cached => Ok(Verdict::Replay(Some(Bytes::copy_from_slice(&self.reply)))),
-            Phase::Uncached | Phase::Fresh => Ok(Verdict::Replay(None)),
+            SlotPhase::InProgress => Err(Status::DELAY),
+            SlotPhase::Cached => Ok(Verdict::Replay(Some(Bytes::copy_from_slice(&self.reply)))),
+            SlotPhase::Uncached | SlotPhase::Fresh => Ok(Verdict::Replay(None)),
         }
     }
 
-    fn turn(&mut self, event: Event) {
+    fn turn(&mut self, event: SlotEvent) {
         self.phase = step(TRANSITIONS, self.phase, event).expect("a slot moves as its table says");
     }
 }
@@ -122,8 +124,8 @@ impl Slot {
 pub struct Replay {
     /// SEQUENCE's result.
     pub sequence: SequenceOk,
-    /// The bytes given to [`Running::finish`](crate::state::Running::finish); `None` where they were not kept: then the reply is SEQUENCE with
-    /// `sequence`, and the next operation, if there is one, with RETRY_UNCACHED_REP (RFC 8881 §2.10.6.1.3).
+    /// The bytes given to [`SlotRequest::finish`](crate::state::SlotRequest::finish), or `None` if they were not kept. Then the
+    /// reply is SEQUENCE with `sequence`, and RETRY_UNCACHED_REP for the next operation, if any (RFC 8881 §2.10.6.1.3).
     pub reply: Option<Bytes>,
 }
 
@@ -136,7 +138,7 @@ pub(crate) struct Arrival {
     pub(crate) sequence_id: u32,
     /// `sa_highest_slotid`.
     pub(crate) highest: u32,
-    /// Of its bytes and caller.
+    /// Digest of its bytes and caller.
     pub(crate) digest: u64,
     /// `sa_cachethis`.
     pub(crate) keep: bool,
@@ -144,55 +146,55 @@ pub(crate) struct Arrival {
     pub(crate) now_s: u32,
 }
 
-/// What the use of a table has come to.
+/// How a slot table is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotUse {
-    /// Slots granted: the most that the client was ever asked to keep to.
+    /// Slots granted: the most that the client was ever told to use.
     pub granted: u32,
-    /// Slots that the client is asked to keep to: by its load, or fewer where memory is scarce.
+    /// Slots that the client should use at present, by its load and the memory left.
     pub target: u32,
-    /// Bytes of a reply that one slot may pin, at most.
+    /// Bytes of one slot's cached reply at most.
     pub reply_max: u32,
     /// Requests in progress.
     pub in_use: u32,
-    /// Bytes of replies that are kept.
+    /// Bytes of cached replies.
     pub reply_bytes: u64,
-    /// Requests that took the last slot that the client may use: any more at that time waited there.
+    /// Requests that used the last slot the client may use: further requests had to wait.
     pub full: u64,
-    /// Requests put off (DELAY) for want of memory.
+    /// Requests answered with DELAY because memory was short.
     pub deferred: u64,
-    /// Retransmissions answered by a reply that was kept.
+    /// Retransmissions answered from the cache.
     pub replayed: u64,
 }
 
-/// What a request on a slot is.
+/// Result of a request's arrival at a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// To be executed; the slot is in progress now.
+    /// A new request; the slot is in progress now.
     New,
-    /// A retransmission, with the reply where it is kept.
+    /// A retransmission, with the reply if it was kept.
     Replay(Option<Bytes>),
 }
 
-/// Some slots, made when the first of them is used.
+/// Slots that are allocated together, at the first use of one of them.
 type Chunk = OnceLock<Box<[Mutex<Slot>]>>;
 
 /// The slots of a session.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
-    /// The slots granted at first.
+    /// The slots granted at creation.
     chunks: Box<[Chunk]>,
-    /// The others that there may ever be, made when the first of them is used.
+    /// Further slots, up to the window's bound; allocated at the first use of one of them.
     more: OnceLock<Box<[Chunk]>>,
     window: Window,
     reply_max: u32,
     memory: Arc<SlotMemory>,
-    /// What this table was promised of `memory`.
+    /// Bytes reserved in `memory` at creation.
     promised: usize,
-    /// What it holds of it besides.
+    /// Bytes charged to `memory` beyond these.
     charged: AtomicUsize,
-    /// What the last request told: above which slot nothing was outstanding, and the second when the one before it on its slot
-    /// began; see [`Self::release_idle`]. The slot in the upper half.
+    /// From the last request: the highest slot with an outstanding request (upper half), and when the previous request on the
+    /// same slot began, in seconds (lower half). See [`Self::release_idle`].
     acknowledged: AtomicU64,
     full: AtomicU64,
     deferred: AtomicU64,
@@ -200,11 +202,11 @@ pub(crate) struct SlotTable {
 }
 
 impl SlotTable {
-    /// Bytes of a chunk, not counting replies.
+    /// Bytes of a chunk without replies.
     const CHUNK_BYTES: usize = size_of::<Mutex<Slot>>() * CHUNK as usize;
 
-    /// A table of the slots of `window` that keep replies of at most `reply_max` bytes; `None` where memory does not even
-    /// suffice for the guaranteed ones.
+    /// Returns a table for this window with replies of at most `reply_max` bytes; `None` if there is no memory even for the
+    /// guaranteed slots.
     pub(crate) fn new(window: Window, reply_max: u32, memory: &Arc<SlotMemory>) -> Option<Self> {
         let chunks: Box<[_]> = (0..window.first().div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
         let promised = size_of::<Self>()
@@ -226,7 +228,7 @@ impl SlotTable {
         })
     }
 
-    /// Slots granted: `sr_highest_slotid` is the last of them.
+    /// Returns the number of slots granted: `sr_highest_slotid` plus one.
     pub(crate) fn granted(&self) -> u32 {
         self.window.granted()
     }
@@ -237,8 +239,8 @@ impl SlotTable {
         chunk.is_some_and(|slots| slots[(slot % CHUNK) as usize].lock().sequence_id == sequence_id)
     }
 
-    /// `sr_target_highest_slotid`: the last slot of the window; where memory is scarce half as many, a quarter, and so on down
-    /// to the guaranteed ones.
+    /// Returns `sr_target_highest_slotid`: the last slot of the window; when memory is scarce, a half, a quarter and so on of
+    /// it, down to the guaranteed slots.
     pub(crate) fn target_highest(&self) -> u32 {
         let target = self.window.target();
         let wanted = match self.memory.pressure() {
@@ -249,10 +251,10 @@ impl SlotTable {
         wanted.max(GUARANTEED_SLOTS).min(target) - 1
     }
 
-    /// Judges a request, and begins it where it is new.
+    /// Classifies a request, and begins it if it is new.
     ///
     /// # Errors
-    /// BADSLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY; the slot is as it was then.
+    /// BADSLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY; the slot does not change.
     pub(crate) fn arrive(&self, arrival: Arrival) -> Result<Verdict, Status> {
         let judged = self.judge(arrival);
         match judged {
@@ -274,8 +276,8 @@ impl SlotTable {
         if slot >= self.granted() {
             return Err(Status::BADSLOT);
         }
-        // Only what would take more memory waits, and only beyond the guaranteed slots. DELAY leaves the slot as it is, so
-        // that the client sends the same request again.
+        // Only requests that need more memory are delayed, and only beyond the guaranteed slots. DELAY leaves the slot
+        // unchanged, so that the client sends the same request again.
         let refused = || slot >= GUARANTEED_SLOTS && self.memory.is_exhausted();
         let slots = match self.chunk(slot).get() {
             Some(slots) => slots,
@@ -290,7 +292,7 @@ impl SlotTable {
                 return Err(self.defer());
             }
             self.acknowledge(&slot, arrival.highest);
-            slot.turn(Event::Begin);
+            slot.turn(SlotEvent::Begin);
             slot.began_s = arrival.now_s;
             slot.sequence_id = sequence_id;
             slot.digest = digest;
@@ -298,7 +300,7 @@ impl SlotTable {
         Ok(verdict)
     }
 
-    /// Ends the request in progress on `slot`, keeping `reply` where there is one that fits.
+    /// Ends the request in progress on `slot`, and keeps `reply` if it fits.
     pub(crate) fn finish(&self, slot: u32, reply: Option<&[u8]>) {
         let Some(slots) = self.chunk(slot).get() else { return };
         let mut guard = slots[(slot % CHUNK) as usize].lock();
@@ -309,14 +311,14 @@ impl SlotTable {
             Some(reply) => {
                 guard.reply.reserve_exact(reply.len());
                 guard.reply.extend_from_slice(reply);
-                guard.turn(Event::Keep);
+                guard.turn(SlotEvent::Keep);
             }
             None => {
-                // Empty, it is of use to others now rather than to this slot again.
+                // Its buffer helps others more than this slot.
                 if had > 0 && !is_guaranteed && self.memory.is_scarce() {
                     guard.reply = Vec::new();
                 }
-                guard.turn(Event::Forget);
+                guard.turn(SlotEvent::Forget);
             }
         }
         let has = guard.reply.capacity();
@@ -328,19 +330,18 @@ impl SlotTable {
         }
     }
 
-    /// Gives back what is idle: replies that the client has seen, and the width of the window; to be called from time to time.
+    /// Releases replies that the client has received, and narrows an unused window. Called from time to time.
     pub(crate) fn tend(&self, now_s: u32) {
         self.window.look(now_s, self.memory.is_scarce());
         self.release_idle();
     }
 
-    /// Gives back the replies that the client has seen.
+    /// Releases the replies that the client has received.
     ///
     /// §2.10.6.1: "The requester MUST always indicate the slot ID representing the outstanding request with the
-    /// highest-numbered slot value": what came before on the slots above it was answered, and the client has the answer. "Came
-    /// before" is what must be sure, since requests overtake each other: the request that told it was sent after the reply to
-    /// the one before it on its slot had arrived, so that whatever began earlier than that one was sent earlier too.
-    /// [`SEEN_BEFORE_S`] lie between them.
+    /// highest-numbered slot value". So the client has received the replies to earlier requests on higher slots. Requests
+    /// overtake each other, so "earlier" must be certain: the client sent its last request after it got the reply to the previous
+    /// request on that slot. Whatever began [`SEEN_BEFORE_S`] before that previous request was sent before it too.
     fn release_idle(&self) {
         let (highest, before_s) = unpack(self.acknowledged.load(Relaxed));
         if before_s == 0 {
@@ -351,8 +352,8 @@ impl SlotTable {
             let Some(slots) = slots.get().filter(|_| first + CHUNK > highest) else { continue };
             for (slot, number) in slots.iter().zip(first..).skip_while(|(_, number)| *number <= highest) {
                 let mut slot = slot.lock();
-                if slot.phase == Phase::Cached && slot.began_s.saturating_add(SEEN_BEFORE_S) < before_s {
-                    slot.turn(Event::Release);
+                if slot.phase == SlotPhase::Cached && slot.began_s.saturating_add(SEEN_BEFORE_S) < before_s {
+                    slot.turn(SlotEvent::Release);
                     let had = std::mem::take(&mut slot.reply).capacity();
                     if number >= GUARANTEED_SLOTS {
                         self.release(had);
@@ -365,10 +366,10 @@ impl SlotTable {
     /// Slots whose requests are in progress.
     pub(crate) fn in_use(&self) -> u32 {
         let slots = self.all_chunks().filter_map(OnceLock::get).flatten();
-        slots.filter(|slot| slot.lock().phase == Phase::InProgress).count() as u32
+        slots.filter(|slot| slot.lock().phase == SlotPhase::InProgress).count() as u32
     }
 
-    /// How the slots are used now, and were until now.
+    /// Returns how the slots are used.
     pub(crate) fn usage(&self) -> SlotUse {
         let mut usage = SlotUse {
             granted: self.granted(),
@@ -381,15 +382,15 @@ impl SlotTable {
         };
         for slot in self.all_chunks().filter_map(OnceLock::get).flatten() {
             let slot = slot.lock();
-            usage.in_use += u32::from(slot.phase == Phase::InProgress);
+            usage.in_use += u32::from(slot.phase == SlotPhase::InProgress);
             usage.reply_bytes += slot.reply.capacity() as u64;
         }
         usage
     }
 
-    /// A new request on `slot`, which is as the one before left it: the client has that one's reply.
+    /// Notes a new request on `slot`, before the slot changes: the client has received the slot's previous reply.
     fn acknowledge(&self, slot: &Slot, highest: u32) {
-        if slot.phase != Phase::Fresh {
+        if slot.phase != SlotPhase::Fresh {
             self.acknowledged.store(u64::from(highest) << 32 | u64::from(slot.began_s), Relaxed);
         }
     }

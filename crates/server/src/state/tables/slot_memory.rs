@@ -1,16 +1,15 @@
-//! Memory of sessions' slots and the replies that they keep: of all clients, or one client's share of it.
+//! Memory for the slots of sessions and their cached replies: of all clients, or one client's share.
 //!
-//! Criteria. A session that was made makes progress whatever the others do: what its first slots need is promised when it is
-//! made, or it is not made. All else is given as long as there is some; when what is not promised runs out, clients are asked
-//! to use fewer slots, step by step. However many idle clients there are, they ask nothing of each other: promises alone
-//! make nothing scarce.
+//! Every session makes progress, whatever other sessions do: memory for its first slots is reserved at creation, or the
+//! creation fails. Everything else is allocated as long as memory lasts. When unreserved memory runs out, clients are asked,
+//! step by step, to use fewer slots. Idle clients cost others nothing: reservations alone never make memory scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// One client has this part of the memory at most, so that none shuts out the others.
+/// One client may use one part in this many, so that it cannot shut out others.
 const SHARE_PART: usize = 4;
-/// Bytes that one client may have however small that part is: a session of a thousand slots, and some replies.
+/// Lower bound of a client's share in bytes: a session of a thousand slots, and some replies.
 const SHARE_MIN: usize = 64 << 10;
 /// Steps in which clients are asked to use fewer slots.
 pub(crate) const STEPS: u32 = 4;
@@ -18,14 +17,14 @@ pub(crate) const STEPS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct SlotMemory {
     used: AtomicUsize,
-    /// What of it was promised to sessions when they were made, used or not.
+    /// Bytes reserved for sessions at their creation, used or not.
     promised: AtomicUsize,
     budget: usize,
-    /// Requests that took the last slot that their client may use.
+    /// Requests that used the last slot their client may use.
     full: AtomicU64,
-    /// Requests put off for want of memory.
+    /// Requests answered with DELAY because memory was short.
     deferred: AtomicU64,
-    /// All clients', where this is a share.
+    /// The memory of all clients, if this is one client's share.
     whole: Option<Arc<SlotMemory>>,
 }
 
@@ -41,13 +40,13 @@ impl SlotMemory {
         }
     }
 
-    /// What one client may have of `whole`.
+    /// Returns one client's share of `whole`.
     pub(crate) fn share_of(whole: &Arc<Self>) -> Self {
         let budget = (whole.budget / SHARE_PART).max(SHARE_MIN);
         Self { whole: Some(Arc::clone(whole)), ..Self::new(budget) }
     }
 
-    /// This, and what it is a share of.
+    /// Iterates over this, and over the memory that it is a share of.
     fn both(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.whole.as_deref())
     }
@@ -57,12 +56,12 @@ impl SlotMemory {
         self.used.load(Relaxed)
     }
 
-    /// Requests that took the last slot that their client may use.
+    /// Requests that used the last slot their client may use.
     pub(crate) fn full(&self) -> u64 {
         self.full.load(Relaxed)
     }
 
-    /// Requests put off for want of memory.
+    /// Requests answered with DELAY because memory was short.
     pub(crate) fn deferred(&self) -> u64 {
         self.deferred.load(Relaxed)
     }
@@ -75,12 +74,12 @@ impl SlotMemory {
         self.both().for_each(|memory| _ = memory.deferred.fetch_add(1, Relaxed));
     }
 
-    /// Whether what is not promised must wait.
+    /// Whether unreserved memory is used up.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.both().any(|memory| memory.used() >= memory.budget)
     }
 
-    /// Whether clients should be asked to use fewer slots: three quarters of what is not promised are gone.
+    /// Whether clients should be asked to use fewer slots: three quarters of the unreserved memory are used.
     pub(crate) fn is_scarce(&self) -> bool {
         self.both().any(Self::is_scarce_itself)
     }
@@ -90,7 +89,7 @@ impl SlotMemory {
         self.used() >= promised + self.budget.saturating_sub(promised) / 4 * 3
     }
 
-    /// How scarce it is: 0 where it is not, [`STEPS`] in the last sixteenth of what is not promised.
+    /// Returns the scarcity: 0 if memory is not scarce, [`STEPS`] when the last sixteenth of unreserved memory is in use.
     pub(crate) fn pressure(&self) -> u32 {
         if !self.is_scarce() {
             return 0;
@@ -101,7 +100,7 @@ impl SlotMemory {
             let sixteenths = memory.used().saturating_sub(promised) / sixteenth;
             (u32::try_from(sixteenths).unwrap_or(u32::MAX)).saturating_sub(16 - STEPS - 1).min(STEPS)
         };
-        // Rounding makes no step of none where three quarters are gone.
+        // Rounding must not yield 0 when memory is scarce.
         self.both().map(step).max().unwrap_or_default().max(1)
     }
 
@@ -140,13 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_make_nothing_scarce_and_what_is_left_goes_in_steps() {
+    fn reservations_are_not_scarcity_and_pressure_rises_in_steps() {
         let whole = Arc::new(SlotMemory::new(1 << 20));
         let [a, b] = std::array::from_fn(|_| SlotMemory::share_of(&whole));
         assert!(a.promise(200 << 10) && b.promise(200 << 10));
         assert!(!a.promise(60 << 10), "a quarter is all that a client has");
         assert_eq!((whole.used(), whole.is_scarce(), a.is_scarce()), (400 << 10, false, false));
-        // What is left to each client are 56 KiB: 3.5 a sixteenth.
+        // Each client has 56 KiB left: 3.5 a sixteenth.
         let steps: Vec<u32> = (0..16)
             .map(|_| {
                 a.charge(3584);
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_have_taken_is_scarce_for_each() {
+    fn memory_used_by_others_is_scarce_for_each() {
         let whole = Arc::new(SlotMemory::new(1 << 20));
         let shares: [_; 4] = std::array::from_fn(|_| SlotMemory::share_of(&whole));
         shares[..3].iter().for_each(|share| share.charge(256 << 10));

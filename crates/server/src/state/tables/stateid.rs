@@ -1,8 +1,8 @@
-//! Stateids: what is in them, and what is wrong with those that come (RFC 8881 §8.2).
+//! Stateids: their fields, and the checks of those that clients send (RFC 8881 §8.2).
 //!
-//! Version 4.0 has no sessions: whoever sends a stateid is taken for a client that was given it. So nobody may guess one. The
-//! `other` field is the instance's mark (16 bits), an index (32 bits) and a generation (48 bits), and generations are no count
-//! but [a keyed hash of one](Generations): of 2^48 values for an index one is right.
+//! Version 4.0 has no sessions, so a valid stateid identifies its sender. Nobody may be able to guess one. The `other` field
+//! has the instance's mark (16 bits), an index (32 bits) and a generation (48 bits). The generation is a
+//! [keyed hash](Generations) of a counter, so that only one of 2^48 values is right for an index.
 
 use std::hash::Hasher;
 
@@ -10,13 +10,13 @@ use siphasher::sip::SipHasher24;
 
 use super::wire::{Stateid, Status};
 
-/// Shards of opens and locks, a power of two; a stateid's index names one in its low bits.
+/// Shards of opens and locks, a power of two; the low bits of a stateid's index select one.
 pub const SHARDS: usize = 32;
 
-/// Where a stateid leads: "for the server to divide the "other" field of the stateid into two fields. An index into a table
-/// of locking-state structures. A generation number" (§8.2.4), with the mark of the server's instance before them.
+/// The table entry that a stateid names. RFC 8881 §8.2.4: "for the server to divide the "other" field of the stateid into two
+/// fields. An index into a table of locking-state structures. A generation number". The instance's mark stands before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EntryId {
     pub(crate) shard: usize,
     pub(crate) index: u32,
     /// The low [`GENERATION_BITS`] bits.
@@ -26,10 +26,10 @@ pub(crate) struct Place {
 /// Bits of a generation.
 pub(crate) const GENERATION_BITS: u32 = 48;
 
-/// Makes the generations of a shard's entries: numbers that nobody guesses.
+/// Makes the generations of a shard's entries: numbers that nobody can guess.
 #[derive(Debug)]
 pub(crate) struct Generations {
-    /// Keyed with the server's secret, and fed with what tells this shard of this instance from all others.
+    /// Keyed with the server's secret; its input begins with the instance and the shard.
     hasher: SipHasher24,
     made: u64,
 }
@@ -47,7 +47,7 @@ impl Generations {
     }
 }
 
-/// Puts an `other` field together.
+/// Builds an `other` field.
 pub(crate) fn other_of(boot: u16, index: u32, rest: u64) -> [u8; 12] {
     let word = u128::from(boot) << 80 | u128::from(index) << GENERATION_BITS | u128::from(rest);
     let mut other = [0; 12];
@@ -55,24 +55,24 @@ pub(crate) fn other_of(boot: u16, index: u32, rest: u64) -> [u8; 12] {
     other
 }
 
-impl Place {
-    /// The `other` field.
+impl EntryId {
+    /// Returns the `other` field.
     pub(crate) fn other(self, boot: u16) -> [u8; 12] {
         other_of(boot, self.index * SHARDS as u32 + self.shard as u32, self.generation)
     }
 
-    /// Reads the `other` field.
-    pub(crate) fn parse(stateid: &Stateid, boot: u16) -> Result<Self, Flaw> {
+    /// Parses the `other` field.
+    pub(crate) fn parse(stateid: &Stateid, boot: u16) -> Result<Self, StateidError> {
         // "If a stateid value is used that has all zeros or all ones in the "other" field but does not match one of the cases
-        // above, the server MUST return the error NFS4ERR_BAD_STATEID." Those that match are not for the table either.
+        // above, the server MUST return the error NFS4ERR_BAD_STATEID." Special stateids name no entry either.
         if stateid.is_special() {
-            return Err(Flaw::Special);
+            return Err(StateidError::Special);
         }
         let mut word = [0; 16];
         word[4..].copy_from_slice(&stateid.other);
         let word = u128::from_be_bytes(word);
         if (word >> 80) as u16 != boot {
-            return Err(Flaw::OtherInstance);
+            return Err(StateidError::OtherInstance);
         }
         let index = (word >> GENERATION_BITS) as u32;
         let generation = word as u64 & ((1 << GENERATION_BITS) - 1);
@@ -82,41 +82,41 @@ impl Place {
 
 /// What is wrong with a stateid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
-    /// A special one where none may be.
+pub(crate) enum StateidError {
+    /// A special stateid where none is allowed.
     Special,
-    /// Of another instance of the server.
+    /// From another instance of the server.
     OtherInstance,
-    /// It names nothing, or nothing any more.
+    /// It names no entry, or an entry that was freed.
     Unknown,
-    /// Another client's.
+    /// It belongs to another client.
     OtherClient,
-    /// Of another file than the current one.
+    /// It belongs to another file than the current one.
     OtherFile,
-    /// What it named was revoked.
+    /// Its state was revoked.
     Revoked(Revocation),
-    /// Not the kind of state that the operation takes.
+    /// It names another kind of state than the operation needs.
     OtherKind,
-    /// Its seqid has been followed by others.
+    /// Its seqid is older than the current one.
     Old,
-    /// Its seqid has not been given yet.
+    /// Its seqid was not issued yet.
     Future,
 }
 
 /// Why state was revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revocation {
-    /// The lease expired and another client's request conflicted.
+    /// The lease expired, and another client's request conflicted.
     Expired,
-    /// The administrator took it.
+    /// The administrator revoked it.
     Administrator,
-    /// A delegation that was recalled and did not come back.
+    /// A delegation was recalled and not returned.
     Unreturned,
 }
 
-impl Flaw {
-    /// The status (§8.2.4). A stateid of another instance is STALE_STATEID for a client without sessions, of version 4.0
-    /// (RFC 7530 §9.6.2); otherwise BAD_STATEID (§15.1.16): the session has told the client before.
+impl StateidError {
+    /// Returns the status (§8.2.4). A stateid of another instance is STALE_STATEID for version 4.0 (RFC 7530 §9.6.2), otherwise
+    /// BAD_STATEID (§15.1.16): a later version learns of the restart from its session.
     pub(crate) fn status(self, is_sessionless: bool) -> Status {
         match self {
             Self::OtherInstance if is_sessionless => Status::STALE_STATEID,
@@ -140,12 +140,17 @@ pub(crate) fn next_seqid(seqid: u32) -> u32 {
     seqid.checked_add(1).unwrap_or(1)
 }
 
-/// Compares a stateid's seqid with the present one. §8.2.2: zero means the most recent; lower is OLD_STATEID, greater
+/// Compares a stateid's seqid with the current one. §8.2.2: zero means the current one; lower is OLD_STATEID, greater is
 /// BAD_STATEID, and "the possibility of the seqid being swapped around past the NFS4_UINT32_MAX value needs to be taken into
-/// account": within `slots` of the wrap, as many requests as the client can have under way.
+/// account". Values within `slots` of the wrap count as wrapped: a client has no more requests under way.
 ///
-/// For a client without sessions zero is a number like others, earlier than all (RFC 7530 §9.1.4.4).
-pub(crate) fn check_seqid(seqid: u32, present: u32, slots: u32, is_sessionless: bool) -> Result<(), Flaw> {
+/// In version 4.0 zero is an ordinary seqid, lower than all others (RFC 7530 §9.1.4.4).
+pub(crate) fn check_seqid(
+    seqid: u32,
+    present: u32,
+    slots: u32,
+    is_sessionless: bool,
+) -> Result<(), StateidError> {
     if seqid == present || (seqid == 0 && !is_sessionless) {
         return Ok(());
     }
@@ -153,7 +158,7 @@ pub(crate) fn check_seqid(seqid: u32, present: u32, slots: u32, is_sessionless: 
     let present_wrapped = present < slots && near_end(seqid);
     let sent_wrapped = seqid < slots && near_end(present);
     let older = (seqid < present || present_wrapped) && !sent_wrapped;
-    Err(if older { Flaw::Old } else { Flaw::Future })
+    Err(if older { StateidError::Old } else { StateidError::Future })
 }
 
 #[cfg(test)]
@@ -161,18 +166,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_survive_the_wire() {
-        for place in [
-            Place { shard: 0, index: 0, generation: 1 },
-            Place { shard: SHARDS - 1, index: (1 << 27) - 1, generation: (1 << GENERATION_BITS) - 1 },
-            Place { shard: 5, index: 77, generation: 3 },
+    fn entry_ids_survive_the_wire() {
+        for entry_id in [
+            EntryId { shard: 0, index: 0, generation: 1 },
+            EntryId { shard: SHARDS - 1, index: (1 << 27) - 1, generation: (1 << GENERATION_BITS) - 1 },
+            EntryId { shard: 5, index: 77, generation: 3 },
         ] {
-            let stateid = Stateid { seqid: 1, other: place.other(9) };
-            assert_eq!(Place::parse(&stateid, 9), Ok(place));
-            assert_eq!(Place::parse(&stateid, 10), Err(Flaw::OtherInstance));
+            let stateid = Stateid { seqid: 1, other: entry_id.other(9) };
+            assert_eq!(EntryId::parse(&stateid, 9), Ok(entry_id));
+            assert_eq!(EntryId::parse(&stateid, 10), Err(StateidError::OtherInstance));
         }
         for special in [Stateid::ANONYMOUS, Stateid::READ_BYPASS, Stateid::CURRENT, Stateid::INVALID] {
-            assert_eq!(Place::parse(&special, 0), Err(Flaw::Special));
+            assert_eq!(EntryId::parse(&special, 0), Err(StateidError::Special));
         }
     }
 
@@ -196,10 +201,10 @@ mod tests {
         assert_eq!(next_seqid(u32::MAX), 1);
         let check = |seqid, present| check_seqid(seqid, present, 1024, false);
         assert_eq!((check(0, 7), check(7, 7)), (Ok(()), Ok(())));
-        assert_eq!((check(6, 7), check(8, 7)), (Err(Flaw::Old), Err(Flaw::Future)));
-        assert_eq!(check(u32::MAX, 1), Err(Flaw::Old), "the one before");
-        assert_eq!(check(1, u32::MAX), Err(Flaw::Future), "the one that comes next");
-        assert_eq!(check(u32::MAX, 5000), Err(Flaw::Future), "far from the wrap");
-        assert_eq!(check_seqid(0, 7, 1024, true), Err(Flaw::Old), "version 4.0 knows no present one");
+        assert_eq!((check(6, 7), check(8, 7)), (Err(StateidError::Old), Err(StateidError::Future)));
+        assert_eq!(check(u32::MAX, 1), Err(StateidError::Old), "the one before");
+        assert_eq!(check(1, u32::MAX), Err(StateidError::Future), "the one that comes next");
+        assert_eq!(check(u32::MAX, 5000), Err(StateidError::Future), "far from the wrap");
+        assert_eq!(check_seqid(0, 7, 1024, true), Err(StateidError::Old), "version 4.0 knows no present one");
     }
 }

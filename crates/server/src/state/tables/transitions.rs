@@ -12,8 +12,8 @@ pub(crate) fn step<P: Copy + PartialEq, E: Copy + PartialEq>(
     table.iter().find(|row| row.0 == from && row.1 == event).map(|row| row.2)
 }
 
-/// What every table must be: no two rows for one phase and event, and every phase can be reached from `start`. Prints it, for whoever
-/// runs the test with `--nocapture`.
+/// Checks a table: no two rows for one phase and event, and every phase is reachable from `start`. Prints the table, which
+/// `--nocapture` shows.
 #[cfg(test)]
 pub(crate) fn check_table<P, E>(table: &[Row<P, E>], start: P, phases: &[P])
 where

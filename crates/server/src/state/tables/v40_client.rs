@@ -1,4 +1,4 @@
-//! What a client of version 4.0 has instead of sessions.
+//! The part of a client record that only version 4.0 needs.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,21 +9,21 @@ use rpc::address::{NetId, UniversalAddress};
 use super::wire::{NetAddress, Verifier};
 use crate::state::tables::v40_owners::{Owner, Owners};
 
-/// Where callbacks of version 4.0 go: `cb_client4` and `callback_ident`.
+/// The callback address and program of a version 4.0 client: `cb_client4` and `callback_ident`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallbackClient {
     /// Program number.
     pub program: u32,
-    /// As the client wrote it.
+    /// The address as the client wrote it.
     pub location: NetAddress,
-    /// To be sent with every callback.
+    /// `callback_ident`, which is sent with every callback.
     pub ident: u32,
-    /// Where the request came from: nothing else is called.
+    /// Address of the SETCLIENTID. The server connects to no other host.
     pub from: Option<IpAddr>,
 }
 
 impl CallbackClient {
-    /// The address, where it is one of TCP. A client that wants no callbacks gives none, or one that cannot be.
+    /// Parses a TCP address. A client that wants no callbacks sends none, or an invalid one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let net_id = NetId::from_bytes(&self.location.netid).filter(|id| id.is_tcp())?;
@@ -33,7 +33,7 @@ impl CallbackClient {
     }
 }
 
-/// What a record of version 4.0 has beside its client.
+/// The confirmation data of a version 4.0 record.
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     /// `setclientid_confirm` of the record.
@@ -42,15 +42,15 @@ pub(crate) struct Confirmation {
     pub(crate) update: Option<(CallbackClient, Verifier)>,
 }
 
-/// What a client of version 4.0 has instead of sessions.
+/// The part of a client that only version 4.0 needs.
 #[derive(Debug)]
 pub(crate) struct V40Client {
-    /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
+    /// The callback address and program; SETCLIENTID_CONFIRM changes them.
     pub(crate) callback: Mutex<CallbackClient>,
-    /// The connection for them.
+    /// The connection for callbacks.
     pub(crate) path: Mutex<super::v40_path::V40CallbackPath>,
     pub(crate) owners: Mutex<Owners>,
-    /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
+    /// Number of unconfirmed open-owners. While it is zero, as usual, I/O skips the search for them.
     pub(crate) unconfirmed: AtomicU32,
 }
 

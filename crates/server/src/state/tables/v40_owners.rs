@@ -13,10 +13,10 @@ use super::stateid::next_seqid;
 use super::wire::{ClientId, Status};
 use crate::ExportId;
 
-/// The 12 bytes of a stateid that stay.
+/// The `other` field of a stateid.
 pub(crate) type Other = [u8; 12];
 
-/// Which of the two name spaces an owner is in.
+/// The name space of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `open_owner4`.
@@ -25,18 +25,18 @@ pub(crate) enum Role {
     Lock,
 }
 
-/// The answer that a retransmission gets.
+/// A cached reply for retransmissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedReply {
-    /// Of the operation.
+    /// The operation's status.
     pub status: Status,
-    /// What followed the status.
+    /// The bytes after the status.
     pub body: Bytes,
-    /// What OPEN made current.
+    /// The current file handle after OPEN.
     pub current: Option<(ExportId, Handle)>,
 }
 
-/// Callers of one owner that are remembered, the latest ones. Linux and libnfs have an owner for each user.
+/// Callers remembered for one owner, the latest ones. Linux and libnfs use one owner for each user.
 pub(crate) const CALLERS_AN_OWNER: usize = 16;
 
 /// A client's owners.
@@ -44,7 +44,7 @@ pub(crate) const CALLERS_AN_OWNER: usize = 16;
 pub(crate) struct Owners {
     pub(crate) open: HashMap<Arc<[u8]>, Owner>,
     pub(crate) lock: HashMap<Arc<[u8]>, Owner>,
-    /// When those without state were last looked for.
+    /// Time of the last search for owners without state.
     pub(crate) swept: Duration,
 }
 
@@ -67,24 +67,24 @@ pub(crate) struct Last {
 
 #[derive(Debug)]
 pub(crate) struct Owner {
-    /// None before the first request is answered.
+    /// `None` before the first reply.
     pub(crate) last: Option<Last>,
-    /// A request of it is being executed.
+    /// A request of the owner is in progress.
     pub(crate) running: bool,
-    /// Of a lock-owner always.
+    /// Always true for a lock-owner.
     pub(crate) confirmed: bool,
-    /// What waits for OPEN_CONFIRM.
+    /// The stateid that waits for OPEN_CONFIRM.
     pub(crate) opened: Option<Other>,
-    /// What the last request closed: that request's retransmission names it.
+    /// The stateid that the last request closed: a retransmission of that request names it.
     pub(crate) closed: Option<Other>,
-    /// A lock-owner's stateids, some of which may be gone.
+    /// A lock-owner's stateids. Some may have ended.
     pub(crate) stateids: Vec<Other>,
-    /// Whose OPENs and LOCKs succeeded with it, as numbers: [`CALLERS_AN_OWNER`] at most.
+    /// The callers whose OPENs and LOCKs with this owner succeeded, as numbers; at most [`CALLERS_AN_OWNER`].
     pub(crate) callers: SmallVec<[u64; 1]>,
     pub(crate) used: Duration,
 }
 
-/// What a seqid says.
+/// The result of checking a seqid.
 pub(crate) enum Check {
     Next,
     Replay(SavedReply),
@@ -106,7 +106,7 @@ impl Owner {
         }
     }
 
-    /// Remembers who obtained state with it.
+    /// Remembers a caller that obtained state with this owner.
     pub(crate) fn obtained_by(&mut self, caller: u64) {
         if !self.callers.contains(&caller) {
             if self.callers.len() == CALLERS_AN_OWNER {
@@ -127,7 +127,7 @@ impl Owner {
             None => Check::Next,
             Some(last) if last.seqid == seqid && last.digest == digest => Check::Replay(last.reply.clone()),
             Some(last) if last.seqid == seqid => Check::Wrong,
-            // §9.1.3 goes on with one behind the greatest, Linux's client with zero.
+            // §9.1.3 continues with one after the maximum, Linux's client with zero.
             Some(last) if seqid == next_seqid(last.seqid) || seqid == last.seqid.wrapping_add(1) => {
                 Check::Next
             }
@@ -136,9 +136,9 @@ impl Owner {
     }
 }
 
-/// What was closed last by each owner of all clients.
+/// The stateid that each owner of all clients closed last.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedStateids(pub(crate) Mutex<HashMap<Other, Closer>>);
 
-/// Whose owner closed it, and the owner's name.
+/// The client and the name of the owner that closed it.
 pub(crate) type Closer = (ClientId, Weak<[u8]>);

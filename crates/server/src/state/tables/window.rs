@@ -1,39 +1,38 @@
 //! How many slots of its session a client may use: `sr_highest_slotid` and `sr_target_highest_slotid` (RFC 8881 §2.10.6.1).
 //!
-//! Criteria. No thread of a client waits for a slot while the server has memory for it, whatever number the client asked for
-//! when it could not know: Linux's asks for 64. "The value of N starts out as equal to ca_maxrequests - 1 (Section 18.36), but
-//! can be adjusted by the response to SEQUENCE", and the target "permits the replier to withdraw (or add) resources". So the
-//! window is kept twice as wide as what is in use: a client whose load rises knows of the next slots before it needs them.
-//! Slots that nobody has used are no memory. Linux's server grows by a fifth when the last slot is used; its clients follow up
-//! to 1024.
+//! A client never waits for a slot while the server has memory, whatever it asked for at the start: Linux asks for 64. "The
+//! value of N starts out as equal to ca_maxrequests - 1 (Section 18.36), but can be adjusted by the response to SEQUENCE", and
+//! the target "permits the replier to withdraw (or add) resources". So the window is kept twice as wide as the slots in use: a
+//! client whose load rises learns of further slots before it needs them. Unused slots take no memory. Linux's server grows its
+//! window by a fifth when the last slot is used; Linux's client follows up to 1024 slots.
 //!
-//! Only the target falls. The slots above it stay (the "enforced highest_slotid" never falls), because a client may have
-//! requests under way there, and because clients do not agree whether a slot that was withdrawn and is granted again begins at
-//! sequence ID 1. Empty, they are some 60 bytes each; what they kept is given back as from all idle slots.
+//! Only the target shrinks. Slots above it stay valid (the "enforced highest_slotid" never falls): the client may have requests
+//! under way there, and clients disagree whether a slot that is withdrawn and granted again begins at sequence ID 1. An empty
+//! slot takes about 60 bytes; its cached reply is released like that of any idle slot.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Seconds for which a client has to use less than a quarter of its window before that is halved.
+/// Seconds for which a client must use less than a quarter of its window before the window is halved.
 const QUIET_S: u32 = 60;
 
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Slots granted at first: below this the window does not fall by itself.
+    /// Slots granted at creation; the target never shrinks below.
     first: u32,
-    /// And at most.
+    /// Upper bound of the window.
     most: u32,
-    /// Slots that are accepted. Never falls.
+    /// Slots that are accepted. Never shrinks.
     granted: AtomicU32,
-    /// Slots that the client should keep to.
+    /// Slots that the client should use.
     target: AtomicU32,
-    /// The highest slot used since [`Self::look`] was called last.
+    /// The highest slot used since the last [`Self::look`].
     peak: AtomicU32,
-    /// When it was called last and a quarter of the window, or more, had been used, in seconds of the server's time.
+    /// The last [`Self::look`] that found a quarter of the window or more in use, in seconds of the server's time.
     busy_s: AtomicU32,
 }
 
 impl Window {
-    /// A window of `first` slots (one at least), which grows up to `most`.
+    /// Returns a window of `first` slots (at least one) that grows up to `most`.
     pub(crate) fn new(first: u32, most: u32) -> Self {
         Self {
             first,
@@ -45,12 +44,12 @@ impl Window {
         }
     }
 
-    /// Slots granted at first.
+    /// Slots granted at creation.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
 
-    /// Slots that there may ever be.
+    /// Upper bound of the window.
     pub(crate) fn most(&self) -> u32 {
         self.most
     }
@@ -60,30 +59,29 @@ impl Window {
         self.granted.load(Relaxed)
     }
 
-    /// Slots that the client should keep to, as far as its load goes.
+    /// Slots that the client should use, by its load.
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Relaxed)
     }
 
-    /// A request on this slot begins. Doubles the window where it lies in the upper half of it and `may_grow`. No locked
-    /// instruction but where it grows.
+    /// Notes a request on a slot. Doubles the window if the slot lies in its upper half and `may_grow` returns true. Uses an
+    /// atomic read-modify-write only when the window grows.
     pub(crate) fn use_slot(&self, slot: u32, may_grow: impl FnOnce() -> bool) {
         if slot > self.peak.load(Relaxed) {
             self.peak.store(slot, Relaxed);
         }
         let target = self.target();
-        // The first slot is no sign of load: whoever asked for one slot has it.
+        // Slot 0 is no sign of load: a client that asked for one slot keeps one.
         if slot < target / 2 || slot == 0 || target >= self.most || !may_grow() {
             return;
         }
         let wider = target.saturating_mul(2).min(self.most);
-        // Accepted before anybody is told.
+        // A slot is accepted before it is announced.
         self.granted.fetch_max(wider, Relaxed);
         _ = self.target.compare_exchange(target, wider, Relaxed, Relaxed);
     }
 
-    /// Halves the window of a client that has used little of it for a while, at once where memory `is_scarce`; to be called
-    /// from time to time.
+    /// Halves a window of which little was used for a while; at once if memory `is_scarce`. Called from time to time.
     pub(crate) fn look(&self, now_s: u32, is_scarce: bool) {
         let (peak, target) = (self.peak.swap(0, Relaxed), self.target());
         if target <= self.first {
@@ -121,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_grow_where_there_is_no_memory_or_no_load() {
+    fn does_not_grow_without_memory_or_load() {
         let window = Window::new(64, 1000);
         window.use_slot(63, || false);
         assert_eq!(shape(&window), (64, 64));
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn falls_after_a_quiet_minute_to_what_was_asked_for() {
+    fn shrinks_to_its_initial_size_after_quiet_minutes() {
         let window = Window::new(64, 1024);
         (0..512).for_each(|slot| window.use_slot(slot, || true));
         assert_eq!(shape(&window), (1024, 1024));
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_while_it_is_used_and_falls_at_once_where_memory_is_scarce() {
+    fn shrinks_at_once_only_if_unused_and_memory_is_scarce() {
         let window = Window::new(64, 512);
         (0..256).for_each(|slot| window.use_slot(slot, || true));
         for now_s in (100..1000).step_by(16) {

@@ -12,7 +12,7 @@ fn look(world: &World) -> Vec<ClientSnapshot> {
 }
 
 #[test]
-fn a_client_is_shown_with_all_that_it_holds() {
+fn snapshot_shows_the_state_of_a_client() {
     let mut world = World::new();
     let mut peer = world.peer("client");
     let address: SocketAddr = "10.0.0.7:812".parse().unwrap();
@@ -56,7 +56,7 @@ fn a_client_is_shown_with_all_that_it_holds() {
 }
 
 #[test]
-fn standings_follow_the_lease() {
+fn snapshot_status_follows_the_lease() {
     let mut world = World::new();
     world.exchange("unconfirmed", 1, &ROOT).unwrap();
     let peer = world.peer("client");
@@ -70,7 +70,7 @@ fn standings_follow_the_lease() {
 }
 
 #[test]
-fn a_list_ends_where_it_is_told_to_and_says_what_is_left_out() {
+fn snapshot_is_bounded_and_counts_omitted_clients() {
     let world = World::new();
     // More than are looked at under the lock at a time.
     let ids: Vec<u64> =
@@ -86,7 +86,7 @@ fn a_list_ends_where_it_is_told_to_and_says_what_is_left_out() {
 }
 
 #[test]
-fn an_evicted_client_loses_all_at_once_and_may_come_again() {
+fn an_evicted_client_loses_its_state_and_may_return() {
     let world = World::new();
     let (mut peer, other) = (world.peer("client"), world.peer("other"));
     let open = world.open(&peer, 1, "a", BOTH);
@@ -113,7 +113,7 @@ fn an_evicted_client_loses_all_at_once_and_may_come_again() {
 }
 
 #[test]
-fn nobody_else_can_use_an_evicted_clients_number() {
+fn evicting_unknown_clients_changes_nothing() {
     let world = World::new();
     let peer = world.peer("client");
     assert_eq!(world.state.evict(peer.client.id() + 1), None);
@@ -122,7 +122,7 @@ fn nobody_else_can_use_an_evicted_clients_number() {
 }
 
 #[test]
-fn grace_ends_when_told_and_reclaims_are_refused_then() {
+fn the_administrator_ends_the_grace_period() {
     let world = World::with(&settings(), &["a", "b"]);
     let waiting_for = |names: &[&'static str]| {
         let names: Vec<_> = names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
@@ -145,8 +145,24 @@ fn grace_ends_when_told_and_reclaims_are_refused_then() {
     world.open(&b, 1, "a", BOTH);
 }
 
+/// Its name alone does not prove that it is the client of the record.
 #[test]
-fn replies_of_idle_slots_are_given_back_in_time() {
+fn evicting_an_unconfirmed_client_leaves_the_right_to_reclaim() {
+    let world = World::with(&settings(), &["a"]);
+    let waited_for =
+        |world: &World| world.state.snapshot_grace(world.now, 9).map(|grace| grace.waiting_for.count);
+    let unconfirmed = world.exchange("a", 1, &ROOT).unwrap();
+    assert_eq!(world.state.evict(unconfirmed.client_id), Some(Evicted::default()));
+    assert_eq!(waited_for(&world), Some(1));
+    assert_eq!(world.create(unconfirmed.client_id, 1, 1).unwrap_err(), Status::STALE_CLIENTID);
+    let peer = world.fresh_peer("a", 1);
+    assert!(peer.client.is_reclaiming());
+    world.state.reclaim_complete(&peer.client).unwrap();
+    assert_eq!(waited_for(&world), None, "the last one has reclaimed");
+}
+
+#[test]
+fn replies_of_idle_slots_are_released() {
     let mut world = World::new();
     let mut peer = world.peer("client");
     for slot in 2..40 {

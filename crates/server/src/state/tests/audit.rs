@@ -6,7 +6,7 @@ use crate::state::tables::client_table::RecordEvent;
 use crate::state::tables::locks::{HeldLock, LockKind, LockOwner, LockSet};
 use crate::state::tables::shard::Deferred;
 use crate::state::tables::shard::share::Modes;
-use crate::state::tables::stateid::Place;
+use crate::state::tables::stateid::EntryId;
 
 /// Two clients with an open each of one file, and a lock of the first.
 fn sound() -> (World, [Stateid; 2]) {
@@ -18,8 +18,8 @@ fn sound() -> (World, [Stateid; 2]) {
     (world, opens)
 }
 
-fn place(world: &World, stateid: &Stateid) -> Place {
-    Place::parse(stateid, world.state.ids.boot()).ok().unwrap()
+fn entry_id(world: &World, stateid: &Stateid) -> EntryId {
+    EntryId::parse(stateid, world.state.ids.boot()).ok().unwrap()
 }
 
 /// What the audit says once `change` was done to the state behind everybody's back.
@@ -30,21 +30,21 @@ fn found(change: impl FnOnce(&World, [Stateid; 2])) -> String {
 }
 
 #[test]
-fn an_audit_finds_opens_that_exclude_each_other() {
+fn an_audit_finds_conflicting_opens() {
     let why = found(|world, [open, _]| {
-        let place = place(world, &open);
-        let mut shard = world.state.shards[place.shard].lock();
-        shard.set_modes(place.index, Modes::new((3, 2)), &world.state.gauges, &mut Deferred::new());
+        let entry_id = entry_id(world, &open);
+        let mut shard = world.state.shards[entry_id.shard].lock();
+        shard.set_modes(entry_id.index, Modes::new((3, 2)), &world.state.gauges, &mut Deferred::new());
     });
     assert!(why.contains("excludes"), "{why}");
 }
 
 #[test]
-fn an_audit_finds_ranges_that_exclude_each_other() {
+fn an_audit_finds_conflicting_ranges() {
     let why = found(|world, [open, _]| {
-        let place = place(world, &open);
-        let mut shard = world.state.shards[place.shard].lock();
-        let (owner, set) = (LockOwner(77), LockSet(place.index));
+        let entry_id = entry_id(world, &open);
+        let mut shard = world.state.shards[entry_id.shard].lock();
+        let (owner, set) = (LockOwner(77), LockSet(entry_id.index));
         let lock = HeldLock { range: range(5, 10), kind: LockKind::Exclusive, owner, set };
         shard.file_mut(file(1)).ranges.lock(lock);
     });
@@ -52,22 +52,22 @@ fn an_audit_finds_ranges_that_exclude_each_other() {
 }
 
 #[test]
-fn an_audit_finds_what_is_counted_and_not_there() {
+fn an_audit_finds_wrong_counters() {
     let why = found(|world, _| _ = world.state.gauges.opens.fetch_add(1, Relaxed));
     assert_eq!(why, "opens counted: 3, where the tables have 2");
     let why = found(|world, [open, _]| {
-        let place = place(world, &open);
-        let client = Arc::clone(&world.state.shards[place.shard].lock().entry(place.index).client);
+        let entry_id = entry_id(world, &open);
+        let client = Arc::clone(&world.state.shards[entry_id.shard].lock().entry(entry_id.index).client);
         client.holdings.charged.fetch_add(1, Relaxed);
     });
     assert!(why.ends_with("charges: 4, where the tables have 3"), "an open, a lock stateid, a range: {why}");
 }
 
 #[test]
-fn an_audit_finds_what_a_client_that_is_gone_left_behind() {
+fn an_audit_finds_state_of_a_removed_client() {
     let why = found(|world, [open, _]| {
-        let place = place(world, &open);
-        let id = world.state.shards[place.shard].lock().entry(place.index).client.id();
+        let entry_id = entry_id(world, &open);
+        let id = world.state.shards[entry_id.shard].lock().entry(entry_id.index).client.id();
         let record =
             world.state.clients.lock().remove(id, RecordEvent::Expire).expect("its record was there");
         drop(record);

@@ -57,7 +57,7 @@ fn answer(world: &World, peer: &Peer, reply: Bytes) -> bool {
 }
 
 #[test]
-fn a_client_is_reachable_once_it_has_answered_a_trial() {
+fn a_client_is_reachable_after_it_answered_a_probe() {
     let world = World::new();
     let peer = world.peer("a");
     assert!(!peer.client.is_reachable());
@@ -92,7 +92,7 @@ fn contexts() -> CallbackSecParms {
 }
 
 #[test]
-fn a_client_is_called_by_a_flavor_that_it_takes_or_not_at_all() {
+fn callbacks_use_an_offered_flavor() {
     let offers = [
         (vec![contexts(), sys()], Some(AuthFlavor::SYS)),
         (vec![contexts(), CallbackSecParms::None], Some(AuthFlavor::NONE)),
@@ -108,7 +108,7 @@ fn a_client_is_called_by_a_flavor_that_it_takes_or_not_at_all() {
 }
 
 #[test]
-fn more_contexts_change_no_flavor_and_one_that_can_be_spoken_opens_the_path() {
+fn backchannel_ctl_keeps_the_flavor_and_may_open_the_path() {
     let world = World::new();
     let session = with_security(&world, vec![contexts()], 1).session_id;
     let running = world.state.sessions.get(&session).unwrap();
@@ -164,7 +164,7 @@ fn with_security(world: &World, offered: Vec<CallbackSecParms>, minor: u32) -> C
 }
 
 #[test]
-fn calls_carry_what_the_client_asked_for() {
+fn callbacks_carry_the_clients_program_and_credentials() {
     let world = World::new();
     let created = with_security(&world, vec![sys()], 2);
     let trial = drain(&world.outbox).pop().unwrap();
@@ -181,7 +181,7 @@ fn calls_carry_what_the_client_asked_for() {
 }
 
 #[test]
-fn as_many_calls_at_once_as_the_client_takes_and_replies_in_any_order() {
+fn concurrent_callbacks_are_bounded_by_the_slots_of_the_client() {
     let mut world = World::new();
     // The client offers 16 slots.
     let peer = reachable(&mut world, "a");
@@ -202,7 +202,7 @@ fn as_many_calls_at_once_as_the_client_takes_and_replies_in_any_order() {
 }
 
 #[test]
-fn what_was_lost_with_its_connection_is_sent_again_over_the_next() {
+fn unanswered_callbacks_are_resent_over_the_next_connection() {
     let mut world = World::new();
     let mut peer = reachable(&mut world, "a");
     send(&world, &peer, [5]);
@@ -245,7 +245,7 @@ fn another_connection_of_the_session_takes_over() {
 }
 
 #[test]
-fn a_client_that_never_answers_loses_its_path_and_is_told_so() {
+fn a_silent_client_loses_its_callback_path() {
     let mut world = World::new();
     let mut peer = reachable(&mut world, "a");
     world.state.expire(world.now);
@@ -270,7 +270,7 @@ fn a_client_that_never_answers_loses_its_path_and_is_told_so() {
 }
 
 #[test]
-fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
+fn a_misordered_back_channel_is_reported_and_other_sessions_continue() {
     type Nonsense = fn(&Call) -> Bytes;
     let nonsense: [Nonsense; 4] = [
         |call| call.refusal(Status::SEQ_MISORDERED),
@@ -320,7 +320,7 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
 }
 
 #[test]
-fn a_client_is_reachable_while_one_of_its_sessions_is_in_step() {
+fn one_working_session_keeps_a_client_reachable() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     world.create(peer.client.id(), 2, peer.connection.0).unwrap();
@@ -333,7 +333,7 @@ fn a_client_is_reachable_while_one_of_its_sessions_is_in_step() {
 }
 
 #[test]
-fn a_session_that_is_out_of_step_is_no_way_when_the_other_one_goes() {
+fn a_misordered_session_does_not_replace_a_lost_one() {
     for is_destroyed in [false, true] {
         let mut world = World::new();
         let peer = reachable(&mut world, "a");
@@ -354,7 +354,7 @@ fn a_session_that_is_out_of_step_is_no_way_when_the_other_one_goes() {
 }
 
 #[test]
-fn a_connection_that_has_closed_is_no_way_whatever_arrives_over_it() {
+fn a_closed_connection_carries_no_callbacks() {
     let mut world = World::new();
     let mut peer = reachable(&mut world, "a");
     let old = std::mem::take(&mut world.outbox);
@@ -368,7 +368,7 @@ fn a_connection_that_has_closed_is_no_way_whatever_arrives_over_it() {
 }
 
 #[test]
-fn a_client_may_ask_to_be_asked_again() {
+fn a_delayed_callback_is_retried() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     send(&world, &peer, [5]);
@@ -391,7 +391,7 @@ fn called() -> (World, Peer, Call) {
 }
 
 #[test]
-fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
+fn repeated_delay_does_not_lose_the_path() {
     let (mut world, mut peer, first) = called();
     assert!(answer(&world, &peer, first.refusal(Status::DELAY)));
     for second in 1..40 {
@@ -405,7 +405,7 @@ fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
 }
 
 #[test]
-fn what_was_sent_again_has_its_time_from_then_on() {
+fn a_resent_callback_has_a_new_deadline() {
     let (mut world, mut peer, first) = called();
     for after in [14, 14] {
         world.pass(after * SECOND);
@@ -429,7 +429,7 @@ fn what_was_sent_again_has_its_time_from_then_on() {
 }
 
 #[test]
-fn what_a_full_connection_does_not_take_waits_for_the_next_look() {
+fn callbacks_wait_while_the_outbox_is_full() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     while world.outbox.call(Sent::Probe([0; 16]), |_| Bytes::new()) {}
@@ -448,7 +448,7 @@ fn what_a_full_connection_does_not_take_waits_for_the_next_look() {
 }
 
 #[test]
-fn a_connection_bound_again_and_again_is_tried_once_at_a_time() {
+fn a_rebound_connection_is_probed_once_at_a_time() {
     let world = World::new();
     let peer = world.peer("a");
     let both = DirFromClient::FORE_OR_BOTH;
@@ -464,7 +464,7 @@ fn a_connection_bound_again_and_again_is_tried_once_at_a_time() {
 }
 
 #[test]
-fn callbacks_of_a_destroyed_session_take_another() {
+fn callbacks_of_a_destroyed_session_move_to_another() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     send(&world, &peer, [5]);
@@ -479,7 +479,7 @@ fn callbacks_of_a_destroyed_session_take_another() {
 }
 
 #[test]
-fn a_flood_of_replies_leaves_nothing_behind() {
+fn a_flood_of_unexpected_replies_leaves_no_state() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     for xid in 0..10_000_u32 {
@@ -528,7 +528,7 @@ fn scarce_slots_are_recalled_once() {
 }
 
 #[test]
-fn slots_are_recalled_through_their_own_session_as_soon_as_it_can_be_called() {
+fn cb_recall_slot_waits_for_its_own_session() {
     let mut world = World::new();
     let a = reachable(&mut world, "a");
     let second = world.create(a.client.id(), 2, a.connection.0).unwrap().session_id;

@@ -144,7 +144,7 @@ fn counts_return_to_zero_when_clients_leave() {
 }
 
 #[test]
-fn client_ids_that_come_again_leave_out_those_of_living_clients() {
+fn reused_client_ids_skip_existing_clients() {
     let mut world = World::new();
     let mut a = world.peer("a");
     let b = world.peer0("b", 1);
@@ -162,7 +162,7 @@ fn client_ids_that_come_again_leave_out_those_of_living_clients() {
 }
 
 #[test]
-fn who_finds_no_client_id_comes_again() {
+fn request_without_a_free_client_id_is_delayed() {
     let world = World::new();
     for n in 0..CLIENT_IDS_TRIED {
         world.exchange(&format!("client {n}"), 1, &ROOT).unwrap();
@@ -174,7 +174,7 @@ fn who_finds_no_client_id_comes_again() {
 }
 
 #[test]
-fn a_flood_pushes_out_its_oldest_whatever_its_client_id() {
+fn a_flood_replaces_its_oldest_record() {
     let world = World::with(&Settings { max_clients: 4, ..settings() }, &[]);
     let flood: Vec<_> = (0..5).map(|n| world.exchange(&format!("flood {n}"), 1, &ROOT).unwrap()).collect();
     assert_eq!(world.create(flood[0].client_id, 1, 1), Err(Status::STALE_CLIENTID));
@@ -185,7 +185,7 @@ fn a_flood_pushes_out_its_oldest_whatever_its_client_id() {
 
 /// RFC 8881 §18.36.4 lets any principal make a session for a confirmed client ID whose state is not protected.
 #[test]
-fn no_client_id_is_guessed_from_one_s_own() {
+fn client_ids_cannot_be_guessed_from_another() {
     let world = World::new();
     let victims: Vec<_> = (0..10).map(|n| world.peer(&format!("victim {n}")).client.id()).collect();
     let own = world.peer("attacker").client.id();
@@ -199,7 +199,7 @@ fn no_client_id_is_guessed_from_one_s_own() {
 
 /// Version 4.0 tells a restart from the loss of a lease by the mark in client IDs and stateids.
 #[test]
-fn the_mark_of_an_instance_is_not_that_of_the_one_before() {
+fn instances_have_different_marks() {
     let disk = Arc::new(crate::state::Disk::default());
     let mut marks = Vec::new();
     for _ in 0..3 {

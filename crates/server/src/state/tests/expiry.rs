@@ -29,7 +29,7 @@ fn expired_state_is_kept_until_it_conflicts() {
 }
 
 #[test]
-fn an_expired_lock_gives_way_with_all_of_its_stateid() {
+fn an_expired_lock_is_revoked_with_its_stateid() {
     let mut world = World::new();
     let mut a = world.peer("a");
     let open = (1, world.open(&a, 1, "o", BOTH));
@@ -51,7 +51,7 @@ fn an_expired_lock_gives_way_with_all_of_its_stateid() {
 }
 
 #[test]
-fn nothing_is_revoked_where_another_conflict_stands() {
+fn nothing_is_revoked_if_another_conflict_remains() {
     let mut world = World::new();
     let a = world.peer("a");
     let expired = (1, world.open(&a, 1, "o", BOTH));
@@ -105,7 +105,7 @@ fn a_lease_lasts_from_the_end_of_a_request_that_waited() {
 }
 
 #[test]
-fn io_of_others_pushes_an_expired_deny_aside() {
+fn io_of_others_revokes_an_expired_deny() {
     let mut world = World::new();
     let a = world.peer("a");
     let open = world.try_open(&a, 1, "o", READ, ShareDeny::WRITE).unwrap().stateid;
@@ -118,7 +118,7 @@ fn io_of_others_pushes_an_expired_deny_aside() {
 }
 
 #[test]
-fn sweeps_remove_what_is_over_and_keep_what_is_not() {
+fn sweeps_remove_expired_records_only() {
     let mut world = World::new();
     let unconfirmed = world.exchange("unconfirmed", 1, &ROOT).unwrap();
     let stateless = world.peer("stateless");
@@ -140,7 +140,7 @@ fn sweeps_remove_what_is_over_and_keep_what_is_not() {
 }
 
 #[test]
-fn a_record_not_confirmed_within_a_lease_is_gone() {
+fn a_record_not_confirmed_within_a_lease_is_removed() {
     let mut world = World::new();
     let in_time = world.exchange("in time", 1, &ROOT).unwrap();
     let late = world.exchange("late", 1, &ROOT).unwrap();
@@ -152,7 +152,7 @@ fn a_record_not_confirmed_within_a_lease_is_gone() {
 }
 
 #[test]
-fn a_sweep_is_bounded_and_goes_on_where_it_ended() {
+fn a_sweep_is_bounded_and_resumed() {
     let mut world = World::new();
     for n in 0..1000 {
         world.exchange(&format!("client {n}"), 1, &ROOT).unwrap();

@@ -1,4 +1,4 @@
-//! Limits by address: what one takes, and what is left for others.
+//! Limits by address.
 
 use super::*;
 use crate::state::{CallbackClient, SetClientId};
@@ -36,7 +36,7 @@ impl World {
 }
 
 #[test]
-fn an_address_that_fills_the_table_shuts_no_other_out() {
+fn an_address_that_fills_the_table_leaves_room_for_others() {
     let world = World::with(&Settings { max_clients: 100, ..settings() }, &[]);
     let greedy = world.peers_at(A, 200);
     assert_eq!(greedy.len(), 100, "it may have all while nobody else wants it");
@@ -51,10 +51,10 @@ fn an_address_that_fills_the_table_shuts_no_other_out() {
 }
 
 #[test]
-fn what_holds_state_yields_to_no_other_address() {
+fn clients_with_state_do_not_yield_to_other_addresses() {
     let mut world = World::with(&Settings { max_clients: 100, ..settings() }, &[]);
     let mut greedy = world.holders_at(A, 100, 0);
-    // There is an eighth more, and an address has there what is left of it.
+    // Of the extra eighth, an address gets what is left.
     let others = [world.holders_at(B, 100, 100), world.holders_at(C, 100, 200)];
     assert_eq!(others.each_ref().map(Vec::len), [6, 3]);
     assert!(world.peer_at(A, "one more").is_err());
@@ -72,7 +72,7 @@ fn what_holds_state_yields_to_no_other_address() {
 }
 
 #[test]
-fn an_address_with_more_clients_ends_no_expired_one_of_another() {
+fn an_address_with_more_clients_removes_no_expired_client_of_another() {
     let mut world = World::with(&Settings { max_clients: 10, ..settings() }, &[]);
     let courteous = world.peer_at(B, "silent").unwrap();
     world.open(&courteous, 1, "o", READ);
@@ -87,7 +87,7 @@ fn an_address_with_more_clients_ends_no_expired_one_of_another() {
 }
 
 #[test]
-fn a_flood_of_names_pushes_out_nobody_else_s() {
+fn a_flood_of_names_removes_no_other_addresses_clients() {
     let world = World::with(&Settings { max_clients: 10, ..settings() }, &[]);
     let slow = world.exchange_at(Some(B.parse().unwrap()), "slow", 1, &ROOT).unwrap();
     let callback = CallbackClient { from: Some(C.parse().unwrap()), ..CallbackClient::default() };

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_flood_of_exchange_ids_pushes_out_its_own() {
+fn a_flood_of_exchange_ids_replaces_its_own_records() {
     let world = World::with(&Settings { max_clients: 10, ..settings() }, &[]);
     let peers: Vec<Peer> = (0..5).map(|n| world.peer(&format!("peer {n}"))).collect();
     for n in 0..100 {
@@ -12,7 +12,7 @@ fn a_flood_of_exchange_ids_pushes_out_its_own() {
 }
 
 #[test]
-fn confirmed_records_are_bounded_and_expired_ones_give_way() {
+fn confirmed_records_are_bounded_and_expired_ones_yield() {
     let mut world = World::with(&Settings { max_clients: 3, ..settings() }, &[]);
     let mut peers: Vec<Peer> = ["a", "b", "c"].iter().map(|owner| world.peer(owner)).collect();
     for peer in &peers {
@@ -27,7 +27,7 @@ fn confirmed_records_are_bounded_and_expired_ones_give_way() {
 }
 
 #[test]
-fn opens_and_locks_are_bounded_and_expired_ones_give_way() {
+fn opens_and_locks_are_bounded_and_expired_ones_yield() {
     let mut world = World::with(&Settings { max_state: 10, ..settings() }, &[]);
     let mut a = world.peer("a");
     let open = (0, world.open(&a, 0, "o", BOTH));
@@ -88,7 +88,7 @@ fn one_client_s_sessions_leave_memory_for_the_others() {
 }
 
 #[test]
-fn sessions_are_bounded_by_memory_and_expired_ones_give_way() {
+fn sessions_are_bounded_by_memory_and_expired_ones_yield() {
     let mut world = World::with(&Settings { slot_cache_bytes: 100_000, ..settings() }, &[]);
     let mut peers = Vec::new();
     let refused = (0..100).find_map(|n| {

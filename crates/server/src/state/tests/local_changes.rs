@@ -54,7 +54,7 @@ fn recalls(world: &World) -> (u64, u64) {
 }
 
 #[test]
-fn a_bell_rings_once_and_wakes_whoever_recalls() {
+fn a_local_change_is_reported_once_and_wakes_the_driver() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
@@ -86,14 +86,14 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
 }
 
 #[test]
-fn what_has_rung_before_the_grant_is_not_delegated() {
+fn a_change_before_the_grant_prevents_it() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
     let notifier = world.state.change_notifier(&peer.client, file(1));
     let lookout = lookout(&notifier, &watches);
     notifier.notify();
-    // Whoever recalls may be quicker than the grant.
+    // The recall may come before the grant is complete.
     world.state.recall_for(world.now, &next(&world).unwrap());
     let refused = world.state.grant_delegation(
         world.now,
@@ -110,14 +110,14 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
 }
 
 #[test]
-fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
+fn a_reclaimed_delegation_of_a_changed_file_is_recalled_at_once() {
     let (world, watches) = (World::with(&settings(), &["holder"]), Arc::default());
     let peer = world.fresh_peer("holder", 1);
     let notifier = world.state.change_notifier(&peer.client, file(1));
     let lookout = lookout(&notifier, &watches);
     notifier.notify();
     world.state.recall_for(world.now, &next(&world).unwrap());
-    // RFC 8881 §10.2.1 has what is reclaimed granted, be it to be recalled.
+    // RFC 8881 §10.2.1 grants what is reclaimed, even if it is recalled at once.
     world
         .state
         .grant_delegation(world.now, &peer.client, file(1), &request(&world, true), None, lookout)
@@ -126,7 +126,7 @@ fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
 }
 
 #[test]
-fn what_was_changed_through_the_server_since_the_look_is_not_delegated() {
+fn a_change_through_the_server_before_the_grant_prevents_it() {
     let world = World::new();
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
@@ -143,7 +143,7 @@ fn what_was_changed_through_the_server_since_the_look_is_not_delegated() {
 }
 
 #[test]
-fn an_old_alarm_leaves_a_new_delegation() {
+fn a_late_report_does_not_recall_a_new_delegation() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);
@@ -166,7 +166,7 @@ fn an_old_alarm_leaves_a_new_delegation() {
 }
 
 #[test]
-fn watches_go_with_their_client() {
+fn watches_end_with_their_client() {
     let (world, watches) = (World::new(), Arc::default());
     let peer = world.peer("holder");
     peer.client.set_reachable(true);

@@ -11,7 +11,7 @@ fn denied_by(result: Result<Stateid, LockError>) -> Option<(u64, u64, LockType, 
 }
 
 #[test]
-fn exclusive_locks_deny_others_and_say_who_holds_them() {
+fn exclusive_locks_deny_others_and_name_the_holder() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let of_a = (1, world.open(&a, 1, "o", BOTH));
@@ -19,7 +19,7 @@ fn exclusive_locks_deny_others_and_say_who_holds_them() {
     let lock = world.lock(&a, &of_a, "process 7", LockType::Write, range(100, 50)).unwrap();
     assert_eq!(lock.seqid, 1);
     let holder = Some((100, 50, LockType::Write, a.client.id(), Bytes::from_static(b"process 7")));
-    // Whoever learned another client's ID could make a session for it (RFC 8881 §18.36.4).
+    // Anybody who learned another client's ID could create a session for it (RFC 8881 §18.36.4).
     let told = denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(149, 1))).expect("a conflict");
     assert_eq!((told.0, told.1, told.2, &told.4[..]), (100, 50, LockType::Write, &b"process 7"[..]));
     assert!(told.3 != a.client.id() && told.3 != b.client.id(), "a number that stands for the holder");
@@ -76,7 +76,7 @@ fn locks_need_an_open_of_their_mode() {
 }
 
 #[test]
-fn the_last_lock_of_an_owner_counts_through_whichever_stateid() {
+fn an_owners_locks_replace_each_other_across_stateids() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let (one, two) = (world.open(&a, 1, "one", BOTH), world.open(&a, 1, "two", BOTH));
@@ -100,7 +100,7 @@ fn the_last_lock_of_an_owner_counts_through_whichever_stateid() {
 }
 
 #[test]
-fn own_locks_are_not_in_the_way_of_a_test() {
+fn lockt_ignores_own_locks() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let open = world.open(&a, 1, "o", BOTH);
@@ -122,7 +122,7 @@ fn own_locks_are_not_in_the_way_of_a_test() {
 }
 
 #[test]
-fn unlocking_what_is_not_locked_is_no_error() {
+fn unlocking_an_unlocked_range_succeeds() {
     let world = World::new();
     let peer = world.peer("a");
     let open = world.open(&peer, 1, "o", BOTH);

@@ -15,7 +15,7 @@ fn locked(world: &World, peer: &Peer, owner: &str, at: u64) -> [Stateid; 2] {
     [open, world.lock(peer, &(1, open), "l", LockType::Write, range(at, 1)).unwrap()]
 }
 
-/// Another client takes these bytes of file 1 from whoever has them.
+/// Another client takes these bytes of file 1 from their holder.
 fn take(world: &World, bytes: &[u64]) -> Peer {
     let taker = world.peer("taker");
     let open = world.open(&taker, 1, "t", BOTH);
@@ -26,7 +26,7 @@ fn take(world: &World, bytes: &[u64]) -> Peer {
 }
 
 #[test]
-fn close_lets_go_the_lost_locks_under_its_open_and_no_others() {
+fn close_frees_the_lost_locks_of_its_open_only() {
     let mut world = World::new();
     let (mut a, mut b) = (world.peer("a"), world.peer("b"));
     let [open, lost] = locked(&world, &a, "o", 0);
@@ -66,7 +66,7 @@ fn close_lets_go_the_lost_locks_under_its_open_and_no_others() {
 }
 
 #[test]
-fn close_lets_go_what_the_administrator_took_too() {
+fn close_frees_locks_revoked_by_the_administrator() {
     let world = World::new();
     let mut a = world.peer("a");
     let [open, lost] = locked(&world, &a, "o", 0);
@@ -79,7 +79,7 @@ fn close_lets_go_what_the_administrator_took_too() {
 }
 
 #[test]
-fn who_acknowledges_the_loss_of_an_open_acknowledges_that_of_its_locks() {
+fn freeing_a_lost_open_frees_its_lost_locks() {
     let world = World::new();
     let mut a = world.peer("a");
     let [open, lost_before] = locked(&world, &a, "o", 0);
@@ -97,7 +97,7 @@ fn who_acknowledges_the_loss_of_an_open_acknowledges_that_of_its_locks() {
 }
 
 #[test]
-fn what_is_lost_goes_with_its_client() {
+fn lost_locks_are_freed_with_their_client() {
     let mut world = World::new();
     let a = world.peer("a");
     let [open, _] = locked(&world, &a, "o", 0);

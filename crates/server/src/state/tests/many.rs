@@ -5,7 +5,7 @@ use super::*;
 const MANY: u64 = 100_000;
 
 #[test]
-fn a_hundred_thousand_locks_of_a_file_are_granted_and_are_in_the_way_of_others() {
+fn a_hundred_thousand_locks_of_a_file_conflict_with_others() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let open = (0, world.open(&a, 0, "o", BOTH));
@@ -40,7 +40,7 @@ fn a_hundred_thousand_locks_of_a_file_are_granted_and_are_in_the_way_of_others()
 }
 
 #[test]
-fn one_reader_among_a_hundred_thousand_writers_is_in_the_way_of_who_denies_reading() {
+fn one_reader_among_a_hundred_thousand_writers_conflicts_with_deny_read() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let writers: Vec<Stateid> = (0..MANY).map(|n| world.open(&a, 0, &format!("w{n}"), WRITE)).collect();
@@ -62,7 +62,7 @@ fn one_reader_among_a_hundred_thousand_writers_is_in_the_way_of_who_denies_readi
 }
 
 #[test]
-fn ten_thousand_clients_come_renew_and_expire() {
+fn ten_thousand_clients_register_renew_and_expire() {
     let mut world = World::new();
     let mut peers: Vec<Peer> = (0..10_000).map(|n| world.peer(&format!("client {n}"))).collect();
     for (fileid, peer) in (0..).zip(&peers) {
@@ -76,7 +76,7 @@ fn ten_thousand_clients_come_renew_and_expire() {
     assert_eq!(session.slots.target_highest(), 63, "idle clients make nothing scarce");
     drop(session);
     world.pass(SECOND);
-    // Each sweep presses as whoever finds no room does, and looks at a bounded number of clients.
+    // Each sweep removes as if a limit were reached, and looks at a bounded number of clients.
     for _ in 0..100 {
         world.state.remove_expired(world.now);
     }

@@ -33,7 +33,7 @@ use vfs::Pin;
 
 use super::{
     Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockNotice, LockRange,
-    LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
+    LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Sequenced, SlotRequest, State,
     StateProtect,
 };
 use crate::state::tables::wire::{
@@ -278,7 +278,7 @@ impl Peer {
     }
 
     /// A request in progress.
-    fn start(&mut self, world: &World, slot: u32) -> Running {
+    fn start(&mut self, world: &World, slot: u32) -> SlotRequest {
         match self.send(world, slot).unwrap() {
             Sequenced::New(running) => running,
             Sequenced::Replay(_) => panic!("a new request is executed"),

@@ -83,7 +83,7 @@ fn fill(world: &World, peer: &Peer, client: u64) {
 }
 
 #[test]
-fn a_client_that_lets_much_gather_loses_directories_and_no_other_does() {
+fn one_clients_unconfirmed_changes_are_bounded() {
     let world = World::new();
     let (silent, other) = (world.peer("silent"), world.peer("other"));
     fill(&world, &silent, 0);
@@ -96,7 +96,7 @@ fn a_client_that_lets_much_gather_loses_directories_and_no_other_does() {
 }
 
 #[test]
-fn what_gathers_is_bounded_over_all_clients() {
+fn unconfirmed_changes_are_bounded_over_all_clients() {
     let world = World::new();
     let peers: Vec<Peer> = (0..6).map(|n| world.peer(&format!("silent {n}"))).collect();
     (0..).zip(&peers).for_each(|(client, peer)| fill(&world, peer, client));
@@ -106,7 +106,7 @@ fn what_gathers_is_bounded_over_all_clients() {
 }
 
 #[test]
-fn what_a_delegation_let_gather_is_given_back_with_it() {
+fn queued_changes_are_released_with_their_delegation() {
     let world = World::new();
     let peer = world.peer("silent");
     let stateid = grant(&world, &peer, 1);
@@ -141,7 +141,7 @@ fn obey(world: &World, peer: &Peer, mut calls: Vec<crate::testing::Call>) -> usi
 }
 
 #[test]
-fn what_returned_delegations_leave_behind_counts_until_it_is_gone_and_is_never_sent() {
+fn queued_callbacks_of_returned_delegations_count_and_are_not_sent() {
     let mut world = World::new();
     let peer = reachable(&mut world, "silent");
     // As many calls as it takes at once.
@@ -166,7 +166,7 @@ fn what_returned_delegations_leave_behind_counts_until_it_is_gone_and_is_never_s
 }
 
 #[test]
-fn of_all_notices_that_wait_one_finds_out_that_there_is_no_way() {
+fn one_waiting_notification_detects_the_lost_path() {
     let mut world = World::new();
     let peer = reachable(&mut world, "silent");
     (0..17).for_each(|number| world.state.call(&peer.client, Callback::recall_any(number)));

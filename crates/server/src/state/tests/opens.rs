@@ -29,7 +29,7 @@ fn an_open_is_upgraded_downgraded_and_closed() {
 }
 
 #[test]
-fn opens_of_other_owners_files_and_clients_are_their_own() {
+fn opens_of_different_owners_files_and_clients_are_separate() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let opens = [
@@ -48,7 +48,7 @@ fn opens_of_other_owners_files_and_clients_are_their_own() {
 
 /// RFC 8881 §9.7's pseudocode, over all opens that are in effect.
 #[test]
-fn shares_are_denied_as_by_a_list_of_opens() {
+fn share_conflicts_match_a_list_of_opens() {
     let world = World::new();
     let peers = [world.peer("a"), world.peer("b"), world.peer("c")];
     let mut held: Vec<(usize, u32, u32, Stateid)> = Vec::new();
@@ -90,7 +90,7 @@ fn invalid_modes_are_refused() {
 }
 
 #[test]
-fn io_is_judged_by_the_open() {
+fn io_needs_the_access_of_its_open() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let io = |peer: &Peer, stateid: &Stateid, kind| {
@@ -116,7 +116,7 @@ fn io_is_judged_by_the_open() {
 }
 
 #[test]
-fn a_deny_holds_off_io_without_an_open() {
+fn a_deny_mode_refuses_io_without_an_open() {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
     let writer = world.open(&b, 1, "w", WRITE);
@@ -142,7 +142,7 @@ fn a_deny_holds_off_io_without_an_open() {
 }
 
 #[test]
-fn a_withdrawn_open_is_as_though_it_had_not_been() {
+fn an_undone_open_leaves_no_state() {
     let world = World::new();
     let peer = world.peer("a");
     let new = world.try_open(&peer, 1, "o", READ, ShareDeny::WRITE).unwrap();
@@ -192,7 +192,7 @@ fn stateids_are_tested_and_freed() {
 }
 
 #[test]
-fn the_administrator_takes_an_open() {
+fn the_administrator_revokes_an_open() {
     let world = World::new();
     let mut peer = world.peer("a");
     let open = world.open(&peer, 1, "o", BOTH);

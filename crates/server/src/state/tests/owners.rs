@@ -98,7 +98,7 @@ fn charged(world: &World, peer: &Peer0) -> u32 {
 }
 
 #[test]
-fn an_owner_without_state_goes_after_a_lease_and_one_with_state_stays() {
+fn an_idle_owner_without_state_is_removed_after_a_lease() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     let kept = world.open0(&mut peer, 1, "o");
@@ -117,7 +117,7 @@ fn an_owner_without_state_goes_after_a_lease_and_one_with_state_stays() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_all_along() {
+fn owners_are_removed_with_their_client() {
     let world = World::new();
     let mut peer = world.peer0("a", 1);
     let open = world.open0(&mut peer, 1, "o");
@@ -132,7 +132,7 @@ fn a_client_that_leaves_takes_all_along() {
 }
 
 #[test]
-fn another_user_s_confirmation_takes_no_state_away() {
+fn another_users_confirmation_removes_no_state() {
     let world = World::new();
     let mut victim = world.peer0("a", 1);
     let (other, callback) = (Principal::System(1), CallbackClient::default());
@@ -160,7 +160,7 @@ fn one_request_of_an_owner_runs_at_a_time() {
 }
 
 #[test]
-fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
+fn a_delayed_lock_advances_the_open_owners_seqid() {
     // An owner and its open.
     let world = World::with(&Settings { max_state: 2, ..settings() }, &[]);
     let mut peer = world.peer0("a", 1);
@@ -183,7 +183,7 @@ fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
 }
 
 #[test]
-fn seqids_go_on_over_the_wrap() {
+fn seqids_wrap_around() {
     let world = World::new();
     for next in [0, 1] {
         let mut peer = world.peer0("a", next as u8 + 1);
@@ -198,7 +198,7 @@ fn seqids_go_on_over_the_wrap() {
 }
 
 #[test]
-fn stateids_say_what_became_of_them() {
+fn stateids_report_why_they_are_invalid() {
     let world = World::new();
     let mut peer = world.peer0("a", 1);
     let open = world.open0(&mut peer, 1, "o");
@@ -221,7 +221,7 @@ fn stateids_say_what_became_of_them() {
 }
 
 #[test]
-fn reclaims_while_the_grace_period_runs() {
+fn reclaims_during_the_grace_period() {
     let world = World::after(&settings(), State::records_of_0(&[("a", 1)]));
     let (a, mut stranger) = (world.peer0("a", 1), world.peer0("b", 1));
     let admitted = |peer: &Peer0, reclaim| {
@@ -237,7 +237,7 @@ fn reclaims_while_the_grace_period_runs() {
 }
 
 #[test]
-fn a_client_that_lost_something_begins_anew() {
+fn a_client_with_lost_state_begins_anew() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     let (lost, kept) = (world.open0(&mut peer, 1, "o"), world.open0(&mut peer, 2, "p"));
@@ -254,7 +254,7 @@ fn a_client_that_lost_something_begins_anew() {
 }
 
 #[test]
-fn a_client_that_lost_something_and_has_not_noticed_gets_another_client_id() {
+fn setclientid_after_a_loss_returns_a_new_client_id() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     world.open0(&mut peer, 1, "o");
@@ -267,7 +267,7 @@ fn a_client_that_lost_something_and_has_not_noticed_gets_another_client_id() {
 }
 
 #[test]
-fn who_has_closed_what_a_lost_lock_was_under_begins_anew_too() {
+fn a_client_that_closed_the_open_of_a_lost_lock_begins_anew() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     let open = world.open0(&mut peer, 1, "o");

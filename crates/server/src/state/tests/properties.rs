@@ -10,7 +10,7 @@ use super::*;
 #[derive(Default)]
 struct SlotModel {
     sequence_id: u32,
-    running: Option<Running>,
+    running: Option<SlotRequest>,
     /// The reply that a retransmission gets; `None` inside where none was kept.
     reply: Option<Option<Bytes>>,
 }

@@ -52,7 +52,7 @@ fn protected(world: &World) -> (ExchangedId, SessionId) {
 }
 
 #[test]
-fn only_a_protected_credential_protects() {
+fn machine_protection_needs_a_protected_credential() {
     let nothing = asked(&[], &[]);
     for by in [gss(b"nfs@client", false), Credential { principal: ROOT, is_protected: false }] {
         assert_eq!(StateProtect::machine(&nothing, &by), Err(Status::INVAL));
@@ -61,7 +61,7 @@ fn only_a_protected_credential_protects() {
 }
 
 #[test]
-fn the_client_is_told_what_is_enforced_and_allowed() {
+fn exchange_id_returns_enforced_and_allowed_operations() {
     let of = |enforce: &[OpNum], allow: &[OpNum]| {
         let StateProtect::Machine(ops) = StateProtect::machine(&asked(enforce, allow), &machine()).unwrap()
         else {
@@ -88,7 +88,7 @@ fn the_client_is_told_what_is_enforced_and_allowed() {
 }
 
 #[test]
-fn strangers_may_not_maintain_a_protected_client() {
+fn other_principals_may_not_maintain_a_protected_client() {
     let world = World::new();
     let (id, session) = protected(&world);
     for by in strangers() {
@@ -114,7 +114,7 @@ fn strangers_may_not_maintain_a_protected_client() {
 }
 
 #[test]
-fn a_client_that_asked_for_none_is_anybody_s() {
+fn an_unprotected_client_accepts_any_principal() {
     let world = World::new();
     let peer = world.peer("a");
     for by in strangers() {
@@ -124,7 +124,7 @@ fn a_client_that_asked_for_none_is_anybody_s() {
 }
 
 #[test]
-fn the_machine_alone_says_where_callbacks_go_where_the_client_asks_for_that() {
+fn backchannel_ctl_is_enforced_on_request() {
     let world = World::new();
     let ops = asked(&[OpNum::BACKCHANNEL_CTL], &[]);
     let id =
@@ -137,7 +137,7 @@ fn the_machine_alone_says_where_callbacks_go_where_the_client_asks_for_that() {
 }
 
 #[test]
-fn a_protected_session_takes_requests_over_connections_that_were_bound() {
+fn a_protected_session_needs_bound_connections() {
     let world = World::new();
     let (_, session) = protected(&world);
     let sequence = |connection, sequence_id| {

@@ -55,7 +55,7 @@ fn reclaims_opens_and_locks_after_restart() {
 }
 
 #[test]
-fn strangers_wait_and_reclaim_nothing() {
+fn unknown_clients_wait_and_reclaim_nothing() {
     let mut world = World::with(&settings(), &["a"]);
     let mut stranger = world.fresh_peer("stranger", 1);
     assert_eq!(stranger.ping(&world), SequenceStatus::empty());
@@ -73,7 +73,7 @@ fn strangers_wait_and_reclaim_nothing() {
 }
 
 #[test]
-fn the_period_goes_on_while_reclaims_keep_coming_but_no_longer_than_another_lease() {
+fn reclaims_extend_the_grace_period_up_to_another_lease() {
     let second = Duration::from_secs(1);
     let mut world = World::with(&settings(), &["late", "away"]);
     world.pass(LEASE - second);
@@ -89,7 +89,7 @@ fn the_period_goes_on_while_reclaims_keep_coming_but_no_longer_than_another_leas
 }
 
 #[test]
-fn the_period_does_not_wait_for_who_reclaims_no_more() {
+fn the_grace_period_does_not_wait_for_idle_reclaimers() {
     let mut world = World::with(&settings(), &["done", "away"]);
     let done = world.fresh_peer("done", 1);
     world.pass(LEASE - Duration::from_secs(5));
@@ -99,7 +99,7 @@ fn the_period_does_not_wait_for_who_reclaims_no_more() {
 }
 
 #[test]
-fn without_known_clients_there_is_no_grace() {
+fn without_records_there_is_no_grace_period() {
     let world = World::new();
     assert!(!world.state.in_grace(world.now));
     let peer = world.fresh_peer("a", 1);
@@ -111,7 +111,7 @@ fn without_known_clients_there_is_no_grace() {
 }
 
 #[test]
-fn a_known_client_that_leaves_is_not_waited_for() {
+fn a_recorded_client_that_leaves_is_not_waited_for() {
     let world = World::with(&settings(), &["a"]);
     let peer = world.fresh_peer("a", 1);
     world.state.destroy_session(peer.connection, &peer.session).unwrap();

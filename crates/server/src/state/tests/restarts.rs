@@ -93,7 +93,7 @@ impl Site {
 const REFUSED: Result<(), Status> = Err(Status::NO_GRACE);
 
 #[test]
-fn a_client_is_written_down_once_when_it_may_hold_something() {
+fn a_client_is_recorded_once_when_it_may_hold_state() {
     let site = Site::new();
     let before = site.disk.changes();
     let peer = site.world.fresh_peer("a", 1);
@@ -111,7 +111,7 @@ fn a_client_is_written_down_once_when_it_may_hold_something() {
 }
 
 #[test]
-fn who_held_something_is_waited_for_and_reclaims_it() {
+fn holders_are_waited_for_and_reclaim() {
     let mut site = Site::new();
     let (a, b) = (site.world.peer("a"), site.world.peer("b"));
     site.world.open(&a, 1, "o", BOTH);
@@ -131,7 +131,7 @@ fn who_held_something_is_waited_for_and_reclaims_it() {
 }
 
 #[test]
-fn who_might_have_held_something_is_waited_for() {
+fn possible_holders_are_waited_for() {
     let mut site = Site::new();
     for name in ["idle", "a"] {
         site.world.peer(name);
@@ -149,7 +149,7 @@ fn who_might_have_held_something_is_waited_for() {
 }
 
 #[test]
-fn who_dies_in_the_grace_period_with_its_clients_finds_them_again() {
+fn a_crash_in_the_grace_period_keeps_the_records() {
     let mut site = Site::new();
     for name in ["a", "b"] {
         let peer = site.world.peer(name);
@@ -165,7 +165,7 @@ fn who_dies_in_the_grace_period_with_its_clients_finds_them_again() {
 }
 
 #[test]
-fn what_a_lease_lost_to_others_is_not_reclaimed_and_the_rest_is() {
+fn files_with_lost_state_are_not_reclaimed_and_others_are() {
     let mut site = Site::new();
     let a = site.world.peer("a");
     for fileid in [1, 2] {
@@ -189,7 +189,7 @@ fn what_a_lease_lost_to_others_is_not_reclaimed_and_the_rest_is() {
 }
 
 #[test]
-fn who_acknowledged_a_loss_reclaims_what_it_has_had_of_the_file_since() {
+fn state_obtained_after_an_acknowledged_loss_is_reclaimed() {
     let mut site = Site::new();
     let a = site.world.peer("a");
     let lost = site.world.open(&a, 1, "o", BOTH);
@@ -205,7 +205,7 @@ fn who_acknowledged_a_loss_reclaims_what_it_has_had_of_the_file_since() {
 }
 
 #[test]
-fn who_closed_what_a_lost_lock_was_under_reclaims_the_rest_of_the_file() {
+fn after_close_of_a_lost_lock_the_rest_of_the_file_is_reclaimed() {
     let mut site = Site::new();
     let a = site.world.peer("a");
     site.world.open(&a, 1, "o", BOTH);
@@ -218,7 +218,7 @@ fn who_closed_what_a_lost_lock_was_under_reclaims_the_rest_of_the_file() {
 }
 
 #[test]
-fn what_was_lost_without_a_record_is_not_reclaimed_by_one_that_comes_later() {
+fn losses_before_the_record_prevent_reclaims() {
     let mut site = Site::new();
     let a = site.world.peer("a");
     site.world.open(&a, 1, "o", BOTH);
@@ -238,7 +238,7 @@ fn what_was_lost_without_a_record_is_not_reclaimed_by_one_that_comes_later() {
 }
 
 #[test]
-fn who_lost_more_than_is_kept_reclaims_nothing_and_is_not_waited_for() {
+fn too_many_losses_prevent_all_reclaims() {
     let mut site = Site::new();
     let a = site.world.peer("a");
     for fileid in 0..=65 {
@@ -253,7 +253,7 @@ fn who_lost_more_than_is_kept_reclaims_nothing_and_is_not_waited_for() {
 }
 
 #[test]
-fn who_was_away_over_two_restarts_reclaims_nothing() {
+fn a_client_absent_for_two_restarts_reclaims_nothing() {
     for by_hand in [false, true] {
         let mut site = Site::new();
         let (a, b) = (site.world.peer("a"), site.world.peer("b"));
@@ -283,7 +283,7 @@ fn who_was_away_over_two_restarts_reclaims_nothing() {
 }
 
 #[test]
-fn who_did_not_complete_before_the_period_ended_reclaims_nothing_until_it_has() {
+fn without_reclaim_complete_nothing_is_reclaimed_after_the_next_restart() {
     let setup = || {
         let mut site = Site::new();
         let a = site.world.peer("a");
@@ -307,7 +307,7 @@ fn who_did_not_complete_before_the_period_ended_reclaims_nothing_until_it_has() 
 }
 
 #[test]
-fn a_client_that_restarted_too_is_not_waited_for_and_reclaims_nothing() {
+fn a_restarted_client_is_not_waited_for() {
     let mut site = Site::after_a_had_one_open();
     let anew = site.world.fresh_peer("a", 2);
     assert!(!site.in_grace());
@@ -319,7 +319,7 @@ fn a_client_that_restarted_too_is_not_waited_for_and_reclaims_nothing() {
 }
 
 #[test]
-fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his() {
+fn another_principal_of_the_same_name_does_not_affect_reclaims() {
     let site = Site::after_a_had_one_open();
     let other = Principal::System(7);
     assert_eq!(site.world.exchange("a", 1, &other), Err(Status::CLID_INUSE));
@@ -336,7 +336,7 @@ fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his(
 }
 
 #[test]
-fn a_name_is_kept_for_the_principal_that_may_reclaim_and_no_longer() {
+fn a_name_is_reserved_while_its_principal_may_reclaim() {
     let others = [Principal::System(7), Principal::Anonymous, Principal::Gss(Bytes::from(vec![0; 5000]))];
     for ends in [true, false] {
         let mut site = Site::after_a_had_one_open();
@@ -361,7 +361,7 @@ fn a_name_is_kept_for_the_principal_that_may_reclaim_and_no_longer() {
 }
 
 #[test]
-fn a_lease_that_is_over_in_the_period_gives_its_name_away() {
+fn an_expired_lease_in_the_grace_period_frees_the_name() {
     let mut site = Site::after_a_had_one_open();
     // Clients that reclaim make the period longer than a lease.
     let other = Principal::System(7);
@@ -377,7 +377,7 @@ fn a_lease_that_is_over_in_the_period_gives_its_name_away() {
 }
 
 #[test]
-fn who_left_or_was_removed_is_not_waited_for() {
+fn clients_that_left_or_were_removed_are_not_waited_for() {
     let removals: [fn(&mut Site, &Peer); 5] = [
         |site, peer| assert!(site.world.state.evict(peer.client.id()).is_some()),
         |site, _| {
@@ -424,7 +424,7 @@ fn peer_open(site: &Site, peer: &Peer, fileid: u64) -> Stateid {
 }
 
 #[test]
-fn others_wait_until_it_is_stable_that_one_goes_who_might_have_reclaimed() {
+fn replies_wait_until_the_removal_of_a_reclaimer_is_durable() {
     let mut site = Site::new();
     for name in ["a", "b"] {
         let peer = site.world.peer(name);
@@ -440,7 +440,7 @@ fn others_wait_until_it_is_stable_that_one_goes_who_might_have_reclaimed() {
 }
 
 #[test]
-fn who_has_held_nothing_for_long_is_not_waited_for() {
+fn long_idle_clients_are_not_waited_for() {
     let mut site = Site::new();
     let mut a = site.world.peer("a");
     let open = site.world.open(&a, 1, "o", BOTH);
@@ -471,7 +471,7 @@ fn who_has_held_nothing_for_long_is_not_waited_for() {
 }
 
 #[test]
-fn who_completes_with_nothing_has_its_record_for_what_comes() {
+fn reclaim_complete_without_state_keeps_the_record() {
     let mut site = Site::after_a_had_one_open();
     let before = site.disk.changes();
     let a = site.come_back("a", &[]);
@@ -483,7 +483,7 @@ fn who_completes_with_nothing_has_its_record_for_what_comes() {
 }
 
 #[test]
-fn without_room_for_records_new_clients_wait_and_nobody_else_does() {
+fn a_full_log_delays_new_clients_only() {
     let mut site = Site::new();
     let known = site.world.peer("known");
     site.world.open(&known, 1, "o", BOTH);
@@ -495,7 +495,7 @@ fn without_room_for_records_new_clients_wait_and_nobody_else_does() {
     assert_eq!(site.world.state.admit_open(site.world.now, &new, b"o", false), Err(Status::DELAY));
     assert_eq!(site.disk.clients(), clients);
     site.world.open(&known, 3, "o", BOTH);
-    // Whoever has a record keeps it over a restart, and what it lost makes that no longer.
+    // A recorded client stays recorded over a restart, and its losses do not lengthen the record.
     site.restart();
     let known = site.come_back("known", &[1, 3]);
     let state = &site.world.state;
@@ -560,7 +560,7 @@ impl Site {
 }
 
 #[test]
-fn a_name_of_version_4_0_is_kept_for_the_principal_that_may_reclaim_and_no_longer() {
+fn a_v40_name_is_reserved_while_its_principal_may_reclaim() {
     let mut site = Site::new();
     let mut peer = site.world.peer0("a", 1);
     site.world.open0(&mut peer, 1, "o");
@@ -586,7 +586,7 @@ fn a_name_of_version_4_0_is_kept_for_the_principal_that_may_reclaim_and_no_longe
 }
 
 #[test]
-fn a_client_of_version_4_0_has_done_when_it_asks_for_new_state_again_and_again() {
+fn repeated_requests_for_new_state_complete_v40_reclaims() {
     let (site, peer) = Site::with_client0();
     assert_eq!(site.reclaim0(&peer, 1), Ok(()));
     assert_eq!(site.ask0(&peer), Err(Status::GRACE));
@@ -605,7 +605,7 @@ fn a_client_of_version_4_0_has_done_when_it_asks_for_new_state_again_and_again()
 }
 
 #[test]
-fn a_client_of_version_4_0_is_written_down_with_the_first_that_it_holds() {
+fn a_v40_client_is_recorded_with_its_first_state() {
     let site = Site::new();
     let mut peer = site.world.peer0("a", 1);
     assert_eq!(site.disk.clients(), 0, "it has no RECLAIM_COMPLETE");
@@ -615,7 +615,7 @@ fn a_client_of_version_4_0_is_written_down_with_the_first_that_it_holds() {
 }
 
 #[test]
-fn a_client_of_version_4_0_that_asks_for_new_state_and_reclaims_nothing_is_forgotten() {
+fn a_v40_client_that_reclaims_nothing_loses_its_record() {
     let (mut site, peer) = Site::with_client0();
     for expected in [Err(Status::GRACE), Err(Status::GRACE), Ok(())] {
         assert_eq!(site.ask0(&peer), expected);
@@ -628,7 +628,7 @@ fn a_client_of_version_4_0_that_asks_for_new_state_and_reclaims_nothing_is_forgo
 }
 
 #[test]
-fn others_wait_until_it_is_stable_that_a_client_of_version_4_0_is_forgotten() {
+fn replies_wait_until_the_removal_of_a_v40_client_is_durable() {
     let (site, peer) = Site::with_client0();
     let stranger = site.world.peer("stranger");
     site.disk.slow_down();
@@ -642,7 +642,7 @@ fn others_wait_until_it_is_stable_that_a_client_of_version_4_0_is_forgotten() {
 }
 
 #[test]
-fn a_client_of_version_4_0_has_done_when_it_reads_or_writes_again() {
+fn io_completes_v40_reclaims() {
     let (site, peer) = Site::with_client0();
     let reclaimed = site.reclaim_as(&site.client0(&peer), 1).unwrap();
     assert!(site.in_grace());
@@ -652,7 +652,7 @@ fn a_client_of_version_4_0_has_done_when_it_reads_or_writes_again() {
 }
 
 #[test]
-fn a_client_of_version_4_0_that_spoke_behind_its_last_reclaim_keeps_its_record_at_the_end() {
+fn a_request_after_the_last_v40_reclaim_keeps_the_record() {
     for spoke in [true, false] {
         let (mut site, peer) = Site::with_client0();
         if spoke {
@@ -671,7 +671,7 @@ fn a_client_of_version_4_0_that_spoke_behind_its_last_reclaim_keeps_its_record_a
 }
 
 #[test]
-fn a_client_of_version_4_0_that_renewed_and_reclaimed_nothing_loses_its_record() {
+fn renew_alone_does_not_keep_a_v40_record() {
     let (mut site, peer) = Site::with_client0();
     site.renew0(&peer);
     site.end_grace();
@@ -682,7 +682,7 @@ fn a_client_of_version_4_0_that_renewed_and_reclaimed_nothing_loses_its_record()
 }
 
 #[test]
-fn a_client_of_version_4_0_that_speaks_after_the_period_has_a_record_again() {
+fn a_v40_client_is_recorded_again_after_the_grace_period() {
     let (mut site, peer) = Site::with_client0();
     assert_eq!(site.reclaim0(&peer, 1), Ok(()));
     site.end_grace();

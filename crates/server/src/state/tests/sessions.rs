@@ -74,7 +74,7 @@ fn another_request_under_the_same_sequence_id_is_a_false_retry() {
 }
 
 #[test]
-fn errors_of_sequence_leave_slot_and_lease_alone() {
+fn errors_of_sequence_change_neither_slot_nor_lease() {
     let mut world = World::new();
     let mut peer = world.peer("a");
     peer.start(&world, 0).finish(world.now, Some(b"reply"));
@@ -96,7 +96,7 @@ fn errors_of_sequence_leave_slot_and_lease_alone() {
 }
 
 #[test]
-fn a_reply_that_the_client_does_not_want_kept_is_not_kept() {
+fn a_reply_is_cached_only_if_the_client_asks() {
     let world = World::new();
     let peer = world.peer("a");
     let mut arguments = peer.arguments(0);
@@ -109,7 +109,7 @@ fn a_reply_that_the_client_does_not_want_kept_is_not_kept() {
 }
 
 #[test]
-fn sequence_answers_with_what_was_asked_and_granted() {
+fn sequence_returns_the_slots_requested_and_granted() {
     let world = World::new();
     let mut peer = world.peer("a");
     let running = peer.start(&world, 5);
@@ -121,7 +121,7 @@ fn sequence_answers_with_what_was_asked_and_granted() {
 }
 
 #[test]
-fn five_hundred_requests_at_once_find_slots_where_sixty_four_were_asked_for() {
+fn window_grows_from_64_slots_to_500_concurrent_requests() {
     let world = World::new();
     let mut peer = world.peer("a");
     peer.sequence.resize(1024, 0);
@@ -132,7 +132,7 @@ fn five_hundred_requests_at_once_find_slots_where_sixty_four_were_asked_for() {
     assert_eq!(beyond(&peer, 64), Some(Status::BAD_HIGH_SLOT));
     // As Linux's client does: up to the lower of both that the last reply told, and never beyond.
     let mut last = 63;
-    let running: Vec<Running> = (0..512)
+    let running: Vec<SlotRequest> = (0..512)
         .map(|slot| {
             assert!(slot <= last, "slot {slot} waits");
             let running = peer.start(&world, slot);
@@ -151,7 +151,7 @@ fn five_hundred_requests_at_once_find_slots_where_sixty_four_were_asked_for() {
 }
 
 #[test]
-fn create_session_has_a_reply_cache_of_its_own() {
+fn create_session_has_its_own_reply_cache() {
     let world = World::new();
     let id = world.exchange("a", 1, &ROOT).unwrap();
     let sequence = id.sequence_id;
@@ -169,7 +169,7 @@ fn create_session_has_a_reply_cache_of_its_own() {
 }
 
 #[test]
-fn a_failed_create_session_confirms_nothing_and_may_come_again() {
+fn a_failed_create_session_confirms_nothing_and_may_be_retried() {
     let world = World::new();
     let old = world.peer("a");
     let id = world.exchange("a", 2, &ROOT).unwrap();
@@ -218,7 +218,7 @@ fn a_failed_create_session_confirms_nothing_and_may_come_again() {
 }
 
 #[test]
-fn back_channel_is_granted_where_it_is_asked() {
+fn back_channel_is_granted_on_request() {
     let world = World::new();
     let id = world.exchange("a", 1, &ROOT).unwrap();
     let created = world.create(id.client_id, id.sequence_id, 1).unwrap();
@@ -243,7 +243,7 @@ fn back_channel_is_granted_where_it_is_asked() {
 }
 
 #[test]
-fn sessions_are_destroyed_over_their_own_connections_only() {
+fn only_bound_connections_destroy_a_session() {
     let world = World::new();
     let mut peer = world.peer("a");
     let stranger = ConnectionId(12_345);
@@ -262,7 +262,7 @@ fn sessions_are_destroyed_over_their_own_connections_only() {
 }
 
 #[test]
-fn nothing_joins_a_destroyed_session() {
+fn no_connection_binds_to_a_destroyed_session() {
     let world = World::new();
     let peer = world.peer("a");
     let session = world.state.sessions.get(&peer.session).unwrap();
@@ -274,7 +274,7 @@ fn nothing_joins_a_destroyed_session() {
 }
 
 #[test]
-fn a_lost_back_channel_is_told_and_repaired() {
+fn sequence_reports_a_lost_back_channel_until_it_is_bound_again() {
     let world = World::new();
     let mut peer = world.peer("a");
     assert_eq!(peer.ping(&world), SequenceStatus::empty());

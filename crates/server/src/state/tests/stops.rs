@@ -31,7 +31,7 @@ fn idle_clients(site: &Site) {
 }
 
 #[test]
-fn no_grace_period_runs_where_nobody_held_anything_at_an_orderly_stop() {
+fn no_grace_period_follows_an_orderly_stop_without_holders() {
     let mut site = Site::new();
     idle_clients(&site);
     assert_eq!(site.disk.clients(), 3, "each might have taken something at any moment");
@@ -45,7 +45,7 @@ fn no_grace_period_runs_where_nobody_held_anything_at_an_orderly_stop() {
 }
 
 #[test]
-fn a_client_that_held_nothing_comes_back_without_an_error() {
+fn a_client_without_state_returns_without_an_error() {
     for holder in [false, true] {
         let mut site = Site::new();
         idle_clients(&site);
@@ -74,7 +74,7 @@ fn a_client_that_held_nothing_comes_back_without_an_error() {
 }
 
 #[test]
-fn others_wait_while_one_holder_may_reclaim_and_no_longer() {
+fn others_wait_until_the_last_holder_has_reclaimed() {
     let mut site = Site::new();
     idle_clients(&site);
     let holder = site.world.peer("holder");
@@ -95,7 +95,7 @@ fn others_wait_while_one_holder_may_reclaim_and_no_longer() {
 }
 
 #[test]
-fn all_are_waited_for_behind_a_server_that_was_not_stopped_in_order() {
+fn all_clients_are_waited_for_after_a_crash() {
     let mut site = Site::new();
     idle_clients(&site);
     site.restart();
@@ -103,7 +103,7 @@ fn all_are_waited_for_behind_a_server_that_was_not_stopped_in_order() {
 }
 
 #[test]
-fn who_has_not_reclaimed_yet_may_do_so_after_an_orderly_stop() {
+fn unfinished_reclaims_continue_after_an_orderly_stop() {
     let mut site = Site::new();
     for name in ["away", "back"] {
         let peer = site.world.peer(name);
@@ -119,7 +119,7 @@ fn who_has_not_reclaimed_yet_may_do_so_after_an_orderly_stop() {
 }
 
 #[test]
-fn who_did_not_come_back_in_time_is_not_waited_for_after_an_orderly_stop() {
+fn absent_clients_are_not_waited_for_after_an_orderly_stop() {
     let mut site = Site::after_a_had_one_open();
     // Nobody asks for anything behind the end of the period.
     site.world.pass(LEASE);
@@ -129,7 +129,7 @@ fn who_did_not_come_back_in_time_is_not_waited_for_after_an_orderly_stop() {
 }
 
 #[test]
-fn what_was_lost_is_nothing_to_wait_for() {
+fn clients_with_lost_state_only_are_not_waited_for() {
     let mut site = Site::new();
     let (a, b) = (site.world.peer("a"), site.world.peer("b"));
     for (peer, fileids) in [(&a, &[1][..]), (&b, &[2, 3])] {
@@ -147,7 +147,7 @@ fn what_was_lost_is_nothing_to_wait_for() {
 }
 
 #[test]
-fn holders_of_delegations_are_waited_for_unless_these_cannot_be_reclaimed() {
+fn holders_of_reclaimable_delegations_are_waited_for() {
     let mut site = Site::new();
     for (name, kind) in [
         ("reader", DelegationKind::Read),
@@ -161,7 +161,7 @@ fn holders_of_delegations_are_waited_for_unless_these_cannot_be_reclaimed() {
 }
 
 #[test]
-fn a_stop_waits_until_it_is_stable_who_holds_nothing() {
+fn a_stop_waits_until_removed_records_are_durable() {
     let site = Site::new();
     site.world.peer("idle");
     site.disk.slow_down();

@@ -5,7 +5,7 @@ use super::*;
 
 /// Each request is sent by four threads at once, as over four connections: one of them executes it.
 #[test]
-fn a_request_sent_by_many_is_executed_once() {
+fn a_request_sent_by_many_threads_is_executed_once() {
     const REQUESTS: u32 = 500;
     let world = World::new();
     let peer = world.peer("a");
@@ -60,9 +60,9 @@ fn send_until_answered(
     }
 }
 
-/// Clients open, lock, conflict, restart and go, at once; what is left in the end is nothing.
+/// Clients open, lock, conflict, restart and leave concurrently; in the end no state is left.
 #[test]
-fn nothing_is_left_after_a_storm() {
+fn concurrent_clients_leave_no_state() {
     let world = World::new();
     thread::scope(|scope| {
         for thread in 0..4u64 {

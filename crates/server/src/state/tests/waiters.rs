@@ -1,4 +1,4 @@
-//! Who waits for a lock, and who is told that it may be had (RFC 8881 §9.6, §20.11).
+//! Waiting for locks, and CB_NOTIFY_LOCK when a lock is free (RFC 8881 §9.6, §20.11).
 
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::types::Outcome;
@@ -78,7 +78,7 @@ fn processes<const N: usize>() -> (World, [Process; N]) {
     (world, made)
 }
 
-/// How often each is told.
+/// Returns how often each process was notified.
 fn told<const N: usize>(world: &World, processes: [&Process; N]) -> [usize; N] {
     processes.map(|process| process.told(world))
 }
@@ -88,7 +88,7 @@ fn waiting(world: &World) -> u64 {
 }
 
 #[test]
-fn writers_are_told_one_after_the_other_as_they_came() {
+fn waiting_writers_are_notified_in_order() {
     let (world, [a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
     c.waits(&world, EXCLUSIVE, ALL);
@@ -106,7 +106,7 @@ fn writers_are_told_one_after_the_other_as_they_came() {
 }
 
 #[test]
-fn readers_are_told_together_and_others_of_other_bytes() {
+fn waiting_readers_are_notified_together() {
     let (world, [a, b, c, d, e]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, SHARED, (0, 10));
@@ -131,7 +131,7 @@ fn evict(world: &World, process: &Process) {
 type Frees = fn(&mut World, &mut Process, &Stateid);
 
 #[test]
-fn whatever_frees_a_lock_tells_who_waits() {
+fn every_release_of_a_lock_notifies_waiters() {
     let frees: [(&str, LockType, Frees); 8] = [
         ("LOCKU", EXCLUSIVE, |world, a, lock| a.unlocks(world, lock)),
         ("LOCKU of a part", EXCLUSIVE, |world, a, lock| {
@@ -168,7 +168,7 @@ fn whatever_frees_a_lock_tells_who_waits() {
 type Leaves = fn(&mut World, &mut Process);
 
 #[test]
-fn who_waits_no_more_is_not_told_and_keeps_nobody() {
+fn a_waiter_that_gave_up_is_not_notified() {
     let leaves: [(&str, Leaves); 5] = [
         // §9.6: "a nonblocking request for the same lock, which is also denied".
         ("asks without waiting", |world, b| b.waits(world, LockType::Write, ALL)),
@@ -197,7 +197,7 @@ fn downgrades(world: &World, process: &Process, left: ShareAccess) {
 }
 
 #[test]
-fn who_could_not_have_its_lock_any_more_does_not_wait_for_it() {
+fn a_waiter_that_lost_its_open_is_removed() {
     let rows = [(READ, EXCLUSIVE, SHARED), (WRITE, SHARED, EXCLUSIVE)];
     for (left, no_more, still) in rows {
         let (world, [a, b, c]) = processes();
@@ -228,14 +228,14 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
 
 /// It was this one's turn when it gave its right up: the next need not wait until it does not come.
 #[test]
-fn whose_turn_it_is_passes_it_on_by_giving_up_the_right_to_lock() {
+fn closing_the_open_passes_the_turn_on() {
     let (world, [_, b, c]) = whose_turn_has_come();
     downgrades(&world, &b, READ);
     assert_eq!(told(&world, [&b, &c]), [0, 1]);
 }
 
 #[test]
-fn who_waits_by_an_upgrade_that_is_taken_back_waits_no_more() {
+fn downgrading_ends_the_wait_of_an_upgrade() {
     let (world, [a, b]) = processes();
     a.locks(&world, EXCLUSIVE, ALL);
     downgrades(&world, &b, READ);
@@ -248,7 +248,7 @@ fn who_waits_by_an_upgrade_that_is_taken_back_waits_no_more() {
 }
 
 #[test]
-fn whose_turn_it_is_passes_it_on_by_leaving_or_by_not_coming() {
+fn an_absent_waiter_passes_the_turn_on() {
     let (mut world, [a, b, c, d]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
     [&b, &c, &d].iter().for_each(|process| process.waits(&world, EXCLUSIVE, ALL));
@@ -266,9 +266,9 @@ fn whose_turn_it_is_passes_it_on_by_leaving_or_by_not_coming() {
 }
 
 #[test]
-fn who_was_told_and_comes_too_late_keeps_its_place() {
+fn a_notified_waiter_that_is_late_keeps_its_place() {
     let (world, [a, b, c]) = whose_turn_has_come();
-    // It is a hint: whoever asks first gets the lock.
+    // The notification is a hint: the first request gets the lock.
     let held = a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, ALL);
     assert_eq!(waiting(&world), 2);
@@ -277,7 +277,7 @@ fn who_was_told_and_comes_too_late_keeps_its_place() {
 }
 
 #[test]
-fn a_waiter_is_known_as_long_as_it_asks() {
+fn a_waiter_is_remembered_while_it_polls() {
     let (mut world, [mut a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, ALL);
@@ -294,7 +294,7 @@ fn a_waiter_is_known_as_long_as_it_asks() {
 }
 
 #[test]
-fn who_cannot_be_told_is_not_remembered() {
+fn clients_without_callbacks_are_not_queued() {
     let (mut world, [a]) = processes();
     a.locks(&world, EXCLUSIVE, ALL);
     // Its path was never tried.
@@ -312,7 +312,7 @@ fn who_cannot_be_told_is_not_remembered() {
 }
 
 #[test]
-fn waiters_are_bounded_by_file_by_client_and_in_all() {
+fn waiters_are_bounded_per_file_per_client_and_in_total() {
     let (mut world, [a]) = processes();
     // Of every file, by one client after the other.
     for fileid in 1..=6 {
@@ -342,7 +342,7 @@ fn waiters_are_bounded_by_file_by_client_and_in_all() {
 }
 
 #[test]
-fn the_audit_sees_who_waits_and_whose_turn_it_is() {
+fn the_audit_checks_waiters_and_turns() {
     let (world, [a, b, c]) = processes();
     a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, ALL);
@@ -368,9 +368,9 @@ fn the_audit_sees_who_waits_and_whose_turn_it_is() {
     found("an empty queue of waiters");
 }
 
-/// One thread frees what others wait for, others leave: whoever holds a shard's lock while it calls a client would wait for itself.
+/// One thread frees locks that others wait for, others stop waiting. A callback sent under a shard's lock would deadlock.
 #[test]
-fn threads_that_wait_and_free_do_not_wait_for_each_other() {
+fn waiting_and_releasing_threads_do_not_deadlock() {
     let (world, made) = processes::<4>();
     std::thread::scope(|scope| {
         for process in &made {

@@ -1,4 +1,4 @@
-//! What of owners is forgotten, and when: by RELEASE_LOCKOWNER, when nobody has used them for long, and with their client.
+//! Removal of owners: by RELEASE_LOCKOWNER, after a lease without use, and with their client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,11 +9,11 @@ use crate::state::State;
 use crate::state::tables::client::Client;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::shard::{Deferred, EntryEvent};
-use crate::state::tables::stateid::{Flaw, Place};
+use crate::state::tables::stateid::{EntryId, StateidError};
 use crate::state::tables::v40_owners::{Other, Owner, Owners, Role};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
-/// Lock stateids of an owner that are remembered before those that are gone are forgotten.
+/// Lock stateids remembered for an owner before ended ones are pruned.
 const STATEIDS_BEFORE_PRUNING: usize = 16;
 
 impl State {
@@ -31,7 +31,7 @@ impl State {
         }
         let name = Arc::clone(name);
         // "If file locks associated with the lock_owner are held at the server, the error NFS4ERR_LOCKS_HELD will be returned
-        // and no further action will be taken." Nobody adds one meanwhile: that takes the owner's turn.
+        // and no further action will be taken." None is added meanwhile, because that is a request of the same owner.
         if known.stateids.iter().any(|other| self.holds_locks(&client, *other)) {
             return Err(Status::LOCKS_HELD);
         }
@@ -42,7 +42,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps a lock stateid for RELEASE_LOCKOWNER.
+    /// Remembers a lock stateid for RELEASE_LOCKOWNER.
     pub(crate) fn remember(&self, client: &Client, owner: &mut Owner, other: Other) {
         if owner.stateids.contains(&other) {
             return;
@@ -55,31 +55,33 @@ impl State {
     }
 
     fn is_held(&self, client: &Client, other: Other) -> bool {
-        let place = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot());
-        place.is_ok_and(|place| self.shards[place.shard].lock().find(place, client, None).is_ok())
+        let entry_id = EntryId::parse(&Stateid { seqid: 0, other }, self.ids.boot());
+        entry_id.is_ok_and(|entry_id| self.shards[entry_id.shard].lock().find(entry_id, client, None).is_ok())
     }
 
     fn holds_locks(&self, client: &Client, other: Other) -> bool {
-        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return false };
-        let shard = self.shards[place.shard].lock();
-        shard.find(place, client, None).is_ok_and(|index| shard.holds_ranges(index))
+        let Ok(entry_id) = EntryId::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else {
+            return false;
+        };
+        let shard = self.shards[entry_id.shard].lock();
+        shard.find(entry_id, client, None).is_ok_and(|index| shard.holds_ranges(index))
     }
 
-    /// Ends what a stateid stands for.
+    /// Ends the open or lock of a stateid.
     pub(crate) fn cancel(&self, client: &Client, other: Other) {
-        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return };
+        let Ok(entry_id) = EntryId::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return };
         let mut deferred = Deferred::new();
-        let mut shard = self.shards[place.shard].lock();
-        let event = match shard.find(place, client, None) {
+        let mut shard = self.shards[entry_id.shard].lock();
+        let event = match shard.find(entry_id, client, None) {
             Ok(_) => EntryEvent::Close,
-            Err(Flaw::Revoked(_)) => EntryEvent::Acknowledge,
+            Err(StateidError::Revoked(_)) => EntryEvent::Acknowledge,
             Err(_) => return,
         };
-        shard.end(place.index, event, &self.gauges, &mut deferred);
+        shard.end(entry_id.index, event, &self.gauges, &mut deferred);
         self.unlock_shard(shard, deferred);
     }
 
-    /// Forgets an owner.
+    /// Removes an owner.
     pub(crate) fn forget(&self, client: &Client, owners: &mut Owners, role: Role, name: &Arc<[u8]>) {
         let Some(owner) = owners.of(role).remove(name) else { return };
         self.gauges.charge(client, -(weight(name) as i32));
@@ -93,8 +95,8 @@ impl State {
         }
     }
 
-    /// Forgets the owners that have nothing and that nobody has used for a lease time, and what waits for a confirmation as
-    /// long. Looks twice a lease at most, as it looks at all of them.
+    /// Removes owners without state that were not used for a lease, and opens that were not confirmed for as long. Looks at all
+    /// owners, so at most twice a lease.
     pub(crate) fn sweep_owners(&self, now: Duration, client: &Client) {
         let Some(v40) = client.v40() else { return };
         let mut owners = v40.owners.lock();
@@ -120,7 +122,7 @@ impl State {
         }
     }
 
-    /// Forgets all owners of a client whose record is gone.
+    /// Removes all owners of a removed client.
     pub(crate) fn release_owners(&self, client: &Client) {
         let Some(v40) = client.v40() else { return };
         let mut owners = v40.owners.lock();

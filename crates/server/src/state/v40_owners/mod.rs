@@ -1,4 +1,4 @@
-//! Requests with a seqid, and other operations of version 4.0 clients.
+//! Owners of version 4.0: requests with a seqid, RENEW and RELEASE_LOCKOWNER.
 
 pub(crate) mod forget;
 pub(crate) mod named;

@@ -1,4 +1,4 @@
-//! Whose a client ID is, and RENEW.
+//! Client IDs of version 4.0, and RENEW.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use crate::state::tables::recovery::V40Request;
 use crate::state::tables::wire::{ClientId, Status};
 
 impl State {
-    /// Whose a client ID is, in version 4.0. Renews the lease.
+    /// Returns the client of a client ID of version 4.0, and renews its lease.
     ///
-    /// OPEN and RELEASE_LOCKOWNER name their client here. No principal is checked: only the client learns its client ID, which cannot be
-    /// guessed. CLOSE and the others that name a stateid check the principal of the open instead.
-    ///
+    /// OPEN and RELEASE_LOCKOWNER name their client so. No principal is checked: only the client knows its client ID, which cannot
+    /// be guessed. CLOSE and other operations with a stateid check the principal of the open instead.
     /// # Errors
-    /// STALE_CLIENTID for one that this instance has not given, or that was not confirmed; EXPIRED for one that was forgotten, or
-    /// that has lost something to another client.
+    /// STALE_CLIENTID if this instance did not issue it, or it was not confirmed; EXPIRED if the client was removed, or lost
+    /// state.
     pub fn named_client(&self, now: Duration, id: ClientId) -> Result<Arc<Client>, Status> {
         let client = self.find_sessionless(id)?;
         client.renew(now);
@@ -27,7 +26,7 @@ impl State {
     /// RENEW.
     ///
     /// # Errors
-    /// As [`Self::named_client`]; ACCESS (RFC 7530 §16.28.5) where `by` neither made the client ID nor "currently has an OPEN file
+    /// As [`Self::named_client`]; ACCESS (RFC 7530 §16.28.5) if `by` neither created the client ID nor "currently has an OPEN file
     /// on the server".
     pub fn renewed(&self, now: Duration, id: ClientId, by: V40Caller<'_>) -> Result<Arc<Client>, Status> {
         let client = self.find_sessionless(id)?;
@@ -40,7 +39,7 @@ impl State {
     }
 }
 
-/// Whether a caller has a file open: whether an open-owner of its holds on to any.
+/// Whether a caller has a file open: whether any open holds a reference to one of its open-owners.
 fn has_open(client: &Client, caller: u64) -> bool {
     let Some(v40) = client.v40() else { return false };
     let owners = v40.owners.lock();

@@ -1,13 +1,12 @@
-//! Open-owners and lock-owners of version 4.0, which has no sessions: their seqids and last replies (RFC 7530 §9.1.7 to
-//! §9.1.11).
+//! Requests with the seqid of an open-owner or lock-owner of version 4.0 (RFC 7530 §9.1.7 to §9.1.11).
 //!
-//! Criteria first. A request of an owner is executed once: its successor tells that the client has seen the answer, so that
-//! one reply an owner is enough, kept as encoded bytes. A retransmission gets that reply, and never BAD_SEQID; it is told
-//! from another request under the same number by a digest of its arguments. What runs has the owner to itself
-//! ([`OwnerRequest`]). An owner's name is the very allocation that its opens and locks hold on to, so that its count of references
-//! tells whether it has any; one without, that nobody has used for a lease time, goes (§9.1.10).
+//! A request of an owner is executed once. The next request shows that the client has received the reply, so one cached reply for
+//! each owner is enough; it is kept as encoded bytes. A retransmission gets that reply, and never BAD_SEQID. A digest of the
+//! arguments tells a retransmission from another request with the same seqid. While a request runs, its owner accepts no
+//! other ([`OwnerRequest`]). An owner's opens and locks share the allocation of its name, so the reference count shows whether it
+//! has any. An owner without state is removed after a lease without use (§9.1.10).
 //!
-//! Every owner weighs on its client's share of `max_state` like an open.
+//! Every owner counts towards its client's share of `max_state` like an open.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,14 +18,14 @@ use crate::state::tables::gauges::weight;
 use crate::state::tables::principal::Principal;
 use crate::state::tables::recovery::V40Request;
 use crate::state::tables::shard::EntryKind;
-use crate::state::tables::stateid::Place;
+use crate::state::tables::stateid::EntryId;
 use crate::state::tables::v40_owners::{Check, Last, Other, Owner, Role, SavedReply};
 use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
-/// What an operation changed, for its owner.
+/// The effect of an operation on its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerEffect {
-    /// Nothing that the owner must know; what failed.
+    /// None, or the operation failed.
     None,
     /// OPEN gave this stateid.
     Opened(Stateid),
@@ -38,25 +37,25 @@ pub enum OwnerEffect {
     Locked(Stateid),
 }
 
-/// What a request with a seqid leads to.
+/// What to do with a request that has a seqid.
 #[derive(Debug)]
 pub enum V40Sequenced {
     /// Execute it, then [`State::end_owner_request`].
     New(OwnerRequest),
-    /// Answer this client with this.
+    /// Send this cached reply to this client.
     Replay(Arc<Client>, SavedReply),
 }
 
-/// Who sends a request of version 4.0.
+/// The caller of a version 4.0 request.
 #[derive(Debug, Clone, Copy)]
 pub struct V40Caller<'a> {
-    /// The caller as a number, as [`OpenRequest::opener`](super::OpenRequest::opener) tells callers apart.
+    /// The caller as a number, as in [`OpenRequest::opener`](super::OpenRequest::opener).
     pub caller: u64,
-    /// As client records tell principals apart.
+    /// The caller's principal, as in client records.
     pub principal: &'a Principal,
 }
 
-/// A request that has its owners to itself. Dropped without [`State::end_owner_request`] it is as though it had not come.
+/// A request that has exclusive use of its owners. Dropping it without [`State::end_owner_request`] leaves the owners unchanged.
 #[derive(Debug)]
 #[must_use = "dropping it forgets the request"]
 pub struct OwnerRequest {
@@ -68,30 +67,30 @@ pub struct OwnerRequest {
     locker: Option<(Arc<[u8]>, u32)>,
     digest: u64,
     pub(crate) confirmed: bool,
-    /// Who asks, as a number.
+    /// The caller as a number.
     caller: u64,
-    /// The state was obtained by who asks, or the client ID was.
+    /// The caller obtained the state, or the client ID.
     is_own: bool,
     ended: bool,
 }
 
 impl OwnerRequest {
-    /// Whose it is.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// The owner's name: the open-owner's for OPEN, the lock-owner's for LOCK.
+    /// Returns the owner's name: the open-owner's for OPEN, the lock-owner's for LOCK.
     #[must_use]
     pub fn owner(&self) -> &Arc<[u8]> {
         self.locker.as_ref().map_or(&self.owner, |(owner, _)| owner)
     }
 
-    /// Whether who asks may take away from what the stateid names: whoever obtained that, or the client ID.
+    /// Checks that the caller obtained the state, or the client ID, so that it may release the state.
     ///
     /// # Errors
-    /// `refusal` where somebody else asks.
+    /// `refusal` for other callers.
     pub fn admit(&self, refusal: Status) -> Result<(), Status> {
         if self.is_own { Ok(()) } else { Err(refusal) }
     }
@@ -102,7 +101,7 @@ impl OwnerRequest {
         !self.confirmed
     }
 
-    /// Its owners with the seqids that it came with.
+    /// Iterates over the owners and the seqids of the request.
     fn parts(&self) -> impl Iterator<Item = (Role, &Arc<[u8]>, u32)> {
         let locker = self.locker.iter().map(|(owner, seqid)| (Role::Lock, owner, *seqid));
         std::iter::once((self.role, &self.owner, self.seqid)).chain(locker)
@@ -125,7 +124,7 @@ impl Drop for OwnerRequest {
 }
 
 impl Check {
-    /// The answer to a request of `client` whose turn it is not.
+    /// Returns the reply to a request that is not the owner's next; `None` for the next one.
     fn answer(self, client: &Arc<Client>) -> Option<Result<V40Sequenced, Status>> {
         match self {
             Self::Next => None,
@@ -136,16 +135,16 @@ impl Check {
     }
 }
 
-/// Of the owners that a stateid leads to, what was found under the shard's lock.
+/// The owner of a stateid.
 struct Found {
     client: Arc<Client>,
     role: Role,
     owner: Arc<[u8]>,
-    /// The stateid is known; otherwise it is what the owner's last request closed.
+    /// The stateid is valid; otherwise the owner's last request closed it.
     is_known: bool,
 }
 
-/// Whether an owner's seqid goes on: "The client MUST advance the sequence number … The only exception to this rule is if
+/// Whether a reply with this status advances the seqid: "The client MUST advance the sequence number … The only exception to this rule is if
 /// the previous operation received one of the following errors" (§9.1.7).
 fn advances(status: Status) -> bool {
     !matches!(
@@ -161,16 +160,16 @@ fn advances(status: Status) -> bool {
     )
 }
 
-/// A request whose owner runs another one. §9.1.7: "for each state-owner, there should be no more than one outstanding
-/// request". RESOURCE leaves the client's seqid where it is.
+/// The status while the owner has a request in progress. §9.1.7: "for each state-owner, there should be no more than one
+/// outstanding request". RESOURCE does not advance the client's seqid.
 pub(super) const BUSY: Status = Status::RESOURCE;
 
 impl State {
-    /// OPEN's place in the sequence of its open-owner. `digest` is [`State::digest`] of its arguments; a `reclaim` makes the
-    /// owner known without confirmation (§9.1.11).
+    /// Begins an OPEN. `digest` is [`State::digest`] of its arguments; a `reclaim` makes the owner known without confirmation
+    /// (§9.1.11).
     ///
     /// # Errors
-    /// STALE_CLIENTID, EXPIRED; BAD_SEQID; RESOURCE where another request of the owner runs; DELAY (no room).
+    /// STALE_CLIENTID, EXPIRED; BAD_SEQID; RESOURCE if a request of the owner is in progress; DELAY if there is no room.
     pub fn begin_open_request(
         &self,
         now: Duration,
@@ -232,11 +231,11 @@ impl State {
         Ok(V40Sequenced::New(turn))
     }
 
-    /// The place of OPEN_CONFIRM (`confirms`), OPEN_DOWNGRADE, CLOSE, LOCKU, and of LOCK with a lock stateid, in the sequence of
-    /// the owner whom the stateid names. Renews the lease.
+    /// Begins an OPEN_CONFIRM (`confirms`), OPEN_DOWNGRADE, CLOSE, LOCKU, or a LOCK with a lock stateid, for the owner of the
+    /// stateid. Renews the lease.
     ///
     /// # Errors
-    /// STALE_STATEID, BAD_STATEID; BAD_SEQID; RESOURCE where another request of the owner runs.
+    /// STALE_STATEID, BAD_STATEID; BAD_SEQID; RESOURCE if a request of the owner is in progress.
     pub fn begin_stateid_request(
         &self,
         now: Duration,
@@ -292,11 +291,11 @@ impl State {
         Ok(V40Sequenced::New(turn))
     }
 
-    /// The place of a LOCK with an open stateid in the sequences of its open-owner (`seqids.0`) and of its lock-owner
-    /// (`seqids.1`). Renews the lease.
+    /// Begins a LOCK with an open stateid, for its open-owner (seqid `seqids.0`) and its lock-owner (`seqids.1`). Renews the
+    /// lease.
     ///
     /// # Errors
-    /// As [`Self::begin_stateid_request`], and STALE_CLIENTID where the lock-owner is of another client.
+    /// As [`Self::begin_stateid_request`]; STALE_CLIENTID if the lock-owner belongs to another client.
     pub fn begin_lock_request(
         &self,
         now: Duration,
@@ -323,15 +322,15 @@ impl State {
         }
         let name = match owners.lock.get_key_value(&*locker.owner) {
             Some((name, known)) => {
-                // §16.10.5 would have BAD_SEQID where the owner has a lock stateid under this open already. Both seqids are
-                // the next, so that it is no retransmission; Linux's server takes it, and pynfs expects that (LOCK24).
+                // §16.10.5 demands BAD_SEQID if the owner already has a lock stateid under this open. Both seqids are the next ones,
+                // so this is no retransmission. Linux's server accepts it, and pynfs expects that (LOCK24).
                 if let Some(answer) = known.check(seqids.1, digest).answer(&client) {
                     return answer;
                 }
                 Arc::clone(name)
             }
             None => {
-                // Whether there is room for it, `State::lock` asks within the turn: DELAY advances seqids (§9.1.7).
+                // `State::lock` checks for room later, because DELAY advances seqids (§9.1.7).
                 let name: Arc<[u8]> = Arc::from(&locker.owner[..]);
                 owners.lock.insert(Arc::clone(&name), Owner::new(true, now));
                 self.gauges.charge(&client, weight(&name) as i32);
@@ -359,7 +358,7 @@ impl State {
         Ok(V40Sequenced::New(turn))
     }
 
-    /// Ends a request with its answer, which a retransmission will get. `effect` counts where it succeeded.
+    /// Ends a request with its reply, which is kept for retransmissions. `effect` applies if the request succeeded.
     pub fn end_owner_request(
         &self,
         now: Duration,
@@ -409,7 +408,7 @@ impl State {
                 OwnerEffect::Locked(stateid) if role == Role::Lock => {
                     self.remember(&turn.client, owner, stateid.other);
                 }
-                // A lock-owner whose first lock was not granted is as unknown as before: the client names it again.
+                // A lock-owner whose first LOCK failed is removed: the client's next LOCK names it again.
                 OwnerEffect::None if role == Role::Lock && turn.locker.is_some() && is_new => {
                     self.forget(&turn.client, &mut owners, role, name);
                 }
@@ -418,18 +417,19 @@ impl State {
         }
     }
 
-    /// The client of version 4.0 that holds what a stateid names; whoever asks, for a special one. Renews the lease.
+    /// Returns the version 4.0 client that holds the state of a stateid, and renews its lease. Special stateids have the
+    /// anonymous client.
     ///
     /// # Errors
-    /// STALE_STATEID, BAD_STATEID: an open that waits for its confirmation is none yet.
+    /// STALE_STATEID, BAD_STATEID, also for an open that is not confirmed.
     pub fn holder(&self, now: Duration, stateid: &Stateid) -> Result<Arc<Client>, Status> {
         self.holder_for(now, stateid, None)
     }
 
-    /// As [`Self::holder`], for DELEGRETURN: `by` is whoever obtained the delegation, or the client ID.
+    /// As [`Self::holder`], for DELEGRETURN: `by` must have obtained the delegation, or the client ID.
     ///
     /// # Errors
-    /// As [`Self::holder`]; BAD_STATEID for anybody else (RFC 7530 §13.2 has no ACCESS for DELEGRETURN).
+    /// As [`Self::holder`]; BAD_STATEID for other callers (RFC 7530 §13.2 has no ACCESS for DELEGRETURN).
     pub fn holder_for_return(
         &self,
         now: Duration,
@@ -448,9 +448,9 @@ impl State {
         if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
             return Ok(Arc::clone(&self.anonymous));
         }
-        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(true))?;
-        let shard = self.shards[place.shard].lock();
-        let entry = shard.named(place).map_err(|flaw| flaw.status(true))?;
+        let entry_id = EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(true))?;
+        let shard = self.shards[entry_id.shard].lock();
+        let entry = shard.named(entry_id).map_err(|error| error.status(true))?;
         let client = Arc::clone(&entry.client);
         let opener = match &entry.kind {
             EntryKind::Open(open) => Some(Arc::clone(&open.owner)),
@@ -478,13 +478,13 @@ impl State {
     }
 
     fn owner_of(&self, stateid: &Stateid) -> Result<Found, Status> {
-        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(true))?;
-        let shard = self.shards[place.shard].lock();
-        let entry = match shard.named(place) {
+        let entry_id = EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(true))?;
+        let shard = self.shards[entry_id.shard].lock();
+        let entry = match shard.named(entry_id) {
             Ok(entry) => entry,
-            Err(flaw) => {
+            Err(error) => {
                 drop(shard);
-                return self.owner_that_closed(stateid.other).ok_or(flaw.status(true));
+                return self.owner_that_closed(stateid.other).ok_or(error.status(true));
             }
         };
         if entry.client.v40().is_none() {

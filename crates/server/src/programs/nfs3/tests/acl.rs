@@ -44,7 +44,7 @@ const LISTED: [(AclTag, u32, u32); 5] = [
 ];
 
 #[test]
-fn a_file_without_a_list_has_the_one_that_its_mode_says_with_a_mask() {
+fn a_file_without_an_acl_returns_its_mode_with_a_mask() {
     let pair = pair();
     let file = pair.file(b"file");
     let all = Mask::all();
@@ -64,7 +64,7 @@ fn a_file_without_a_list_has_the_one_that_its_mode_says_with_a_mask() {
 }
 
 #[test]
-fn a_late_copy_of_setting_a_list_does_not_bring_it_back() {
+fn a_late_copy_of_setacl_is_not_executed() {
     let pair = pair();
     let file = pair.file(b"file");
     let with = |entries: &[(AclTag, u32, u32)]| SetAclArgs {
@@ -81,7 +81,7 @@ fn a_late_copy_of_setting_a_list_does_not_bring_it_back() {
 }
 
 #[test]
-fn lists_are_set_and_got_and_judge() {
+fn acls_are_set_returned_and_enforced() {
     let pair = pair();
     let file = pair.file(b"file");
     let mask = Mask::ACL | Mask::ACLCNT;
@@ -97,7 +97,7 @@ fn lists_are_set_and_got_and_judge() {
 }
 
 #[test]
-fn a_directorys_default_list_is_set_alone_and_taken_away() {
+fn a_default_acl_is_set_alone_and_removed() {
     let pair = pair();
     let mask = Mask::DFACL | Mask::DFACLCNT;
     let wanted = SecAttr { mask, acl: Acl::default(), dfacl: list(&LISTED, AclTag::DEFAULT) };
@@ -109,7 +109,7 @@ fn a_directorys_default_list_is_set_alone_and_taken_away() {
 }
 
 #[test]
-fn refuses_what_is_no_list_and_who_may_not() {
+fn refuses_invalid_acls_and_unpermitted_callers() {
     let pair = pair();
     let file = pair.file(b"file");
     let set =
@@ -137,7 +137,7 @@ fn refuses_what_is_no_list_and_who_may_not() {
 }
 
 #[test]
-fn other_versions_and_procedures_are_told_apart() {
+fn unknown_versions_and_procedures_are_refused() {
     let pair = pair();
     let reply = pair.raw(50, PROGRAM, 2, 0, &()).unwrap();
     let refused = parse_reply::<()>(reply).unwrap_err();

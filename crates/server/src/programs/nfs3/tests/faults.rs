@@ -66,7 +66,7 @@ fn every_procedure_is_among_the_calls() {
 }
 
 #[test]
-fn the_backends_errors_reach_the_client_by_their_names() {
+fn backend_errors_become_wire_statuses() {
     for (error, status) in [
         (Error::Later, NfsStat::JUKEBOX),
         (Error::NoSpace, NfsStat::NOSPC),
@@ -82,8 +82,8 @@ fn the_backends_errors_reach_the_client_by_their_names() {
             assert_eq!(told, status, "{procedure:?}");
             // Where it is not attributes themselves that cannot be had, a failure tells them too: post_op_attr or wcc_data.
             assert!(method == Method::Getattr || length >= WITH_ATTRIBUTES, "{procedure:?}: {length} bytes");
-            // The same call again. RFC 1813 §2.6: who is told JUKEBOX "should wait and then try the request" again, so
-            // that is executed; what failed otherwise and is not idempotent is not.
+            // The same call again. RFC 1813 §2.6: a client that gets JUKEBOX "should wait and then try the request" again, so the
+            // call is executed. Other failures of non-idempotent calls are answered from the cache.
             let before = backend.calls(method);
             let effect = TABLE.procedure(procedure.0).unwrap().effect;
             let is_kept = error != Error::Later && (effect == Effect::Once || procedure == Proc::WRITE);
@@ -100,7 +100,7 @@ fn the_backends_errors_reach_the_client_by_their_names() {
 
 /// Something is mounted on it, and coming again would not help.
 #[test]
-fn busy_objects_answer_acces_to_a_removal() {
+fn removing_a_busy_object_returns_acces() {
     for (procedure, method, args) in calls(&pair()) {
         let is_removal = [Proc::REMOVE, Proc::RMDIR, Proc::RENAME].contains(&procedure);
         if is_removal {
@@ -128,7 +128,7 @@ fn short_reads_and_writes_say_how_short() {
 }
 
 #[test]
-fn a_failing_commit_reaches_the_client_and_changes_the_verifier() {
+fn a_failed_commit_is_reported_and_changes_the_verifier() {
     let (pair, backend) = faulty_pair();
     let file = pair.file(b"file");
     let before = pair.write(file, 0, b"data", StableHow::Unstable).into_result().unwrap().verf;
@@ -140,7 +140,7 @@ fn a_failing_commit_reaches_the_client_and_changes_the_verifier() {
 }
 
 #[test]
-fn a_copy_of_a_call_that_is_being_executed_is_dropped() {
+fn a_copy_of_a_call_in_progress_is_dropped() {
     let (pair, backend) = faulty_pair();
     let gate = Gate::new();
     backend.add(Rule::on(Method::Create, Fault::Hold(gate.clone())).times(1));

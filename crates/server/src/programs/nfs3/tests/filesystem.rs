@@ -1,4 +1,4 @@
-//! What is told of a file system as a whole: FSSTAT, FSINFO, PATHCONF.
+//! Replies about a whole file system: FSSTAT, FSINFO, PATHCONF.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn space(pair: &Pair) -> FsstatOk {
 }
 
 #[test]
-fn fsstat_tells_what_is_left_and_what_is_left_to_the_caller() {
+fn fsstat_returns_free_and_available_space() {
     let memory = MemOptions {
         max_bytes: MIB,
         max_files: 100,
@@ -36,7 +36,7 @@ fn fsstat_tells_what_is_left_and_what_is_left_to_the_caller() {
 }
 
 #[test]
-fn reads_and_writes_the_sizes_of_fsinfo() {
+fn reads_and_writes_use_the_sizes_of_fsinfo() {
     let pair = pair();
     let info: FsinfoResult = pair.call(Proc::FSINFO, &FsinfoArgs { fsroot: pair.root });
     let info = info.into_result().unwrap();
@@ -64,7 +64,7 @@ fn reads_and_writes_the_sizes_of_fsinfo() {
 }
 
 #[test]
-fn a_time_is_kept_as_exactly_as_fsinfo_says() {
+fn times_have_the_granularity_of_fsinfo() {
     let pair = pair();
     let info: FsinfoResult = pair.call(Proc::FSINFO, &FsinfoArgs { fsroot: pair.root });
     assert_eq!(info.into_result().unwrap().time_delta, NfsTime { seconds: 0, nseconds: 1 });
@@ -75,7 +75,7 @@ fn a_time_is_kept_as_exactly_as_fsinfo_says() {
 }
 
 #[test]
-fn pathconf_tells_the_limits_that_are_kept() {
+fn pathconf_returns_enforced_limits() {
     let mut pair = pair();
     let limits: PathconfResult = pair.call(Proc::PATHCONF, &PathconfArgs { object: pair.root });
     let limits = limits.into_result().unwrap();

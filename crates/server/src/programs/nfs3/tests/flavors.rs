@@ -30,7 +30,7 @@ fn is_too_weak(pair: &Pair, xid: u32, program: u32, procedure: u32, args: &impl 
 }
 
 #[test]
-fn calls_by_other_flavors_are_too_weak_and_change_nothing() {
+fn calls_with_other_flavors_get_tooweak_and_change_nothing() {
     let pair = shut();
     let directory = pair.root;
     assert!(is_too_weak(&pair, 2, PROGRAM, Proc::LOOKUP.0, &LookupArgs { what: pair.at(b"file") }));
@@ -58,7 +58,7 @@ fn calls_by_other_flavors_are_too_weak_and_change_nothing() {
 
 /// RFC 2623 §2.3.2, and what Linux's client asks before its users have credentials.
 #[test]
-fn a_mount_needs_none_of_them() {
+fn mount_accepts_any_flavor() {
     let pair = shut();
     let null: () = pair.call(Proc::NULL, &());
     assert_eq!(null, ());
@@ -76,7 +76,7 @@ fn a_mount_needs_none_of_them() {
 }
 
 #[test]
-fn mount_tells_pseudo_flavors_in_their_order() {
+fn mount_returns_pseudo_flavors_in_order() {
     let flavors = |pair: &Pair| {
         let path = DirPath::from_static(b"/export");
         let reply = pair.raw(8, mount::PROGRAM, 3, mount::Proc::MNT.0, &path).expect("a reply");

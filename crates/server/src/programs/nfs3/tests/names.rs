@@ -34,7 +34,7 @@ fn listed(pair: &Pair) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn names_that_may_not_be_are_refused_by_every_procedure() {
+fn invalid_names_are_refused_by_every_procedure() {
     let pair = pair();
     pair.file(b"file");
     let (longest, longer) = (vec![b'x'; 255], vec![b'x'; 256]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn readlink_tells_the_text_as_it_was_given() {
+fn readlink_returns_the_text_unchanged() {
     let pair = pair();
     let text = b"/no\xffwhere/../at all";
     let link = pair.symlink(b"link", text);
@@ -58,7 +58,7 @@ fn access_is_what_the_mode_bits_grant() {
 }
 
 #[test]
-fn mknod_makes_what_it_says_and_nothing_that_has_a_procedure_of_its_own() {
+fn mknod_creates_special_files_only() {
     let mut pair = pair();
     let attributes = Sattr { mode: Some(0o622), ..Sattr::default() };
     let device = || DeviceData { dev_attributes: attributes, spec: SpecData { major: 5, minor: 0x1_0001 } };
@@ -111,7 +111,7 @@ fn removes_only_empty_objects_of_the_right_kind() {
 }
 
 #[test]
-fn rename_replaces_only_what_is_alike_and_empty() {
+fn rename_replaces_only_empty_objects_of_the_same_kind() {
     let pair = pair();
     let full = pair.mkdir(b"full", 0o755);
     for name in [&b"empty"[..], b"dir"] {
@@ -142,7 +142,7 @@ fn rename_replaces_only_what_is_alike_and_empty() {
 }
 
 #[test]
-fn nothing_is_linked_or_renamed_from_one_export_to_another() {
+fn link_and_rename_stay_within_one_export() {
     let export = |id: u32, path: &str| Export {
         id: ExportId(id),
         path: path.into(),

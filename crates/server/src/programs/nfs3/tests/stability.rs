@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT: what arrives, what is told of it, and what outlives a crash.
+//! READ, WRITE and COMMIT: the data, the committed level in the reply, and what survives a crash.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn writes_reads_and_reports_the_end() {
 }
 
 #[test]
-fn commit_tells_the_verifier_that_writes_told() {
+fn commit_returns_the_verifier_of_writes() {
     let pair = pair();
     let file = pair.file(b"file");
     let written = pair.write(file, 0, b"data", StableHow::Unstable).into_result().unwrap();
@@ -33,7 +33,7 @@ fn commit_tells_the_verifier_that_writes_told() {
 }
 
 #[test]
-fn a_write_whose_counts_differ_or_that_ends_nowhere_is_refused() {
+fn a_write_with_different_counts_or_an_overflow_is_refused() {
     let pair = pair();
     let file = pair.file(b"file");
     let args = WriteArgs {
@@ -49,7 +49,7 @@ fn a_write_whose_counts_differ_or_that_ends_nowhere_is_refused() {
 }
 
 #[test]
-fn a_late_copy_of_a_write_undoes_nothing_and_is_told_the_same() {
+fn a_late_copy_of_a_write_gets_the_cached_reply() {
     let pair = pair();
     let file = pair.file(b"file");
     let first = WriteArgs {
@@ -96,7 +96,7 @@ fn stable_writes_survive_a_crash() {
         assert!(level(written.committed) >= level(asked), "{asked:?}: {:?}", written.committed);
         memory.crash([9; 8]);
         assert_eq!(content() == b"data", written.committed != StableHow::Unstable, "{asked:?}");
-        // What may be lost was told under another verifier than what comes now, so that the client sends it again.
+        // Unstable data were written under another verifier, so the client sends them again.
         assert_ne!(write().verf, written.verf);
         assert_eq!(pair.status(Proc::COMMIT, &CommitArgs { file, offset: 0, count: 0 }), NfsStat::OK);
         memory.crash([10; 8]);

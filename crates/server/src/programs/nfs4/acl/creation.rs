@@ -7,13 +7,13 @@ use protocol::nfs4::attributes::acl::Acl as WireAcl;
 use protocol::nfs4::types::Status;
 use vfs::{Attributes, Created, FileKind, SetAttributes};
 
-use super::Lists;
+use super::PosixAcls;
 use crate::files::object::File;
 use crate::files::rights::Right;
 use crate::files::undo_create::undo_create;
 use crate::programs::nfs4::attributes::NO_ATTRIBUTES;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::set_attributes::Wanted;
+use crate::programs::nfs4::set_attributes::AttributeChanges;
 use crate::programs::nfs4::status::Result;
 use crate::state::Conflict;
 
@@ -24,11 +24,11 @@ const PERMISSIONS: u32 = 0o777;
 /// created.
 ///
 /// # Errors
-/// As [`Lists::parse`]; INVAL for a symbolic link.
+/// As [`PosixAcls::parse`]; INVAL for a symbolic link.
 pub(crate) fn first_attributes(
     compound: &Compound<'_>,
     directory: &File<'_>,
-    wanted: &Wanted,
+    wanted: &AttributeChanges,
     kind: FileKind,
 ) -> Result<SetAttributes> {
     let Some(acl) = &wanted.acl else { return Ok(wanted.set) };
@@ -36,7 +36,7 @@ pub(crate) fn first_attributes(
         return Err(Status::INVAL.into());
     }
     // The owner, known after the creation, affects the conversion of the ACL but not its validity.
-    Lists::parse(compound, directory, acl, &Attributes { kind, ..NO_ATTRIBUTES })?;
+    PosixAcls::parse(compound, directory, acl, &Attributes { kind, ..NO_ATTRIBUTES })?;
     // §6.4.1.3: the mode is set before the ACL, which replaces all its bits but these. A umask does not apply to an ACL.
     Ok(SetAttributes { mode: Some(wanted.set.mode.unwrap_or(0) & !PERMISSIONS), umask: None, ..wanted.set })
 }
@@ -72,7 +72,7 @@ async fn give(
 ) -> Result<Attributes> {
     let _changing = compound.announce_change(file);
     compound.recall_conflicts(file, Conflict::Any, Right::Own).await?;
-    Lists::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
+    PosixAcls::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::files::name_changes::Changer;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::replay::crash_replay::{CallId, LoggedOps, RecoveredCall};
 use crate::state;
-use crate::state::{Replay, Running, Sequenced};
+use crate::state::{Replay, Sequenced, SlotRequest};
 
 impl<'r> Compound<'r> {
     /// Answers a request in an unknown session. After a restart of the server, a client repeats its pending requests before it
@@ -64,7 +64,7 @@ impl<'r> Compound<'r> {
     }
 
     /// Logs the reply of a compound, from its status on, if one of its operations was logged.
-    pub(crate) fn write_reply(&mut self, running: Option<&Running>, reply: Option<&[u8]>) {
+    pub(crate) fn write_reply(&mut self, running: Option<&SlotRequest>, reply: Option<&[u8]>) {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             self.is_kept = true;

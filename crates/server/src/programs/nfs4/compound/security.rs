@@ -171,7 +171,7 @@ mod tests {
     use protocol::nfs4::types::{Bitmap, Handle, Status};
     use rpc::gss::Service;
 
-    use crate::testing::minor0::Lab0;
+    use crate::testing::minor0::V40Lab;
     use crate::testing::{Lab, at, create, export, getattr, lab_of, lookup, mode, name, open_args, putfh};
     use crate::{Export, ExportTable, Flavor, Flavors};
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_puts_a_handle_that_is_used_is_told() {
+    fn put_operations_before_a_use_of_the_handle_answer_wrongsec() {
         let mut two = two();
         let (open, shut, file) = (two.open, two.shut, two.file);
         let used = [getattr(&[n::TYPE]), Op::GetFh, Op::ReadLink, open_by(OpenClaim::Fh), directory("new")];
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_on_by_a_name_or_upwards_tells_itself() {
+    fn lookup_and_lookupp_report_wrongsec_themselves() {
         let mut two = two();
         let (shut, directory) = (two.shut, two.directory);
         assert_eq!(two.ends(vec![Op::PutRootFh, lookup("shut")]), (1, Status::WRONGSEC));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_not_come_in_is_told_how() {
+    fn secinfo_tells_callers_with_the_wrong_flavor_which_are_right() {
         let mut two = two();
         let (shut, directory) = (two.shut, two.directory);
         // privacy, then none: RFC 2203 §5.3.1's numbers, behind RPCSEC_GSS, the mechanism and its quality of protection.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_tells_of_an_entry_that_it_needs_another_flavor() {
+    fn a_listing_reports_wrongsec_for_an_entry() {
         let mut two = two();
         let mut list = |numbers: &[u32]| {
             let args = ReadDirArgs {
@@ -322,14 +322,14 @@ mod tests {
         let told = list(&[n::TYPE, n::RDATTR_ERROR, n::MOUNTED_ON_FILEID]);
         assert_eq!(told[0].rdattr_error, Some(Status::OK));
         assert_eq!((told[1].rdattr_error, told[1].file_type), (Some(Status::WRONGSEC), None));
-        // RFC 7530 §16.31.5 has READDIR itself never fail so: then it is the directory above that is told of.
+        // RFC 7530 §16.31.5: READDIR itself never fails with WRONGSEC; the entry in the directory above has the error.
         let root = list(&[n::TYPE, n::FSID]);
         assert_ne!(root[0].fsid, root[1].fsid);
         assert_eq!(root[1].fsid, Some(protocol::nfs4::types::Fsid { major: 0, minor: 0 }));
     }
 
     #[test]
-    fn what_joins_two_exports_asks_nothing_of_the_saved_one() {
+    fn the_saved_handle_needs_no_flavor() {
         let mut two = two();
         let (open, file, directory) = (two.open, two.file, two.directory);
         let link = Op::Link(LinkArgs { new_name: name("link") });
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn version_4_0_has_nothing_to_use_behind_secinfo() {
         let Two { lab, directory, .. } = two();
-        let mut lab = Lab0::of(&lab.server, 2, b"old");
+        let mut lab = V40Lab::of(&lab.server, 2, b"old");
         assert_eq!(lab.status(vec![putfh(directory), secinfo("file")]), Status::OK);
         assert_eq!(lab.status(vec![putfh(directory), secinfo("file"), Op::GetFh]), Status::WRONGSEC);
         assert_eq!(lab.status(vec![Op::PutRootFh, lookup("shut")]), Status::WRONGSEC);

@@ -43,7 +43,7 @@ mod tests {
     use protocol::nfs4::ops::read::ReadArgs;
 
     use super::*;
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
     use crate::testing::{lab, putfh};
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn in_version_4_0_a_retransmission_gets_the_first_reply() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let close = lab.close_op(open, b"owner");
         let closed = lab.last(vec![putfh(file), close.clone()]);

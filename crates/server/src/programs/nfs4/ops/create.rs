@@ -11,7 +11,7 @@ use crate::files::object::Object;
 use crate::programs::nfs4::acl::creation::{finish, first_attributes};
 use crate::programs::nfs4::attributes::can_set_with_creation;
 use crate::programs::nfs4::compound::{Compound, put_change};
-use crate::programs::nfs4::set_attributes::Wanted;
+use crate::programs::nfs4::set_attributes::AttributeChanges;
 use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -21,7 +21,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let what = what(&arguments.object_type)?;
     // Only regular files have a settable size.
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
-    let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
+    let wanted =
+        AttributeChanges::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
     let context = compound.context(directory.export);
     let place = directory.place(&context);
     let set = first_attributes(compound, &directory, &wanted, what.kind())?;

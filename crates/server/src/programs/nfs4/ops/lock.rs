@@ -95,7 +95,7 @@ mod tests {
     use xdr::Opaque;
 
     use super::*;
-    use crate::testing::minor0::{Lab0, lab0, lock_more, unlock};
+    use crate::testing::minor0::{V40Lab, lock_more, unlock, v40_lab};
     use crate::testing::{Lab, at, lab, open, open_result, putfh};
 
     fn owner(owner: &'static [u8]) -> StateOwner {
@@ -212,14 +212,14 @@ mod tests {
 
     #[test]
     fn in_version_4_0_a_retransmission_gets_the_first_reply() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let first = lab.lock_op(open, b"owner", b"locker", 0);
         let locked = lab.last(vec![putfh(file), first.clone()]);
         assert_eq!(lab.last(vec![putfh(file), first]), locked);
         let OpResult::Lock(LockOutcome::Ok(stateid)) = locked else { panic!("{locked:?}") };
         assert_eq!(stateid.seqid, 1);
-        let more = |lab: &mut Lab0, seqid| lab.send(vec![putfh(file), lock_more(stateid, seqid, 50)]);
+        let more = |lab: &mut V40Lab, seqid| lab.send(vec![putfh(file), lock_more(stateid, seqid, 50)]);
         let (once, twice) = (more(&mut lab, 2), more(&mut lab, 2));
         assert_eq!((once.status, &once), (Status::OK, &twice));
         assert_eq!(more(&mut lab, 4).status, Status::BAD_SEQID);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn in_version_4_0_a_retransmission_stays_denied() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let lock = lab.lock_op(open, b"owner", b"locker", 0);
         let OpResult::Lock(LockOutcome::Ok(held)) = lab.last(vec![putfh(file), lock]) else { panic!() };
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn in_version_4_0_the_owner_belongs_to_the_client_of_the_open() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let Op::Lock(mut args) = lab.lock_op(open, b"owner", b"locker", 0) else { panic!() };
         let WireLocker::New(new) = &mut args.locker else { panic!() };

@@ -43,7 +43,7 @@ mod tests {
     use protocol::nfs4::types::Stateid;
 
     use super::*;
-    use crate::testing::minor0::{lab0, unlock};
+    use crate::testing::minor0::{unlock, v40_lab};
     use crate::testing::{lab, putfh};
 
     #[test]
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn in_version_4_0_a_retransmission_unlocks_nothing() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let lock = lab.lock_op(open, b"owner", b"locker", 0);
         let OpResult::Lock(LockOutcome::Ok(locked)) = lab.last(vec![putfh(file), lock]) else { panic!() };

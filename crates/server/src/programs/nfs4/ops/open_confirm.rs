@@ -41,19 +41,19 @@ mod tests {
     use protocol::nfs4::types::{Handle, Stateid};
 
     use super::*;
-    use crate::testing::minor0::{Lab0, lab0};
+    use crate::testing::minor0::{V40Lab, v40_lab};
     use crate::testing::putfh;
 
     /// A client with an unconfirmed open.
-    fn unconfirmed() -> (Lab0, Handle, Stateid) {
-        let mut lab = lab0();
+    fn unconfirmed() -> (V40Lab, Handle, Stateid) {
+        let mut lab = v40_lab();
         let op = lab.open_op("file", b"second");
         let (file, ok) = lab.opened(op);
         assert!(ok.flags.contains(OpenResultFlags::CONFIRM));
         (lab, file, ok.stateid)
     }
 
-    fn renew(lab: &mut Lab0) {
+    fn renew(lab: &mut V40Lab) {
         for _ in 0..2 {
             lab.lab.seconds += 60;
             let renew = Op::Renew(RenewArgs { client_id: lab.client_id });
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn only_an_unknown_owner_needs_confirmation() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let op = lab.open_op("file", b"owner");
         let (_, ok) = lab.opened(op);

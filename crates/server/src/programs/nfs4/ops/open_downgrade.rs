@@ -47,7 +47,7 @@ mod tests {
     use xdr::Opaque;
 
     use super::*;
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
     use crate::testing::{at, lab, open, putfh};
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn in_version_4_0_it_advances_the_owner_seqid() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open_stateid) = lab.open("file", b"owner");
         let read = ShareAccess::READ;
         let downgrade = |seqid, share_access| {

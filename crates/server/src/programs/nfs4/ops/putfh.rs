@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_handle_can_be_saved_and_nothing_else() {
+    fn a_foreign_handle_can_only_be_saved() {
         use protocol::nfs4::ops::access::AccessArgs;
         use protocol::nfs4::ops::access::AccessMask;
         let mut lab = crate::testing::lab_42();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_is_gone_or_not_admitted_is_stale() {
+    fn a_removed_or_forbidden_export_is_stale() {
         let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
         let (one, two) = (lab.handle(&["export"]), lab.handle(&["other"]));
         let elsewhere = export_for(2, "/other", "192.0.2.0/24");

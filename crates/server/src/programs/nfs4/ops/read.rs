@@ -21,7 +21,7 @@ const BEFORE_DATA: usize = 8;
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
 /// A READ that passed all checks but that for delegations.
-struct Wanted<'r> {
+struct CheckedRead<'r> {
     file: File<'r>,
     stateid: Stateid,
     request: ReadRequest,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
-    let mut wanted = want(compound, arguments, reply)?;
+    let mut wanted = check(compound, arguments, reply)?;
     let call = match call {
         Some(read) if !may_be_delegated(compound, &wanted) => Some(read),
         _ => None,
@@ -63,7 +63,7 @@ pub(crate) fn run_in_place<'r>(
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result<InPlace<Later<'r, Read>>> {
-    let wanted = want(compound, arguments, reply)?;
+    let wanted = check(compound, arguments, reply)?;
     if may_be_delegated(compound, &wanted) || wanted.request.count > payload::AT_ONCE_MAX {
         return Ok(InPlace::Pending(None));
     }
@@ -85,12 +85,12 @@ pub(crate) fn run_in_place<'r>(
 }
 
 /// Returns whether the holder of a write delegation may have to be asked first.
-fn may_be_delegated(compound: &Compound<'_>, wanted: &Wanted<'_>) -> bool {
+fn may_be_delegated(compound: &Compound<'_>, wanted: &CheckedRead<'_>) -> bool {
     wanted.stateid.is_special() && compound.state().has_delegations(Conflict::Write)
 }
 
 /// Reads the arguments, and makes the checks that need no backend.
-fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<Wanted<'r>> {
+fn check<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<CheckedRead<'r>> {
     let stateid = Stateid::decode(arguments)?;
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     let file = compound.file(Status::ISDIR)?;
@@ -106,7 +106,7 @@ fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> 
     let offset = offset.min(LAST_OFFSET);
     let count = count.min(room as u32).min((LAST_OFFSET - offset).min(u64::from(u32::MAX)) as u32);
     let may_splice = compound.request.may_splice;
-    Ok(Wanted {
+    Ok(CheckedRead {
         file,
         stateid,
         request: ReadRequest { offset, count, may_splice, authority: permit.authority },
@@ -114,7 +114,7 @@ fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> 
 }
 
 /// Starts the read; the data go after the fields that precede them.
-fn begin<'r>(compound: &Compound<'r>, wanted: &Wanted<'r>, into: &mut BytesMut) -> Op<'r, Read> {
+fn begin<'r>(compound: &Compound<'r>, wanted: &CheckedRead<'r>, into: &mut BytesMut) -> Op<'r, Read> {
     let (export, handle) = (wanted.file.export, &wanted.file.handle);
     let context = compound.context(export);
     // For an open file, the attributes of the previous operation still hold.

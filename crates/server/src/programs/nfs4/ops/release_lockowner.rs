@@ -18,13 +18,13 @@ mod tests {
     use protocol::nfs4::types::Status;
 
     use super::*;
-    use crate::testing::minor0::{lab0, lock_more, unlock};
+    use crate::testing::minor0::{lock_more, unlock, v40_lab};
     use crate::testing::putfh;
 
     #[test]
     fn an_owner_without_locks_is_forgotten_with_its_stateids() {
-        let mut lab = lab0();
-        let release = |lab: &crate::testing::minor0::Lab0, owner| {
+        let mut lab = v40_lab();
+        let release = |lab: &crate::testing::minor0::V40Lab, owner| {
             vec![Op::ReleaseLockOwner(ReleaseLockOwnerArgs { lock_owner: lab.owner(owner) })]
         };
         assert_eq!(lab.status(release(&lab, b"stranger")), Status::OK);

@@ -21,11 +21,11 @@ mod tests {
     use protocol::nfs4::compound::Op;
 
     use super::*;
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
 
     #[test]
     fn renews_a_lease_or_reports_its_loss() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         lab.open("file", b"owner");
         let mut other = lab.other(b"other");
         let renew = |client_id| vec![Op::Renew(RenewArgs { client_id })];

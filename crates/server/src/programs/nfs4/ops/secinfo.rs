@@ -14,8 +14,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let longest = arguments.remaining();
     let name = arguments.opaque_ref(longest)?;
     let flavors = match compound.current()? {
-        // RFC 8881 §2.6.3.1.1.5: "MUST NOT return NFS4ERR_WRONGSEC from SECINFO": whoever may not come in learns how, and not
-        // whether the name is there.
+        // RFC 8881 §2.6.3.1.1.5: "MUST NOT return NFS4ERR_WRONGSEC from SECINFO": a caller with the wrong flavor learns the right
+        // ones, but not whether the name exists.
         export @ Object::File(_) if !compound.allows(&export) => compound.flavors(&export),
         // "SECINFO should apply the same access methodology used for LOOKUP" (§18.29.3).
         _ => compound.flavors(&find(compound, name).await?.0),
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn version_4_0_keeps_the_handle() {
-        let mut lab = crate::testing::minor0::lab0();
+        let mut lab = crate::testing::minor0::v40_lab();
         assert_eq!(lab.status(at(&["export"], vec![secinfo("file"), Op::GetFh])), Status::OK);
     }
 }

@@ -10,10 +10,10 @@ use xdr::{Decode, Encode, Reader, Writer};
 use super::read::wrong_kind;
 use crate::files::object::File;
 use crate::files::rights::Right;
-use crate::programs::nfs4::acl::Lists;
+use crate::programs::nfs4::acl::PosixAcls;
 use crate::programs::nfs4::attributes::can_set;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::set_attributes::Wanted;
+use crate::programs::nfs4::set_attributes::AttributeChanges;
 use crate::programs::nfs4::status::{Failure, Result, in_minor};
 use crate::state::{Conflict, FileTimes, IoKind, ReportedTimes};
 
@@ -26,7 +26,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let stateid = Stateid::decode(arguments)?;
     let attributes = FileAttributes::decode(arguments)?;
     let file = compound.writable(Status::ROFS)?;
-    let wanted = Wanted::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
+    let wanted =
+        AttributeChanges::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
     // "Since setting the size attribute modifies the file's data, it has the same locking requirements as a
     // corresponding WRITE" (§18.30.3); without it, no stateid is epoch at.
     let resizes = wanted.set.size.is_some();
@@ -59,7 +60,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Some(acl) => {
             let present = compound.attributes().await?;
             let (uid, gid) = (set.uid.unwrap_or(present.uid), set.gid.unwrap_or(present.gid));
-            let lists = Lists::parse(compound, &file, acl, &Attributes { uid, gid, ..present })?;
+            let lists = PosixAcls::parse(compound, &file, acl, &Attributes { uid, gid, ..present })?;
             Some((lists, present.kind))
         }
     };
@@ -98,7 +99,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
 async fn set_last(
     compound: &mut Compound<'_>,
     file: &File<'_>,
-    acl: Option<(Lists, FileKind)>,
+    acl: Option<(PosixAcls, FileKind)>,
     held: Option<HandedIn>,
 ) -> Result {
     if let Some((lists, kind)) = acl {

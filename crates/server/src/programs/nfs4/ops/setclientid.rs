@@ -56,17 +56,17 @@ mod tests {
     use protocol::nfs4::types::HasStatus;
 
     use super::*;
-    use crate::testing::minor0::{Lab0, lab0};
+    use crate::testing::minor0::{V40Lab, v40_lab};
     use crate::testing::putfh;
 
-    fn ok(lab: &mut Lab0, verifier: u8, port: u8) -> SetClientIdOk {
+    fn ok(lab: &mut V40Lab, verifier: u8, port: u8) -> SetClientIdOk {
         match lab.set_client_id(b"client", verifier, port) {
             SetClientIdResult::Ok(ok) => ok,
             other => panic!("{other:?}"),
         }
     }
 
-    fn callback_port(lab: &Lab0) -> Option<u16> {
+    fn callback_port(lab: &V40Lab) -> Option<u16> {
         let state = &lab.lab.server.shared.state;
         let client = state.named_client(lab.lab.now().monotonic, lab.client_id).unwrap();
         state.callback_of(&client)?.address().map(|address| address.port())
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn new_callbacks_apply_once_confirmed_and_keep_state() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let (first, second) = (ok(&mut lab, 1, 9), ok(&mut lab, 1, 10));
         assert_eq!((first.client_id, second.client_id), (lab.client_id, lab.client_id));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_confirmed_restart_ends_the_old_state() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let (file, open) = lab.open("file", b"owner");
         let rebooted = ok(&mut lab, 2, 0);
         assert_ne!(rebooted.client_id, lab.client_id);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn another_principal_gets_a_name_only_without_state() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         lab.open("file", b"owner");
         let update = ok(&mut lab, 1, 9);
         lab.lab.uid = 1000;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn names_are_separate_from_later_minor_versions() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         lab.reboot(b"both", 1);
         let mut other = crate::testing::Lab::without_session(lab.lab.server.clone(), 9);
         other.connect(b"both");

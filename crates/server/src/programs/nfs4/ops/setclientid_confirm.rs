@@ -20,11 +20,11 @@ mod tests {
     use protocol::nfs4::ops::setclientid::{SetClientIdOk, SetClientIdResult};
     use protocol::nfs4::types::Status;
 
-    use crate::testing::minor0::lab0;
+    use crate::testing::minor0::v40_lab;
 
     #[test]
     fn confirms_a_given_id_within_a_lease() {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let unknown = SetClientIdOk { client_id: 5, confirm: [0; 8] };
         assert_eq!(lab.confirm(&unknown), Status::STALE_CLIENTID);
         let SetClientIdResult::Ok(slow) = lab.set_client_id(b"slow", 1, 0) else { panic!() };

@@ -14,11 +14,11 @@ use xdr::Opaque;
 
 use crate::testing::{Lab, at, lab, open, open_result, putfh};
 
+mod cb_getattr;
 mod changes;
 mod directories;
 mod grants;
-mod inquiries;
-mod outsiders;
+mod local_changes;
 mod recalls;
 mod reclaims;
 mod rights;

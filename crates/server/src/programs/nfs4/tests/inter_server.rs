@@ -22,7 +22,7 @@ use crate::copy::offload::Advanced;
 use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
 use crate::{ExportTable, Fetch, FetchError, Fetched, Now, Offload};
 
-mod ahead;
+mod read_ahead;
 
 const MIB: u64 = 1 << 20;
 /// Maximum size of a READ.

@@ -5,7 +5,7 @@ pub(crate) mod delegations;
 mod faults;
 mod inter_server;
 mod offload;
-mod paths;
 mod recovery;
 mod stateids;
 mod takeover;
+mod v40_callbacks;

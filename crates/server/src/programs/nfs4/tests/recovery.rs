@@ -16,7 +16,7 @@ use vfs::{Context, Credentials, Timestamp};
 use xdr::Opaque;
 
 use crate::state::Disk;
-use crate::testing::minor0::Lab0;
+use crate::testing::minor0::V40Lab;
 use crate::testing::{
     KEY, Lab, at, channel, create, export, name, open, open_args, open_result, putfh, session_args, size,
 };
@@ -182,21 +182,21 @@ fn restart_gives_statuses_of_rfc_8881() {
 #[test]
 fn restart_gives_statuses_of_rfc_7530() {
     let mut site = Site::new();
-    let mut client = Lab0::of(&site.server, 40, b"client");
+    let mut client = V40Lab::of(&site.server, 40, b"client");
     let (file, old) = client.open("file", b"o");
     site.restart();
     client.lab.server = Arc::clone(&site.server);
     // RFC 7530 §9.6.2: "the client will receive … NFS4ERR_STALE_STATEID or NFS4ERR_STALE_CLIENTID".
-    let renew = |client: &Lab0| vec![Op::Renew(RenewArgs { client_id: client.client_id })];
+    let renew = |client: &V40Lab| vec![Op::Renew(RenewArgs { client_id: client.client_id })];
     let renewal = renew(&client);
     assert_eq!(client.status(renewal), Status::STALE_CLIENTID);
     assert_eq!(client.status(vec![putfh(file), reading(old)]), Status::STALE_STATEID);
     let op = client.open_op("file", b"o");
     assert_eq!(client.status(at(&["export"], vec![op])), Status::STALE_CLIENTID);
 
-    let mut rival = Lab0::of(&site.server, 41, b"rival");
-    let mut client = Lab0::of(&site.server, 42, b"client");
-    let reclaiming = |client: &mut Lab0| {
+    let mut rival = V40Lab::of(&site.server, 41, b"rival");
+    let mut client = V40Lab::of(&site.server, 42, b"client");
+    let reclaiming = |client: &mut V40Lab| {
         let Op::Open(mut args) = reclaiming() else { unreachable!() };
         (args.owner, args.seqid) = (client.owner(b"o"), client.next(b"o"));
         vec![putfh(file), Op::Open(args)]
@@ -224,7 +224,7 @@ fn first_open_waits_for_durable_client_record() {
     let mut completing = client.start(1, done());
     assert_eq!(completing.poll(), None);
     other.open(&["export", "file"], b"o");
-    let mut client0 = Lab0::of(&site.server, 40, b"client");
+    let mut client0 = V40Lab::of(&site.server, 40, b"client");
     let op = client0.open_op("file", b"o");
     let mut opening0 =
         client0.lab.start_compound(&crate::testing::minor0::compound0(at(&["export"], vec![op])));
@@ -239,7 +239,7 @@ fn first_open_waits_for_durable_client_record() {
 fn retransmitted_open_waits_for_durable_record() {
     let site = Site::new();
     site.disk.slow_down();
-    let mut client = Lab0::of(&site.server, 40, b"client");
+    let mut client = V40Lab::of(&site.server, 40, b"client");
     let args = crate::testing::minor0::compound0(at(&["export"], vec![client.open_op("file", b"o")]));
     let mut first = client.lab.start_compound(&args);
     assert_eq!(first.poll(), None);

@@ -8,7 +8,7 @@ use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::setclientid::RenewArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
-use crate::testing::minor0::{Lab0, lab0, unlock};
+use crate::testing::minor0::{V40Lab, unlock, v40_lab};
 use crate::testing::{at, mode, putfh};
 
 /// The user of SETCLIENTID, the user who opens and locks files, and a third one.
@@ -18,7 +18,7 @@ const STRANGER: u32 = 1001;
 
 /// A client whose user has a file open and locked.
 struct Scene {
-    lab: Lab0,
+    lab: V40Lab,
     file: Handle,
     open: Stateid,
     lock: Stateid,
@@ -26,7 +26,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut lab = lab0();
+        let mut lab = v40_lab();
         let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o666) });
         lab.last(at(&["export", "file"], vec![set]));
         lab.lab.uid = USER;
@@ -181,7 +181,7 @@ fn client_ids_cannot_be_guessed() {
 #[test]
 fn denied_lock_hides_client_id_of_holder() {
     let mut scene = Scene::new();
-    let test = |lab: &mut Lab0, owner: &'static [u8]| {
+    let test = |lab: &mut V40Lab, owner: &'static [u8]| {
         let (lock_type, owner) = (LockType::Write, lab.owner(owner));
         let op = Op::LockT(LockTArgs { lock_type, offset: 0, length: 1, owner });
         let result = lab.send(vec![putfh(scene.file), op]).results.into_vec().pop();

@@ -33,7 +33,7 @@ impl ReplyLog for Notes {
 enum Killed {
     /// Written down, and not executed.
     BeforeIt,
-    /// Executed, the outcome not yet known (a sync, perhaps).
+    /// Executed, without a logged outcome (during a sync, perhaps).
     BehindIt,
     /// The outcome written down.
     BeforeReply,
@@ -44,7 +44,7 @@ enum Killed {
 impl Killed {
     const ALL: [Self; 4] = [Self::BeforeIt, Self::BehindIt, Self::BeforeReply, Self::BehindReply];
 
-    /// Records of the call that were written by then.
+    /// Returns the number of the call's log records at that point.
     fn records(self) -> usize {
         match self {
             Self::BeforeIt | Self::BehindIt => 1,

@@ -174,7 +174,7 @@ fn first_status(lab: &mut Lab, args: SequenceArgs) -> Status {
 }
 
 #[test]
-fn every_change_is_made_once_wherever_the_machine_ends() {
+fn every_change_is_made_once_wherever_the_machine_crashes() {
     let points = [Killed::BeforeIt, Killed::BehindIt, Killed::BehindReply];
     for (case, killed) in CASES.iter().flat_map(|case| points.map(|killed| (case, killed))) {
         let what = format!("{}, {killed:?}", case.what);
@@ -207,7 +207,7 @@ fn every_change_is_made_once_wherever_the_machine_ends() {
 }
 
 #[test]
-fn a_dead_session_answers_what_it_executed_and_nothing_else() {
+fn a_dead_session_only_repeats_replies() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
@@ -241,7 +241,7 @@ fn a_dead_session_answers_what_it_executed_and_nothing_else() {
 }
 
 #[test]
-fn only_what_must_not_be_repeated_is_written_down() {
+fn only_non_idempotent_requests_are_logged() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let file = lab.file(&["export", "file"], b"content");
@@ -256,7 +256,7 @@ fn only_what_must_not_be_repeated_is_written_down() {
 }
 
 #[test]
-fn a_slot_keeps_its_last_reply_alone() {
+fn a_slot_keeps_only_its_last_reply() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let before = machine.log.count(key::SLOT);
@@ -270,7 +270,7 @@ fn a_slot_keeps_its_last_reply_alone() {
 }
 
 #[test]
-fn sessions_are_persistent_where_that_is_asked_for_and_there_is_room() {
+fn sessions_are_persistent_on_request_within_the_limit() {
     let mut machine = Machine::new();
     let lab = machine.client();
     let persists = |name: &'static [u8], flags| {
@@ -316,7 +316,7 @@ fn a_client_with_many_sessions_leaves_room_for_others() {
 }
 
 #[test]
-fn a_session_is_kept_before_its_client_hears_of_it() {
+fn a_session_is_durable_before_its_client_gets_the_reply() {
     let mut machine = Machine::new();
     let mut lab = Lab::without_session(machine.start(100), 1);
     lab.flags = CreateSessionFlags::PERSIST;
@@ -334,7 +334,7 @@ fn destroyed_sessions_stay_destroyed_after_a_restart() {
     let (call, reply) = change(&mut lab);
     let session = lab.session;
     let destroy = || Op::DestroySession(DestroySessionArgs { session_id: session });
-    // A dead one, by whoever knows it.
+    // A dead session, destroyed by another client that knows its ID.
     machine.reconnect(&mut lab, 120);
     assert_eq!(lab.raw(&call).unwrap(), reply);
     let bind = BindConnToSessionArgs { session_id: session, direction: DirFromClient::FORE, use_rdma: false };
@@ -354,7 +354,7 @@ fn destroyed_sessions_stay_destroyed_after_a_restart() {
 }
 
 #[test]
-fn dead_sessions_make_room_when_their_clients_are_back_or_their_time_is_over() {
+fn dead_sessions_are_removed_when_clients_return_or_time_is_over() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
@@ -387,7 +387,7 @@ fn persists(lab: &mut Lab, name: &'static [u8]) -> (bool, u64) {
 }
 
 #[test]
-fn another_principal_of_the_same_name_takes_no_room_of_dead_sessions() {
+fn another_principal_of_the_same_name_removes_no_dead_sessions() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
@@ -403,7 +403,7 @@ fn another_principal_of_the_same_name_takes_no_room_of_dead_sessions() {
 }
 
 #[test]
-fn a_session_that_was_kept_without_its_principal_is_known_by_its_name() {
+fn a_session_logged_without_its_principal_is_matched_by_name() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
@@ -419,7 +419,7 @@ fn a_session_that_was_kept_without_its_principal_is_known_by_its_name() {
 }
 
 #[test]
-fn dead_sessions_go_after_a_day_however_often_the_server_starts() {
+fn dead_sessions_expire_after_a_day_despite_restarts() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
@@ -438,7 +438,7 @@ fn dead_sessions_go_after_a_day_however_often_the_server_starts() {
 }
 
 #[test]
-fn dead_sessions_stay_as_long_as_calls_are_remembered_whatever_the_clock_says() {
+fn dead_sessions_outlive_the_reply_log_despite_clock_steps() {
     let mut machine = Machine::new();
     machine.client();
     let alive = machine.log.now.lock().map.clone();
@@ -459,7 +459,7 @@ fn dead_sessions_stay_as_long_as_calls_are_remembered_whatever_the_clock_says() 
 }
 
 #[test]
-fn where_the_log_has_lost_a_session_or_cannot_be_read_it_is_not_known() {
+fn sessions_missing_from_the_log_are_unknown() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, _) = change(&mut lab);
@@ -486,7 +486,7 @@ fn where_the_log_has_lost_a_session_or_cannot_be_read_it_is_not_known() {
 }
 
 #[test]
-fn a_log_that_fails_ends_persistent_sessions_and_nothing_else() {
+fn a_failed_log_ends_persistent_sessions_only() {
     for is_full in [false, true] {
         ends_persistent_sessions(is_full);
     }
@@ -512,7 +512,7 @@ fn ends_persistent_sessions(is_full: bool) {
 }
 
 #[test]
-fn a_reply_that_is_too_long_leaves_word_that_its_call_was_executed() {
+fn a_reply_too_long_for_the_log_is_logged_as_executed() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     const LONG: usize = 4096;
@@ -528,7 +528,7 @@ fn a_reply_that_is_too_long_leaves_word_that_its_call_was_executed() {
 }
 
 #[test]
-fn exclusive4_is_not_for_persistent_sessions() {
+fn exclusive4_is_refused_in_persistent_sessions() {
     // RFC 8881 §18.16.3, table 18.
     let mut machine = Machine::new();
     let mut lab = machine.client();
@@ -565,7 +565,7 @@ fn extended_attributes_are_changed_once() {
 }
 
 #[test]
-fn ordinary_sessions_and_exports_in_memory_wait_for_nothing() {
+fn ordinary_sessions_and_memory_exports_do_not_wait() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let before = machine.syncs();

@@ -14,7 +14,7 @@ use super::{Killed, Machine, at};
 use crate::testing::KEY;
 use crate::{Connection, ConnectionId, Disposition, ExportId, Server, Transport};
 
-/// One change: what does it, and what the same change is told the second time.
+/// One change: its call, and the reply to the same change the second time.
 struct Case {
     what: &'static str,
     procedure: Proc,
@@ -203,7 +203,7 @@ fn does_not_claim_objects_made_by_others() {
             machine.kill(Killed::BehindIt, 3);
             machine.start(120)
         }),
-        ("another client was told that it made it meanwhile", |machine| {
+        ("another client made it meanwhile and got that reply", |machine| {
             let first = machine.start(100);
             let arguments = mkdir(machine, "lock");
             machine.arm(Killed::BeforeIt, Method::Create);
@@ -247,7 +247,7 @@ fn does_not_claim_objects_made_by_others() {
 }
 
 #[test]
-fn of_two_clients_under_way_one_has_made_it() {
+fn one_of_two_concurrent_creators_claims_the_object() {
     for order in [[1, 2], [2, 1]] {
         let mut machine = Machine::new();
         let first = machine.start(100);
@@ -264,7 +264,7 @@ fn of_two_clients_under_way_one_has_made_it() {
 }
 
 #[test]
-fn a_repeated_remove_spares_an_object_made_since() {
+fn a_repeated_remove_spares_a_newer_object() {
     // REMOVE, RMDIR and the two RENAMEs, with what makes the old name anew; and whether somebody else took it away.
     for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
         let mut machine = Machine::new();
@@ -318,7 +318,7 @@ fn another_user_or_client_claims_nothing() {
 }
 
 #[test]
-fn after_ten_minutes_nothing_is_claimed() {
+fn claims_end_after_ten_minutes() {
     let (mut machine, arguments) = made_unanswered();
     for (started, asked) in [(120, 710), (710, 711)] {
         let second = machine.start(started);
@@ -332,7 +332,7 @@ fn after_ten_minutes_nothing_is_claimed() {
 }
 
 #[test]
-fn a_claim_is_settled_before_it_is_answered() {
+fn a_claim_is_logged_before_it_is_answered() {
     let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     assert_eq!(machine.files.calls(Method::SyncInherited), 0);
@@ -342,7 +342,7 @@ fn a_claim_is_settled_before_it_is_answered() {
 }
 
 #[test]
-fn calls_that_can_be_repeated_are_not_written_down() {
+fn idempotent_calls_are_not_logged() {
     let mut machine = Machine::new();
     let server = machine.start(100);
     let (old, _) = prepare(&machine, &server);

@@ -14,7 +14,7 @@ use super::{Killed, Machine};
 use crate::programs::nfs4::xattr_tests::{get, key, set};
 use crate::testing::{Lab, at, lookup, mode, name, open_args};
 
-/// One change, as it is asked the first time and the second; what the same change is told when it was made already.
+/// One change: its first and its second request, and the reply to the same change when it was made before.
 pub(super) struct Case {
     pub(super) what: &'static str,
     pub(super) ops: fn(u8) -> Vec<Op>,
@@ -200,7 +200,7 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
 }
 
 #[test]
-fn a_change_that_its_backend_answers_later_is_written_down_like_others() {
+fn a_pending_change_is_logged_like_others() {
     for (case, hold) in CASES
         .iter()
         .flat_map(|case| [Fault::Hold, Fault::HoldAfter].map(|hold: fn(Gate) -> Fault| (case, hold)))
@@ -267,7 +267,7 @@ fn claims_only_calls_repeated_in_the_old_session() {
 }
 
 #[test]
-fn another_request_in_the_same_place_is_no_repetition() {
+fn another_request_in_the_same_slot_is_no_retransmission() {
     let mut machine = Machine::new();
     let mut lab = client(&mut machine);
     lab.seconds = 110;
@@ -286,7 +286,7 @@ fn another_request_in_the_same_place_is_no_repetition() {
 }
 
 #[test]
-fn a_repetition_may_tell_of_another_highest_slot() {
+fn a_retransmission_may_have_another_highest_slot() {
     let mut machine = Machine::new();
     let mut lab = client(&mut machine);
     lab.seconds = 110;
@@ -300,7 +300,7 @@ fn a_repetition_may_tell_of_another_highest_slot() {
 }
 
 #[test]
-fn a_file_with_content_is_not_just_created() {
+fn a_file_with_content_is_not_claimed() {
     let mut machine = Machine::new();
     let mut lab = client(&mut machine);
     lab.seconds = 110;
@@ -326,7 +326,7 @@ fn a_file_with_content_is_not_just_created() {
 }
 
 #[test]
-fn an_attribute_of_another_value_is_not_this_calls() {
+fn an_attribute_with_another_value_is_not_claimed() {
     let mut machine = Machine::new();
     let mut lab = client(&mut machine);
     lab.seconds = 110;
@@ -344,7 +344,7 @@ fn an_attribute_of_another_value_is_not_this_calls() {
 
 /// An attribute that was set whether it was there or not is not written down, so that it is not known for another one.
 #[test]
-fn a_repeated_removal_spares_an_attribute_that_had_to_be_made_since() {
+fn a_repeated_removal_spares_a_newer_attribute() {
     let made = (SetXattrOption::CREATE, Ok(b"another".to_vec()));
     for (option, left) in [made, (SetXattrOption::EITHER, Err(Status::NOXATTR))] {
         let mut machine = Machine::new();

@@ -7,7 +7,7 @@ use protocol::nfs4::attributes::{Attributes as Reported, number};
 use protocol::nfs4::types::Bitmap;
 use vfs::{Attributes, Timestamp};
 
-use super::super::stateid::Place;
+use super::super::stateid::EntryId;
 use super::super::waiter::DelegationWaiter;
 use super::times::{DelegatedTimes, FileTimes, ReportedTimes, timestamp};
 
@@ -29,7 +29,7 @@ struct HolderReply {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldAttributes {
     /// The delegation.
-    pub(crate) place: Place,
+    pub(crate) entry_id: EntryId,
     /// Bytes, if the holder has changes that the server has not seen.
     size: Option<u64>,
     /// The file's times, if the holder maintains them.
@@ -112,19 +112,19 @@ impl HolderQueries {
     /// system shows it.
     pub(crate) fn attributes(
         &self,
-        place: Place,
+        entry_id: EntryId,
         times: Option<&mut DelegatedTimes>,
         now: Timestamp,
     ) -> Option<HeldAttributes> {
         let HolderReply { size, is_modified } = self.reply?;
         let size = is_modified.then_some(size);
         let Some(times) = times else {
-            return Some(HeldAttributes { place, size, times: None, is_changed: is_modified });
+            return Some(HeldAttributes { entry_id, size, times: None, is_changed: is_modified });
         };
         times.accept_reported(now);
         // Every change of the holder has a time. An answer from before a SETATTR of the times does not count as a change: it
         // would give the file another time.
-        Some(HeldAttributes { place, size, times: Some(times.known), is_changed: times.is_changed })
+        Some(HeldAttributes { entry_id, size, times: Some(times.known), is_changed: times.is_changed })
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::super::stateid::Place;
+use super::super::stateid::EntryId;
 use super::active_changes::ActiveChanges;
 use super::backoff::RecentRecalls;
 use super::external_changes::ExternalChanges;
@@ -51,9 +51,9 @@ pub(crate) struct SharedDelegations {
     pub(crate) recent_recalls: RecentRecalls,
     /// Recalled delegations in the order of their recalls, with the time. One that is not returned within a lease time is
     /// revoked.
-    pub(crate) recalled: Mutex<VecDeque<(Duration, Place)>>,
+    pub(crate) recalled: Mutex<VecDeque<(Duration, EntryId)>>,
     /// Delegations whose recall did not reach the client and must be sent again.
-    pub(crate) unsent: Mutex<Vec<Place>>,
+    pub(crate) unsent: Mutex<Vec<EntryId>>,
     /// Operations that wait, in all shards.
     pub(crate) waiting: AtomicU64,
     /// The most delegations of all clients.

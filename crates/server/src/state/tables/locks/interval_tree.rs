@@ -305,7 +305,7 @@ mod tests {
     proptest! {
         /// Insertions, removals and queries in any order, against a list.
         #[test]
-        fn finds_what_a_list_finds(
+        fn matches_a_list(
             steps in prop::collection::vec((0u8..3, 0u64..64, 0u64..32, any::<bool>(), 0u32..6), 1..120),
         ) {
             let mut tree = IntervalTree::new(7);

@@ -1,30 +1,30 @@
-//! Room for persistent sessions, and who has it.
+//! Space for persistent sessions, and its distribution among clients.
 
 use std::collections::HashMap;
 
 use super::SessionOwner;
 
-/// One client has this part of all places at most, or one session, however large: none that makes many leaves the others
-/// ordinary ones.
+/// One client may use one part in this many of the space, or one session of any size, so that a client with many sessions does not
+/// make those of others ordinary ones.
 const SHARE_PART: usize = 4;
 
-/// Places for slots, and one for each session.
+/// Units of space: one for each slot, and one for each session.
 #[derive(Debug)]
 pub(super) struct Room {
     all: usize,
-    /// More than there are, where a server before had more.
+    /// May exceed the total, if an earlier server had more.
     taken: usize,
     sessions: usize,
-    /// By client: sessions that live and those of before. None without any.
+    /// Live and dead sessions of each client that has any.
     of_clients: HashMap<SessionOwner, usize>,
 }
 
-/// Why there is no room.
+/// Why there is no space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// The client has its share.
+    /// The client has used up its share.
     Share,
-    /// Others have all.
+    /// Other clients use the rest.
     All,
 }
 
@@ -33,26 +33,26 @@ impl Room {
         Self { all, taken: 0, sessions: 0, of_clients: HashMap::new() }
     }
 
-    /// All places, and how many are taken.
+    /// Returns the total and the used units.
     pub(super) fn places(&self) -> (usize, usize) {
         (self.all, self.taken)
     }
 
-    /// Sessions that live and those of before.
+    /// Returns the numbers of live and of dead sessions.
     pub(super) fn sessions(&self) -> usize {
         self.sessions
     }
 
-    /// A session is there, whether or not there is room for it.
+    /// Adds an existing session, even if there is no space for it.
     pub(super) fn hold(&mut self, owner: &SessionOwner, places: usize) {
         (self.taken, self.sessions) = (self.taken + places, self.sessions + 1);
         *self.of_clients.entry(owner.clone()).or_default() += places;
     }
 
-    /// Takes places for one more session of a client.
+    /// Takes space for one more session of a client.
     ///
     /// # Errors
-    /// Where there are none, and nothing is taken.
+    /// If there is no space; then none is taken.
     pub(super) fn take(&mut self, owner: &SessionOwner, places: usize) -> Result<(), Full> {
         let own = self.of_clients.get(owner).copied().unwrap_or(0);
         if own > 0 && own + places > self.all / SHARE_PART {
@@ -65,7 +65,7 @@ impl Room {
         Ok(())
     }
 
-    /// A session of a client is gone, with so many places.
+    /// Releases the space of a client's session.
     pub(super) fn give_back(&mut self, owner: &SessionOwner, places: usize) {
         (self.taken, self.sessions) = (self.taken - places, self.sessions - 1);
         if let Some(own) = self.of_clients.get_mut(owner) {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(room.take(&c, 16), Err(Full::All));
         room.give_back(&a, 20);
         assert_eq!(room.take(&c, 16), Ok(()));
-        // What a server before had room for is there.
+        // Sessions of an earlier server stay, even beyond the limit.
         room.hold(&c, 1000);
         assert_eq!((room.places(), room.take(&a, 1)), ((100, 1081), Err(Full::All)));
         assert_eq!(room.sessions(), 4);

@@ -1,8 +1,8 @@
 //! The grace period after a restart (RFC 8881 §8.4.2.1).
 //!
-//! It runs exactly where clients are known that may have held state before, and ends as soon as the last of them has
-//! done with its reclaims, or after its time: a lease, and up to another one while reclaims keep coming. A client hears of
-//! the restart only with what it sends next, which may be its renewal at the very end of the first.
+//! It begins if any client may have held state before, and ends when the last of them has finished its reclaims, or when its
+//! time is over: one lease, and up to another lease while reclaims keep coming. A client learns of the restart only by the
+//! reply to its next request, which may be a renewal at the very end of the first lease.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::reclaimers::NAMES_MAX;
 use super::record::{ClientRecord, Name};
 use super::{ASKS, Clients, Reclaimers, RecordEntry, RecordState, Recovery, V40Request};
 
-/// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
+/// Time between two reclaims for which the period is extended.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a grace period ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndOfGrace {
-    /// Its time was over.
+    /// Its time is over.
     Timeout,
     /// The administrator ended it.
     Administrator,
@@ -45,12 +45,12 @@ impl Recovery {
         );
     }
 
-    /// A client that may reclaim does so.
+    /// Notes the time of a reclaim.
     pub(crate) fn reclaims(&self, now: Duration) {
         self.latest_reclaim.fetch_max(nanos(now), Relaxed);
     }
 
-    /// When the period ends by itself. §8.4.2.1: "Some additional time in order to allow a client to establish a new client ID and
+    /// Returns when the period ends by itself. §8.4.2.1: "Some additional time in order to allow a client to establish a new client ID and
     /// session and to effect lock reclaims may be added to the lease time."
     fn grace_ends(&self) -> Duration {
         match self.latest_reclaim.load(Relaxed) {
@@ -74,13 +74,13 @@ impl Recovery {
         true
     }
 
-    /// How long it runs at most from now on, and which clients it waits for, `most` of them by name; `None` where it does not run.
+    /// Returns how long the period lasts at most, and the clients it waits for, with at most `most` names; `None` outside of it.
     pub(crate) fn grace_left(&self, now: Duration, most: usize) -> Option<(Duration, Reclaimers)> {
         let waiting_for = self.in_grace(now).then(|| self.clients.lock().reclaimers(most))?;
         Some((self.grace_ends().saturating_sub(now), waiting_for))
     }
 
-    /// Ends it for all; returns how many clients it waited for.
+    /// Ends the period for all clients. Returns how many clients it waited for.
     ///
     /// §8.4.3, the second edge condition: "the indication that the client had not completed its reclaims at the time at which
     /// the grace period ended means that the server must reject a reclaim from client A" after the next restart.
@@ -135,8 +135,8 @@ impl Recovery {
         Some(owner)
     }
 
-    /// Whether a name is that of a client which may still reclaim, and `principal` another one than made its record. Whoever took the
-    /// name would have it when that client comes back for what it held.
+    /// Whether this name belongs to another principal's client that may still reclaim. A client that took the name now would
+    /// lose it when the other one comes back.
     pub(crate) fn is_name_reserved(
         &self,
         now: Duration,
@@ -152,7 +152,7 @@ impl Recovery {
         clients.entry.get(&name).is_some_and(|entry| entry.is_awaited() && !entry.record.is_by(principal))
     }
 
-    /// A client of a new instance is confirmed: whether it held state before, and may reclaim it.
+    /// Called when a client is confirmed. Returns whether it held state before the restart and may reclaim it.
     pub(crate) fn begin_reclaim(&self, now: Duration, client: &Client) -> bool {
         if !self.in_grace(now) {
             return false;
@@ -165,8 +165,8 @@ impl Recovery {
             self.reclaims(now);
             return true;
         }
-        // It has restarted as well, and has nothing more (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after the
-        // client restarts with no lock state"). One that only has the same name is somebody else.
+        // The client restarted too and has nothing to reclaim (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after
+        // the client restarts with no lock state"). A client of another principal only has the same name.
         if entry.record.same_principal(&own) {
             clients.remove(&name);
             self.require_durable(self.write(&name, None));
@@ -175,12 +175,12 @@ impl Recovery {
         false
     }
 
-    /// A client has done with reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
+    /// Notes that a client has finished its reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
     /// RECLAIM_COMPLETE to terminate the grace period".
     pub(crate) fn complete_reclaim(&self, client: &Client, was_reclaiming: bool) {
-        // One of version 4.0 has not said that it has done, and if it was taken to have by mistake, the rest of what it had shall not
-        // be its own after the next restart. Of what others leave out, §18.51.3: "The client MUST NOT attempt to reclaim them, either
-        // during the current server instance or in any subsequent server instance".
+        // A version 4.0 client never says that it has finished. If it holds nothing it gets no record, and cannot reclaim the rest
+        // after the next restart. For later versions §18.51.3 says of state that was not reclaimed: "The client MUST NOT attempt
+        // to reclaim them, either during the current server instance or in any subsequent server instance".
         let may_hold = client.v40().is_none() || client.has_state();
         if was_reclaiming {
             let mut clients = self.clients.lock();
@@ -192,30 +192,30 @@ impl Recovery {
             {
                 if may_hold {
                     entry.state = RecordState::Present(client.id());
-                    // What it lost before the restart, both sides know now; not what it has lost since.
+                    // The client knows what it lost before the restart, but not what it has lost since.
                     let number = match client.revoked() == 0 && entry.record.acknowledge() {
                         true => self.write(&name, Some(&entry.record)),
-                        // Stable before this server started.
+                        // It was stable before this server started.
                         false => 0,
                     };
                     client.set_record_change(Some(number));
                     clients.awaited -= 1;
                 } else {
                     clients.remove(&name);
-                    // What it has not reclaimed may be another's in a moment.
+                    // Others may get what it has not reclaimed.
                     self.require_durable(self.write(&name, None));
                 }
                 self.end_if_nobody_is_awaited(clients);
             }
         }
-        // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
-        // One that holds nothing gets its record with its first open where there is no room for it now.
+        // The client may be new, or the period ended while it was reclaiming, which removed its record. If the log is full, a
+        // client without state gets its record with its first open.
         if may_hold && (client.has_state() || self.has_room_for(client)) {
             self.note_holder(client);
         }
     }
 
-    /// A client of version 4.0 speaks that has not done with its reclaims; whether it has now.
+    /// Notes a request of a version 4.0 client that may still reclaim. Returns whether it has finished its reclaims.
     pub(crate) fn note_v40_request(&self, now: Duration, client: &Client, says: V40Request) -> bool {
         if !self.in_grace(now) {
             return says != V40Request::Reclaims;
@@ -225,7 +225,7 @@ impl Recovery {
         let Some(RecordState::Awaited { asked, spoke }) = entry.map(|entry| &mut entry.state) else {
             return false;
         };
-        // Of what it says while it holds nothing follows nothing: it may not have begun.
+        // Requests before the first reclaim prove nothing.
         *spoke = (says != V40Request::Reclaims && client.has_state()).then(|| client.id());
         *asked = match says {
             V40Request::Reclaims => 0,
@@ -236,7 +236,7 @@ impl Recovery {
         *asked >= ASKS
     }
 
-    /// Ends the period with the last client that it waited for.
+    /// Ends the period if it waits for no client any more.
     pub(super) fn end_if_nobody_is_awaited(&self, clients: MutexGuard<'_, Clients>) {
         let clients_at_start = clients.awaited_at_start;
         let ends = clients.awaited == 0 && self.in_grace.swap(false, AcqRel);

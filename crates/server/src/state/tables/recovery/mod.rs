@@ -1,40 +1,39 @@
 //! What the next server must know of clients, so that they reclaim after a restart what they held, and nothing else (RFC 8881
 //! §8.4.2 to §8.4.3, RFC 7530 §9.6).
 //!
-//! Criteria, before the mechanism:
-//! - Who held state when the server ended, and lost none of it, reclaims it: after a kill and after a power failure.
-//! - What was taken from a client is never reclaimed by it, nor anything by a client that was away while a grace period ended
-//!   (the edge conditions of §8.4.3): others may have had it since.
-//! - A client that has held nothing for long makes nobody wait, and behind an orderly stop neither does one that holds nothing then.
-//! - What a client holds is not written down; a client is, once, and no request waits for that but its RECLAIM_COMPLETE, or
-//!   its first OPEN where it has held nothing for long, or is of version 4.0.
+//! Requirements:
+//! - A client that held state when the server ended, and lost none of it, can reclaim it: after a kill and after a power failure.
+//! - Revoked state is never reclaimed. Neither does a client reclaim that was away while a grace period ended (the edge
+//!   conditions of §8.4.3): others may have held conflicting state since.
+//! - Nobody waits for a client that has held nothing for long. After an orderly stop, nobody waits for a client without state.
+//! - State is not logged, only the client, once. The only requests that wait for the log are RECLAIM_COMPLETE, and the first OPEN
+//!   of a client of version 4.0 or of one that has held nothing for long.
 //!
-//! **Records.** A client of version 4.1 has a record from its RECLAIM_COMPLETE on, because from there on it may hold state:
-//! §8.4.2.1 lets the period last for "all clients that are known to possibly have had locks". So a mount, which takes many
-//! requests, waits for the disk, and not the first program that opens a file. One of version 4.0 has its record from its first
-//! open or delegation on. The record goes with the client, or when that has held nothing for a lease, and comes again with
-//! the next open. An orderly stop removes the records of all clients that hold nothing when the last call has been answered
-//! ([`stop`]); after any other end, all who may have held something may reclaim.
+//! **Records.** A client of version 4.1 gets a record at RECLAIM_COMPLETE, because it may hold state from then on; §8.4.2.1 lets
+//! the period last for "all clients that are known to possibly have had locks". So the mount waits for the disk, and the first
+//! OPEN does not. A client of version 4.0 gets its record with its first open or delegation. The record is removed with the
+//! client, or when the client has held nothing for a lease; the next open writes it again. An orderly stop removes the records
+//! of all clients without state ([`stop`]). After any other end, all recorded clients may reclaim.
 //!
-//! A record says which incarnation may hold state, whose it is, and of which files it has lost something ([`record`]); files
-//! are told apart so that one delegation that was revoked does not cost all else. A client of version 4.1 whose record is from
-//! before the restart has it anew with RECLAIM_COMPLETE; when the grace period ends, all others lose theirs.
+//! A record has the client's incarnation and principal, and the files on which it has lost state ([`record`]): after one revoked
+//! delegation the client can still reclaim everything else. A client of version 4.1 that was recorded before the restart keeps
+//! its record by RECLAIM_COMPLETE. When the grace period ends, all other records of the previous server are removed.
 //!
-//! **Answers wait, state does not.** Records are written ([`StateLog::set`]) where the state changes, under its locks. What
-//! must not be seen before it is stable:
-//! - that a client holds something: the answers to that client ([`Recovery::pending_change`] with its client);
-//! - that something was taken from a client, or that it may not reclaim any more: all answers, of every version, because
-//!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
-//!   administrator, the end of a grace period. Changes of files wait as well, before they are made: they would be there after
-//!   a crash, answered or not ([`wait_durable`](crate::files::durable::wait_durable)).
+//! **Replies wait, state does not.** Records are changed ([`StateLog::set`]) together with the state, under its locks. Two
+//! facts must be stable before anybody can see them:
+//! - a client holds state: replies to that client wait ([`Recovery::pending_change`] with its client);
+//! - state was revoked, or a client lost the right to reclaim: all replies of every version wait, because any of them may show
+//!   the consequences. This is rare: an expired lease, a delegation that was not returned, an administrator, the end of a
+//!   grace period. Changes of files wait too, before they are made, because they would survive a crash
+//!   ([`wait_durable`](crate::files::durable::wait_durable)).
 //!
-//! **No room.** Where the log has no room for more records, a client without one gets nothing that it could reclaim: OPEN is answered
-//! DELAY, and nothing is delegated. RECLAIM_COMPLETE is answered without a record, as for a client that has held nothing for long.
+//! **A full log.** If the log has no room for more records, a client without one gets nothing that it could reclaim: OPEN is
+//! answered with DELAY, and no delegation is granted. RECLAIM_COMPLETE succeeds without a record.
 //!
-//! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it reads or writes by what it has
-//! reclaimed, or asks for new state [`ASKS`] times in a row: clients hold their programs up until they have reclaimed all
-//! (Linux drains its slots, FreeBSD takes a lock), so that nobody else need wait for the period's end. Where the period ends
-//! before, a client that has said anything but reclaims since its last one keeps its record.
+//! **Version 4.0** has no RECLAIM_COMPLETE. Its clients count as done with reclaims when they read or write by reclaimed state,
+//! or ask for new state [`ASKS`] times in a row: clients hold back their programs until all is reclaimed (Linux drains its
+//! slots, FreeBSD takes a lock). So others need not wait for the end of the period. If the period ends first, a client keeps its
+//! record if its last request was not a reclaim.
 
 mod grace;
 mod reclaimers;
@@ -62,8 +61,8 @@ pub use reclaimers::Reclaimers;
 pub(crate) use record::Recorded;
 use record::{ClientRecord, Name};
 
-/// How often in a row a client of version 4.0 asks for new state before it is taken to reclaim nothing more. More than once,
-/// because threads of a client that knows no better may ask while another one reclaims.
+/// Requests for new state in a row after which a client of version 4.0 counts as done with reclaims. More than one, because a
+/// simple client's threads may ask for new state while another thread reclaims.
 const ASKS: u8 = 3;
 
 /// The records of clients, and the grace period.
@@ -74,11 +73,11 @@ pub(crate) struct Recovery {
     in_grace: AtomicBool,
     /// §8.4.2.1: "a grace period at least as long as the lease period for the previous server instantiation".
     grace_ends: Duration,
-    /// How much later it ends at most, where clients still reclaim.
+    /// Bound on the extension of the period while clients still reclaim.
     grace_extension: Duration,
-    /// When one has last; in nanoseconds, zero where none has.
+    /// Time of the last reclaim in nanoseconds; zero before the first.
     latest_reclaim: AtomicU64,
-    /// The change that has to be stable before anything is answered; zero where there is none.
+    /// The change that must be stable before any reply; zero if there is none.
     barrier: AtomicU64,
     clients: Mutex<Clients>,
 }
@@ -86,7 +85,7 @@ pub(crate) struct Recovery {
 #[derive(Debug, Default)]
 struct Clients {
     entry: HashMap<Name, RecordEntry>,
-    /// How many of these are from before the start.
+    /// How many of these may still reclaim.
     awaited: usize,
     /// How many there were at the start.
     awaited_at_start: usize,
@@ -100,49 +99,49 @@ struct RecordEntry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordState {
-    /// From before the start, and it may still reclaim.
+    /// Of the previous server; the client may still reclaim.
     Awaited {
-        /// Of version 4.0: how often it asked for new state since its last reclaim.
+        /// Version 4.0: requests for new state since the last reclaim.
         asked: u8,
-        /// Of version 4.0: under which ID it has said anything but a reclaim since its last one.
+        /// Version 4.0: the client ID, if there was another request since the last reclaim.
         spoke: Option<ClientId>,
     },
-    /// The record is of this client.
+    /// The record of this client.
     Present(ClientId),
 }
 
 const AWAITED: RecordState = RecordState::Awaited { asked: 0, spoke: None };
 
-/// What a client of version 4.0 says.
+/// A request of a version 4.0 client that may still reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum V40Request {
-    /// It reclaims.
+    /// A reclaim.
     Reclaims,
-    /// It asks for an open or a lock.
+    /// A request for a new open or lock.
     Asks,
-    /// It renews its lease.
+    /// A lease renewal.
     Renews,
-    /// It reads or writes by what it has reclaimed.
+    /// A READ, WRITE or the like by reclaimed state.
     Uses,
 }
 
-/// What a server begins with: where it writes, what is written there, and when that was read.
+/// The state log and its content at the start of a server.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// Where; nobody reclaims anything after this server where there is none.
+    /// The log. Without one, nobody reclaims after this server.
     pub log: Option<Arc<dyn StateLog>>,
-    /// All keys with their values.
+    /// All keys and values.
     pub entries: Vec<(Bytes, Bytes)>,
-    /// By the time of day.
+    /// Time of day at which they were read.
     pub read_at: Timestamp,
 }
 
-/// How the log stands that clients reclaim by.
+/// The condition of the log of client records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordsSnapshot {
     /// Whether changes reach stable storage.
     pub is_written: bool,
-    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
+    /// Whether there is room for new clients. If not, their opens are answered with DELAY.
     pub has_room: bool,
 }
 
@@ -161,7 +160,7 @@ impl Recovery {
                 Ok(record) if record.may_reclaim_any() => {
                     clients.entry.insert(name, RecordEntry { record, state: AWAITED });
                 }
-                // Whoever may reclaim nothing is not waited for.
+                // A client that may reclaim nothing is not waited for.
                 _ => useless.push(name),
             }
         }
@@ -189,7 +188,7 @@ impl Recovery {
         }
     }
 
-    /// The change that must be stable before anything is answered, or anything to `client`; `None` where all is.
+    /// Returns the change that must be stable before any reply, or before a reply to `client`; `None` if all are.
     pub(crate) fn pending_change(&self, client: Option<&Client>) -> Option<u64> {
         let barrier = self.barrier.load(Acquire);
         let of_client = client.and_then(Client::record_change).unwrap_or(0);
@@ -197,12 +196,12 @@ impl Recovery {
         (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
     }
 
-    /// Ready when a change is stable; `thread` is what the calling thread may be used for.
+    /// Waits until a change is stable. `thread` says how the calling thread may be used.
     pub(crate) fn wait_durable(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number, thread))
     }
 
-    /// Has all that was changed written, be it that nobody waits for it.
+    /// Writes all changes, including those that nobody waits for.
     pub(crate) fn push(&self) {
         self.log.iter().for_each(|log| log.push());
     }
@@ -217,16 +216,16 @@ impl Recovery {
         self.log.as_ref().is_none_or(|log| log.has_room())
     }
 
-    /// How things stand; none where there is no log.
+    /// Returns the condition of the log; `None` without a log.
     pub(crate) fn snapshot(&self) -> Option<RecordsSnapshot> {
         let log = self.log.as_ref()?;
         Some(RecordsSnapshot { is_written: log.is_written(), has_room: log.has_room() })
     }
 
-    /// A client has got an open or a delegation, or may from now on: it hears of that when its record is stable.
+    /// Records a client that got, or from now on may get, an open or a delegation. Its replies wait until the record is stable.
     pub(crate) fn note_holder(&self, client: &Client) {
         client.note_not_idle();
-        // [`Self::forget_idle`] looks in the other order.
+        // The counterpart in [`Self::forget_idle`] has the opposite order.
         fence(SeqCst);
         if client.record_change().is_none() && !client.is_reclaiming() && self.log.is_some() {
             self.note(client);
@@ -236,33 +235,33 @@ impl Recovery {
     /// Writes a client's record.
     fn note(&self, client: &Client) {
         let mut clients = self.clients.lock();
-        // Under the lock by which [`Self::forget`] looks for it.
+        // [`Self::forget`] searches under the same lock.
         if client.record_change().is_some() || client.is_removed() {
             return;
         }
         let Some(mut record) = ClientRecord::of(client) else { return };
-        // It may have lost something while it had no record: of which files is not known here.
+        // It may have lost state while it had no record. The files are not known here.
         if client.revoked() > 0 {
             record.lose_all();
         }
         let name = Name::of(client);
-        // Somebody else of that name may still come for what is his. When the period is over there is no such record.
+        // Another client of this name may still reclaim. After the grace period there is no such record.
         if clients.entry.get(&name).is_some_and(RecordEntry::is_awaited) {
             return;
         }
-        // Its answer waits for that, and has it written then.
+        // The reply to the client waits for this change and has it written.
         let number = self.set(&name, Some(&record));
         clients.insert(name, RecordEntry { record, state: RecordState::Present(client.id()) });
         client.set_record_change(Some(number));
     }
 
-    /// A client goes, with all that it holds; to be called when it is [marked](Client::mark_removed), and before anybody else may
-    /// have what it held.
+    /// Removes a client's record, together with the client. Called after the client was [marked](Client::mark_removed) and
+    /// before its state is released.
     pub(crate) fn forget(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         let Some(entry) = clients.entry.get(&name).filter(|entry| entry.is_of(client)) else { return };
-        // Who is awaited holds what it has not reclaimed yet.
+        // A client that may still reclaim holds what it has not reclaimed.
         let may_hold = client.has_state() || entry.is_awaited();
         clients.remove(&name);
         let number = self.write(&name, None);
@@ -272,7 +271,7 @@ impl Recovery {
         self.end_if_nobody_is_awaited(clients);
     }
 
-    /// Something that a client holds of a file is taken away.
+    /// Notes that state of a client on a file is revoked.
     pub(crate) fn note_loss(&self, client: &Client, file: FileKey) {
         if self.log.is_none() {
             return;
@@ -280,7 +279,7 @@ impl Recovery {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         let entry = clients.entry.get_mut(&name).filter(|entry| entry.is_of(client));
-        // Without a list of files the record does not grow.
+        // The record must not grow if the log is full.
         let lose = |entry: &mut RecordEntry| match self.has_room() {
             true => entry.record.lose(file),
             false => entry.record.lose_all(),
@@ -292,7 +291,7 @@ impl Recovery {
         }
     }
 
-    /// A client has acknowledged all that it lost of a file: §8.4.3, "both booleans in persistent storage can be reset".
+    /// Notes that a client acknowledged its losses on a file. §8.4.3: "both booleans in persistent storage can be reset".
     pub(crate) fn acknowledged(&self, client: &Client, file: FileKey) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
@@ -304,7 +303,7 @@ impl Recovery {
         }
     }
 
-    /// A client that has had nothing for long has no record either: nobody shall wait for it after a restart.
+    /// Removes the record of a client that has held nothing for long, so that nobody waits for it after a restart.
     pub(crate) fn forget_idle(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
@@ -314,7 +313,7 @@ impl Recovery {
         }
         let number = client.record_change();
         client.set_record_change(None);
-        // Whoever gets something from here on finds that it has no record, and whoever got it before is seen here.
+        // A client that gets state from here on sees that it has no record; one that got state before is seen below.
         fence(SeqCst);
         if client.has_state() || client.revoked() > 0 {
             client.set_record_change(number);
@@ -324,28 +323,28 @@ impl Recovery {
         self.write(&name, None);
     }
 
-    /// Whether a client that reclaims may have held something of a file, and still.
+    /// Whether a reclaiming client may have held state on this file and not lost it.
     pub(crate) fn may_reclaim(&self, client: &Client, file: FileKey) -> bool {
         let clients = self.clients.lock();
         let entry = clients.entry.get(&Name::of(client)).filter(|entry| entry.is_of(client));
         entry.is_some_and(|entry| entry.record.may_reclaim(file))
     }
 
-    /// Sets or takes away a client's record, which is written soon; the change's number, zero where nothing is.
+    /// Sets or removes a client's record and has it written soon. Returns the change's number, or zero without a log.
     fn write(&self, name: &Name, record: Option<&ClientRecord>) -> u64 {
         let number = self.set(name, record);
         self.push();
         number
     }
 
-    /// The same, to be written when somebody waits for it.
+    /// As [`Self::write`], but the next wait for the change causes the writing.
     fn set(&self, name: &Name, record: Option<&ClientRecord>) -> u64 {
         let Some(log) = &self.log else { return 0 };
         let value = record.map(xdr::to_bytes);
         log.set(&name.key(), value.as_deref())
     }
 
-    /// Nothing is answered before a change is stable.
+    /// Makes all replies wait until a change is stable.
     fn require_durable(&self, number: u64) {
         self.barrier.fetch_max(number, AcqRel);
     }
@@ -358,7 +357,7 @@ impl Clients {
         }
     }
 
-    /// Those that may still reclaim what they held before the start.
+    /// Returns the clients that may still reclaim.
     fn reclaimers(&self, most: usize) -> Reclaimers {
         let awaited = self.entry.iter().filter(|(_, entry)| entry.is_awaited());
         Reclaimers::new(awaited.map(|(name, _)| name.owner()), most)
@@ -376,13 +375,13 @@ impl RecordEntry {
         matches!(self.state, RecordState::Awaited { .. })
     }
 
-    /// Whether it is the record of this client: made by it, or of its incarnation before the restart.
+    /// Whether this is the record of `client`, or of its incarnation before the restart.
     fn is_of(&self, client: &Client) -> bool {
         match self.state {
             RecordState::Present(id) => id == client.id(),
             RecordState::Awaited { .. } => {
                 let is_same = |own: ClientRecord| self.record.same_incarnation(&own);
-                // Between its last reclaim and [`Self::complete_reclaim`] it is the same client still.
+                // Between its last reclaim and [`Self::complete_reclaim`] neither flag may be missed.
                 let is_back = client.is_reclaiming() || client.has_completed();
                 is_back && ClientRecord::of(client).is_some_and(is_same)
             }

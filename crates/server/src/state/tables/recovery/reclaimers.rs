@@ -1,4 +1,4 @@
-//! Clients that may reclaim, as people read of them.
+//! Lists of clients that may reclaim, for log lines.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::Quoted;
 
-/// Names in one log line at most.
+/// Names in one log line.
 pub(super) const NAMES_MAX: usize = 8;
 
 /// Clients that may reclaim what they held before a restart.
@@ -14,14 +14,14 @@ pub(super) const NAMES_MAX: usize = 8;
 /// Shown as a list: `["a", "b", and 3 more]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reclaimers {
-    /// How many there are.
+    /// Number of clients.
     pub count: usize,
-    /// What the first of them call themselves, sorted; as many as were asked for at most.
+    /// Names of the first clients, sorted and bounded.
     pub names: Vec<Bytes>,
 }
 
 impl Reclaimers {
-    /// Keeps `most` names at most.
+    /// Keeps at most `most` names.
     pub(super) fn new<'a>(names: impl Iterator<Item = &'a Bytes>, most: usize) -> Self {
         let mut names: Vec<_> = names.cloned().collect();
         let count = names.len();

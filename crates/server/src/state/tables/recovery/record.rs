@@ -1,4 +1,4 @@
-//! What is kept of a client.
+//! The durable record of a client.
 
 use bytes::Bytes;
 use xdr::{Decode, Encode, List, Opaque};
@@ -9,12 +9,12 @@ use super::super::principal::Principal;
 use super::super::wire::Verifier;
 use crate::state::state_log::key;
 
-/// Files of which a client has lost something and not acknowledged it; of who loses more, nothing is reclaimed.
+/// Lost files listed in one record. A client that lost state on more files reclaims nothing.
 const LOST_FILES_MAX: usize = 64;
-/// Bytes of a GSS principal at most; a client with a longer one is not recorded.
+/// Bytes of a GSS principal. A client with a longer one gets no record.
 const PRINCIPAL_BYTES_MAX: usize = 4096;
 
-/// Whose record it is: names of version 4.0 are apart from those of later ones.
+/// The key of a record. Owner strings of version 4.0 and of later versions are separate name spaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     kind: ClientKind,
@@ -42,7 +42,7 @@ impl Name {
         [&[key::CLIENT, kind], &self.owner[..]].concat()
     }
 
-    /// The name that a key is about, if it is one of a client.
+    /// Parses the key of a client record.
     pub(super) fn parse(key: &Bytes) -> Option<Self> {
         let (head, kind) = (*key.first()?, *key.get(1)?);
         let kind = match kind {
@@ -57,7 +57,7 @@ impl Name {
 /// A client that may hold state.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(super) struct ClientRecord {
-    /// Its incarnation: one that comes after it holds nothing of what this one did.
+    /// Identifies the incarnation of the client. A later incarnation cannot reclaim.
     verifier: Verifier,
     principal: Recorded,
     lost: Lost,
@@ -74,13 +74,13 @@ pub(crate) enum Recorded {
     Gss(Opaque<PRINCIPAL_BYTES_MAX>),
 }
 
-/// What a client has lost and, as far as is known, does not know of.
+/// State that a client has lost and not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 enum Lost {
-    /// Something of these files.
+    /// State on these files.
     #[xdr(case = 0)]
     Files(List<LostFile, LOST_FILES_MAX>),
-    /// Something of more files than are kept.
+    /// State on more files than a record can list.
     #[xdr(case = 1)]
     Much,
 }
@@ -99,7 +99,7 @@ impl From<FileKey> for LostFile {
 }
 
 impl Recorded {
-    /// None where it is too long to be kept.
+    /// Returns `None` if the principal is too long.
     pub(crate) fn of(principal: &Principal) -> Option<Self> {
         Some(match principal {
             Principal::Anonymous => Self::Anonymous,
@@ -120,28 +120,28 @@ impl From<Recorded> for Principal {
 }
 
 impl ClientRecord {
-    /// A client that has lost nothing; none where it has a principal that is too long to be kept.
+    /// Returns a record without lost state; `None` if the principal is too long.
     pub(super) fn of(client: &Client) -> Option<Self> {
         let principal = Recorded::of(client.principal())?;
         Some(Self { verifier: *client.verifier(), principal, lost: Lost::Files(List::default()) })
     }
 
-    /// Whether it is of this principal.
+    /// Whether the record belongs to this principal.
     pub(super) fn is_by(&self, principal: &Principal) -> bool {
         Recorded::of(principal).as_ref() == Some(&self.principal)
     }
 
-    /// Whether `other` is of the same principal.
+    /// Whether both records have the same principal.
     pub(super) fn same_principal(&self, other: &Self) -> bool {
         self.principal == other.principal
     }
 
-    /// Whether `other` is of the same incarnation.
+    /// Whether both records are of the same incarnation.
     pub(super) fn same_incarnation(&self, other: &Self) -> bool {
         self.same_principal(other) && self.verifier == other.verifier
     }
 
-    /// Something of a file was taken away; whether that is news.
+    /// Notes lost state on a file. Returns whether the record changed.
     pub(super) fn lose(&mut self, file: FileKey) -> bool {
         let Lost::Files(files) = &self.lost else { return false };
         let file = file.into();
@@ -153,17 +153,17 @@ impl ClientRecord {
         true
     }
 
-    /// Something of files that are not known was taken away; whether that is news.
+    /// Notes lost state on unknown files. Returns whether the record changed.
     pub(super) fn lose_all(&mut self) -> bool {
         std::mem::replace(&mut self.lost, Lost::Much) != Lost::Much
     }
 
-    /// The client knows what it has lost; whether that was anything.
+    /// Notes that the client has acknowledged all losses. Returns whether the record changed.
     pub(super) fn acknowledge(&mut self) -> bool {
         std::mem::replace(&mut self.lost, Lost::Files(List::default())) != self.lost
     }
 
-    /// The client knows what it has lost of a file, and, with `all`, of all; whether that was anything.
+    /// Notes that the client has acknowledged the losses on a file, or all with `all`. Returns whether the record changed.
     pub(super) fn find(&mut self, file: FileKey, all: bool) -> bool {
         let Lost::Files(files) = &self.lost else { return all && self.acknowledge() };
         let file = file.into();
@@ -173,7 +173,7 @@ impl ClientRecord {
         is_news
     }
 
-    /// Whether it may have held of a file what it says, and still.
+    /// Whether the client may reclaim state on a file.
     pub(super) fn may_reclaim(&self, file: FileKey) -> bool {
         let Lost::Files(files) = &self.lost else { return false };
         let file = file.into();

@@ -8,12 +8,12 @@ use super::reclaimers::NAMES_MAX;
 use super::{Reclaimers, RecordState, Recovery};
 
 impl Recovery {
-    /// Removes the records of clients that are not among the `holders` of state. Returns who may reclaim after this server, and the
-    /// number of the last change; zero where there is none.
+    /// Removes the records of clients that are not among the `holders` of state. Returns who may reclaim after this server, and
+    /// the number of the last change, or zero.
     ///
-    /// The record of a client that may still reclaim what it held before this server stays: nobody else has had that.
+    /// Clients that may still reclaim from before this server keep their records.
     pub(crate) fn keep_holders(&self, now: Duration, holders: &HashSet<ClientId>) -> (Reclaimers, u64) {
-        // Where the period's time is over and no request has come since, it ends here.
+        // Ends a grace period whose time is over.
         self.in_grace(now);
         let mut clients = self.clients.lock();
         let mut last = 0;

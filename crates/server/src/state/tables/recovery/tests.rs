@@ -1,4 +1,4 @@
-//! What is written down, and what becomes of it over restarts.
+//! Tests of client records over restarts, and a state log in memory.
 
 use super::super::slot_memory::SlotMemory;
 use super::*;
@@ -6,12 +6,12 @@ use crate::state::tables::v40_client::CallbackClient;
 use crate::state::{Principal, State};
 
 impl State {
-    /// What a server finds that knows clients of later versions than 4.0, of the superuser, by their owners and verifiers.
+    /// Returns the records of version 4.1 clients of the superuser with these owners and verifiers.
     pub(crate) fn records_of(known: &[(&'static str, u8)]) -> Records {
         records(known, |client| client)
     }
 
-    /// The same of clients of version 4.0.
+    /// As [`Self::records_of`], for version 4.0.
     pub(crate) fn records_of_0(known: &[(&'static str, u8)]) -> Records {
         records(known, |client| client.into_v40(CallbackClient::default()))
     }
@@ -36,7 +36,7 @@ pub(crate) struct Disk(Mutex<Platter>);
 struct Platter {
     changes: Vec<(Bytes, Option<Bytes>)>,
     stable: u64,
-    /// Changes are stable only when the test says so.
+    /// Changes become stable only by [`Disk::sync`].
     is_slow: bool,
     /// There is no room for more keys.
     is_full: bool,
@@ -44,22 +44,22 @@ struct Platter {
 }
 
 impl Disk {
-    /// From now on, changes are stable when [`Self::sync`] is called.
+    /// From now on, changes become stable only by [`Self::sync`].
     pub(crate) fn slow_down(&self) {
         self.0.lock().is_slow = true;
     }
 
-    /// From now on there is no room for more keys, or there is again.
+    /// Sets whether the log has no room for more keys.
     pub(crate) fn fill(&self, is_full: bool) {
         self.0.lock().is_full = is_full;
     }
 
-    /// Bytes of all values.
+    /// Returns the bytes of all values.
     pub(crate) fn value_bytes(self: &Arc<Self>) -> usize {
         self.records().entries.iter().map(|(_, value)| value.len()).sum()
     }
 
-    /// Everything is stable.
+    /// Makes all changes stable.
     pub(crate) fn sync(&self) {
         let mut platter = self.0.lock();
         platter.stable = platter.changes.len() as u64;
@@ -68,12 +68,12 @@ impl Disk {
         waiting.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// How many changes were made.
+    /// Returns the number of changes made.
     pub(crate) fn changes(&self) -> usize {
         self.0.lock().changes.len()
     }
 
-    /// What the next server finds.
+    /// Returns the records that the next server reads.
     pub(crate) fn records(self: &Arc<Self>) -> Records {
         let mut entries = HashMap::new();
         for (key, value) in &self.0.lock().changes {
@@ -86,7 +86,7 @@ impl Disk {
         Records { log: Some(log), entries: entries.into_iter().collect(), ..Records::default() }
     }
 
-    /// How many clients have records.
+    /// Returns the number of client records.
     pub(crate) fn clients(self: &Arc<Self>) -> usize {
         self.records().entries.iter().filter(|(key, _)| Name::parse(key).is_some()).count()
     }
@@ -126,12 +126,12 @@ impl StateLog for Disk {
         }))
     }
 
-    /// It becomes stable when the test says so.
+    /// Changes become stable by [`Disk::sync`].
     fn push(&self) {}
 }
 
 #[test]
-fn what_is_kept_of_a_client_comes_back() {
+fn client_records_are_encoded_and_parsed() {
     let records = State::records_of(&[("a", 7)]);
     let (key, value) = &records.entries[0];
     let (name, record) = (Name::parse(key).unwrap(), xdr::from_bytes::<ClientRecord>(value.clone()).unwrap());
@@ -148,7 +148,7 @@ fn what_is_kept_of_a_client_comes_back() {
 }
 
 #[test]
-fn keys_of_others_are_left_alone() {
+fn foreign_keys_are_left_alone() {
     let name = State::records_of(&[("a", 1)]).entries.remove(0).0;
     for key in [&b""[..], b"c", b"c\x02a", b"x\x01a"] {
         assert_eq!(Name::parse(&Bytes::copy_from_slice(key)), None);

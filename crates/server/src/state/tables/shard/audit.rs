@@ -195,7 +195,7 @@ fn count(entry: &Entry, sum: &mut Sum, held: &mut [usize; 3]) {
             sum.delegations += u64::from(is_held);
             sum.write_delegations += u64::from(is_held && delegation.kind.is_write());
             sum.directory_delegations += u64::from(is_held && delegation.kind.is_directory());
-            sum.lookouts += u64::from(delegation.watch.is_some());
+            sum.watched_delegations += u64::from(delegation.watch.is_some());
             2
         }
     };

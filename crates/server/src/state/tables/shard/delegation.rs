@@ -13,7 +13,7 @@ use super::super::delegation::phase::{DelegationEvent, DelegationPhase};
 use super::super::delegation::times::DelegatedTimes;
 use super::super::io::{IoKind, IoPermit};
 use super::super::notices::Notices;
-use super::super::stateid::Place;
+use super::super::stateid::EntryId;
 use super::super::wire::{Stateid, Status};
 use crate::state::tables::callback::ReferringRequest;
 
@@ -88,7 +88,11 @@ impl Delegation {
     }
 
     /// Returns what other clients see after the holder's last answer to CB_GETATTR.
-    pub(crate) fn held_attributes(&mut self, place: Place, now: vfs::Timestamp) -> Option<HeldAttributes> {
-        self.queries.attributes(place, self.times.as_deref_mut(), now)
+    pub(crate) fn held_attributes(
+        &mut self,
+        entry_id: EntryId,
+        now: vfs::Timestamp,
+    ) -> Option<HeldAttributes> {
+        self.queries.attributes(entry_id, self.times.as_deref_mut(), now)
     }
 }

@@ -114,7 +114,7 @@ impl Shard {
                 let (kind, at_file) = (delegation.kind, delegation.at_file);
                 delegation.notices.end(gauges.notices_of(&entry.client));
                 let watch = delegation.watch.take();
-                adjust(&gauges.lookouts, -i64::from(watch.is_some()));
+                adjust(&gauges.watched_delegations, -i64::from(watch.is_some()));
                 deferred.watches.extend(watch);
                 gauges.delegation_left(&entry.client, kind);
                 self.delegations.remove(&(file, client));
@@ -123,7 +123,7 @@ impl Shard {
         }
     }
 
-    /// Revokes all that is held of the files for which `is_revoked` is true.
+    /// Revokes all state on the files for which `is_revoked` is true.
     pub(crate) fn revoke_files(
         &mut self,
         is_revoked: impl Fn(FileKey) -> bool,

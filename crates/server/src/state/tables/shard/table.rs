@@ -9,7 +9,7 @@ use super::super::gauges::{Gauges, adjust};
 use super::super::hashing::{Numbered, keyed, numbered};
 use super::super::locks::{LockOwner, LockQueue, LockSet, OwnerName};
 use super::super::recovery::Recovery;
-use super::super::stateid::{Flaw, Generations, Place, Revocation, check_seqid};
+use super::super::stateid::{EntryId, Generations, Revocation, StateidError, check_seqid};
 use super::super::waiter::DelegationWaiter;
 use super::super::wire::{ClientId, Stateid};
 use super::by_owner::{OpenKey, OpensByOwner};
@@ -113,42 +113,48 @@ impl Shard {
         self.files.get_mut(&key).expect("a file is listed while it has entries")
     }
 
-    fn entry_of(&self, place: Place) -> Option<&Entry> {
-        let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
+    fn entry_of(&self, entry_id: EntryId) -> Option<&Entry> {
+        let cell =
+            self.cells.get(entry_id.index as usize).filter(|cell| cell.generation == entry_id.generation);
         cell.and_then(|cell| cell.entry.as_ref())
     }
 
     /// Finds the entry that a stateid names. The checks follow §8.2.4: entry and generation, file, client, revocation. Kind and
     /// seqid come after.
-    pub(crate) fn find(&self, place: Place, client: &Client, file: Option<FileKey>) -> Result<u32, Flaw> {
-        let entry = self.entry_of(place).ok_or(Flaw::Unknown)?;
+    pub(crate) fn find(
+        &self,
+        entry_id: EntryId,
+        client: &Client,
+        file: Option<FileKey>,
+    ) -> Result<u32, StateidError> {
+        let entry = self.entry_of(entry_id).ok_or(StateidError::Unknown)?;
         if file.is_some_and(|file| file != entry.file) {
-            return Err(Flaw::OtherFile);
+            return Err(StateidError::OtherFile);
         }
         if entry.client.id() != client.id() {
-            return Err(Flaw::OtherClient);
+            return Err(StateidError::OtherClient);
         }
         match entry.phase {
-            EntryPhase::Held => Ok(place.index),
-            EntryPhase::Revoked(why) => Err(Flaw::Revoked(why)),
-            EntryPhase::Freed => Err(Flaw::Unknown),
+            EntryPhase::Held => Ok(entry_id.index),
+            EntryPhase::Revoked(why) => Err(StateidError::Revoked(why)),
+            EntryPhase::Freed => Err(StateidError::Unknown),
         }
     }
 
     /// As [`Self::find`], and checks kind and seqid.
     pub(crate) fn find_present(
         &self,
-        place: Place,
+        entry_id: EntryId,
         client: &Client,
         file: Option<FileKey>,
         seqid: u32,
         slots: u32,
         is_kind: impl FnOnce(&EntryKind) -> bool,
-    ) -> Result<u32, Flaw> {
-        let index = self.find(place, client, file)?;
+    ) -> Result<u32, StateidError> {
+        let index = self.find(entry_id, client, file)?;
         let entry = self.entry(index);
         if !is_kind(&entry.kind) {
-            return Err(Flaw::OtherKind);
+            return Err(StateidError::OtherKind);
         }
         check_seqid(seqid, entry.seqid, slots, client.v40().is_some())?;
         Ok(index)
@@ -157,30 +163,35 @@ impl Shard {
     /// Returns the entry that a stateid names, of any client and in any phase.
     ///
     /// # Errors
-    /// [`Flaw::Revoked`] if it was removed with its client's record, as far as that is still known; [`Flaw::Unknown`].
-    pub(crate) fn named(&self, place: Place) -> Result<&Entry, Flaw> {
-        let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
-        let cell = cell.ok_or(Flaw::Unknown)?;
-        let flaw = if cell.is_client_removed { Flaw::Revoked(Revocation::Expired) } else { Flaw::Unknown };
-        cell.entry.as_ref().ok_or(flaw)
+    /// [`StateidError::Revoked`] if it was removed with its client's record, as far as that is still known; [`StateidError::Unknown`].
+    pub(crate) fn named(&self, entry_id: EntryId) -> Result<&Entry, StateidError> {
+        let cell =
+            self.cells.get(entry_id.index as usize).filter(|cell| cell.generation == entry_id.generation);
+        let cell = cell.ok_or(StateidError::Unknown)?;
+        let error = if cell.is_client_removed {
+            StateidError::Revoked(Revocation::Expired)
+        } else {
+            StateidError::Unknown
+        };
+        cell.entry.as_ref().ok_or(error)
     }
 
     /// Returns the current stateid of an entry.
     pub(crate) fn stateid(&self, index: u32, boot: u16) -> Stateid {
-        let other = self.place(index).other(boot);
+        let other = self.entry_id(index).other(boot);
         Stateid { seqid: self.entry(index).seqid, other }
     }
 
     /// Returns the place of an entry, which its stateid contains.
-    pub(crate) fn place(&self, index: u32) -> Place {
-        Place { shard: self.number, index, generation: self.cells[index as usize].generation }
+    pub(crate) fn entry_id(&self, index: u32) -> EntryId {
+        EntryId { shard: self.number, index, generation: self.cells[index as usize].generation }
     }
 
     /// Returns whether a place still has the same delegation, in effect.
-    pub(crate) fn is_delegation(&self, place: Place) -> bool {
+    pub(crate) fn is_delegation(&self, entry_id: EntryId) -> bool {
         let is_held =
             |entry: &Entry| entry.phase == EntryPhase::Held && matches!(entry.kind, EntryKind::Delegation(_));
-        self.entry_of(place).is_some_and(is_held)
+        self.entry_of(entry_id).is_some_and(is_held)
     }
 
     /// Adds the clients that hold something here which they may reclaim after a restart of the server. RFC 8881 §10.9.4: "no
@@ -243,7 +254,7 @@ impl Shard {
         let seed = self.seed ^ file.fileid;
         let record = self.files.entry(file).or_insert_with(|| File::new(seed));
         let (kind, at_file) = (delegation.kind, record.delegations.len() as u32);
-        adjust(&gauges.lookouts, i64::from(delegation.watch.is_some()));
+        adjust(&gauges.watched_delegations, i64::from(delegation.watch.is_some()));
         let mut delegation = Box::new(delegation);
         delegation.at_file = at_file;
         let index = self.add(client, file, EntryKind::Delegation(delegation), gauges);

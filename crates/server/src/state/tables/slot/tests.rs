@@ -29,12 +29,12 @@ fn pass(slots: &SlotTable, slot: u32, sequence_id: u32, highest: u32, now_s: u32
 
 #[test]
 fn the_table_of_phases_is_sound() {
-    let phases = [Phase::Fresh, Phase::InProgress, Phase::Cached, Phase::Uncached];
-    check_table(TRANSITIONS, Phase::Fresh, &phases);
-    assert_eq!(step(TRANSITIONS, Phase::InProgress, Event::Begin), None, "a slot runs one request");
-    for phase in [Phase::Fresh, Phase::Cached, Phase::Uncached] {
-        assert_eq!(step(TRANSITIONS, phase, Event::Keep), None, "only what runs can end");
-        assert_eq!(step(TRANSITIONS, phase, Event::Forget), None);
+    let phases = [SlotPhase::Fresh, SlotPhase::InProgress, SlotPhase::Cached, SlotPhase::Uncached];
+    check_table(TRANSITIONS, SlotPhase::Fresh, &phases);
+    assert_eq!(step(TRANSITIONS, SlotPhase::InProgress, SlotEvent::Begin), None, "a slot runs one request");
+    for phase in [SlotPhase::Fresh, SlotPhase::Cached, SlotPhase::Uncached] {
+        assert_eq!(step(TRANSITIONS, phase, SlotEvent::Keep), None, "only what runs can end");
+        assert_eq!(step(TRANSITIONS, phase, SlotEvent::Forget), None);
     }
 }
 
@@ -55,7 +55,7 @@ fn sequence_ids_are_judged_and_wrap() {
 }
 
 #[test]
-fn memory_is_charged_and_given_back() {
+fn memory_is_charged_and_released() {
     let memory = Arc::new(SlotMemory::new(1 << 20));
     let slots = fixed(64, &memory).unwrap();
     let base = memory.used();
@@ -74,7 +74,7 @@ fn memory_is_charged_and_given_back() {
 }
 
 #[test]
-fn under_pressure_guaranteed_slots_go_on_and_others_wait() {
+fn under_pressure_only_guaranteed_slots_continue() {
     let memory = Arc::new(SlotMemory::new(12_000));
     let slots = fixed(64, &memory).unwrap();
     assert_eq!(slots.target_highest(), 63, "what is promised to it makes nothing scarce");
@@ -101,7 +101,7 @@ fn under_pressure_guaranteed_slots_go_on_and_others_wait() {
 }
 
 #[test]
-fn under_pressure_a_slot_gives_back_what_it_no_longer_keeps() {
+fn under_pressure_a_slot_releases_unused_memory() {
     let memory = Arc::new(SlotMemory::new(14_000));
     let slots = fixed(16, &memory).unwrap();
     let base = memory.used();
@@ -124,7 +124,7 @@ fn a_reply_too_long_to_keep_is_not_kept() {
 }
 
 #[test]
-fn replies_that_the_client_has_seen_are_given_back() {
+fn replies_received_by_the_client_are_released() {
     let memory = Arc::new(SlotMemory::new(1 << 20));
     let slots = fixed(64, &memory).unwrap();
     for slot in 0..40 {
@@ -150,7 +150,7 @@ fn replies_that_the_client_has_seen_are_given_back() {
 }
 
 #[test]
-fn slots_that_are_in_progress_keep_what_they_will_answer() {
+fn slots_in_progress_are_not_released() {
     let slots = table(64, 1 << 20);
     assert_eq!(arrive(&slots, 7, 1, 0, true), Ok(Verdict::New));
     for (sequence_id, now_s) in [(1, 20), (2, 40), (3, 60)] {
@@ -173,7 +173,7 @@ fn slots_that_are_in_progress_keep_what_they_will_answer() {
 }
 
 #[test]
-fn what_waits_for_slots_and_what_is_replayed_is_counted() {
+fn full_windows_and_replays_are_counted() {
     let slots = table(2, 1 << 20);
     pass(&slots, 0, 1, 0, 1);
     pass(&slots, 1, 1, 1, 1);
@@ -183,7 +183,7 @@ fn what_waits_for_slots_and_what_is_replayed_is_counted() {
 }
 
 #[test]
-fn five_hundred_threads_get_a_slot_each_where_sixty_four_were_asked_for() {
+fn window_grows_from_64_slots_to_500_threads() {
     let memory = Arc::new(SlotMemory::new(1 << 22));
     let slots = SlotTable::new(Window::new(64, 1024), CACHED_REPLY_MAX, &memory).unwrap();
     assert_eq!(arrive(&slots, 64, 1, 0, true), Err(Status::BADSLOT));
@@ -219,7 +219,7 @@ fn a_retransmission_finds_its_reply_after_the_window_has_fallen() {
 }
 
 #[test]
-fn where_memory_is_scarce_the_window_halves_step_by_step_and_comes_back() {
+fn scarce_memory_halves_the_window_step_by_step() {
     let memory = Arc::new(SlotMemory::new(1 << 20));
     let slots = fixed(64, &memory).unwrap();
     let left = (1 << 20) - memory.used();

@@ -1,9 +1,9 @@
 //! COPY from another server (RFC 7862 §4.5): this one reads the source as that one's client.
 //!
-//! Whoever may send COPY names where this server connects to, so that it does so only where its configuration lets it, and reads
-//! only by what COPY_NOTIFY returned there: by any other stateid, a client could have files read that the source gives to
-//! this server's address and not to the client's. One step is made before the answer, so that a client whose source cannot be
-//! read from here hears so at once, and copies by itself.
+//! A client that may send COPY chooses the address that this server connects to. So the configuration must permit the address, and
+//! the server reads only by a stateid that COPY_NOTIFY returned there: by another one, a client could read files that the source
+//! gives to this server's address but not to the client's. One step is made before the reply, so that a client learns at once that
+//! its source cannot be read from here, and copies by itself.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::remote_read::Reading;
 use crate::state::{IoKind, Origin};
 use crate::{Network, SourceFile};
 
-/// Addresses of one source that are tried at most.
+/// Maximum number of addresses of one source.
 const ADDRESSES_MAX: usize = 4;
-/// COPYs of one connection that wait for other servers before their answers at most, so that those do not take the places of what
-/// waits for disks and delegations.
+/// COPYs of one connection that may wait for other servers before their replies. They must leave room for calls that wait for disks
+/// and delegations.
 const COPYING_MAX: u32 = 8;
-/// How long a copy goes on before its answer; what is left then goes on behind it, or is the client's to ask for.
+/// How long a copy runs before its reply. Afterwards the rest is copied in the background, or the client asks for it.
 pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Bits that the addresses of a network share at least that permits what is [near](is_near), or this machine by the address that clients
-/// reach it at: as many as those of 127.0.0.0/8.
+/// Prefix length from which on a configured network permits addresses [nearby](is_near), or this machine by the address that clients
+/// use: that of 127.0.0.0/8.
 const NEAR_BITS: u8 = 8;
-/// A step: all that is copied before the answer, unless that is to be the whole.
+/// Bytes of a step of a copy before the reply, for copies that go on in the background.
 const INLINE_BYTES: u64 = 1;
 
-/// Judges such a copy. Nothing is asked of the source yet.
+/// Checks such a copy, without asking the source.
 pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
     let local = compound.request.connection.local.ip();
     let addresses = permitted(&compound.server().settings().copy_from, local, &arguments.source_servers);
-    // §11.1.2.1: "the destination is not allowing it for this file"; also where it allows none at all. NOTSUPP would have Linux's
-    // client never ask for any COPY again.
+    // §11.1.2.1: "the destination is not allowing it for this file"; also if it allows none. After NOTSUPP Linux's client would never
+    // send COPY again.
     if addresses.is_empty() {
         return Err(Status::OFFLOAD_DENIED.into());
     }
@@ -78,10 +78,10 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     })
 }
 
-/// Copies the next bytes behind the first `done` ones; `most` will be copied before the answer. Tells when they came, too.
+/// Copies the next bytes after the first `done` ones; `most` will be copied before the reply. Returns their time of arrival too.
 ///
-/// The source may have taken many seconds: what allowed the copy is looked at again, as for a WRITE that came only now.
-/// Nothing was delegated meanwhile, the change having been announced.
+/// The source may have taken many seconds, so the right to write is checked again, as for a WRITE that arrives now. No delegation was
+/// granted meanwhile, because the change is announced.
 pub(super) async fn step(
     compound: &Compound<'_>,
     context: &Context,
@@ -101,12 +101,12 @@ pub(super) async fn step(
     Ok((copied, now))
 }
 
-/// The source as its server knows it.
+/// Returns the source as its server knows it.
 fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Handle> {
     let stale = |_| Status::STALE.into();
     match compound.saved_handle()? {
         FileHandle::Foreign(handle) => Handle::new(handle).map_err(stale),
-        // A client may not know that both of its servers are this one.
+        // A client may not know that both of its servers are the same.
         FileHandle::Own(Object::File(file)) => {
             let server = compound.server();
             // "SAVED_FH and CURRENT_FH must be different files."
@@ -119,8 +119,8 @@ fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Hand
     }
 }
 
-/// Where this server may connect to, of what the client names, who reaches it at `local`. Names and URLs would have to be looked up, by
-/// whom the client chooses.
+/// Returns the permitted addresses among those that the client names, given the address `local` by which it reaches this server. Names
+/// and URLs are not resolved, because the client would choose who resolves them.
 pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocation]) -> Vec<SocketAddr> {
     let is_local = |ip| ip == local.to_canonical();
     let is_permitted = |address: &SocketAddr| {
@@ -133,17 +133,17 @@ pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocat
     servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
 }
 
-/// Whether an address leads to this machine or what is beside it, whose services may trust whoever reaches them so. Whoever
-/// permits all networks need not have thought of those: they are permitted by a network of their own.
+/// Whether an address leads to this machine or its neighbourhood, whose services may trust such connections. A configuration that
+/// permits all networks does not permit these; they need a network of their own.
 fn is_near(ip: IpAddr) -> bool {
     match ip {
-        // Connecting to no address is connecting to this machine.
+        // Connecting to the unspecified address connects to this machine.
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0,
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
     }
 }
 
-/// The address of a TCP port.
+/// Returns the socket address of a TCP netaddr.
 fn address(location: &NetLocation) -> Option<SocketAddr> {
     let NetLocation::Address(location) = location else { return None };
     let address = UniversalAddress::from_bytes(&location.address).ok()?.0;

@@ -13,34 +13,41 @@ use crate::files::object::{File, Object};
 use crate::programs::nfs4::acl::creation::{finish, first_attributes};
 use crate::programs::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::set_attributes::Wanted;
+use crate::programs::nfs4::set_attributes::AttributeChanges;
 use crate::programs::nfs4::status::Result;
-use crate::state::Running;
+use crate::state::SlotRequest;
 
 /// A `createhow4` as the backend takes it.
 struct Creation {
     mode: CreateMode,
-    wanted: Wanted,
+    wanted: AttributeChanges,
 }
 
 impl Creation {
     fn parse(how: &CreateHow, minor: u32, names: Option<&IdNames>) -> std::result::Result<Self, Status> {
         let attributes = can_set_with_creation(minor);
         Ok(match how {
-            CreateHow::Unchecked(set) => {
-                Self { mode: CreateMode::Unchecked, wanted: Wanted::parse(set, minor, attributes, names)? }
-            }
-            CreateHow::Guarded(set) => {
-                Self { mode: CreateMode::Guarded, wanted: Wanted::parse(set, minor, attributes, names)? }
-            }
+            CreateHow::Unchecked(set) => Self {
+                mode: CreateMode::Unchecked,
+                wanted: AttributeChanges::parse(set, minor, attributes, names)?,
+            },
+            CreateHow::Guarded(set) => Self {
+                mode: CreateMode::Guarded,
+                wanted: AttributeChanges::parse(set, minor, attributes, names)?,
+            },
             CreateHow::Exclusive(verifier) => {
-                Self { mode: CreateMode::Exclusive(*verifier), wanted: Wanted::default() }
+                Self { mode: CreateMode::Exclusive(*verifier), wanted: AttributeChanges::default() }
             }
             // "If the client attempts to set in cva_attrs an attribute that is not in suppattr_exclcreat, the server MUST
             // return NFS4ERR_INVAL" (§18.16.3).
             CreateHow::Exclusive41(how) => Self {
                 mode: CreateMode::Exclusive(how.verifier),
-                wanted: Wanted::parse(&how.attributes, minor, can_set_with_exclusive(minor), names)?,
+                wanted: AttributeChanges::parse(
+                    &how.attributes,
+                    minor,
+                    can_set_with_exclusive(minor),
+                    names,
+                )?,
             },
         })
     }
@@ -62,7 +69,7 @@ fn plan<'r>(
     how: &CreateHow,
 ) -> Result<std::result::Result<Plan<'r>, Creation>> {
     // "If the client attempts to use EXCLUSIVE4 on a persistent session, … the server MUST return NFS4ERR_INVAL" (§18.16.3).
-    let is_persistent = compound.session().is_some_and(Running::is_persistent);
+    let is_persistent = compound.session().is_some_and(SlotRequest::is_persistent);
     if is_persistent && matches!(how, CreateHow::Exclusive(_)) {
         return Err(Status::INVAL.into());
     }

@@ -5,12 +5,12 @@ use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
 
 use super::*;
-use crate::testing::minor0::{Lab0, lab0};
+use crate::testing::minor0::{V40Lab, v40_lab};
 use crate::testing::{at, mode, name, open_args, putfh};
 
 #[test]
 fn a_retransmission_gets_the_first_reply_and_its_file() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     lab.open("file", b"owner");
     let mut args = open_args("new", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
     args.how = OpenHow::Create(CreateHow::Guarded(mode(0o600)));
@@ -31,7 +31,7 @@ fn a_retransmission_gets_the_first_reply_and_its_file() {
 /// directory that the link names.
 #[test]
 fn an_open_in_another_directory_is_no_retransmission() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     let make = CreateArgs { object_type: CreateType::DIRECTORY, name: name("sub"), attributes: mode(0o777) };
     lab.last(at(&["export"], vec![Op::Create(make)]));
     let mut args = open_args("only there", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
@@ -50,7 +50,7 @@ fn an_open_in_another_directory_is_no_retransmission() {
 
 #[test]
 fn an_operation_on_another_object_is_no_retransmission() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     let (file, open) = lab.open("file", b"owner");
     let close = lab.close_op(open, b"owner");
     assert_eq!(lab.status(vec![putfh(file), close.clone()]), Status::OK);
@@ -60,7 +60,7 @@ fn an_operation_on_another_object_is_no_retransmission() {
 
 #[test]
 fn errors_advance_the_seqid_except_those_of_the_rfc() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     let absent = lab.open_op("absent", b"owner");
     assert_eq!(lab.status(at(&["export"], vec![absent.clone()])), Status::NOENT);
     assert_eq!(lab.status(at(&["export"], vec![absent])), Status::NOENT, "a retransmission");
@@ -73,8 +73,8 @@ fn errors_advance_the_seqid_except_those_of_the_rfc() {
 
 #[test]
 fn refuses_claims_and_wants_of_later_versions() {
-    let mut lab = lab0();
-    let with = |lab: &mut Lab0, change: &dyn Fn(&mut OpenArgs)| {
+    let mut lab = v40_lab();
+    let with = |lab: &mut V40Lab, change: &dyn Fn(&mut OpenArgs)| {
         let Op::Open(mut args) = lab.open_op("file", b"owner") else { panic!() };
         change(&mut args);
         lab.status(at(&["export"], vec![Op::Open(args)]))

@@ -18,7 +18,7 @@ use vfs::MemFs;
 use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 use xdr::{Decode, Reader};
 
-use super::inquiries::answered;
+use super::cb_getattr::answered;
 use super::{
     BOTH, READ, Scene, delegated, give_back, hold, opened, recalled, scene, scene_in, status, write,
 };

@@ -10,7 +10,7 @@ use protocol::nfs4::types::{Handle, Stateid, Status};
 use super::{Basis, Sent, Sent::*};
 use super::{DelegReturnArgs, ReadArgs, SetAttrArgs, StableHow, WriteArgs};
 use crate::Export;
-use crate::testing::minor0::{Lab0, lock_more, unlock};
+use crate::testing::minor0::{V40Lab, lock_more, unlock};
 use crate::testing::{export, lab_with, putfh, size};
 use xdr::Opaque;
 
@@ -105,7 +105,7 @@ fn open_confirm_checks_every_stateid() {
 /// Two files and a client.
 struct Scene {
     exports: Vec<Export>,
-    client: Lab0,
+    client: V40Lab,
     file: Handle,
     beside: Handle,
     /// The last seqid of the lock-owner.
@@ -128,13 +128,13 @@ impl Scene {
         let mut maker = lab_with(exports.clone(), |_| {});
         let file = maker.file(&["export", "file"], b"some content");
         let beside = maker.file(&["export", "beside"], b"some more of it");
-        let client = Lab0::of(&maker.server, 2, b"client");
+        let client = V40Lab::of(&maker.server, 2, b"client");
         Self { exports, client, file, beside, lock_seqid: 0 }
     }
 
     fn restart(&mut self) {
         let next = lab_with(self.exports.clone(), |settings| settings.instance += 1);
-        self.client = Lab0::of(&next.server, 2, b"client");
+        self.client = V40Lab::of(&next.server, 2, b"client");
         self.lock_seqid = 0;
     }
 

@@ -16,7 +16,7 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Handle, HasStatus, Outcome, StableHow, Stateid, Status};
 use xdr::{List, Opaque};
 
-use crate::testing::minor0::{Lab0, compound0, lab0};
+use crate::testing::minor0::{V40Lab, compound0, v40_lab};
 use crate::testing::{
     Call, Flight, Lab, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
 };
@@ -27,12 +27,12 @@ struct Called(Arc<Connection>);
 
 impl Called {
     /// Makes the connection that the server wants.
-    fn take(lab: &Lab0, id: u64) -> Self {
+    fn take(lab: &V40Lab, id: u64) -> Self {
         Self::make(lab, id, wanted(lab).expect("a connection is wanted"))
     }
 
     /// Establishes the requested connection.
-    fn make(lab: &Lab0, id: u64, connect: Connect) -> Self {
+    fn make(lab: &V40Lab, id: u64, connect: Connect) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 2049));
         let made = Connection::new(ConnectionId(id), connect.address(), local, Transport::Tcp, false);
         lab.lab.server.handle_connected(connect, &made);
@@ -43,14 +43,14 @@ impl Called {
         drain(&self.0.outbox)
     }
 
-    fn answer(&self, lab: &Lab0, reply: bytes::Bytes) {
+    fn answer(&self, lab: &V40Lab, reply: bytes::Bytes) {
         use futures_util::FutureExt;
         let mut none = xdr::Writer::new();
         let _ = lab.lab.server.handle(&self.0, lab.lab.now(), reply, &mut none).now_or_never().unwrap();
     }
 }
 
-fn wanted(lab: &Lab0) -> Option<Connect> {
+fn wanted(lab: &V40Lab) -> Option<Connect> {
     match lab.lab.work() {
         Some(Work::Connect(connect)) => Some(connect),
         None => None,
@@ -59,17 +59,17 @@ fn wanted(lab: &Lab0) -> Option<Connect> {
 }
 
 /// Says where callbacks go, and confirms it.
-fn call_me_at(lab: &mut Lab0, address: &str) {
+fn call_me_at(lab: &mut V40Lab, address: &str) {
     let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 1, address) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);
 }
 
-/// Where the client of a [`Lab0`] is.
+/// Where the client of a [`V40Lab`] is.
 const HOME: &str = "127.0.0.1.0.9";
 
 /// A client whose path was tried and whose open-owner is known, and another client.
-fn scene() -> (Lab0, Called, Lab) {
-    let mut lab = lab0();
+fn scene() -> (V40Lab, Called, Lab) {
+    let mut lab = v40_lab();
     call_me_at(&mut lab, HOME);
     let called = Called::take(&lab, 900);
     let trial = called.calls().pop().expect("the path is tried");
@@ -82,14 +82,14 @@ fn scene() -> (Lab0, Called, Lab) {
 }
 
 /// OPEN for reading by an owner that is known.
-fn read_open(lab: &mut Lab0) -> (Handle, OpenDelegation) {
+fn read_open(lab: &mut V40Lab) -> (Handle, OpenDelegation) {
     let mut args = open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate);
     (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
     let (file, ok) = lab.opened(Op::Open(args));
     (file, ok.delegation)
 }
 
-fn hold(lab: &mut Lab0) -> (Handle, Stateid) {
+fn hold(lab: &mut V40Lab) -> (Handle, Stateid) {
     match read_open(lab) {
         (file, OpenDelegation::Read(read)) => (file, read.stateid),
         other => panic!("{other:?}"),
@@ -97,7 +97,7 @@ fn hold(lab: &mut Lab0) -> (Handle, Stateid) {
 }
 
 /// Opens a file for writing too, and has it delegated.
-fn hold_to_write(lab: &mut Lab0) -> (Handle, Stateid) {
+fn hold_to_write(lab: &mut V40Lab) -> (Handle, Stateid) {
     let op = lab.open_op("file", b"owner");
     match lab.opened(op) {
         (file, OpenOk { delegation: OpenDelegation::Write(write), .. }) => (file, write.stateid),
@@ -178,7 +178,7 @@ fn grants_v40_write_delegation_and_asks_holder() {
     called.answer(&lab, reply(&question, said));
     let after = attributes_in(flight.poll().expect("an answer").results.last().unwrap());
     assert!(after.size == Some(777) && after.change > before.change, "{after:?}");
-    // Who opens it gets what the holder has written by then.
+    // An OPEN waits until the holder has written its data.
     let mut flight = write_open(&mut other);
     let recall = called.calls().pop().expect("CB_RECALL");
     assert_eq!(recalled(&recall), held);
@@ -276,7 +276,7 @@ fn connection_of_departed_client_becomes_shared_at_once() {
 
 #[test]
 fn v40_delegation_needs_callback_path_and_confirmed_owner() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     lab.open("file", b"owner");
     assert_eq!(read_open(&mut lab).1, OpenDelegation::None, "no path");
     let (mut lab, ..) = scene();
@@ -287,7 +287,7 @@ fn v40_delegation_needs_callback_path_and_confirmed_owner() {
 
 #[test]
 fn connects_only_to_sender_of_setclientid() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     for address in ["192.0.2.1.0.9", "127.0.0.1.0.0", "nonsense"] {
         call_me_at(&mut lab, address);
         assert!(wanted(&lab).is_none(), "{address}");
@@ -301,7 +301,7 @@ fn connects_only_when_delegations_are_enabled() {
     let maker = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.max_delegations = 0;
     });
-    let mut lab = Lab0::of(&maker.server, 2, b"client");
+    let mut lab = V40Lab::of(&maker.server, 2, b"client");
     call_me_at(&mut lab, HOME);
     assert!(wanted(&lab).is_none());
 }
@@ -356,7 +356,7 @@ fn closes_callback_connection_of_departed_client() {
 
 #[test]
 fn requests_one_callback_connection_at_a_time() {
-    let mut lab = lab0();
+    let mut lab = v40_lab();
     call_me_at(&mut lab, HOME);
     // While it waits to be taken, and once the transport is at it.
     call_me_at(&mut lab, "127.0.0.1.0.10");
