@@ -1,19 +1,32 @@
-//! An NFSv4.2 client without sockets, clocks or randomness: records in, records out.
+//! An NFS client without sockets, clocks or randomness: records in, records out.
 //!
-//! A [`Session`] belongs to one connection. The transport sends the records of [`Session::poll_record`] and passes received
-//! ones to [`Session::handle_record`]. Callers start a compound with [`Session::call`] and get its outcome from
-//! [`Session::poll_answer`]. A client and a server can therefore run in one thread.
+//! Bottom up:
+//! - [`engine`] has connections and calls. A transport carries its records (`net::transport`, or a simulation).
+//! - [`Client`] speaks one version of the protocol: its session with its slots, and the operations of NFS on it.
+//! - [`fs`] has files by path, as POSIX programs see them.
 //!
-//! It supports what a server needs to read a file from another server (COPY, RFC 7862 §4.6.2): one session without a back
-//! channel, and READs ([`Reader`]).
+//! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.
 #![forbid(unsafe_code)]
 
+pub mod attributes;
+mod client;
+pub mod config;
+pub mod engine;
+pub mod errno;
+pub mod error;
+pub mod fs;
+pub mod names;
+mod nfs4;
+mod opens;
+mod permits;
 mod read;
 mod read_retry;
 mod reader;
+pub mod results;
 mod session;
 mod slots;
 
+pub use client::{CONNECTIONS_MAX, Client};
 pub use read::{Read, ReadData, ReadOp};
 pub use read_retry::{READ_TIMEOUT, read_with_retries};
 pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, REPLY_TIMEOUT, ReadError, Reader, SILENCE_TIMEOUT};

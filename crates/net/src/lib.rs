@@ -21,6 +21,7 @@ mod reserved;
 mod rpcbind;
 mod slot;
 mod sources;
+pub mod transport;
 mod udp;
 
 use std::time::Duration;

@@ -1,0 +1,209 @@
+//! A client of one server: the versions of the protocol behind one set of operations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::types::Status;
+
+use crate::attributes::{Attributes, Changed, SetAttributes};
+use crate::config::{Caller, Config, Version};
+use crate::engine::{ConnectionId, Engine};
+use crate::error::OpError;
+use crate::nfs4::Nfs4;
+use crate::results::{
+    CommitReply, Creation, DirPage, FileHandle, FsInfo, FsStat, NewObject, Object, OpenMode, OpenState,
+    Opened, ReadReply, Stability, WriteReply,
+};
+
+/// Most connections to one server (`nconnect`), as Linux has it.
+pub const CONNECTIONS_MAX: usize = 16;
+
+/// A client of one server. Clones are the same client.
+///
+/// The transport runs the [`Engine`]; somebody must also poll [`Self::run`], which keeps the session.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    config: Arc<Config>,
+    version: Version,
+    protocol: Protocol,
+}
+
+enum Protocol {
+    Nfs4(Nfs4),
+}
+
+impl Client {
+    /// Connects, with the version that the configuration names, or the highest that the server has.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] if the server has no version that is wanted, and why it cannot be reached otherwise.
+    pub async fn connect(engine: Arc<Engine>, config: Config) -> Result<Self, OpError> {
+        let config = Arc::new(config);
+        let count = config.connections.clamp(1, CONNECTIONS_MAX);
+        let connections = (0..count)
+            .map(|_| engine.open_connection(config.port, config.retry))
+            .collect::<Result<Vec<ConnectionId>, _>>()?;
+        let wanted: &[Version] = match &config.version {
+            Some(version) => std::slice::from_ref(version),
+            None => &Version::ALL,
+        };
+        let mut outcome = Err(OpError::Unsupported("this version of NFS"));
+        for version in wanted {
+            outcome = Self::connect_with(&engine, &config, &connections, *version).await;
+            if !matches!(outcome, Err(OpError::Unsupported(_))) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn connect_with(
+        engine: &Arc<Engine>,
+        config: &Arc<Config>,
+        connections: &[ConnectionId],
+        version: Version,
+    ) -> Result<Self, OpError> {
+        let protocol = match version {
+            Version::V41 | Version::V42 => {
+                let (engine, config) = (Arc::clone(engine), Arc::clone(config));
+                let minor = version.minor().unwrap_or(1);
+                let nfs4 = Nfs4::establish(engine, config, connections.to_vec(), minor).await?;
+                Protocol::Nfs4(nfs4)
+            }
+            Version::V3 | Version::V40 => return Err(OpError::Unsupported("this version of NFS")),
+        };
+        let (engine, config) = (Arc::clone(engine), Arc::clone(config));
+        Ok(Self { inner: Arc::new(Inner { engine, config, version, protocol }) })
+    }
+
+    /// Keeps leases and sessions until the client is closed. Poll it beside the transport.
+    pub async fn run(&self) {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.run().await,
+        }
+    }
+
+    /// Leaves the server, which forgets the client at once, and ends the engine. Close all files before.
+    pub async fn close(&self) -> Result<(), OpError> {
+        let outcome = match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.leave().await,
+        };
+        self.inner.engine.shut_down();
+        outcome
+    }
+
+    /// Returns the version in use.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.inner.version
+    }
+
+    /// Returns the configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// Returns the engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    /// Returns how many requests are in flight, and how many had to wait for a slot so far.
+    #[must_use]
+    pub fn slot_use(&self) -> (usize, usize) {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.slot_use(),
+        }
+    }
+
+    /// Returns the object at a path of the server: an exported directory, or anything below one.
+    pub async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => {
+                let root = nfs4.root(caller).await?;
+                if path.is_empty() { Ok(root) } else { nfs4.lookup_chain(caller, root.handle, path).await }
+            }
+        }
+    }
+
+    /// Sets how long the server keeps state without hearing from the client.
+    pub(crate) fn set_lease(&self, seconds: u32) {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) if seconds > 0 => nfs4.set_lease(Duration::from_secs(seconds.into())),
+            Protocol::Nfs4(_) => {}
+        }
+    }
+}
+
+/// Defines operations that pass to the protocol in use.
+macro_rules! operations {
+    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        /// Operations. Each fails with the server's status, or why there is no reply.
+        impl Client {
+            $(
+                $(#[$meta])*
+                #[allow(clippy::missing_errors_doc)]
+                pub async fn $name(&self, caller: &Caller, $($argument: $type),*) -> Result<$result, OpError> {
+                    match &self.inner.protocol {
+                        Protocol::Nfs4(nfs4) => nfs4.$name(caller, $($argument),*).await,
+                    }
+                }
+            )*
+        }
+    };
+}
+
+operations! {
+    /// Looks up a name in a directory.
+    fn lookup(directory: FileHandle, name: &[u8]) -> Object;
+    /// Looks up names one behind the other, each in what the one before names, without following symbolic links.
+    fn lookup_chain(start: FileHandle, names: &[&[u8]]) -> Object;
+    /// Returns an object's attributes.
+    fn get_attributes(handle: FileHandle) -> Attributes;
+    /// Sets attributes and returns all of them. `state` is that of an open file whose size is set.
+    fn set_attributes(handle: FileHandle, state: &OpenState, set: &SetAttributes) -> Attributes;
+    /// Returns which of the asked permissions ([`crate::results::access`]) the caller has, and the attributes.
+    fn access(handle: FileHandle, asked: u32) -> (u32, Attributes);
+    /// Returns the content of a symbolic link.
+    fn read_link(handle: FileHandle) -> Bytes;
+    /// Opens a file by its name in a directory, and creates it with the attributes `set` if asked to.
+    fn open(directory: FileHandle, name: &[u8], mode: OpenMode, creation: Creation, set: &SetAttributes) -> Opened;
+    /// Closes a file.
+    fn close_file(handle: FileHandle, state: &OpenState) -> ();
+    /// Reads at most `count` bytes.
+    fn read(handle: FileHandle, state: &OpenState, offset: u64, count: u32) -> ReadReply;
+    /// Writes data; the server may write less than all.
+    fn write(handle: FileHandle, state: &OpenState, offset: u64, data: Bytes, stability: Stability) -> WriteReply;
+    /// Makes written data stable; a count of 0 means all from the offset on.
+    fn commit(handle: FileHandle, offset: u64, count: u32) -> CommitReply;
+    /// Lists a part of a directory, of at most `bytes`, from a cookie and its verifier on; with handles and attributes if
+    /// `plus`.
+    fn read_directory(directory: FileHandle, position: (u64, [u8; 8]), bytes: u32, plus: bool) -> DirPage;
+    /// Creates an object that is no regular file.
+    fn create_object(directory: FileHandle, name: &[u8], kind: &NewObject, set: &SetAttributes) -> (Object, Changed);
+    /// Removes the name of a file.
+    fn remove_file(directory: FileHandle, name: &[u8]) -> Changed;
+    /// Removes an empty directory.
+    fn remove_directory(directory: FileHandle, name: &[u8]) -> Changed;
+    /// Renames, and replaces what has the new name. Returns what happened to the old and the new directory.
+    fn rename(from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> (Changed, Changed);
+    /// Gives a file another name.
+    fn link(file: FileHandle, directory: FileHandle, name: &[u8]) -> Changed;
+    /// Returns the properties of the object's file system.
+    fn fs_info(handle: FileHandle) -> FsInfo;
+    /// Returns the free space of the object's file system.
+    fn fs_stat(handle: FileHandle) -> FsStat;
+}
+
+/// Returns whether an error says that a name is not there.
+pub(crate) fn is_missing(error: &OpError) -> bool {
+    matches!(error, OpError::Status(Status::NOENT))
+}

@@ -1,0 +1,205 @@
+//! One connection: its queue, and when it is made again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::Record;
+
+/// The pause before the second attempt to connect; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between attempts to connect.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A connection of an [`Engine`](super::Engine).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub(crate) usize);
+
+impl ConnectionId {
+    /// Returns its number, counted from 0.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What the transport is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Connect to a port of the server, and report the outcome.
+    Connect {
+        /// The connection to be made.
+        connection: ConnectionId,
+        /// The server's port.
+        port: u16,
+    },
+    /// Close the connection, or give up connecting. No report follows.
+    Disconnect {
+        /// The connection.
+        connection: ConnectionId,
+    },
+}
+
+/// Why a connection could not be made, for a person to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectError {
+    /// The reason, for instance "127.0.0.1:2049: Connection refused".
+    pub reason: Arc<str>,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// How long a client waits for its server (nfs(5): `timeo`, `retrans`, `soft`, `hard`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Time without any reply after which the connection is given up and made again.
+    pub timeout: Duration,
+    /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: for ever
+    /// (`hard`).
+    pub retries: Option<u32>,
+    /// Whether the first connection must succeed at once. A later one is governed by `retries`.
+    pub fails_fast: bool,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { timeout: Duration::from_mins(1), retries: None, fails_fast: true }
+    }
+}
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Not connected, and not needed.
+    Idle,
+    /// The transport connects.
+    Connecting,
+    /// Connected.
+    Up,
+    /// Connects again at this time.
+    Waiting { until: Duration },
+    /// Ended.
+    Closed,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) port: u16,
+    policy: RetryPolicy,
+    pub(super) link: Link,
+    /// Calls to send.
+    pub(super) queue: VecDeque<u32>,
+    /// Calls without a reply.
+    pub(super) in_flight: BTreeSet<u32>,
+    /// Replies to callbacks; they end with their connection.
+    pub(super) replies: VecDeque<Record>,
+    pub(super) sender: Option<Waker>,
+    /// When the last record came, or the first call was sent after all had been answered.
+    pub(super) received_at: Duration,
+    /// How often it was connected.
+    pub(super) made: u64,
+    /// Failures since the last reply.
+    failures: u32,
+}
+
+impl Connection {
+    pub(super) fn new(port: u16, policy: RetryPolicy) -> Self {
+        Self {
+            port,
+            policy,
+            link: Link::Idle,
+            queue: VecDeque::new(),
+            in_flight: BTreeSet::new(),
+            replies: VecDeque::new(),
+            sender: None,
+            received_at: Duration::ZERO,
+            made: 0,
+            failures: 0,
+        }
+    }
+
+    pub(super) fn enqueue_reply(&mut self, record: Record) {
+        if matches!(self.link, Link::Up) {
+            self.replies.push_back(record);
+            super::wake(&mut self.sender);
+        }
+    }
+
+    /// Notes a call that was sent; returns whether it is the only one without a reply, so that a deadline begins.
+    pub(super) fn call_sent(&mut self, xid: u32, now: Duration) -> bool {
+        let is_first = self.in_flight.is_empty();
+        if is_first {
+            self.received_at = now;
+        }
+        self.in_flight.insert(xid);
+        is_first
+    }
+
+    pub(super) fn handle_connected(&mut self, now: Duration) {
+        if matches!(self.link, Link::Connecting) {
+            self.link = Link::Up;
+            self.made += 1;
+            self.received_at = now;
+        }
+    }
+
+    /// Handles a failed attempt to connect; returns whether its calls must fail.
+    pub(super) fn handle_failure(&mut self, now: Duration) -> bool {
+        if !matches!(self.link, Link::Connecting) {
+            return false;
+        }
+        self.failures += 1;
+        let is_first = self.policy.fails_fast && self.made == 0;
+        let gives_up = is_first || self.policy.retries.is_some_and(|retries| self.failures > retries);
+        self.link = if gives_up { Link::Idle } else { Link::Waiting { until: now + self.pause() } };
+        gives_up
+    }
+
+    /// Handles a lost connection; calls have returned to the queue.
+    pub(super) fn handle_loss(&mut self, now: Duration) {
+        self.sender = None;
+        self.replies.clear();
+        // The first attempt follows at once. A server that accepts and closes at once is asked less and less often.
+        let has_answered = self.received_at > Duration::ZERO && self.failures == 0;
+        let until = if has_answered { now } else { now + self.pause() };
+        self.failures += 1;
+        self.link = if self.queue.is_empty() { Link::Idle } else { Link::Waiting { until } };
+    }
+
+    /// Returns whether a further time without a reply fails the calls.
+    pub(super) fn gives_up_when_silent(&self) -> bool {
+        self.policy.retries.is_some_and(|retries| self.failures >= retries)
+    }
+
+    /// Notes that the server has answered.
+    pub(super) fn has_answered(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Returns the calls without a reply to the front of the queue, oldest first, and lists them.
+    pub(super) fn requeue(&mut self) -> Vec<u32> {
+        let sent: Vec<u32> = std::mem::take(&mut self.in_flight).into_iter().collect();
+        for xid in sent.iter().rev() {
+            self.queue.push_front(*xid);
+        }
+        sent
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        match self.link {
+            Link::Up if !self.in_flight.is_empty() => Some(self.received_at + self.policy.timeout),
+            Link::Waiting { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        FIRST_PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(6)).min(PAUSE_MAX)
+    }
+}

@@ -1,0 +1,505 @@
+//! Calls over connections, without sockets or clocks: records in, records out.
+//!
+//! An [`Engine`] has the connections of one client to one server. Callers start a call with [`Engine::call`] and await it. The
+//! transport carries records and tells the time. There are four kinds of method:
+//!
+//! - Getters change nothing.
+//! - Commands ([`Engine::open_connection`], [`Engine::call`], [`Engine::shut_down`]) do what a caller wants.
+//! - `handle_*` methods take what happened outside: a connection was made or lost, a record arrived, a deadline passed.
+//! - `poll_*` methods return what the transport is to do next: [`Engine::poll_action`] connects and disconnects,
+//!   [`Engine::poll_record`] has the next record of a connection, [`Engine::deadline`] the time for
+//!   [`Engine::handle_timeout`]. They register the waker that they are polled with. A new deadline wakes the task that polls
+//!   for actions, which asks for the deadline again.
+//!
+//! A call survives its connection: it is sent again, with its transaction ID, over the next one. The server recognises the
+//! repetition by the transaction ID (NFS 2, 3 and 4.0: its reply cache) or by slot and sequence ID (4.1 and later).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rpc::message::{MessageType, peek};
+
+mod connection;
+mod error;
+mod timer;
+
+pub use connection::{Action, ConnectError, ConnectionId, RetryPolicy};
+use connection::{Connection, Link};
+pub use error::CallError;
+pub use timer::Sleep;
+
+/// Maximum number of connections of one client.
+pub const CONNECTIONS_MAX: usize = 64;
+/// Maximum number of calls without a reply. Slots and version 3's bound keep far below it.
+pub const CALLS_MAX: usize = 16 << 10;
+/// Maximum number of callbacks that wait for the client. A server has at most its slots in flight.
+pub const CALLBACKS_MAX: usize = 1024;
+
+/// Tells the time. The engine reads it when callers call; the transport passes no times.
+pub trait Clock: Send + Sync {
+    /// Returns the time since any fixed start. It never goes back.
+    fn now(&self) -> Duration;
+}
+
+/// A record as a list of consecutive parts, without record mark. Large payloads are parts of their own and are not copied.
+pub type Record = Vec<Bytes>;
+
+/// Takes the reply of a call that its caller has dropped, for instance to free a slot.
+pub trait Abandoned: Send {
+    /// Handles the reply; `None` if there will be none.
+    fn handle_reply(self: Box<Self>, record: Option<Bytes>);
+}
+
+/// Calls of one client to one server. See the [module's documentation](self).
+pub struct Engine {
+    state: Mutex<State>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct State {
+    connections: Vec<Connection>,
+    calls: HashMap<u32, Call>,
+    next_xid: u32,
+    actions: VecDeque<Action>,
+    action_waker: Option<Waker>,
+    /// Calls of the server, with their connections.
+    callbacks: VecDeque<(ConnectionId, Bytes)>,
+    callback_waker: Option<Waker>,
+    /// Wakers of sleeping tasks by time and a number.
+    sleepers: BTreeMap<(Duration, u64), Waker>,
+    next_sleeper: u64,
+    is_shut_down: bool,
+}
+
+/// A call from its start until its caller has taken the reply.
+struct Call {
+    record: Record,
+    connection: ConnectionId,
+    /// When it was sent over the present connection; `None` while it waits in the queue.
+    sent_at: Option<Duration>,
+    /// How often it was sent.
+    sendings: u32,
+    outcome: Option<Result<Bytes, CallError>>,
+    waker: Option<Waker>,
+    /// Set once the caller has dropped its future.
+    abandoned: Option<Box<dyn Abandoned>>,
+}
+
+/// Commands.
+impl Engine {
+    /// Creates an engine without connections. `first_xid` should be random: a server may remember those of an earlier process.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, first_xid: u32) -> Self {
+        Self { state: Mutex::new(State { next_xid: first_xid, ..State::default() }), clock }
+    }
+
+    /// Opens a connection to a port of the server. The transport connects at once, and again after each loss while calls
+    /// wait for it.
+    ///
+    /// # Errors
+    /// [`CallError::Busy`] above [`CONNECTIONS_MAX`].
+    pub fn open_connection(&self, port: u16, policy: RetryPolicy) -> Result<ConnectionId, CallError> {
+        let mut state = self.state.lock();
+        if state.connections.len() >= CONNECTIONS_MAX {
+            return Err(CallError::Busy);
+        }
+        let id = ConnectionId(state.connections.len());
+        state.connections.push(Connection::new(port, policy));
+        state.connect(id);
+        Ok(id)
+    }
+
+    /// Closes a connection for good. Its calls fail with [`CallError::Closed`].
+    pub fn close_connection(&self, id: ConnectionId) {
+        let mut state = self.state.lock();
+        state.disconnect(id);
+        state.connections[id.0].link = Link::Closed;
+        state.fail_calls(Some(id), &CallError::Closed);
+    }
+
+    /// Starts a call and returns a future with the record of its reply. `encode` gets the transaction ID and returns the call.
+    pub fn call(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        encode: impl FnOnce(u32) -> Record,
+    ) -> PendingCall {
+        let mut state = self.state.lock();
+        let xid = state.next_xid;
+        state.next_xid = xid.wrapping_add(1);
+        let mut call = Call {
+            record: encode(xid),
+            connection,
+            sent_at: None,
+            sendings: 0,
+            outcome: None,
+            waker: None,
+            abandoned: None,
+        };
+        if state.is_shut_down || matches!(state.connections[connection.0].link, Link::Closed) {
+            call.outcome = Some(Err(CallError::Closed));
+        } else if state.calls.len() >= CALLS_MAX {
+            call.outcome = Some(Err(CallError::Busy));
+        } else {
+            state.enqueue(connection, xid);
+        }
+        state.calls.insert(xid, call);
+        PendingCall { engine: Arc::clone(self), xid, abandoned: None }
+    }
+
+    /// Ends all connections and calls. [`Self::poll_action`] then returns `None`.
+    pub fn shut_down(&self) {
+        let mut state = self.state.lock();
+        state.is_shut_down = true;
+        for index in 0..state.connections.len() {
+            state.disconnect(ConnectionId(index));
+            state.connections[index].link = Link::Closed;
+        }
+        state.fail_calls(None, &CallError::Closed);
+        for (_, waker) in std::mem::take(&mut state.sleepers) {
+            waker.wake();
+        }
+        wake(&mut state.action_waker);
+        wake(&mut state.callback_waker);
+    }
+
+    /// Sends a record that is no call, for instance the reply to a callback, if the connection is up.
+    pub fn send_reply(&self, connection: ConnectionId, record: Record) {
+        self.state.lock().connections[connection.0].enqueue_reply(record);
+    }
+
+    /// Waits until `time`, or until the engine is shut down.
+    pub fn sleep_until(self: &Arc<Self>, time: Duration) -> Sleep {
+        Sleep::new(Arc::clone(self), time)
+    }
+
+    /// Waits for `duration`.
+    pub fn sleep(self: &Arc<Self>, duration: Duration) -> Sleep {
+        self.sleep_until(self.now() + duration)
+    }
+
+    /// Returns the next call of the server (a callback) and its connection; `None` after the end.
+    pub fn poll_callback(&self, context: &mut Context<'_>) -> Poll<Option<(ConnectionId, Bytes)>> {
+        let mut state = self.state.lock();
+        match state.callbacks.pop_front() {
+            Some(callback) => Poll::Ready(Some(callback)),
+            None if state.is_shut_down => Poll::Ready(None),
+            None => {
+                state.callback_waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Getters.
+impl Engine {
+    /// Returns the time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Returns how many calls wait for a connection or a reply.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> usize {
+        self.state.lock().calls.values().filter(|call| call.outcome.is_none()).count()
+    }
+
+    /// Returns whether the engine was shut down.
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.state.lock().is_shut_down
+    }
+
+    /// Returns how often this connection has been made. A change tells a caller that the connection is another one.
+    #[must_use]
+    pub fn connection_count(&self, connection: ConnectionId) -> u64 {
+        self.state.lock().connections[connection.0].made
+    }
+}
+
+/// For the transport.
+impl Engine {
+    /// Returns what the transport is to do next; `None` after the end.
+    pub fn poll_action(&self, context: &mut Context<'_>) -> Poll<Option<Action>> {
+        let mut state = self.state.lock();
+        match state.actions.pop_front() {
+            Some(action) => Poll::Ready(Some(action)),
+            None if state.is_shut_down => Poll::Ready(None),
+            None => {
+                state.action_waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Returns the next record to send on a connection; `None` if the connection is to be closed.
+    pub fn poll_record(&self, id: ConnectionId, context: &mut Context<'_>) -> Poll<Option<Record>> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let State { connections, calls, .. } = &mut *state;
+        let connection = &mut connections[id.0];
+        if !matches!(connection.link, Link::Up) {
+            return Poll::Ready(None);
+        }
+        if let Some(reply) = connection.replies.pop_front() {
+            return Poll::Ready(Some(reply));
+        }
+        while let Some(xid) = connection.queue.pop_front() {
+            // A call that has ended meanwhile is not sent.
+            let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { continue };
+            call.sent_at = Some(now);
+            call.sendings += 1;
+            let record = call.record.clone();
+            if connection.call_sent(xid, now) {
+                wake(&mut state.action_waker);
+            }
+            return Poll::Ready(Some(record));
+        }
+        connection.sender = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Handles a new connection.
+    pub fn handle_connected(&self, id: ConnectionId) {
+        let now = self.now();
+        self.state.lock().connections[id.0].handle_connected(now);
+    }
+
+    /// Handles a failed attempt to connect.
+    pub fn handle_connect_failed(&self, id: ConnectionId, error: ConnectError) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let gives_up = state.connections[id.0].handle_failure(now);
+        wake(&mut state.action_waker);
+        if gives_up {
+            state.fail_calls(Some(id), &CallError::Unreachable(error));
+        }
+    }
+
+    /// Handles the loss of a connection. Calls without a reply are sent again over the next one.
+    pub fn handle_disconnected(&self, id: ConnectionId) {
+        self.state.lock().reconnect(id, self.now());
+    }
+
+    /// Handles a received record, without its mark. Returns false if the connection must be closed, because the record is
+    /// neither a reply nor a call.
+    pub fn handle_record(&self, id: ConnectionId, record: Bytes) -> bool {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let connection = &mut state.connections[id.0];
+        connection.received_at = now;
+        match peek(&record) {
+            Ok((xid, MessageType::REPLY)) => {
+                connection.in_flight.remove(&xid);
+                connection.has_answered();
+                // A second reply, or one to a call that has failed, matters to nobody.
+                if state.calls.get(&xid).is_some_and(|call| call.connection == id) {
+                    finish_call(&mut state.calls, xid, Ok(record));
+                }
+                true
+            }
+            Ok((_, MessageType::CALL)) if state.callbacks.len() < CALLBACKS_MAX => {
+                state.callbacks.push_back((id, record));
+                wake(&mut state.callback_waker);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns when to call [`Self::handle_timeout`]; `None` if nothing is waited for.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let connections = state.connections.iter().filter_map(Connection::deadline);
+        connections.chain(state.sleepers.keys().next().map(|(time, _)| *time)).min()
+    }
+
+    /// Handles the passing of time: wakes sleepers, connects again, gives up connections without replies.
+    pub fn handle_timeout(&self) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        while let Some(entry) = state.sleepers.first_entry()
+            && entry.key().0 <= now
+        {
+            entry.remove().wake();
+        }
+        for index in 0..state.connections.len() {
+            let id = ConnectionId(index);
+            let connection = &mut state.connections[index];
+            if connection.deadline().is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            match connection.link {
+                Link::Up if connection.gives_up_when_silent() => {
+                    state.fail_calls(Some(id), &CallError::TimedOut);
+                    state.reconnect(id, now);
+                }
+                Link::Up => state.reconnect(id, now),
+                _ => state.connect(id),
+            }
+        }
+    }
+}
+
+impl State {
+    fn push_action(&mut self, action: Action) {
+        self.actions.push_back(action);
+        wake(&mut self.action_waker);
+    }
+
+    fn connect(&mut self, id: ConnectionId) {
+        let connection = &mut self.connections[id.0];
+        connection.link = Link::Connecting;
+        let port = connection.port;
+        self.push_action(Action::Connect { connection: id, port });
+    }
+
+    /// Adds a call to its connection's queue, and connects if need be.
+    fn enqueue(&mut self, id: ConnectionId, xid: u32) {
+        let connection = &mut self.connections[id.0];
+        connection.queue.push_back(xid);
+        match connection.link {
+            Link::Up => wake(&mut connection.sender),
+            Link::Idle => self.connect(id),
+            Link::Connecting | Link::Waiting { .. } | Link::Closed => {}
+        }
+    }
+
+    /// Tells the transport to end a connection.
+    fn disconnect(&mut self, id: ConnectionId) {
+        let connection = &mut self.connections[id.0];
+        if matches!(connection.link, Link::Up | Link::Connecting) {
+            wake(&mut connection.sender);
+            self.push_action(Action::Disconnect { connection: id });
+        }
+    }
+
+    /// Ends a connection, and connects again if calls need it. Calls without a reply return to the queue, oldest first.
+    fn reconnect(&mut self, id: ConnectionId, now: Duration) {
+        if matches!(self.connections[id.0].link, Link::Closed | Link::Idle | Link::Waiting { .. }) {
+            return;
+        }
+        self.disconnect(id);
+        let connection = &mut self.connections[id.0];
+        for xid in connection.requeue() {
+            if let Some(call) = self.calls.get_mut(&xid) {
+                call.sent_at = None;
+            }
+        }
+        connection.handle_loss(now);
+        wake(&mut self.action_waker);
+    }
+
+    /// Fails the calls of a connection, or all.
+    fn fail_calls(&mut self, connection: Option<ConnectionId>, error: &CallError) {
+        let is_meant = |call: &Call| {
+            call.outcome.is_none() && connection.is_none_or(|connection| call.connection == connection)
+        };
+        let failed: Vec<u32> =
+            self.calls.iter().filter(|(_, call)| is_meant(call)).map(|(xid, _)| *xid).collect();
+        for xid in failed {
+            finish_call(&mut self.calls, xid, Err(error.clone()));
+        }
+        for (index, link) in self.connections.iter_mut().enumerate() {
+            if connection.is_none_or(|connection| connection.0 == index) {
+                link.queue.clear();
+                link.in_flight.clear();
+            }
+        }
+    }
+}
+
+/// Ends a call: wakes its caller, or passes the reply to the one that the caller left.
+fn finish_call(calls: &mut HashMap<u32, Call>, xid: u32, outcome: Result<Bytes, CallError>) {
+    let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { return };
+    match call.abandoned.take() {
+        Some(abandoned) => {
+            calls.remove(&xid);
+            abandoned.handle_reply(outcome.ok());
+        }
+        None => {
+            call.outcome = Some(outcome);
+            // The record is not sent again.
+            call.record = Record::new();
+            wake(&mut call.waker);
+        }
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+/// A call without a reply yet. Dropping it does not recall what was sent: the reply then goes to [`Self::when_abandoned`].
+pub struct PendingCall {
+    engine: Arc<Engine>,
+    xid: u32,
+    abandoned: Option<Box<dyn Abandoned>>,
+}
+
+impl PendingCall {
+    /// Sets what takes the reply if this future is dropped before it.
+    #[must_use]
+    pub fn when_abandoned(mut self, abandoned: Box<dyn Abandoned>) -> Self {
+        self.abandoned = Some(abandoned);
+        self
+    }
+
+    /// Returns how often the call has been sent.
+    #[must_use]
+    pub fn sendings(&self) -> u32 {
+        self.engine.state.lock().calls.get(&self.xid).map_or(0, |call| call.sendings)
+    }
+}
+
+impl Future for PendingCall {
+    type Output = Result<Bytes, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut state = this.engine.state.lock();
+        let Some(call) = state.calls.get_mut(&this.xid) else { return Poll::Ready(Err(CallError::Closed)) };
+        if call.outcome.is_none() {
+            call.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let outcome = state.calls.remove(&this.xid).and_then(|call| call.outcome);
+        drop(state);
+        this.abandoned = None;
+        Poll::Ready(outcome.unwrap_or(Err(CallError::Closed)))
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        let mut state = self.engine.state.lock();
+        let abandoned = self.abandoned.take();
+        let Some(call) = state.calls.get_mut(&self.xid) else { return };
+        if call.outcome.is_none() && call.sendings > 0 && abandoned.is_some() {
+            call.waker = None;
+            call.abandoned = abandoned;
+            return;
+        }
+        let call = state.calls.remove(&self.xid);
+        drop(state);
+        if let Some(abandoned) = abandoned {
+            // Never sent, or answered and not taken.
+            abandoned.handle_reply(call.and_then(|call| call.outcome).and_then(Result::ok));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

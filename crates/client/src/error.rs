@@ -1,0 +1,188 @@
+//! Errors: of one protocol operation ([`OpError`]), and of a library call ([`Error`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use protocol::nfs4::types::Status;
+use rpc::auth::AuthStatus;
+use rpc::message::{Rejection, RpcError};
+
+use crate::engine::CallError;
+use crate::errno::Errno;
+
+/// Why an operation failed. NFS 2 and 3 number their status codes as version 4 does, where they have them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpError {
+    /// The server refused it.
+    Status(Status),
+    /// There was no reply that could be used.
+    Call(CallError),
+    /// The server's reply contradicts the protocol; says what is wrong.
+    BadReply(&'static str),
+    /// This version of the protocol, or this server, does not have the operation.
+    Unsupported(&'static str),
+    /// The caller's argument cannot be sent; says what is wrong.
+    Invalid(Errno, &'static str),
+}
+
+/// Who is to blame for an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The call itself: a missing file, missing permission, a wrong argument.
+    Caller,
+    /// The server: an I/O error, a full disk, a wrong reply.
+    Server,
+    /// The network, or a server that cannot be reached.
+    Network,
+    /// This client: it was closed, or reached a limit.
+    Client,
+}
+
+impl From<CallError> for OpError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<RpcError> for OpError {
+    fn from(error: RpcError) -> Self {
+        Self::Call(CallError::Rpc(error))
+    }
+}
+
+impl From<Status> for OpError {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl OpError {
+    /// Returns the error number for a program.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Status(status) => errno_of(*status),
+            Self::Call(CallError::Unreachable(_)) => Errno::EHOSTUNREACH,
+            Self::Call(CallError::TimedOut) => Errno::ETIMEDOUT,
+            Self::Call(CallError::Rpc(RpcError::Denied(_))) => Errno::EACCES,
+            Self::Call(CallError::Rpc(RpcError::NotExecuted(_))) => Errno::EPROTONOSUPPORT,
+            Self::Call(CallError::Rpc(RpcError::Garbled(_))) | Self::BadReply(_) => Errno::EPROTO,
+            Self::Call(CallError::Closed) => Errno::EIO,
+            Self::Call(CallError::Busy) => Errno::EAGAIN,
+            Self::Unsupported(_) => Errno::EOPNOTSUPP,
+            Self::Invalid(errno, _) => *errno,
+        }
+    }
+
+    /// Returns who is to blame.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Status(status) => match *status {
+                Status::IO | Status::NOSPC | Status::SERVERFAULT | Status::DQUOT | Status::BADXDR => {
+                    Fault::Server
+                }
+                _ => Fault::Caller,
+            },
+            Self::Call(CallError::Unreachable(_) | CallError::TimedOut) => Fault::Network,
+            Self::Call(CallError::Closed | CallError::Busy) => Fault::Client,
+            Self::Call(CallError::Rpc(RpcError::Denied(_))) => Fault::Caller,
+            Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) => Fault::Server,
+            Self::Invalid(..) => Fault::Caller,
+        }
+    }
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{} ({status:?})", errno_of(*status)),
+            Self::Call(CallError::Rpc(RpcError::Denied(Rejection::AuthError(AuthStatus::TOOWEAK)))) => {
+                write!(
+                    f,
+                    "the server does not accept this user or this source port (AUTH_TOOWEAK): run as root, \
+                     or let the export accept it (`insecure`)"
+                )
+            }
+            Self::Call(error) => error.fmt(f),
+            Self::BadReply(what) => write!(f, "the server's reply is wrong: {what}"),
+            Self::Unsupported(what) => write!(f, "the server does not support {what}"),
+            Self::Invalid(_, what) => f.write_str(what),
+        }
+    }
+}
+
+/// Returns the error number that Linux's client has for a status.
+fn errno_of(status: Status) -> Errno {
+    match status {
+        Status::PERM => Errno::EPERM,
+        Status::NOENT => Errno::ENOENT,
+        Status::NXIO => Errno::ENXIO,
+        Status::ACCESS | Status::WRONGSEC => Errno::EACCES,
+        Status::EXIST => Errno::EEXIST,
+        Status::XDEV => Errno::EXDEV,
+        Status::NOTDIR => Errno::ENOTDIR,
+        Status::ISDIR => Errno::EISDIR,
+        Status::INVAL | Status::UNION_NOTSUPP | Status::BADNAME | Status::BADTYPE => Errno::EINVAL,
+        Status::FBIG => Errno::EFBIG,
+        Status::NOSPC => Errno::ENOSPC,
+        Status::ROFS => Errno::EROFS,
+        Status::MLINK => Errno::EMLINK,
+        Status::NAMETOOLONG => Errno::ENAMETOOLONG,
+        Status::NOTEMPTY => Errno::ENOTEMPTY,
+        Status::DQUOT => Errno::EDQUOT,
+        Status::STALE | Status::BADHANDLE | Status::FHEXPIRED => Errno::ESTALE,
+        Status::NOTSUPP | Status::OP_ILLEGAL | Status::ATTRNOTSUPP => Errno::EOPNOTSUPP,
+        Status::TOOSMALL => Errno::EOVERFLOW,
+        Status::SYMLINK => Errno::ELOOP,
+        Status::LOCKED | Status::DENIED | Status::DELAY => Errno::EAGAIN,
+        Status::DEADLOCK => Errno::EDEADLK,
+        Status::NOXATTR => Errno::ENODATA,
+        Status::XATTR2BIG => Errno::E2BIG,
+        Status::FILE_OPEN => Errno::EBUSY,
+        Status::SHARE_DENIED => Errno::EACCES,
+        Status::LOCK_NOTSUPP => Errno::ENOLCK,
+        Status::MOVED => Errno::EREMOTE,
+        Status::BAD_STATEID | Status::OLD_STATEID | Status::EXPIRED | Status::ADMIN_REVOKED => Errno::EIO,
+        _ => Errno::EIO,
+    }
+}
+
+/// Why a call of the library failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What was tried, for instance "open".
+    pub operation: &'static str,
+    /// The file's path, as the caller named it.
+    pub path: Option<Vec<u8>>,
+    /// The server's name, as the caller named it.
+    pub server: Arc<str>,
+    /// Why.
+    pub cause: OpError,
+}
+
+impl Error {
+    /// Returns the error number for a program.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        self.cause.errno()
+    }
+
+    /// Returns who is to blame.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        self.cause.fault()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.operation)?;
+        if let Some(path) = &self.path {
+            write!(f, " {}", path.escape_ascii())?;
+        }
+        write!(f, " on {}: {}", self.server, self.cause)
+    }
+}
+
+impl std::error::Error for Error {}

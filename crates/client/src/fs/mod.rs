@@ -1,0 +1,305 @@
+//! Files by path, as POSIX programs see them.
+//!
+//! A [`FileSystem`] is a directory of a server with a caller. Paths are bytes; they are relative to that directory, and a
+//! leading `/` changes nothing. Symbolic links are followed by the client; an absolute one begins at that directory again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::nfs4::types::Status;
+
+use crate::attributes::{Attributes, FileKind, SetAttributes};
+use crate::client::Client;
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::{Error, OpError};
+use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object, OpenState};
+
+mod file;
+mod path;
+
+pub use file::{File, OpenOptions};
+
+/// A directory of a server with all below it, for one caller. Clones are the same.
+#[derive(Clone)]
+pub struct FileSystem {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    caller: Caller,
+    root: Object,
+    info: FsInfo,
+}
+
+impl FileSystem {
+    /// Takes the directory at `path` of the server as root. If `path` names a file, its directory is the root: the second
+    /// value then is the file's name.
+    ///
+    /// # Errors
+    /// If there is nothing at `path`, or the caller may not see it.
+    pub async fn mount(
+        client: Client,
+        caller: Caller,
+        path: &[u8],
+    ) -> Result<(Self, Option<Vec<u8>>), Error> {
+        let failed = |cause| Error {
+            operation: "mount",
+            path: Some(path.to_vec()),
+            server: client.config().server.clone(),
+            cause,
+        };
+        let names = path::split(path);
+        let mut object = client.mount(&caller, &names).await.map_err(failed)?;
+        let mut name = None;
+        if object.attributes.kind != FileKind::Directory
+            && let Some((last, parents)) = names.split_last()
+        {
+            object = client.mount(&caller, parents).await.map_err(failed)?;
+            name = Some(last.to_vec());
+        }
+        let info = client.fs_info(&caller, object.handle).await.map_err(failed)?;
+        client.set_lease(info.lease_seconds);
+        Ok((Self { inner: Arc::new(Inner { client, caller, root: object, info }) }, name))
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// Returns the caller.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.inner.caller
+    }
+
+    /// Returns the root directory.
+    #[must_use]
+    pub fn root(&self) -> Object {
+        self.inner.root
+    }
+
+    /// Returns the properties of the root's file system.
+    #[must_use]
+    pub fn info(&self) -> FsInfo {
+        self.inner.info
+    }
+
+    fn failed(&self, operation: &'static str, path: &[u8], cause: OpError) -> Error {
+        Error { operation, path: Some(path.to_vec()), server: self.client().config().server.clone(), cause }
+    }
+}
+
+/// Attributes.
+impl FileSystem {
+    /// Returns the attributes at `path`, following a symbolic link.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub async fn stat(&self, path: &[u8]) -> Result<Attributes, Error> {
+        let object = self.resolve(path, true).await.map_err(|cause| self.failed("stat", path, cause))?;
+        Ok(object.attributes)
+    }
+
+    /// Returns the attributes at `path`, of a symbolic link itself.
+    ///
+    /// # Errors
+    /// As lstat(2).
+    pub async fn lstat(&self, path: &[u8]) -> Result<Attributes, Error> {
+        let object = self.resolve(path, false).await.map_err(|cause| self.failed("stat", path, cause))?;
+        Ok(object.attributes)
+    }
+
+    /// Sets attributes; `follow` tells whether those of a symbolic link's target.
+    ///
+    /// # Errors
+    /// As chmod(2), chown(2), truncate(2), utimensat(2).
+    pub async fn set_attributes(
+        &self,
+        path: &[u8],
+        set: &SetAttributes,
+        follow: bool,
+    ) -> Result<Attributes, Error> {
+        let failed = |cause| self.failed("set attributes of", path, cause);
+        let object = self.resolve(path, follow).await.map_err(failed)?;
+        let state = OpenState::default();
+        let set = self.client().set_attributes(self.caller(), object.handle, &state, set);
+        set.await.map_err(failed)
+    }
+
+    /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
+    ///
+    /// # Errors
+    /// As access(2), except that missing permissions are no error.
+    pub async fn access(&self, path: &[u8], asked: u32) -> Result<u32, Error> {
+        let failed = |cause| self.failed("check access to", path, cause);
+        let object = self.resolve(path, true).await.map_err(failed)?;
+        let (granted, _) = self.client().access(self.caller(), object.handle, asked).await.map_err(failed)?;
+        Ok(granted)
+    }
+
+    /// Returns the free space of the file system at `path`.
+    ///
+    /// # Errors
+    /// As statvfs(3).
+    pub async fn stat_fs(&self, path: &[u8]) -> Result<FsStat, Error> {
+        let failed = |cause| self.failed("statfs", path, cause);
+        let object = self.resolve(path, true).await.map_err(failed)?;
+        self.client().fs_stat(self.caller(), object.handle).await.map_err(failed)
+    }
+}
+
+/// Directories and names.
+impl FileSystem {
+    /// Lists a directory, with handles and attributes if `plus`; without `.` and `..`, in the server's order.
+    ///
+    /// # Errors
+    /// As opendir(3) and readdir(3).
+    pub async fn read_dir(&self, path: &[u8], plus: bool) -> Result<Vec<DirEntry>, Error> {
+        let failed = |cause| self.failed("list", path, cause);
+        let object = self.resolve(path, true).await.map_err(failed)?;
+        self.list(&object, plus).await.map_err(failed)
+    }
+
+    /// Lists the directory `object`.
+    ///
+    /// # Errors
+    /// Among others [`OpError::BadReply`] if the server's cookies form a loop.
+    pub async fn list(&self, object: &Object, plus: bool) -> Result<Vec<DirEntry>, OpError> {
+        if object.attributes.kind != FileKind::Directory {
+            return Err(OpError::Status(Status::NOTDIR));
+        }
+        let bytes = self.inner.info.read_max.min(LISTING_BYTES);
+        let (mut position, mut entries, mut cookies) =
+            ((0, [0; 8]), Vec::new(), std::collections::HashSet::new());
+        loop {
+            let page =
+                self.client().read_directory(self.caller(), object.handle, position, bytes, plus).await?;
+            if !page.eof && !cookies.insert(page.next_cookie) {
+                return Err(OpError::BadReply("a listing whose cookies form a loop"));
+            }
+            entries.extend(page.entries);
+            if page.eof {
+                return Ok(entries);
+            }
+            position = (page.next_cookie, page.verifier);
+        }
+    }
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<Object, Error> {
+        self.create_object("create directory", path, &NewObject::Directory, mode).await
+    }
+
+    /// Creates a symbolic link with the content `target`.
+    ///
+    /// # Errors
+    /// As symlink(2).
+    pub async fn symlink(&self, target: &[u8], path: &[u8]) -> Result<Object, Error> {
+        let link = NewObject::Symlink(Bytes::copy_from_slice(target));
+        self.create_object("create symbolic link", path, &link, 0o777).await
+    }
+
+    /// Creates a device, a socket or a named pipe.
+    ///
+    /// # Errors
+    /// As mknod(2).
+    pub async fn mknod(&self, path: &[u8], kind: &NewObject, mode: u32) -> Result<Object, Error> {
+        self.create_object("create special file", path, kind, mode).await
+    }
+
+    async fn create_object(
+        &self,
+        operation: &'static str,
+        path: &[u8],
+        kind: &NewObject,
+        mode: u32,
+    ) -> Result<Object, Error> {
+        let failed = |cause| self.failed(operation, path, cause);
+        let (parent, name) = self.parent(path).await.map_err(failed)?;
+        let set = SetAttributes::with_mode(mode);
+        let created = self.client().create_object(self.caller(), parent.handle, &name, kind, &set).await;
+        created.map(|(object, _)| object).map_err(failed)
+    }
+
+    /// Removes the name of a file; directories are refused.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub async fn unlink(&self, path: &[u8]) -> Result<(), Error> {
+        let failed = |cause| self.failed("remove", path, cause);
+        let (parent, name) = self.parent(path).await.map_err(failed)?;
+        if self.client().version() != crate::config::Version::V3 {
+            // REMOVE of version 4 takes directories too.
+            let object = self.client().lookup(self.caller(), parent.handle, &name).await.map_err(failed)?;
+            if object.attributes.kind == FileKind::Directory {
+                return Err(failed(OpError::Status(Status::ISDIR)));
+            }
+        }
+        let removed = self.client().remove_file(self.caller(), parent.handle, &name).await;
+        removed.map(|_| ()).map_err(failed)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As rmdir(2).
+    pub async fn rmdir(&self, path: &[u8]) -> Result<(), Error> {
+        let failed = |cause| self.failed("remove directory", path, cause);
+        let (parent, name) = self.parent(path).await.map_err(failed)?;
+        if self.client().version() != crate::config::Version::V3 {
+            let object = self.client().lookup(self.caller(), parent.handle, &name).await.map_err(failed)?;
+            if object.attributes.kind != FileKind::Directory {
+                return Err(failed(OpError::Status(Status::NOTDIR)));
+            }
+        }
+        let removed = self.client().remove_directory(self.caller(), parent.handle, &name).await;
+        removed.map(|_| ()).map_err(failed)
+    }
+
+    /// Renames, and replaces what has the new name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let failed = |cause| self.failed("rename", from, cause);
+        let (from_parent, from_name) = self.parent(from).await.map_err(failed)?;
+        let (to_parent, to_name) = self.parent(to).await.map_err(failed)?;
+        let (from, to) = ((from_parent.handle, &from_name[..]), (to_parent.handle, &to_name[..]));
+        self.client().rename(self.caller(), from, to).await.map(|_| ()).map_err(failed)
+    }
+
+    /// Gives the file at `from` another name; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// As link(2).
+    pub async fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let failed = |cause| self.failed("link", to, cause);
+        let file = self.resolve(from, false).await.map_err(failed)?;
+        let (parent, name) = self.parent(to).await.map_err(failed)?;
+        let linked = self.client().link(self.caller(), file.handle, parent.handle, &name).await;
+        linked.map(|_| ()).map_err(failed)
+    }
+
+    /// Returns the content of a symbolic link.
+    ///
+    /// # Errors
+    /// As readlink(2).
+    pub async fn read_link(&self, path: &[u8]) -> Result<Bytes, Error> {
+        let failed = |cause| self.failed("read link", path, cause);
+        let object = self.resolve(path, false).await.map_err(failed)?;
+        if object.attributes.kind != FileKind::Symlink {
+            return Err(failed(OpError::Invalid(Errno::EINVAL, "not a symbolic link")));
+        }
+        self.client().read_link(self.caller(), object.handle).await.map_err(failed)
+    }
+}
+
+/// Maximum bytes of one reply to a listing: some thousand entries with attributes.
+const LISTING_BYTES: u32 = 1 << 20;

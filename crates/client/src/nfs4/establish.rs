@@ -1,0 +1,178 @@
+//! How a client gets its client ID and session (RFC 8881 §18.35, §18.36), and how it leaves.
+
+use std::sync::Arc;
+
+use protocol::nfs4::compound::{CompoundResult, Op};
+use protocol::nfs4::ops::backchannel::{
+    BindConnToSessionArgs, CallbackSecParms, DirFromClient, SecParmsList,
+};
+use protocol::nfs4::ops::exchange_id::{
+    DestroyClientIdArgs, ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs,
+};
+use protocol::nfs4::ops::session::{
+    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
+};
+use protocol::nfs4::types::{ClientId, ClientOwner, Status};
+use rpc::message::parse_reply;
+use xdr::{List, Opaque};
+
+use super::session::{DELAY_FIRST, DELAY_MAX, Limits, NewSession, Session, Unexecuted};
+use super::wire::{Results, encode_compound, take};
+use crate::config::{Config, SLOTS_MAX};
+use crate::engine::{ConnectionId, Engine};
+use crate::error::OpError;
+
+/// Bytes of a request or reply in addition to the data of one READ or WRITE.
+const OVERHEAD: u32 = 4096;
+/// Maximum bytes of a reply that the server is asked to keep for a retransmission.
+const CACHED_MAX: u32 = 8192;
+/// Maximum number of operations in a compound to ask for.
+const OPERATIONS_MAX: u32 = 512;
+/// Slots of the back channel.
+pub(crate) const CALLBACK_SLOTS: u32 = 16;
+/// Maximum bytes of a callback.
+const CALLBACK_SIZE: u32 = 8192;
+/// A transient program number (RFC 5531 §8.3) for callbacks.
+pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// A client ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registration {
+    pub(crate) client_id: ClientId,
+    /// The sequence ID of the next CREATE_SESSION.
+    pub(crate) sequence: u32,
+    /// Whether the server knew this client already, so that its state is still there.
+    pub(crate) is_confirmed: bool,
+}
+
+/// The part of a client that sends operations outside sessions.
+pub(crate) struct Setup<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) connection: ConnectionId,
+    pub(crate) config: &'a Config,
+    pub(crate) minor_version: u32,
+}
+
+impl Setup<'_> {
+    /// Executes one operation outside a session, again while the server says DELAY.
+    pub(crate) async fn call(&self, op: Op) -> Result<Results, OpError> {
+        let mut pause = DELAY_FIRST;
+        let ops = [op];
+        loop {
+            let credential = self.config.machine.credential();
+            let call = self.engine.call(self.connection, |xid| {
+                encode_compound(xid, credential, self.minor_version, None, &ops)
+            });
+            let result: CompoundResult = parse_reply(call.await?)?;
+            if result.status != Status::DELAY {
+                // A server that does not know the minor version sends no results.
+                return Ok(Results::new(result.status, result.results.into_vec(), false));
+            }
+            self.engine.sleep(pause).await;
+            pause = (pause * 2).min(DELAY_MAX);
+        }
+    }
+
+    /// EXCHANGE_ID.
+    pub(crate) async fn exchange_id(&self) -> Result<Registration, OpError> {
+        let owner_id = Opaque::new(self.config.owner.clone())
+            .map_err(|_| OpError::Invalid(crate::errno::Errno::EINVAL, "the client's name is too long"))?;
+        let args = ExchangeIdArgs {
+            client_owner: ClientOwner { verifier: self.config.verifier, owner_id },
+            flags: ExchangeIdFlags::USE_NON_PNFS,
+            state_protect: StateProtectArgs::None,
+            implementation: List::default(),
+        };
+        let ok = take!(self.call(Op::ExchangeId(args)).await?, ExchangeId)?;
+        Ok(Registration {
+            client_id: ok.client_id,
+            sequence: ok.sequence_id,
+            is_confirmed: ok.flags.contains(ExchangeIdFlags::CONFIRMED_R),
+        })
+    }
+
+    /// CREATE_SESSION. `connections` carry the session's compounds; the first has the back channel.
+    pub(crate) async fn create_session(
+        &self,
+        registration: &mut Registration,
+        connections: &[ConnectionId],
+    ) -> Result<Arc<Session>, OpError> {
+        let args = self.session_args(registration);
+        let outcome = take!(self.call(Op::CreateSession(args)).await?, CreateSession);
+        // §18.36.4: the sequence ID counts except after errors of the sequencing itself.
+        if !matches!(outcome, Err(OpError::Status(Status::SEQ_MISORDERED | Status::STALE_CLIENTID))) {
+            registration.sequence = registration.sequence.wrapping_add(1);
+        }
+        let ok = outcome?;
+        let granted = &ok.fore_channel;
+        if granted.max_requests == 0 || granted.max_operations < 2 || granted.max_response_size < OVERHEAD {
+            return Err(OpError::BadReply("a session without room for a request"));
+        }
+        let limits = Limits {
+            request: granted.max_request_size,
+            response: granted.max_response_size,
+            cached: granted.max_response_size_cached,
+            operations: granted.max_operations,
+        };
+        let new = NewSession {
+            id: ok.session_id,
+            client_id: registration.client_id,
+            minor_version: self.minor_version,
+            limits,
+            slots: granted.max_requests.min(self.config.slots.clamp(1, SLOTS_MAX)),
+        };
+        Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), &new))
+    }
+
+    fn session_args(&self, registration: &Registration) -> CreateSessionArgs {
+        let channel = |request, response, operations, requests| ChannelAttributes {
+            header_pad_size: 0,
+            max_request_size: request,
+            max_response_size: response,
+            max_response_size_cached: CACHED_MAX,
+            max_operations: operations,
+            max_requests: requests,
+            rdma_ird: List::default(),
+        };
+        let Config { read_size, write_size, slots, .. } = self.config;
+        let (request, response) = (write_size + OVERHEAD, read_size + OVERHEAD);
+        CreateSessionArgs {
+            client_id: registration.client_id,
+            sequence: registration.sequence,
+            flags: CreateSessionFlags::PERSIST | CreateSessionFlags::CONN_BACK_CHAN,
+            fore_channel: channel(request, response, OPERATIONS_MAX, (*slots).clamp(1, SLOTS_MAX)),
+            back_channel: channel(CALLBACK_SIZE, CALLBACK_SIZE, 8, CALLBACK_SLOTS),
+            callback_program: CALLBACK_PROGRAM,
+            sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
+        }
+    }
+
+    /// RECLAIM_COMPLETE: the client has reclaimed all that it wants.
+    pub(crate) async fn reclaim_complete(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        let op = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
+        let done = session.compound(self.config.machine.credential(), &[op], true).await;
+        match done.map(|result| result.status) {
+            Ok(Status::OK | Status::COMPLETE_ALREADY) => Ok(()),
+            Ok(status) => Err(OpError::Status(status)),
+            Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),
+            Err(Unexecuted::Refused(status)) => Err(OpError::Status(status)),
+            Err(_) => Err(OpError::Status(Status::BADSESSION)),
+        }
+    }
+
+    /// BIND_CONN_TO_SESSION: callbacks of the session may come over the connection.
+    pub(crate) async fn bind(&self, session: &Session) -> Result<(), OpError> {
+        let args = BindConnToSessionArgs {
+            session_id: session.id,
+            direction: DirFromClient::FORE_OR_BOTH,
+            use_rdma: false,
+        };
+        self.call(Op::BindConnToSession(args)).await?.skip()
+    }
+
+    /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease.
+    pub(crate) async fn leave(&self, session: &Session) -> Result<(), OpError> {
+        self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id })).await?.skip()?;
+        self.call(Op::DestroyClientId(DestroyClientIdArgs { client_id: session.client_id })).await?.skip()
+    }
+}

@@ -1,0 +1,13 @@
+//! NFS version 4: sessions, compounds, and its operations.
+
+mod callback;
+mod convert;
+mod establish;
+mod keeper;
+mod ops;
+mod recovery;
+mod session;
+mod slots;
+mod wire;
+
+pub(crate) use keeper::Nfs4;

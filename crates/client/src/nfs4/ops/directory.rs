@@ -1,0 +1,193 @@
+//! READDIR, CREATE, REMOVE, RENAME, LINK (RFC 8881 §18.23, §18.4, §18.25, §18.26, §18.9).
+
+use protocol::nfs4::attributes::{Attributes as WireAttributes, number};
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::link::LinkArgs;
+use protocol::nfs4::ops::readdir::{DirEntry as WireEntry, ReadDirArgs};
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::rename::RenameArgs;
+use protocol::nfs4::types::{Bitmap, LinkText, SpecData, Status};
+
+use super::super::Nfs4;
+use super::super::convert::{WANTED, changed, component, from_decoded, set_attributes};
+use super::super::wire::take;
+use super::{get_attributes, put, take_attributes, take_object};
+use crate::attributes::{Changed, SetAttributes};
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::results::{DirEntry, DirPage, FileHandle, NewObject, Object};
+
+/// What a listing without handles asks for.
+const PLAIN: Bitmap = Bitmap::of(&[number::FILEID, number::MOUNTED_ON_FILEID, number::RDATTR_ERROR]);
+
+impl Nfs4 {
+    /// Lists a part of a directory of at most `bytes`. `plus` asks for handles and attributes too.
+    pub(crate) async fn read_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        position: (u64, [u8; 8]),
+        bytes: u32,
+        plus: bool,
+    ) -> Result<DirPage, OpError> {
+        let mut wanted = PLAIN;
+        if plus {
+            wanted = wanted.union(WANTED);
+            wanted.insert(number::FILEHANDLE);
+        }
+        let (cookie, cookie_verifier) = position;
+        let args =
+            ReadDirArgs { cookie, cookie_verifier, dircount: bytes, maxcount: bytes, attributes: wanted };
+        let ops = [put(directory), get_attributes(), Op::ReadDir(args)];
+        let mut results = self.read_only(caller, &ops).await?;
+        results.skip()?;
+        let directory = take_attributes(&mut results)?;
+        let page = take!(results, ReadDir)?;
+        let listed = page.entries.into_vec();
+        if listed.is_empty() && !page.eof {
+            return Err(OpError::BadReply("a listing without entries that does not end"));
+        }
+        let next_cookie = listed.last().map_or(cookie, |entry| entry.cookie);
+        let entries = listed.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        Ok(DirPage {
+            entries: entries.into_iter().flatten().collect(),
+            next_cookie,
+            verifier: page.cookie_verifier,
+            eof: page.eof,
+            directory: Some(directory),
+        })
+    }
+
+    /// Creates an object that is no regular file.
+    pub(crate) async fn create_object(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        kind: &NewObject,
+        set: &SetAttributes,
+    ) -> Result<(Object, Changed), OpError> {
+        let device = |major: u32, minor: u32| SpecData { major, minor };
+        let object_type = match kind {
+            NewObject::Directory => CreateType::DIRECTORY,
+            NewObject::Symlink(to) => CreateType::Link(
+                LinkText::new(to.clone())
+                    .map_err(|_| OpError::Invalid(Errno::ENAMETOOLONG, "the link's content is too long"))?,
+            ),
+            NewObject::BlockDevice(major, minor) => CreateType::Block(device(*major, *minor)),
+            NewObject::CharacterDevice(major, minor) => CreateType::Character(device(*major, *minor)),
+            NewObject::Socket => CreateType::SOCKET,
+            NewObject::Fifo => CreateType::FIFO,
+        };
+        let create = CreateArgs { object_type, name: component(name)?, attributes: set_attributes(set) };
+        let ops = [put(directory), Op::Create(create), Op::GetFh, get_attributes()];
+        let mut results = self.change(caller, &ops).await?;
+        results.skip()?;
+        let created = match take!(results, Create) {
+            // A session was lost after it had created the object: the reply to that is gone.
+            Err(OpError::Status(Status::EXIST)) if results.is_repeated => {
+                return Ok((self.lookup(caller, directory, name).await?, Changed::default()));
+            }
+            created => created?,
+        };
+        Ok((take_object(&mut results)?, changed(created.change, None)))
+    }
+
+    /// Removes the name of a file.
+    pub(crate) async fn remove_file(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<Changed, OpError> {
+        self.remove(caller, directory, name).await
+    }
+
+    /// Removes an empty directory.
+    pub(crate) async fn remove_directory(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<Changed, OpError> {
+        self.remove(caller, directory, name).await
+    }
+
+    /// REMOVE is for both: unlink and rmdir differ only in what they expect, which the caller checks.
+    async fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8]) -> Result<Changed, OpError> {
+        let remove = Op::Remove(RemoveArgs { target: component(name)? });
+        let mut results = self.change(caller, &[put(directory), remove, get_attributes()]).await?;
+        results.skip()?;
+        let info = match take!(results, Remove) {
+            // A session was lost after it had removed the name: the reply to that is gone.
+            Err(OpError::Status(Status::NOENT)) if results.is_repeated => return Ok(Changed::default()),
+            removed => removed?,
+        };
+        Ok(changed(info, take_attributes(&mut results).ok()))
+    }
+
+    /// Renames, and replaces what has the new name. Returns what happened to the old and the new directory.
+    pub(crate) async fn rename(
+        &self,
+        caller: &Caller,
+        from: (FileHandle, &[u8]),
+        to: (FileHandle, &[u8]),
+    ) -> Result<(Changed, Changed), OpError> {
+        let rename = RenameArgs { old_name: component(from.1)?, new_name: component(to.1)? };
+        let ops = [
+            put(from.0),
+            Op::SaveFh,
+            put(to.0),
+            Op::Rename(rename),
+            get_attributes(),
+            Op::RestoreFh,
+            get_attributes(),
+        ];
+        let mut results = self.change(caller, &ops).await?;
+        results.skip_many(3)?;
+        let renamed = take!(results, Rename)?;
+        let target = take_attributes(&mut results).ok();
+        let source = results.skip().ok().and_then(|()| take_attributes(&mut results).ok());
+        Ok((changed(renamed.source, source), changed(renamed.target, target)))
+    }
+
+    /// Gives a file another name in `directory`.
+    pub(crate) async fn link(
+        &self,
+        caller: &Caller,
+        file: FileHandle,
+        directory: FileHandle,
+        name: &[u8],
+    ) -> Result<Changed, OpError> {
+        let link = Op::Link(LinkArgs { new_name: component(name)? });
+        let ops = [put(file), Op::SaveFh, put(directory), link, get_attributes()];
+        let mut results = self.change(caller, &ops).await?;
+        results.skip_many(3)?;
+        let info = take!(results, Link)?;
+        Ok(changed(info, take_attributes(&mut results).ok()))
+    }
+}
+
+/// Converts an entry; `None` for those that name no entry of this directory.
+fn entry(wire: WireEntry) -> Result<Option<DirEntry>, OpError> {
+    if !crate::names::is_safe(&wire.name) {
+        // Some servers list `.` and `..`; a name with `/` would leave the directory.
+        return match &wire.name[..] {
+            b"." | b".." => Ok(None),
+            _ => Err(OpError::BadReply("an entry whose name is not allowed")),
+        };
+    }
+    let decoded = WireAttributes::from_file_attributes(&wire.attributes)
+        .map_err(|_| OpError::BadReply("attributes that cannot be decoded"))?;
+    let fileid = decoded.fileid.or(decoded.mounted_on_fileid).unwrap_or(0);
+    // §18.23.3: an object whose attributes cannot be read has only rdattr_error.
+    let object = match (decoded.filehandle, decoded.file_type) {
+        (Some(handle), Some(_)) if !handle.is_empty() => {
+            Some(Object { handle, attributes: from_decoded(&decoded)? })
+        }
+        _ => None,
+    };
+    Ok(Some(DirEntry { name: wire.name.into_bytes(), fileid, cookie: wire.cookie, object }))
+}

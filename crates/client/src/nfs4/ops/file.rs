@@ -1,0 +1,103 @@
+//! READ, WRITE, COMMIT (RFC 8881 §18.22, §18.32, §18.3).
+
+use bytes::Bytes;
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::commit::CommitArgs;
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::StableHow;
+use xdr::Opaque;
+
+use super::super::Nfs4;
+use super::super::wire::take;
+use super::{get_attributes, put, take_attributes};
+use crate::attributes::Changed;
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::results::{CommitReply, FileHandle, OpenState, ReadReply, Stability, WriteReply};
+
+impl Nfs4 {
+    /// Reads at most `count` bytes.
+    pub(crate) async fn read(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadReply, OpError> {
+        let reply = self
+            .with_stateid(state, async |stateid| {
+                let read = Op::Read(ReadArgs { stateid, offset, count });
+                let mut results = self.read_only(caller, &[put(handle), read]).await?;
+                results.skip()?;
+                take!(results, Read)
+            })
+            .await?;
+        let data = reply.data.into_bytes();
+        if data.len() > count as usize {
+            return Err(OpError::BadReply("more data than were asked for"));
+        }
+        if data.is_empty() && !reply.eof && count > 0 {
+            return Err(OpError::BadReply("a READ without data before the end of the file"));
+        }
+        Ok(ReadReply { data, eof: reply.eof, attributes: None })
+    }
+
+    /// Writes at most what fits one WRITE; the server may write less.
+    pub(crate) async fn write(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<WriteReply, OpError> {
+        let length = data.len();
+        let data = Opaque::new(data)
+            .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
+        let stable = match stability {
+            Stability::Unstable => StableHow::Unstable,
+            Stability::DataSync => StableHow::DataSync,
+            Stability::FileSync => StableHow::FileSync,
+        };
+        let (reply, attributes) = self
+            .with_stateid(state, async |stateid| {
+                let write = Op::Write(WriteArgs { stateid, offset, stable, data: data.clone() });
+                let mut results = self.change(caller, &[put(handle), write, get_attributes()]).await?;
+                results.skip()?;
+                Ok((take!(results, Write)?, take_attributes(&mut results).ok()))
+            })
+            .await?;
+        if reply.count as usize > length || (reply.count == 0 && length > 0) || reply.committed < stable {
+            return Err(OpError::BadReply(
+                "a WRITE of more or less than was sent, or less stable than asked for",
+            ));
+        }
+        let stability = match reply.committed {
+            StableHow::Unstable => Stability::Unstable,
+            StableHow::DataSync => Stability::DataSync,
+            StableHow::FileSync => Stability::FileSync,
+        };
+        let file = Changed { after: attributes, ..Changed::default() };
+        Ok(WriteReply { count: reply.count, stability, verifier: reply.verifier, file })
+    }
+
+    /// Makes written data stable; a count of 0 means all from the offset on.
+    pub(crate) async fn commit(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<CommitReply, OpError> {
+        let commit = Op::Commit(CommitArgs { offset, count });
+        let mut results = self.change(caller, &[put(handle), commit, get_attributes()]).await?;
+        results.skip()?;
+        let committed = take!(results, Commit)?;
+        let file = Changed { after: take_attributes(&mut results).ok(), ..Changed::default() };
+        Ok(CommitReply { verifier: committed.verifier, file })
+    }
+}

@@ -1,0 +1,77 @@
+//! Properties and free space of a file system, as attributes of its objects (RFC 8881 §5).
+
+use protocol::nfs4::attributes::{Attributes as WireAttributes, number};
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::getattr::GetAttrArgs;
+use protocol::nfs4::types::Bitmap;
+
+use super::super::Nfs4;
+use super::super::wire::take;
+use super::put;
+use crate::config::{Caller, TRANSFER_MAX};
+use crate::error::OpError;
+use crate::results::{FileHandle, FsInfo, FsStat};
+
+const INFO: Bitmap = Bitmap::of(&[
+    number::LEASE_TIME,
+    number::MAXFILESIZE,
+    number::MAXLINK,
+    number::MAXNAME,
+    number::MAXREAD,
+    number::MAXWRITE,
+]);
+const SPACE: Bitmap = Bitmap::of(&[
+    number::SPACE_AVAIL,
+    number::SPACE_FREE,
+    number::SPACE_TOTAL,
+    number::FILES_AVAIL,
+    number::FILES_FREE,
+    number::FILES_TOTAL,
+]);
+/// READs and WRITEs are not made smaller than this, whatever a server says.
+const TRANSFER_MIN: u32 = 512;
+
+impl Nfs4 {
+    /// Returns the properties of the object's file system.
+    pub(crate) async fn fs_info(&self, caller: &Caller, handle: FileHandle) -> Result<FsInfo, OpError> {
+        let wire = self.fs_attributes(caller, handle, INFO).await?;
+        let transfer = |max: Option<u64>| {
+            let max = max.unwrap_or(u64::from(TRANSFER_MAX)).min(u64::from(TRANSFER_MAX));
+            (max as u32).max(TRANSFER_MIN)
+        };
+        Ok(FsInfo {
+            read_max: transfer(wire.maxread),
+            write_max: transfer(wire.maxwrite),
+            file_size_max: wire.maxfilesize.unwrap_or(u64::MAX >> 1),
+            name_max: wire.maxname.unwrap_or(255),
+            link_max: wire.maxlink.unwrap_or(u32::MAX),
+            lease_seconds: wire.lease_time.unwrap_or(0),
+        })
+    }
+
+    /// Returns the free space of the object's file system.
+    pub(crate) async fn fs_stat(&self, caller: &Caller, handle: FileHandle) -> Result<FsStat, OpError> {
+        let wire = self.fs_attributes(caller, handle, SPACE).await?;
+        Ok(FsStat {
+            total_bytes: wire.space_total.unwrap_or(0),
+            free_bytes: wire.space_free.unwrap_or(0),
+            available_bytes: wire.space_avail.unwrap_or(0),
+            total_files: wire.files_total.unwrap_or(0),
+            free_files: wire.files_free.unwrap_or(0),
+            available_files: wire.files_avail.unwrap_or(0),
+        })
+    }
+
+    async fn fs_attributes(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        attributes: Bitmap,
+    ) -> Result<WireAttributes, OpError> {
+        let ops = [put(handle), Op::GetAttr(GetAttrArgs { attributes })];
+        let mut results = self.read_only(caller, &ops).await?;
+        results.skip()?;
+        WireAttributes::from_file_attributes(&take!(results, GetAttr)?)
+            .map_err(|_| OpError::BadReply("attributes that cannot be decoded"))
+    }
+}

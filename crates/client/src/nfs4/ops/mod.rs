@@ -1,0 +1,142 @@
+//! Operations of version 4, one file for each group, as compounds in the session.
+
+use std::time::Duration;
+
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::getattr::GetAttrArgs;
+use protocol::nfs4::types::{OpNum, Stateid, Status};
+
+use super::Nfs4;
+use super::convert::{WANTED, attributes};
+use super::recovery::{Recovery, free_stateid, recovery, reopen};
+use super::session::{DELAY_FIRST, DELAY_MAX};
+use super::wire::{Results, take};
+use crate::attributes::Attributes;
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{FileHandle, Object, OpenState};
+
+mod directory;
+mod file;
+mod filesystem;
+mod name;
+mod object;
+mod open;
+
+/// How often an operation is repeated because its open was lost, before the caller gets the error.
+const REOPENS_MAX: u32 = 3;
+/// The pause before another attempt in the server's grace period.
+const GRACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// PUTFH.
+pub(super) fn put(handle: FileHandle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}
+
+/// GETATTR of the attributes that the client keeps.
+fn get_attributes() -> Op {
+    Op::GetAttr(GetAttrArgs { attributes: WANTED })
+}
+
+/// Takes the result of [`get_attributes`].
+fn take_attributes(results: &mut Results) -> Result<Attributes, OpError> {
+    let wire: FileAttributes = take!(results, GetAttr)?;
+    attributes(&wire)
+}
+
+/// Takes the results of GETFH and [`get_attributes`].
+fn take_object(results: &mut Results) -> Result<Object, OpError> {
+    let handle = take!(results, GetFh)?;
+    if handle.is_empty() {
+        return Err(OpError::BadReply("an empty file handle"));
+    }
+    Ok(Object { handle, attributes: take_attributes(results)? })
+}
+
+/// Returns whether an operation can be repeated although it succeeded.
+fn is_repeatable(op: &Op) -> bool {
+    matches!(
+        op.opnum(),
+        OpNum::PUTFH
+            | OpNum::PUTROOTFH
+            | OpNum::SAVEFH
+            | OpNum::RESTOREFH
+            | OpNum::LOOKUP
+            | OpNum::LOOKUPP
+            | OpNum::GETFH
+            | OpNum::GETATTR
+            | OpNum::ACCESS
+            | OpNum::READ
+            | OpNum::READDIR
+            | OpNum::READLINK
+            | OpNum::VERIFY
+            | OpNum::NVERIFY
+            | OpNum::SECINFO
+    )
+}
+
+impl Nfs4 {
+    /// Executes a compound that changes nothing.
+    async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+        self.execute(caller, ops, false).await
+    }
+
+    /// Executes a compound that changes something, so that the server must keep its reply.
+    async fn change(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+        self.execute(caller, ops, true).await
+    }
+
+    /// Executes a compound, and again as a new request while an operation says DELAY or GRACE. An operation that has changed
+    /// something is not repeated (RFC 8881 §15.1.1.3): then the caller gets the results.
+    async fn execute(&self, caller: &Caller, ops: &[Op], cache_this: bool) -> Result<Results, OpError> {
+        let mut pause = DELAY_FIRST;
+        loop {
+            let results = self.compound(caller, ops, cache_this).await?;
+            let completed = results.len().saturating_sub(1);
+            if !ops.iter().take(completed).all(is_repeatable) {
+                return Ok(results);
+            }
+            match results.status() {
+                Status::DELAY => {
+                    self.engine.sleep(pause).await;
+                    pause = (pause * 2).min(DELAY_MAX);
+                }
+                Status::GRACE => self.engine.sleep(GRACE_PAUSE).await,
+                _ => return Ok(results),
+            }
+        }
+    }
+
+    /// Runs an operation with the stateid of an open file, and again after the open was replaced because the server had lost
+    /// it. Without an open the stateid is the anonymous one.
+    async fn with_stateid<T>(
+        &self,
+        state: &OpenState,
+        run: impl AsyncFn(Stateid) -> Result<T, OpError>,
+    ) -> Result<T, OpError> {
+        let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
+        for _ in 0..REOPENS_MAX {
+            let stateid = file.io_stateid()?;
+            let status = match run(stateid).await {
+                Err(OpError::Status(status)) => status,
+                outcome => return outcome,
+            };
+            match recovery(status) {
+                Recovery::Retry => {}
+                Recovery::Reopen => {
+                    let session = self.session().await?;
+                    // Another operation, or the reclaiming after a restart, may have replaced it already.
+                    let _turn = file.reopening().await;
+                    if file.io_stateid()? == stateid {
+                        free_stateid(&session, file).await?;
+                        reopen(&session, file, false).await?;
+                    }
+                }
+                _ => return Err(OpError::Status(status)),
+            }
+        }
+        run(file.io_stateid()?).await
+    }
+}

@@ -1,0 +1,70 @@
+//! GETATTR, SETATTR, ACCESS, READLINK (RFC 8881 §18.7, §18.30, §18.1, §18.24).
+
+use bytes::Bytes;
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::access::{AccessArgs, AccessMask};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+
+use super::super::Nfs4;
+use super::super::convert::set_attributes;
+use super::super::wire::take;
+use super::{get_attributes, put, take_attributes};
+use crate::attributes::{Attributes, SetAttributes};
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{FileHandle, OpenState};
+
+impl Nfs4 {
+    /// Returns an object's attributes.
+    pub(crate) async fn get_attributes(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+    ) -> Result<Attributes, OpError> {
+        let mut results = self.read_only(caller, &[put(handle), get_attributes()]).await?;
+        results.skip()?;
+        take_attributes(&mut results)
+    }
+
+    /// Sets attributes and returns all of them. Setting the size of an open file takes its state.
+    pub(crate) async fn set_attributes(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        set: &SetAttributes,
+    ) -> Result<Attributes, OpError> {
+        let attributes = set_attributes(set);
+        self.with_stateid(state, async |stateid| {
+            let set = Op::SetAttr(SetAttrArgs { stateid, attributes: attributes.clone() });
+            let mut results = self.change(caller, &[put(handle), set, get_attributes()]).await?;
+            results.skip_many(2)?;
+            take_attributes(&mut results)
+        })
+        .await
+    }
+
+    /// Returns which of the asked permissions the caller has.
+    pub(crate) async fn access(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        asked: u32,
+    ) -> Result<(u32, Attributes), OpError> {
+        let access = Op::Access(AccessArgs { access: AccessMask::from_bits_retain(asked) });
+        let mut results = self.read_only(caller, &[put(handle), access, get_attributes()]).await?;
+        results.skip()?;
+        let granted = take!(results, Access)?.access.bits() & asked;
+        Ok((granted, take_attributes(&mut results)?))
+    }
+
+    /// Returns the content of a symbolic link.
+    pub(crate) async fn read_link(&self, caller: &Caller, handle: FileHandle) -> Result<Bytes, OpError> {
+        let mut results = self.read_only(caller, &[put(handle), Op::ReadLink]).await?;
+        results.skip()?;
+        results.next(|result| match result {
+            OpResult::ReadLink(protocol::nfs4::types::Outcome::Ok(text)) => Some(text.into_bytes()),
+            _ => None,
+        })
+    }
+}

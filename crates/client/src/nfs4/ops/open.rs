@@ -1,0 +1,95 @@
+//! OPEN and CLOSE (RFC 8881 §18.16, §18.2).
+
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::open::{
+    CreateHow, CreateVerifierAttributes, OpenArgs, OpenClaim, OpenHow, ShareDeny,
+};
+
+use super::super::Nfs4;
+use super::super::convert::{changed, component, set_attributes};
+use super::super::recovery::{Recovery, open_owner, recovery, share_access};
+use super::super::wire::take;
+use super::{get_attributes, put, take_object};
+use crate::attributes::SetAttributes;
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{Creation, FileHandle, OpenMode, OpenState, Opened};
+
+impl Nfs4 {
+    /// Opens a file by its name in a directory, and creates it if asked to.
+    pub(crate) async fn open(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        mode: OpenMode,
+        creation: Creation,
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        let how = match creation {
+            Creation::No => OpenHow::NoCreate,
+            Creation::IfMissing => OpenHow::Create(CreateHow::Unchecked(set_attributes(set))),
+            Creation::Exclusive(verifier) => {
+                let attributes = set_attributes(set);
+                OpenHow::Create(CreateHow::Exclusive41(CreateVerifierAttributes { verifier, attributes }))
+            }
+        };
+        let claim = OpenClaim::Null(component(name)?);
+        let owner = self.opens.take_owner();
+        let opened = self.open_as(caller, directory, mode, owner, how, claim).await;
+        if opened.is_err() {
+            self.opens.free_owner(owner);
+        }
+        opened
+    }
+
+    async fn open_as(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        mode: OpenMode,
+        owner: u32,
+        how: OpenHow,
+        claim: OpenClaim,
+    ) -> Result<Opened, OpError> {
+        let client_id = self.session().await?.client_id;
+        let args = OpenArgs {
+            seqid: 0,
+            share_access: share_access(mode),
+            share_deny: ShareDeny::empty(),
+            owner: open_owner(client_id, owner),
+            how,
+            claim,
+        };
+        let ops = [put(directory), Op::Open(args), Op::GetFh, get_attributes()];
+        let mut results = self.change(caller, &ops).await?;
+        results.skip()?;
+        let opened = take!(results, Open)?;
+        let object = take_object(&mut results)?;
+        let file = self.opens.add(owner, object.handle, mode, caller, opened.stateid);
+        Ok(Opened { object, state: OpenState { file: Some(file) }, directory: changed(opened.change, None) })
+    }
+
+    /// Closes a file. Its state ends whatever the server answers.
+    pub(crate) async fn close_file(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+    ) -> Result<(), OpError> {
+        let Some(file) = &state.file else { return Ok(()) };
+        let Ok(open_stateid) = file.stateid() else {
+            self.opens.free_owner(file.owner);
+            return Ok(());
+        };
+        let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
+        let outcome = self.change(caller, &[put(handle), close]).await;
+        self.opens.free_owner(file.owner);
+        match outcome?.skip_many(2) {
+            // The server has lost the open already.
+            Err(OpError::Status(status)) if recovery(status) != Recovery::Fail => Ok(()),
+            closed => closed,
+        }
+    }
+}

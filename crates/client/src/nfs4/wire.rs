@@ -1,0 +1,173 @@
+//! Compounds as records: encoding without a copy of WRITE's data, and access to results one by one.
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::session::SequenceArgs;
+use protocol::nfs4::types::{HasStatus, OpNum, Status};
+use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
+use rpc::auth::OpaqueAuth;
+use rpc::message::{CallHeader, encode_call};
+use xdr::{Encode, Writer, padding};
+
+use crate::engine::Record;
+use crate::error::OpError;
+
+/// Data of a WRITE from this many bytes are a part of their own; fewer are copied.
+const SHARED_FROM: usize = 4096;
+
+/// Encodes a compound, with SEQUENCE in front if there is one.
+pub(crate) fn encode_compound(
+    xid: u32,
+    credential: &OpaqueAuth,
+    minor_version: u32,
+    sequence: Option<SequenceArgs>,
+    ops: &[Op],
+) -> Record {
+    let header = CallHeader {
+        credential: credential.clone(),
+        ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND)
+    };
+    let mut writer = Writer::new();
+    encode_call(&mut writer, &header, &());
+    // The tag is empty.
+    writer.u32(0);
+    writer.u32(minor_version);
+    writer.u32(ops.len() as u32 + u32::from(sequence.is_some()));
+    if let Some(sequence) = sequence {
+        Op::Sequence(sequence).encode(&mut writer);
+    }
+    let mut record = Record::new();
+    for op in ops {
+        match op {
+            Op::Write(args) if args.data.len() >= SHARED_FROM => {
+                OpNum::WRITE.encode(&mut writer);
+                args.stateid.encode(&mut writer);
+                args.offset.encode(&mut writer);
+                args.stable.encode(&mut writer);
+                writer.u32(args.data.len() as u32);
+                record.push(std::mem::take(&mut writer).into_bytes());
+                record.push(args.data.bytes().clone());
+                writer.raw(&[0; 4][..padding(args.data.len())]);
+            }
+            op => op.encode(&mut writer),
+        }
+    }
+    if !writer.is_empty() {
+        record.push(writer.into_bytes());
+    }
+    record
+}
+
+/// The results of a compound, taken one by one.
+#[derive(Debug)]
+pub(crate) struct Results {
+    status: Status,
+    results: std::vec::IntoIter<OpResult>,
+    /// Whether the server may have executed the compound before, in a session that was lost.
+    pub(crate) is_repeated: bool,
+}
+
+impl Results {
+    pub(crate) fn new(status: Status, results: Vec<OpResult>, is_repeated: bool) -> Self {
+        Self { status, results: results.into_iter(), is_repeated }
+    }
+
+    /// Takes the next result and returns what `get` finds in it.
+    ///
+    /// # Errors
+    /// The status of the operation, if it failed; [`OpError::BadReply`] if it is another operation's result.
+    pub(crate) fn next<T>(&mut self, get: impl FnOnce(OpResult) -> Option<T>) -> Result<T, OpError> {
+        let Some(result) = self.results.next() else {
+            return Err(match self.status {
+                Status::OK => OpError::BadReply("results are missing"),
+                status => OpError::Status(status),
+            });
+        };
+        match result.status() {
+            Status::OK => get(result).ok_or(OpError::BadReply("the result of another operation")),
+            status => Err(OpError::Status(status)),
+        }
+    }
+
+    /// Takes the next result of an operation whose success says all.
+    pub(crate) fn skip(&mut self) -> Result<(), OpError> {
+        self.next(|_| Some(()))
+    }
+
+    /// Takes the next `count` results of operations whose success says all.
+    pub(crate) fn skip_many(&mut self, count: usize) -> Result<(), OpError> {
+        (0..count).try_for_each(|_| self.skip())
+    }
+
+    /// Returns how many results are left.
+    pub(crate) fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// Returns the status of the last operation executed.
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+}
+
+/// Takes the next result of the given operation: `take!(results, GetFh)`.
+macro_rules! take {
+    ($results:expr, $variant:ident) => {
+        $results.next(|result| match result {
+            ::protocol::nfs4::compound::OpResult::$variant(::protocol::nfs4::types::Outcome::Ok(ok)) => {
+                Some(ok)
+            }
+            _ => None,
+        })
+    };
+}
+pub(crate) use take;
+
+/// Joins the parts of a record.
+#[cfg(test)]
+pub(crate) fn joined(record: &[bytes::Bytes]) -> bytes::Bytes {
+    record.concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::CompoundArgs;
+    use protocol::nfs4::ops::write::WriteArgs;
+    use protocol::nfs4::types::{StableHow, Stateid};
+    use xdr::{Decode, List, Opaque, Reader};
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn data_of_a_write_are_not_copied_and_arrive_padded() {
+        for length in [0, 1, 4095, 4096, 4097, 10_001] {
+            let data = Bytes::from(vec![7; length]);
+            let write = Op::Write(WriteArgs {
+                stateid: Stateid::ANONYMOUS,
+                offset: 3,
+                stable: StableHow::Unstable,
+                data: Opaque::new(data.clone()).unwrap(),
+            });
+            let ops = vec![Op::PutRootFh, write, Op::GetFh];
+            let record = encode_compound(9, &OpaqueAuth::NONE, 2, None, &ops);
+            assert_eq!(record.iter().any(|part| part.as_ptr() == data.as_ptr()), length >= SHARED_FROM);
+            let mut reader = Reader::new(joined(&record));
+            CallHeader::parse(&mut reader).unwrap();
+            let compound = CompoundArgs::decode(&mut reader).unwrap();
+            reader.finish().unwrap();
+            assert_eq!((compound.minor_version, compound.ops), (2, List::new(ops).unwrap()));
+        }
+    }
+
+    #[test]
+    fn results_end_with_the_status_of_the_failure() {
+        let root = || OpResult::PutRootFh(Ok(()).into());
+        let mut results = Results::new(Status::NOENT, vec![root()], false);
+        assert_eq!(results.skip(), Ok(()));
+        assert_eq!(take!(results, GetFh), Err(OpError::Status(Status::NOENT)));
+        let mut wrong = Results::new(Status::OK, vec![root()], false);
+        assert!(matches!(take!(wrong, GetFh), Err(OpError::BadReply(_))));
+        assert!(matches!(wrong.skip(), Err(OpError::BadReply(_))));
+    }
+}

@@ -1,0 +1,130 @@
+//! A number of permits that tasks wait for in their order. Slots of a session and calls of version 3 in flight are of this kind.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+/// Tasks that wait, first come, first served.
+#[derive(Debug, Default)]
+pub(crate) struct WaitQueue {
+    waiting: VecDeque<(u64, Waker)>,
+    next: u64,
+}
+
+/// A task's place in a [`WaitQueue`]; none before it had to wait.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket(Option<u64>);
+
+impl WaitQueue {
+    /// Returns `take()`'s result if it is this task's turn and something is there; otherwise the task waits.
+    pub(crate) fn poll<T>(
+        &mut self,
+        ticket: &mut Ticket,
+        context: &mut Context<'_>,
+        take: impl FnOnce() -> Option<T>,
+    ) -> Poll<T> {
+        let is_first = match (ticket.0, self.waiting.front()) {
+            (_, None) => true,
+            (Some(number), Some((first, _))) => number == *first,
+            (None, Some(_)) => false,
+        };
+        if is_first && let Some(taken) = take() {
+            self.leave(ticket);
+            // Another may be free for the next.
+            self.wake_first();
+            return Poll::Ready(taken);
+        }
+        let waker = context.waker().clone();
+        match ticket.0 {
+            Some(number) => {
+                if let Some(entry) = self.waiting.iter_mut().find(|(other, _)| *other == number) {
+                    entry.1 = waker;
+                }
+            }
+            None => {
+                self.next += 1;
+                ticket.0 = Some(self.next);
+                self.waiting.push_back((self.next, waker));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Gives up a place. The next task is woken if this one may have been.
+    pub(crate) fn leave(&mut self, ticket: &mut Ticket) {
+        let Some(number) = ticket.0.take() else { return };
+        let was_first = self.waiting.front().is_some_and(|(first, _)| *first == number);
+        self.waiting.retain(|(other, _)| *other != number);
+        if was_first {
+            self.wake_first();
+        }
+    }
+
+    /// Wakes the first task, because something may be free.
+    pub(crate) fn wake_first(&self) {
+        if let Some((_, waker)) = self.waiting.front() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Wakes all tasks, because there is nothing to wait for any longer.
+    pub(crate) fn wake_all(&self) {
+        for (_, waker) in &self.waiting {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::task::{ArcWake, waker};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl ArcWake for Count {
+        fn wake_by_ref(this: &Arc<Self>) {
+            this.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn tasks_are_served_in_their_order() {
+        let (mut queue, mut free) = (WaitQueue::default(), 1);
+        let counts: Vec<Arc<Count>> = (0..3).map(|_| Arc::default()).collect();
+        let mut tickets: Vec<Ticket> = (0..3).map(|_| Ticket::default()).collect();
+        let mut poll = |queue: &mut WaitQueue, free: &mut u32, task: usize| {
+            let waker = waker(counts[task].clone());
+            let take = || (*free > 0).then(|| *free -= 1);
+            queue.poll(&mut tickets[task], &mut Context::from_waker(&waker), take).is_ready()
+        };
+        assert!(poll(&mut queue, &mut free, 0));
+        assert!(!poll(&mut queue, &mut free, 1) && !poll(&mut queue, &mut free, 2));
+        free = 1;
+        queue.wake_first();
+        assert!(!poll(&mut queue, &mut free, 2), "task 1 came before");
+        assert!(!poll(&mut queue, &mut free, 0), "a new one waits behind");
+        assert!(poll(&mut queue, &mut free, 1));
+        assert_eq!(counts[1].0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn one_that_leaves_passes_its_turn_on() {
+        let mut queue = WaitQueue::default();
+        let count = Arc::new(Count::default());
+        let waker = waker(count.clone());
+        let (mut first, mut second) = (Ticket::default(), Ticket::default());
+        let poll = |queue: &mut WaitQueue, ticket: &mut Ticket| {
+            queue.poll(ticket, &mut Context::from_waker(&waker), || None::<()>)
+        };
+        assert!(poll(&mut queue, &mut first).is_pending() && poll(&mut queue, &mut second).is_pending());
+        queue.leave(&mut first);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        queue.leave(&mut second);
+        assert!(queue.waiting.is_empty());
+    }
+}

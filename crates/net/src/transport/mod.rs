@@ -1,0 +1,138 @@
+//! The client's connections: sockets and time for a [`client::engine::Engine`].
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine};
+use tokio::task::{AbortHandle, JoinSet};
+
+mod connection;
+
+/// How long an attempt to connect may take, for each address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A server's addresses, and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Addresses, tried in this order.
+    pub addresses: Vec<IpAddr>,
+    /// Whether to call from a port below 1024 where this process may (`resvport`).
+    pub reserved_port: bool,
+    /// Maximum bytes of a record from the server.
+    pub record_max: usize,
+}
+
+/// The clock of this machine, from its creation on.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Carries the engine's records until the engine is shut down. Must run in a [`tokio::task::LocalSet`].
+pub async fn run_transport(engine: Arc<Engine>, route: Route) {
+    let (route, mut tasks) = (Arc::new(route), JoinSet::new());
+    let mut running: Vec<Option<AbortHandle>> = Vec::new();
+    while let Some(action) = next_action(&engine).await {
+        match action {
+            Action::Connect { connection, port } => {
+                let index = connection.index();
+                running.resize_with(running.len().max(index + 1), || None);
+                end(&mut running[index]);
+                let work = connect_and_serve(Arc::clone(&engine), Arc::clone(&route), connection, port);
+                running[index] = Some(tasks.spawn_local(work));
+            }
+            Action::Disconnect { connection } => {
+                if let Some(task) = running.get_mut(connection.index()) {
+                    end(task);
+                }
+            }
+        }
+        // Tasks that have ended.
+        while tasks.try_join_next().is_some() {}
+    }
+}
+
+fn end(task: &mut Option<AbortHandle>) {
+    if let Some(task) = task.take() {
+        task.abort();
+    }
+}
+
+/// Waits for the engine's next action, and tells it when deadlines have passed.
+async fn next_action(engine: &Engine) -> Option<Action> {
+    loop {
+        let mut left = Duration::MAX;
+        if let Some(deadline) = engine.deadline() {
+            left = deadline.saturating_sub(engine.now());
+            if left.is_zero() {
+                engine.handle_timeout();
+                continue;
+            }
+        }
+        let mut is_first = true;
+        let action = poll_fn(|context| match engine.poll_action(context) {
+            Poll::Ready(action) => Poll::Ready(Some(action)),
+            Poll::Pending if is_first => {
+                is_first = false;
+                Poll::Pending
+            }
+            // Woken without an action: there is a new deadline.
+            Poll::Pending => Poll::Ready(None),
+        });
+        if let Ok(Some(action)) = tokio::time::timeout(left, action).await {
+            return action;
+        }
+    }
+}
+
+async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: ConnectionId, port: u16) {
+    match connect(&route, port).await {
+        Ok(stream) => {
+            engine.handle_connected(id);
+            // How it ended matters to nobody: calls without a reply are sent again.
+            let _ = connection::serve(&engine, id, stream, route.record_max).await;
+            engine.handle_disconnected(id);
+        }
+        Err(reason) => engine.handle_connect_failed(id, ConnectError { reason: reason.into() }),
+    }
+}
+
+/// Connects to the first of the addresses that answers. The error is about the last.
+async fn connect(route: &Route, port: u16) -> Result<tokio::net::TcpStream, String> {
+    let mut reason = String::from("the server has no address");
+    for address in &route.addresses {
+        let address = SocketAddr::new(*address, port);
+        let attempt = tokio::time::timeout(CONNECT_TIMEOUT, connect_to(address, route.reserved_port)).await;
+        let outcome = attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match outcome {
+            Ok(stream) => return Ok(stream),
+            Err(error) => reason = format!("cannot connect to {address}: {error}"),
+        }
+    }
+    Err(reason)
+}
+
+async fn connect_to(address: SocketAddr, reserved_port: bool) -> io::Result<tokio::net::TcpStream> {
+    let stream = if reserved_port {
+        let any: IpAddr = if address.is_ipv4() { [0, 0, 0, 0].into() } else { [0; 16].into() };
+        crate::reserved::connect(SocketAddr::new(any, 0), address).await?
+    } else {
+        tokio::net::TcpStream::connect(address).await?
+    };
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

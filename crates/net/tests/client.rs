@@ -1,0 +1,192 @@
+//! The client's library against this project's server, over real loopback sockets.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use client::attributes::{FileKind, SetAttributes};
+use client::config::{Caller, Config, Version};
+use client::engine::{Engine, RetryPolicy};
+use client::errno::Errno;
+use client::fs::{FileSystem, OpenOptions};
+use client::{Client, error::Fault};
+use net::transport::{Route, SystemClock, run_transport};
+use net::{Limits, Listeners, Running, serve};
+use rpc::auth::{AuthSys, GroupList};
+use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+use vfs::{MemFs, MemOptions};
+use xdr::Opaque;
+
+struct TestServer {
+    address: SocketAddr,
+    server: Arc<Server>,
+    running: Option<Running>,
+}
+
+fn start() -> TestServer {
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
+    let settings = Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+    let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits { cores: 1, ..Limits::default() };
+    let running =
+        serve(Arc::clone(&server), Listeners { tcp: vec![listener], udp: vec![] }, limits, None, None);
+    TestServer { address, server, running: Some(running.unwrap()) }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shut_down();
+        }
+    }
+}
+
+fn root() -> Caller {
+    let gids = GroupList::default();
+    Caller::sys(&AuthSys { stamp: 0, machine_name: Opaque::from_static(b"test"), uid: 0, gid: 0, gids })
+}
+
+fn config(port: u16, version: Option<Version>) -> Config {
+    Config {
+        server: "127.0.0.1".into(),
+        port,
+        mount_port: Some(port),
+        version,
+        retry: RetryPolicy::default(),
+        connections: 1,
+        owner: Bytes::from_static(b"library test"),
+        verifier: [1; 8],
+        machine: root(),
+        slots: 64,
+        v3_calls: 128,
+        read_size: 1 << 20,
+        write_size: 1 << 20,
+    }
+}
+
+/// Runs `work` with a client, and closes the client.
+fn with_client<F: Future<Output = ()>>(config: Config, work: impl FnOnce(Client) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+        let addresses = vec![Ipv4Addr::LOCALHOST.into()];
+        let route = Route { addresses, reserved_port: true, record_max: 2 << 20 };
+        let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+        let client = Client::connect(engine, config).await.unwrap();
+        let keeper = tokio::task::spawn_local({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        work(client.clone()).await;
+        client.close().await.unwrap();
+        keeper.await.unwrap();
+        transport.await.unwrap();
+    });
+}
+
+#[test]
+fn files_and_directories_are_made_listed_read_renamed_and_removed() {
+    for version in [Some(Version::V42), Some(Version::V41), None] {
+        let server = start();
+        with_client(config(server.address.port(), version), async |client| {
+            assert_eq!(client.version(), version.unwrap_or(Version::V42));
+            let (fs, name) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+            assert_eq!(name, None);
+            exercise(&fs).await;
+        });
+        let counts = server.server.counts();
+        assert_eq!((counts.clients, counts.sessions), (0, 0), "the client has left");
+    }
+}
+
+async fn exercise(fs: &FileSystem) {
+    fs.mkdir(b"dir", 0o755).await.unwrap();
+    let content = Bytes::from((0..3_000_000u32).map(|at| (at % 251) as u8).collect::<Vec<_>>());
+    let file = fs.open(b"dir/file", &OpenOptions::CREATE).await.unwrap();
+    file.write_at(0, content.clone()).await.unwrap();
+    file.close().await.unwrap();
+    assert_eq!(fs.stat(b"/dir/./file").await.unwrap().size, 3_000_000);
+    let file = fs.open(b"dir/../dir/file", &OpenOptions::READ).await.unwrap();
+    let parts = file.read_at(0, 5_000_000).await.unwrap();
+    assert!(parts.concat() == content, "what was written is read");
+    file.close().await.unwrap();
+
+    fs.symlink(b"file", b"dir/link").await.unwrap();
+    assert_eq!(&fs.read_link(b"dir/link").await.unwrap()[..], b"file");
+    assert_eq!(fs.stat(b"dir/link").await.unwrap().kind, FileKind::Regular);
+    assert_eq!(fs.lstat(b"dir/link").await.unwrap().kind, FileKind::Symlink);
+    let linked = fs.open(b"dir/link", &OpenOptions::READ).await.unwrap();
+    assert_eq!(linked.stat().await.unwrap().size, 3_000_000);
+    linked.close().await.unwrap();
+
+    fs.link(b"dir/file", b"dir/hard").await.unwrap();
+    fs.rename(b"dir/hard", b"moved").await.unwrap();
+    assert_eq!(fs.stat(b"moved").await.unwrap().nlink, 2);
+    let set = SetAttributes { mode: Some(0o600), size: Some(7), ..SetAttributes::default() };
+    let changed = fs.set_attributes(b"moved", &set, true).await.unwrap();
+    assert_eq!((changed.mode, changed.size), (0o600, 7));
+    let mut names: Vec<_> =
+        fs.read_dir(b"dir", true).await.unwrap().into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    assert_eq!(names, [&b"file"[..], b"link"]);
+
+    let error = fs.rmdir(b"dir").await.unwrap_err();
+    assert_eq!((error.errno(), error.fault()), (Errno::ENOTEMPTY, Fault::Caller));
+    assert_eq!(error.to_string(), "remove directory dir on 127.0.0.1: Directory not empty (NOTEMPTY)");
+    assert_eq!(fs.stat(b"dir/none/x").await.unwrap_err().errno(), Errno::ENOENT);
+    assert_eq!(fs.stat(b"moved/x").await.unwrap_err().errno(), Errno::ENOTDIR);
+    assert_eq!(fs.unlink(b"dir").await.unwrap_err().errno(), Errno::EISDIR);
+    for path in [&b"dir/file"[..], b"dir/link", b"moved"] {
+        fs.unlink(path).await.unwrap();
+    }
+    fs.rmdir(b"dir").await.unwrap();
+    assert!(fs.read_dir(b"", false).await.unwrap().is_empty());
+    assert!(fs.stat_fs(b"").await.unwrap().total_bytes > 0);
+}
+
+#[test]
+fn a_listing_of_many_names_is_whole() {
+    let server = start();
+    with_client(config(server.address.port(), None), async |client| {
+        let (fs, _) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+        let names: Vec<String> =
+            (0..3000).map(|number| format!("a long name of a directory {number}")).collect();
+        let made = names.iter().map(|name| fs.mkdir(name.as_bytes(), 0o700));
+        for outcome in futures_util::future::join_all(made).await {
+            outcome.unwrap();
+        }
+        let listed: std::collections::HashSet<Bytes> =
+            fs.read_dir(b"", true).await.unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(listed, names.into_iter().map(Bytes::from).collect());
+    });
+}
+
+#[test]
+fn an_unreachable_server_is_an_error_at_once() {
+    // Nobody listens at a port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+        let addresses = vec![Ipv4Addr::LOCALHOST.into()];
+        let route = Route { addresses, reserved_port: false, record_max: 2 << 20 };
+        let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+        let error = Client::connect(Arc::clone(&engine), config(port, None)).await.err().unwrap();
+        assert_eq!(error.fault(), Fault::Network);
+        assert!(error.to_string().contains("Connection refused"), "{error}");
+        engine.shut_down();
+        transport.await.unwrap();
+    });
+}
