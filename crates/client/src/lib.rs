@@ -25,6 +25,7 @@ mod reader;
 pub mod results;
 mod session;
 mod slots;
+pub mod url;
 
 pub use client::{CONNECTIONS_MAX, Client};
 pub use read::{Read, ReadData, ReadOp};

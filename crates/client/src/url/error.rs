@@ -1,0 +1,22 @@
+//! What is wrong with a URL or an option.
+
+use std::error::Error;
+use std::fmt;
+
+/// One sentence about a URL or option that cannot be used. It is the fault of whoever wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UrlError(String);
+
+impl UrlError {
+    pub(super) fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for UrlError {}

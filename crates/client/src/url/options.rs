@@ -1,0 +1,344 @@
+//! The options of nfs(5) as a table.
+
+use super::error::UrlError;
+use super::percent;
+use super::values::{Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Value, Version};
+
+/// Options of a mount. `None` is the default of whatever uses the option.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Protocol version; without it the highest that both sides have. `version=`, `vers=`, `nfsvers=`, `minorversion=`.
+    pub version: Option<Version>,
+    /// Port of the server; without it 2049, and for version 3 what its port mapper says.
+    pub port: Option<u16>,
+    /// Port of MOUNT, for version 3.
+    pub mount_port: Option<u16>,
+    /// How the user is named. `sec=`.
+    pub security: Option<Security>,
+    /// User that calls are made for; without it the process's.
+    pub uid: Option<u32>,
+    /// Group that calls are made for.
+    pub gid: Option<u32>,
+    /// Connections to one address of the server. `nconnect=`.
+    pub connections: Option<u32>,
+    /// Connections to all addresses of the server together. `max_connect=`.
+    pub max_connections: Option<u32>,
+    /// Most bytes of a READ.
+    pub read_size: Option<u32>,
+    /// Most bytes of a WRITE.
+    pub write_size: Option<u32>,
+    /// Time until a request is sent again, in tenths of a second. `timeo=`.
+    pub timeout_deciseconds: Option<u32>,
+    /// Repetitions before further recovery. `retrans=`.
+    pub retransmissions: Option<u32>,
+    /// `hard`, `soft` or `softerr`.
+    pub recovery: Option<Recovery>,
+    /// Least time for which attributes of a file are cached, in seconds. `acregmin=`; `actimeo=` sets all four.
+    pub file_attributes_min_seconds: Option<u32>,
+    /// Most. `acregmax=`.
+    pub file_attributes_max_seconds: Option<u32>,
+    /// Least time for which attributes of a directory are cached, in seconds. `acdirmin=`.
+    pub directory_attributes_min_seconds: Option<u32>,
+    /// Most. `acdirmax=`.
+    pub directory_attributes_max_seconds: Option<u32>,
+    /// Whether attributes are cached at all. `ac`, `noac`.
+    pub attribute_cache: Option<bool>,
+    /// Whether close-to-open consistency is kept. `cto`, `nocto`.
+    pub close_to_open: Option<bool>,
+    /// Which results of lookups are cached. `lookupcache=`.
+    pub lookup_cache: Option<LookupCache>,
+    /// `rdirplus`, `rdirplus=force` or `nordirplus`.
+    pub readdir_plus: Option<ReaddirPlus>,
+    /// Whether calls come from a port below 1024. `resvport`, `noresvport`.
+    pub reserved_port: Option<bool>,
+    /// Which locks are kept on this machine. `local_lock=`; `nolock` is `local_lock=all`, `lock` is `local_lock=none`.
+    pub local_lock: Option<LocalLock>,
+}
+
+/// Bounds of ports.
+const PORTS: Bounds = Bounds(1, 65535);
+/// Bounds of user and group numbers; the largest one means none (chown(2)).
+const IDS: Bounds = Bounds(0, u32::MAX - 1);
+/// Bounds of connections, as in the kernel's client.
+const CONNECTIONS: Bounds = Bounds(1, 16);
+/// Bounds of sizes of READ and WRITE in bytes.
+const SIZES: Bounds = Bounds(1024, 16 << 20);
+/// Bounds of a timeout in tenths of a second.
+const TIMEOUTS: Bounds = Bounds(1, 6000 * 60);
+/// Bounds of repetitions.
+const REPETITIONS: Bounds = Bounds(0, 1000);
+/// Bounds of the times of attributes in seconds.
+const CACHE_SECONDS: Bounds = Bounds(0, 86_400 * 366);
+
+/// What an option does.
+enum Effect {
+    /// Takes a value.
+    Value(fn(&mut Options, &str, &str) -> Result<(), UrlError>),
+    /// Stands alone.
+    Flag(fn(&mut Options)),
+    /// Stands alone or takes a value.
+    Either(fn(&mut Options), fn(&mut Options, &str, &str) -> Result<(), UrlError>),
+    /// States what holds anyway; with these values, or with none if the list is empty.
+    Ignored(&'static [&'static str]),
+    /// Is recognised and refused, with this explanation.
+    Refused(&'static str),
+}
+
+use Effect::{Either, Flag, Ignored, Refused, Value as Takes};
+
+/// Assigns a number within bounds.
+macro_rules! number {
+    ($field:ident, $bounds:expr) => {
+        Takes(|options, name, text| {
+            options.$field = Some($bounds.parse(name, text)?.try_into().expect("within the bounds"));
+            Ok(())
+        })
+    };
+}
+
+/// Assigns a word.
+macro_rules! word {
+    ($field:ident) => {
+        Takes(|options, name, text| {
+            options.$field = Some(Value::parse(name, text)?);
+            Ok(())
+        })
+    };
+}
+
+const NO_UDP: &str = "NFS over UDP is not supported by this client: use TCP";
+const NO_RDMA: &str = "NFS over RDMA is not supported: use TCP";
+const NO_DISK_CACHE: &str = "there is no cache on a local disk";
+const OF_MOUNT: &str = "it belongs to mount(8), not to this client";
+
+/// All options of nfs(5), and those of URLs.
+#[rustfmt::skip]
+const OPTIONS: &[(&str, Effect)] = &[
+    ("version", Takes(version)), ("vers", Takes(version)), ("nfsvers", Takes(version)), ("minorversion", Takes(minor_version)),
+    ("v3", Flag(|options| options.version = Some(Version::V3))),
+    ("v4", Flag(|options| options.version = Some(Version::V4))),
+    ("v4.0", Flag(|options| options.version = Some(Version::V4_0))),
+    ("v4.1", Flag(|options| options.version = Some(Version::V4_1))),
+    ("v4.2", Flag(|options| options.version = Some(Version::V4_2))),
+    ("port", number!(port, PORTS)), ("nfsport", number!(port, PORTS)), ("mountport", number!(mount_port, PORTS)),
+    ("sec", Takes(security)), ("xprtsec", Takes(transport_security)),
+    ("uid", number!(uid, IDS)), ("gid", number!(gid, IDS)),
+    ("nconnect", number!(connections, CONNECTIONS)), ("max_connect", number!(max_connections, CONNECTIONS)),
+    ("rsize", number!(read_size, SIZES)), ("wsize", number!(write_size, SIZES)),
+    ("timeo", number!(timeout_deciseconds, TIMEOUTS)), ("retrans", number!(retransmissions, REPETITIONS)),
+    ("hard", Flag(|options| options.recovery = Some(Recovery::Hard))),
+    ("soft", Flag(|options| options.recovery = Some(Recovery::Soft))),
+    ("softerr", Flag(|options| options.recovery = Some(Recovery::Softerr))),
+    ("acregmin", number!(file_attributes_min_seconds, CACHE_SECONDS)),
+    ("acregmax", number!(file_attributes_max_seconds, CACHE_SECONDS)),
+    ("acdirmin", number!(directory_attributes_min_seconds, CACHE_SECONDS)),
+    ("acdirmax", number!(directory_attributes_max_seconds, CACHE_SECONDS)),
+    ("actimeo", Takes(attribute_timeouts)),
+    ("ac", Flag(|options| options.attribute_cache = Some(true))),
+    ("noac", Flag(|options| options.attribute_cache = Some(false))),
+    ("cto", Flag(|options| options.close_to_open = Some(true))),
+    ("nocto", Flag(|options| options.close_to_open = Some(false))),
+    ("lookupcache", Takes(lookup_cache)),
+    ("rdirplus", Either(|options| options.readdir_plus = Some(ReaddirPlus::Heuristic), readdir_plus)),
+    ("nordirplus", Flag(|options| options.readdir_plus = Some(ReaddirPlus::Never))),
+    ("resvport", Flag(|options| options.reserved_port = Some(true))),
+    ("noresvport", Flag(|options| options.reserved_port = Some(false))),
+    ("local_lock", word!(local_lock)),
+    ("lock", Flag(|options| options.local_lock = Some(LocalLock::None))),
+    ("nolock", Flag(|options| options.local_lock = Some(LocalLock::All))),
+    ("proto", Takes(transport)), ("mountproto", Takes(transport)),
+    ("tcp", Ignored(&[])), ("udp", Refused(NO_UDP)), ("rdma", Refused(NO_RDMA)),
+    ("mountvers", Ignored(&["3"])),
+    ("intr", Ignored(&[])), ("nointr", Ignored(&[])),
+    ("sharecache", Ignored(&[])),
+    ("nosharecache", Refused("connections and caches of one server are shared inside a process")),
+    ("nofsc", Ignored(&[])), ("fsc", Refused(NO_DISK_CACHE)),
+    ("mounthost", Refused("MOUNT is asked at the server itself")),
+    ("bg", Refused(OF_MOUNT)), ("fg", Refused(OF_MOUNT)), ("retry", Refused(OF_MOUNT)),
+];
+
+/// An unknown option with at least this similarity to a known one is answered with that.
+const SIMILARITY_MIN: f64 = 0.8;
+/// Most known options that an error names.
+const SUGGESTIONS_MAX: usize = 2;
+
+impl Options {
+    /// Applies a list with commas, as after `mount -o`.
+    ///
+    /// # Errors
+    /// One sentence about the first option that is unknown, wrong or refused; earlier ones are applied.
+    pub fn apply_list(&mut self, list: &str) -> Result<(), UrlError> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply(option))
+    }
+
+    /// Applies `NAME` or `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// One sentence: the option is unknown, has a wrong value, or is refused.
+    pub fn apply(&mut self, option: &str) -> Result<(), UrlError> {
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let Some((_, effect)) = OPTIONS.iter().find(|(known, _)| *known == name) else {
+            return Err(unknown(name));
+        };
+        match (effect, value) {
+            (Takes(apply) | Either(_, apply), Some(value)) => apply(self, name, value),
+            (Flag(apply) | Either(apply, _), None) => {
+                apply(self);
+                Ok(())
+            }
+            (Ignored([]), None) => Ok(()),
+            (Ignored(values), Some(value)) if values.contains(&value) => Ok(()),
+            (Ignored(values @ [_, ..]), _) => {
+                Err(UrlError::new(format!("`{option}`: only {name}={} is supported", values.join(", "))))
+            }
+            (Refused(why), _) => Err(UrlError::new(format!("`{option}`: {why}"))),
+            (Takes(_), None) => Err(UrlError::new(format!("`{name}` needs a value: {name}=…"))),
+            (Flag(_) | Ignored([]), Some(_)) => Err(UrlError::new(format!("`{name}` takes no value"))),
+        }
+    }
+
+    /// Applies a percent-encoded option.
+    pub(super) fn apply_encoded(&mut self, option: &str) -> Result<(), UrlError> {
+        let decoded = String::from_utf8(percent::decode(option)?);
+        self.apply(&decoded.map_err(|_| UrlError::new(format!("`{option}`: options are text")))?)
+    }
+
+    /// Returns the options that are set, each as `NAME` or `NAME=VALUE`.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let numbers: [(&str, Option<u32>); 14] = [
+            ("port", self.port.map(u32::from)),
+            ("mountport", self.mount_port.map(u32::from)),
+            ("uid", self.uid),
+            ("gid", self.gid),
+            ("nconnect", self.connections),
+            ("max_connect", self.max_connections),
+            ("rsize", self.read_size),
+            ("wsize", self.write_size),
+            ("timeo", self.timeout_deciseconds),
+            ("retrans", self.retransmissions),
+            ("acregmin", self.file_attributes_min_seconds),
+            ("acregmax", self.file_attributes_max_seconds),
+            ("acdirmin", self.directory_attributes_min_seconds),
+            ("acdirmax", self.directory_attributes_max_seconds),
+        ];
+        let values = [
+            ("version", self.version.map(Version::word)),
+            ("sec", self.security.map(Security::word)),
+            ("lookupcache", self.lookup_cache.map(LookupCache::word)),
+            ("local_lock", self.local_lock.map(LocalLock::word)),
+        ];
+        let flag = |value: Option<bool>, yes: &'static str, no: &'static str| {
+            value.map(|value| if value { yes } else { no })
+        };
+        let flags = [
+            self.recovery.map(Recovery::word),
+            flag(self.attribute_cache, "ac", "noac"),
+            flag(self.close_to_open, "cto", "nocto"),
+            self.readdir_plus.map(|value| match value {
+                ReaddirPlus::Force => "rdirplus=force",
+                other => other.word(),
+            }),
+            flag(self.reserved_port, "resvport", "noresvport"),
+        ];
+        let values = values.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        let numbers = numbers.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        values.chain(numbers).chain(flags.into_iter().flatten().map(String::from)).collect()
+    }
+}
+
+fn version(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    if text == "2" {
+        return Err(UrlError::new(format!("`{name}=2`: NFS version 2 is not supported by this client yet")));
+    }
+    let version = Version::parse(name, text)?;
+    let has_minor = matches!(options.version, Some(Version::V4_0 | Version::V4_1 | Version::V4_2));
+    // `minorversion=1,vers=4` means 4.1, in either order.
+    if !(version == Version::V4 && has_minor) {
+        options.version = Some(version);
+    }
+    Ok(())
+}
+
+fn minor_version(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    options.version = Some(match Bounds(0, 2).parse(name, text)? {
+        0 => Version::V4_0,
+        1 => Version::V4_1,
+        _ => Version::V4_2,
+    });
+    Ok(())
+}
+
+fn security(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    if ["krb5", "krb5i", "krb5p"].contains(&text) {
+        return Err(UrlError::new(format!(
+            "`{name}={text}`: Kerberos is not supported by this client yet: use sec=sys"
+        )));
+    }
+    options.security = Some(Security::parse(name, text)?);
+    Ok(())
+}
+
+fn transport_security(_: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    match text {
+        "none" => Ok(()),
+        "tls" | "mtls" => Err(UrlError::new(format!(
+            "`{name}={text}`: TLS is not supported by this client yet: use xprtsec=none"
+        ))),
+        _ => Err(UrlError::new(format!("`{name}={text}`: expected one of none, tls, mtls"))),
+    }
+}
+
+fn transport(_: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    match text {
+        // The address decides about its family.
+        "tcp" | "tcp6" => Ok(()),
+        "udp" | "udp6" => Err(UrlError::new(format!("`{name}={text}`: {NO_UDP}"))),
+        "rdma" | "rdma6" => Err(UrlError::new(format!("`{name}={text}`: {NO_RDMA}"))),
+        _ => Err(UrlError::new(format!("`{name}={text}`: expected tcp"))),
+    }
+}
+
+fn attribute_timeouts(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    let seconds = Some(CACHE_SECONDS.parse(name, text)?);
+    options.file_attributes_min_seconds = seconds;
+    options.file_attributes_max_seconds = seconds;
+    options.directory_attributes_min_seconds = seconds;
+    options.directory_attributes_max_seconds = seconds;
+    Ok(())
+}
+
+fn lookup_cache(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    // nfs(5) has both words.
+    let text = if text == "positive" { "pos" } else { text };
+    options.lookup_cache = Some(LookupCache::parse(name, text)?);
+    Ok(())
+}
+
+fn readdir_plus(options: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
+    options.readdir_plus = Some(match text {
+        "force" => ReaddirPlus::Force,
+        "none" => ReaddirPlus::Never,
+        _ => return Err(UrlError::new(format!("`{name}={text}`: expected one of force, none"))),
+    });
+    Ok(())
+}
+
+/// Returns the error about an unknown option, with the likely ones.
+fn unknown(name: &str) -> UrlError {
+    let mut near: Vec<(f64, &str)> = OPTIONS
+        .iter()
+        .filter(|(_, effect)| !matches!(effect, Refused(_)))
+        .map(|(known, _)| (strsim::jaro_winkler(name, known), *known))
+        .filter(|(similarity, _)| *similarity >= SIMILARITY_MIN)
+        .collect();
+    near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let near: Vec<_> = near.iter().take(SUGGESTIONS_MAX).map(|(_, known)| format!("`{known}`")).collect();
+    let hint = if near.is_empty() {
+        "see nfs(5)".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(" or "))
+    };
+    UrlError::new(format!("unknown option `{name}`: {hint}"))
+}
