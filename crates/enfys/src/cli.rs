@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::Address;
+use crate::commands::proxy::ProxyArguments;
 use crate::size::Size;
 
 /// Each paragraph is one line, which clap wraps to the terminal. Lines with commands fit 80 columns.
@@ -99,13 +100,15 @@ pub enum Command {
     /// End the grace period after a restart
     #[command(subcommand)]
     Grace(GraceCommand),
+    /// Relay TCP with the delay, rate, losses and outages of a long link
+    Proxy(ProxyArguments),
 }
 
 impl Command {
     /// Whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
-            Self::Serve(_) => false,
+            Self::Serve(_) | Self::Proxy(_) => false,
             Self::CheckConfig(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
             Self::Evict(arguments) => arguments.json,
@@ -293,7 +296,7 @@ mod tests {
         found.expect("the command is there").render_long_help().to_string()
     }
 
-    const COMMANDS: [&[&str]; 8] = [
+    const COMMANDS: [&[&str]; 9] = [
         &[],
         &["serve"],
         &["check-config"],
@@ -302,6 +305,7 @@ mod tests {
         &["recall"],
         &["grace"],
         &["grace", "end"],
+        &["proxy"],
     ];
 
     #[test]

@@ -70,7 +70,7 @@ pub fn limit() -> usize {
 }
 
 /// Raises the soft limit to the hard one.
-fn raise_limit() {
+pub fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

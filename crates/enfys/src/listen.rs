@@ -92,7 +92,11 @@ fn choose_port_mapper(is_wanted: bool) -> PortMapper {
     }
 }
 
-fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> {
+/// Listens on all addresses of each host; one that exists is enough.
+///
+/// # Errors
+/// One line that names the address.
+pub fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> {
     let resolved: Vec<_> = addresses.iter().map(Address::resolve).collect::<Result<_, _>>()?;
     let all = resolved.concat();
     let mut listeners = Vec::new();

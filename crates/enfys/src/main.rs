@@ -7,9 +7,11 @@ mod address;
 mod check_config;
 mod cli;
 mod client_addresses;
+mod commands;
 mod config;
 mod control;
 mod descriptor_limits;
+mod duration;
 mod effective_config;
 mod exports;
 mod figures;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         cli::Command::Evict(arguments) => control::client::evict(&arguments),
         cli::Command::Recall(arguments) => control::client::recall(&arguments),
         cli::Command::Grace(command) => control::client::grace(&command),
+        cli::Command::Proxy(arguments) => commands::proxy::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,6 +17,7 @@ pub mod kerberos;
 mod output;
 mod peers;
 mod pool;
+pub mod proxy;
 mod reserved;
 mod rpcbind;
 mod slot;

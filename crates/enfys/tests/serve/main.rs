@@ -21,6 +21,7 @@ mod outside;
 mod peers;
 mod persistent;
 mod portmap;
+mod proxy;
 mod refusals;
 mod reload;
 mod restart;

@@ -1,0 +1,102 @@
+//! The expressions of `find`, as GNU findutils has them: parsed to a short program that runs once for each entry.
+
+mod compare;
+mod parse;
+mod test;
+
+#[allow(unused_imports, reason = "the commands that use them come next")]
+pub use parse::{Lookup, parse};
+pub use test::{Context, Entry};
+
+use test::Test;
+
+/// Most words of an expression.
+pub const WORDS_MAX: usize = 10_000;
+/// Most parentheses and negations inside each other.
+pub const NESTING_MAX: usize = 200;
+
+/// What an expression does with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Prints the path and a newline.
+    Print,
+    /// Prints the path and a zero byte.
+    Print0,
+    /// Prints a line as `ls -dils` does.
+    List,
+    /// Removes the entry. Its value is whether that worked.
+    Delete,
+    /// Does not descend into this directory.
+    Prune,
+    /// Ends the search.
+    Quit,
+}
+
+/// A parsed expression with its options.
+#[derive(Debug)]
+pub struct Expression {
+    code: Vec<Instruction>,
+    /// Least depth of entries that it is evaluated for; start points have 0.
+    pub min_depth: usize,
+    /// Most depth of entries.
+    pub max_depth: usize,
+    /// Whether a directory's entries come before the directory.
+    pub is_depth_first: bool,
+    /// Paths whose modification times `-newer` compares with, for [`Context::references`].
+    pub references: Vec<Vec<u8>>,
+    /// Whether `-empty` asks for [`Entry::is_empty_directory`].
+    pub needs_emptiness: bool,
+}
+
+/// One step of the program. There is one value: of the last test or action.
+#[derive(Debug)]
+enum Instruction {
+    Test(Test),
+    Act(Action),
+    Not,
+    /// Goes on elsewhere if the value is this.
+    JumpIf(bool, usize),
+}
+
+impl Expression {
+    /// Starts an evaluation.
+    pub fn start(&self) -> Evaluation<'_> {
+        Evaluation { code: &self.code, next: 0, value: true }
+    }
+}
+
+/// The evaluation of an expression for one entry. The caller carries out each action and reports its value.
+#[derive(Debug)]
+pub struct Evaluation<'e> {
+    code: &'e [Instruction],
+    next: usize,
+    value: bool,
+}
+
+impl Evaluation<'_> {
+    /// Returns the next action; `None` at the end. Every call is with the same entry.
+    pub fn next(&mut self, entry: &Entry<'_>, context: &Context) -> Option<Action> {
+        while let Some(instruction) = self.code.get(self.next) {
+            self.next += 1;
+            match instruction {
+                Instruction::Test(test) => self.value = test.holds(entry, context),
+                Instruction::Not => self.value = !self.value,
+                Instruction::JumpIf(value, target) if self.value == *value => self.next = *target,
+                Instruction::JumpIf(..) => {}
+                Instruction::Act(action) => {
+                    self.value = true;
+                    return Some(*action);
+                }
+            }
+        }
+        None
+    }
+
+    /// Notes that the last action failed.
+    pub fn failed(&mut self) {
+        self.value = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;
