@@ -1,21 +1,21 @@
-//! What can go wrong while measuring, split by whose fault it is.
+//! Errors of a measurement, by whose fault they are.
 
 use std::fmt;
 use std::io;
 
-/// Why a measurement was given up. A measurement with an error yields no figure at all.
+/// Why a measurement was abandoned. It then yields no figures.
 #[derive(Debug)]
 pub enum LoadError {
-    /// A connection could not be opened, or broke: what was being done, and the system's reason.
+    /// A connection could not be opened, or broke: the action, and the system's reason.
     Connection(String, io::Error),
-    /// The server answered something other than what the request must get: where, and what.
+    /// The server sent a wrong reply: to which call, and what is wrong.
     WrongReply(String),
-    /// The server did not answer in time: what was waited for.
+    /// The server did not answer in time: the action.
     Silent(String),
 }
 
 impl LoadError {
-    /// A wrong answer to `call`.
+    /// Returns the error of a wrong reply to `call`.
     pub fn wrong(call: &str, what: impl fmt::Display) -> Self {
         Self::WrongReply(format!("{call}: {what}"))
     }

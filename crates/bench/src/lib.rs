@@ -1,5 +1,5 @@
 //! Load generation and measurement: a closed-loop generator of NFS requests ([`load`]), the floor that servers are
-//! measured against ([`floor`]), the comparison of servers ([`peers`]), and what it costs to recall what is delegated ([`recalls`]).
+//! measured against ([`floor`]), the comparison of servers ([`peers`]), and the cost of recalls ([`recalls`]).
 //!
 //! A workload runs, its figures are one serialisable value ([`results`]), and a table is a small function of it.
 

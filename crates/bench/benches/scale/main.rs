@@ -1,13 +1,12 @@
-//! What the server's NFSv4 state costs for each operation among 1,000, 10,000 and 100,000 others of its kind, and what each
-//! piece of it takes of memory: `cargo bench -p enfys-bench --bench scale`.
+//! Cost of each operation on the server's NFSv4 state among 1,000, 10,000 and 100,000 others of its kind, and the memory of each
+//! piece of state: `cargo bench -p enfys-bench --bench scale`.
 //!
-//! The state alone, without protocol, network and file system. Costs are CPU time in nanoseconds, medians of batches, so that
-//! other work on the machine lengthens them only by what it takes of the caches. Keep in mind for reading: what grows
-//! with the logarithm grows by two thirds from 1,000 to 100,000, and memory outside of the caches costs some
-//! hundred nanoseconds each time it is touched.
+//! Only the state is measured, without protocol, network and file system. Costs are CPU time in nanoseconds, medians of batches, so
+//! other work on the machine affects them only through the caches. A cost that grows with the logarithm grows by two thirds from
+//! 1,000 to 100,000, and each access to memory outside of the caches costs some hundred nanoseconds.
 //!
-//! `-- 1000` measures among 1,000 alone. Under `valgrind --tool=callgrind --cache-sim=yes` such a run counts instructions and misses: those of
-//! a row are what its call of [`Lap::time`] cost, for [`BATCH`] operations each time.
+//! `-- 1000` measures among 1,000 only. Under `valgrind --tool=callgrind --cache-sim=yes` such a run counts instructions and misses: a
+//! row's counts are those of its call of [`Lap::time`], for [`BATCH`] operations each time.
 
 mod memory;
 mod world;
@@ -26,9 +25,9 @@ use world::{Peer, SLOTS, World, latest, owner, range, whole};
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// How many there are already, when an operation is measured.
+/// Number of existing objects when an operation is measured.
 const POPULATIONS: [u64; 3] = [1_000, 10_000, 100_000];
-/// Operations that are timed together.
+/// Operations timed together.
 const BATCH: u64 = 100;
 /// Batches of each measurement.
 const BATCHES: u64 = 31;
@@ -39,7 +38,7 @@ const REPLY_BYTES: usize = 256;
 type Row = (&'static str, Vec<f64>);
 
 fn main() {
-    // Otherwise it is run as a test: that everything here still works.
+    // Otherwise it runs as a test: everything here still works.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let given: Vec<u64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let populations: &[u64] = match given.as_slice() {
@@ -143,7 +142,7 @@ fn opens_of_files(population: u64) -> Vec<(&'static str, f64)> {
 fn opens_of_a_file(population: u64) -> Vec<(&'static str, f64)> {
     let mut world = World::new();
     let (peer, other) = (world.peer(), world.peer());
-    // The last one alone reads: what a deny of reading meets is found among many that it does not mind.
+    // Only the last one reads: a deny of reading must find its conflict among many opens that do not conflict.
     let writing = (ShareAccess::WRITE, ShareDeny::empty());
     for number in 1..population {
         world.try_open(&peer, 0, &owner(number), writing).expect("OPEN");
@@ -206,7 +205,7 @@ fn locks_of_owners(population: u64) -> Vec<(&'static str, f64)> {
     Clock::measure(&names, |batch, lap| {
         let place = |number: u64| scattered(batch * BATCH + number, population);
         let existing = |number: u64| Locker::Existing(locks[place(number) as usize]);
-        // Each owner locks one more range, far behind.
+        // Each owner locks one more range, far away.
         lap.time(|number| {
             world.lock(&peer, 0, existing(number), range(2 * population + number)).expect("LOCK")
         });
@@ -282,7 +281,7 @@ fn bytes_of_each(count: u64) -> Vec<(&'static str, f64)> {
         world.delegate(&peer, 1 + count + number);
     });
     each("slot that keeps a reply of 256 bytes", u64::from(SLOTS - 16), &mut |number| {
-        // The first chunk is there since the session was made.
+        // The first chunk exists since the session was created.
         world.use_slot(&peer, 16 + number as u32, REPLY_BYTES);
     });
     let mut peers = Vec::with_capacity(count as usize);

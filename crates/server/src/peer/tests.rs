@@ -1,4 +1,4 @@
-//! Whom callers on this machine and on others may claim to be, in every program.
+//! Which users callers on this machine and on others may claim to be, in every program.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn scene() -> (Lab, Vec<u8>) {
     (lab_of(vec![exported]), root)
 }
 
-/// A call of each program that does something.
+/// A call of each program that has an effect.
 fn calls(root: &[u8]) -> [((u32, u32, u32), Vec<u8>); 4] {
     let object = FileHandle::new(root).unwrap();
     let acl = nfsacl::GetAclArgs { fh: object, mask: nfsacl::Mask::all() };
@@ -98,7 +98,7 @@ fn a_local_socket_without_a_known_owner_is_never_roots() {
                 assert!(lab.is_too_weak(what, &arguments), "{what:?} as {uid}");
             }
         }
-        // NULL does nothing, for anybody.
+        // NULL has no effect, for any caller.
         assert!(!lab.is_too_weak((PROGRAM, 3, 0), &[]));
         assert!(!lab.is_too_weak((PROGRAM, VERSION, 0), &[]));
     }
@@ -148,13 +148,13 @@ fn an_insecure_export_takes_any_port_of_another_machine() {
     assert_eq!(lab.nfs3(nfs3::Proc::GETATTR.0, &GetattrArgs { object }), NfsStat::OK);
     assert_eq!(lab.status(at(&["export"], vec![Op::GetFh])), Status::OK);
     assert_eq!(lab.mount_status(), MountStat::OK);
-    // It does not make a local user anybody else.
+    // The option does not let a local user act as another.
     lab.reconnect(40_000, alice());
     lab.uid = 1001;
     assert!(lab.is_too_weak((PROGRAM, 3, nfs3::Proc::GETATTR.0), &xdr::to_bytes(&GetattrArgs { object })));
 }
 
-/// The attack: an ordinary user of another machine says to be that machine's kernel, started anew.
+/// The attack: an ordinary user of another machine pretends to be that machine's restarted kernel.
 #[test]
 fn users_of_another_machine_do_not_take_their_kernels_place() {
     let (mut lab, _) = scene();

@@ -1,9 +1,9 @@
 //! Read-ahead of a copy from another server.
 //!
-//! A link carries one piece per round trip unless several READs run at once, so several do. Bytes are still written in order, so that a
+//! A link carries one READ per round trip unless several run at once, so several do. Bytes are still written in order, so that a
 //! count describes the whole copy. The first READ runs alone: it shows whether the source can be read, how large the file is, and how much
-//! the source returns at once. So does the first READ after an error. A READ that was made ahead and is late, or came shorter than asked, is
-//! repeated when its bytes are needed; nothing depends on early answers.
+//! the source returns at once. So does the first READ after an error. A READ that is late, or returned less than requested, is repeated
+//! when its bytes are needed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use protocol::nfs4::types::Status;
 use super::{Asking, FETCH_BYTES, Fetches, Need, Span};
 use crate::{FetchError, Fetched, Now, SourceFile};
 
-/// READs of a copy that run or wait to be written, at most: with [`FETCH_BYTES`] each, a link of 1 Gbit/s is full up
-/// to a round trip of 60 ms.
+/// Maximum number of READs of a copy that run or wait to be written: with [`FETCH_BYTES`] each, they fill a link of 1 Gbit/s up to a
+/// round trip of 60 ms.
 const ASKED_MAX: usize = 8;
 
 /// A file of another server that is being copied.

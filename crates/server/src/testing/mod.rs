@@ -84,7 +84,7 @@ pub(crate) struct Lab {
     pub(crate) session: SessionId,
     pub(crate) sequence: u32,
     pub(crate) client_id: u64,
-    /// Minor version of compounds behind SEQUENCE.
+    /// Minor version of compounds.
     pub(crate) minor: u32,
     /// Attributes of sessions to be created.
     pub(crate) flags: CreateSessionFlags,
@@ -153,7 +153,7 @@ pub(crate) fn session_args(client_id: u64, sequence: u32) -> CreateSessionArgs {
 }
 
 impl Lab {
-    /// A client on a connection of its own that has sent nothing.
+    /// Returns a client on its own connection that has sent nothing.
     pub(crate) fn without_session(server: Arc<Server>, connection: u64) -> Self {
         Self::at_address([127, 0, 0, 1], server, connection)
     }
@@ -177,7 +177,7 @@ impl Lab {
         }
     }
 
-    /// Another client of the same server.
+    /// Returns another client of the same server.
     pub(crate) fn other(&self, name: &'static [u8]) -> Self {
         let mut other = Self::without_session(Arc::clone(&self.server), self.connection.id.0 + 1);
         other.seconds = self.seconds;
@@ -316,7 +316,7 @@ impl Lab {
         all.extend(ops);
         let sent = all.len();
         let result = self.send(&CompoundArgs { minor_version: self.minor, ..compound(all) });
-        // Every result is that of its operation, all but the last succeeded, and the last says how it ended.
+        // Each result belongs to its operation, all but the last succeeded, and the last one's status is the compound's.
         let count = result.results.len();
         assert!(count == sent || result.status != Status::OK, "{result:?}");
         let statuses: Vec<_> = result.results.iter().map(HasStatus::status).collect();
@@ -339,7 +339,7 @@ impl Lab {
         self.ok(ops).pop().unwrap()
     }
 
-    /// The status that these operations end with.
+    /// Returns the status that these operations end with.
     pub(crate) fn status(&mut self, ops: Vec<Op>) -> Status {
         self.run(ops).status
     }
@@ -582,7 +582,7 @@ impl Flight {
         }
     }
 
-    /// Returns whether `act` wakes it while it waits.
+    /// Whether `act` wakes it while it waits.
     pub(crate) fn is_woken_by(&mut self, act: impl FnOnce()) -> bool {
         struct Flag(AtomicBool);
         impl Wake for Flag {
@@ -605,12 +605,12 @@ impl Flight {
 
 /// Requests that wait, and calls from the server.
 impl Lab {
-    /// Another client, with a tested back channel.
+    /// Returns another client, with a probed back channel.
     pub(crate) fn reachable(&self, name: &'static [u8], connection: u64) -> Self {
         self.reachable_at([127, 0, 0, 1], name, connection)
     }
 
-    /// The same at an address of its own.
+    /// As [`Self::other`], at its own address.
     pub(crate) fn reachable_at(&self, address: [u8; 4], name: &'static [u8], connection: u64) -> Self {
         let mut other = Self::at_address(address, Arc::clone(&self.server), connection);
         other.seconds = self.seconds;
@@ -631,7 +631,7 @@ impl Lab {
         assert_eq!(done.expect("no reply waits").disposition, Disposition::Drop);
     }
 
-    /// Sends operations behind a SEQUENCE on a slot of their own, and does not wait.
+    /// Sends operations after a SEQUENCE on their own slot, and does not wait.
     pub(crate) fn start(&mut self, slot_id: u32, ops: Vec<Op>) -> Flight {
         let sequence = Op::Sequence(SequenceArgs {
             session_id: self.session,
@@ -644,13 +644,13 @@ impl Lab {
         self.start_compound(&CompoundArgs { minor_version: self.minor, ..compound(all) })
     }
 
-    /// As [`Self::start`], a compound as it is.
+    /// As [`Self::start`], for a complete compound.
     pub(crate) fn start_compound(&mut self, args: &CompoundArgs) -> Flight {
         let record = self.record(&xdr::to_bytes(args));
         self.fly(record)
     }
 
-    /// As [`Self::start`], a call of version 3.
+    /// As [`Self::start`], for a call of version 3.
     pub(crate) fn start_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Flight {
         let record = self.record_nfs3(procedure, arguments);
         self.fly(record)

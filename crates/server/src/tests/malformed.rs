@@ -1,4 +1,4 @@
-//! Arguments that end too early, in every procedure beside NFSv4's; these have tests of their own.
+//! Arguments that end too early, in every procedure except NFSv4's, which have their own tests.
 
 #[path = "../../../protocol/tests/common/golden.rs"]
 #[allow(dead_code, reason = "what tshark says about the messages is for the crate `protocol`")]

@@ -77,7 +77,7 @@ fn removing_export_revokes_its_opens_only() {
     lab.ok(vec![Op::FreeStateid(FreeStateidArgs { stateid: removed_open })]);
     assert!(status_flags(&mut lab).is_empty());
 
-    // Back again, with what it held.
+    // The export returns with its state.
     let all = before.iter().map(|export| (**export).clone()).collect();
     lab.server.replace_exports(ExportTable::new(all).unwrap());
     let (again, open) = lab.open(&["removed", "file"], b"owner");

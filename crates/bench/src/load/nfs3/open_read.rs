@@ -1,5 +1,5 @@
-//! What a program's open, read and close of a small file is in version 3: LOOKUP, ACCESS, READ; and the bare system
-//! calls of the same.
+//! A program's open, read and close of a small file in version 3: LOOKUP, ACCESS, READ; and the same system calls without a
+//! protocol.
 
 use protocol::nfs3::{
     Access, AccessArgs, AccessResult, DirOpArgs, FileHandle, LookupArgs, LookupResult, Proc, ReadArgs,
@@ -15,7 +15,7 @@ use crate::load::template::{Template, patch};
 use crate::load::workload::{Outcome, Workload};
 use crate::operation::SMALL_BYTES;
 
-/// Room for the head of a READ's reply around its data.
+/// Room for a READ reply's head before and after its data.
 const REPLY_BYTES_MAX: usize = SMALL_BYTES as usize + 1024;
 
 fn place(dir: FileHandle, index: u32) -> DirOpArgs {
@@ -31,14 +31,14 @@ fn check_read(index: u32, reply: &Reply<'_>) -> Result<(), String> {
     small_files::check_data(index, read.data.bytes())
 }
 
-/// A call about a file that was looked up.
+/// A call about a file that was looked up before.
 struct ByHandle {
     template: Template,
     handle_at: usize,
 }
 
 impl ByHandle {
-    /// A call by a handle as long as `like`; what `render` makes of two handles must differ from their first bytes on.
+    /// Returns a call by a handle as long as `like`. The renderings of two handles must differ from their first bytes on.
     fn new(like: FileHandle, render: impl Fn(FileHandle) -> Template) -> Self {
         let filled = |byte| FileHandle::new(&vec![byte; like.len()]).expect("as long as another handle");
         let template = render(filled(0));
@@ -52,7 +52,7 @@ impl ByHandle {
     }
 }
 
-/// Which call a slot is at.
+/// The next call of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Lookup,
@@ -72,7 +72,7 @@ pub(super) struct OpenRead {
 }
 
 impl OpenRead {
-    /// Works in `directory`, where the handle of one file is `like`.
+    /// Returns the workload in `directory`, where the handle of one file is `like`.
     pub(super) fn new(directory: FileHandle, like: FileHandle, connection: u32, depth: usize) -> Self {
         let lookup = |index| request(Proc::LOOKUP, &LookupArgs { what: place(directory, index) });
         let access = |object| request(Proc::ACCESS, &AccessArgs { object, access: Access::READ });
@@ -150,7 +150,7 @@ struct BareArgs {
 }
 
 impl Bare {
-    /// Works in `directory`.
+    /// Returns the workload in `directory`.
     pub(super) fn new(directory: FileHandle, connection: u32, depth: usize) -> Self {
         let render = |index| {
             request(OPEN_READ_CLOSE, &BareArgs { place: place(directory, index), count: SMALL_BYTES })

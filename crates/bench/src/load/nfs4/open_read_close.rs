@@ -1,4 +1,4 @@
-//! OPEN, READ and CLOSE of a small file in one compound, with the attributes that close-to-open consistency wants.
+//! OPEN, READ and CLOSE of a small file in one compound, with the attributes for close-to-open consistency.
 
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ impl OpenReadClose {
         let handle = setup.find(layout::SMALL_DIRECTORY).await?;
         let slots = setup.session.slots();
         let render = |slot, index| {
-            // RFC 8881 §16.2.3.1.2: OPEN leaves its file and its stateid behind as the current ones.
+            // RFC 8881 §16.2.3.1.2: OPEN sets the current handle and the current stateid.
             let operations = [
                 Op::PutFh(PutFhArgs { handle }),
                 Op::Open(open(slot, ShareAccess::READ, OpenHow::NoCreate, small_files::name(index))),

@@ -1,5 +1,4 @@
-//! READDIR of the directory of small files with handles and attributes: as many calls as it takes, counted as one
-//! operation.
+//! READDIR of the directory of small files with handles and attributes; all calls of a listing count as one operation.
 
 use std::rc::Rc;
 
@@ -20,10 +19,10 @@ use crate::load::template::{Template, patch};
 use crate::load::workload::{Outcome, Workload};
 use crate::operation::LARGE_BYTES;
 
-/// What READDIRPLUS of version 3 answers for each entry: the handle, and what stat(2) shows.
+/// The information of version 3's READDIRPLUS for each entry: the handle, and stat(2)'s attributes.
 const ENTRY_ATTRIBUTES: Bitmap = ATTRIBUTES.union(Bitmap::of(&[number::RDATTR_ERROR, number::FILEHANDLE]));
 
-/// Where a slot's listing goes on.
+/// The position of a slot's listing.
 #[derive(Clone, Debug)]
 struct Position {
     cookie: u64,
@@ -86,7 +85,7 @@ impl Workload for Readdir {
         };
         let position = &mut self.positions[slot];
         for entry in &page.entries {
-            // RFC 8881 §18.23.3: an entry whose attributes cannot be had would carry rdattr_error alone.
+            // RFC 8881 §18.23.3: an entry without available attributes would carry only rdattr_error.
             if entry.attributes.mask != ENTRY_ATTRIBUTES || !position.listing.add(entry.name.bytes())? {
                 return Err(format!("an entry {entry:?}"));
             }

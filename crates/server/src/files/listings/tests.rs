@@ -35,7 +35,7 @@ const PLUS: ReadDirArgs = ReadDirArgs {
     ]),
 };
 
-/// What is served, by a server that keeps listings and one that does not.
+/// The same export, served with and without a listing cache.
 struct Pair {
     files: Arc<Faulty<MemFs>>,
     keeping: Lab,
@@ -44,7 +44,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// With a directory of so many files.
+    /// Returns a pair with a directory of this many files.
     fn new(entries: usize) -> Self {
         let (export, files) = faulty();
         let looking = lab_with(vec![export.clone()], |settings| settings.kept_listings_bytes = 0);
@@ -63,12 +63,12 @@ impl Pair {
         self.files.lookup(&root(), &self.directory, name.as_bytes()).now().expect("there").handle
     }
 
-    /// How often the backend has been asked for entries.
+    /// Returns how often the backend was asked for entries.
     fn looks(&self) -> u64 {
         self.files.calls(Method::Readdir)
     }
 
-    /// Listings of all versions, the same by both servers; how often the one that keeps them had to look.
+    /// Compares the listings of all versions on both servers; returns how often the one with the cache asked the backend.
     #[track_caller]
     fn list(&mut self) -> u64 {
         let mut looks = 0;
@@ -81,7 +81,7 @@ impl Pair {
         looks
     }
 
-    /// Lists until nothing is looked at any more.
+    /// Lists until all replies come from the cache.
     #[track_caller]
     fn settle(&mut self) {
         for _ in 0..2 * MOST_WANTED {
@@ -93,7 +93,7 @@ impl Pair {
     }
 }
 
-/// Changes something that listings tell.
+/// Changes something that listings show.
 type Change = Box<dyn Fn(&Pair)>;
 
 const FILE: Create = Create::File(CreateMode::Guarded);
@@ -139,7 +139,7 @@ fn repeated_listings_read_the_directory_once() {
     for _ in 0..100 {
         assert_eq!(pair.list(), 0);
     }
-    // The other server's.
+    // The request goes to the other server.
     assert_eq!(pair.looks() - before, 100 * ASKS.len() as u64);
     assert!(pair.keeping.server.metrics().kept_listings_told.load(Relaxed) >= 400);
     assert_eq!(pair.looking.server.metrics().kept_listings_told.load(Relaxed), 0);
@@ -349,7 +349,7 @@ fn watches_busy_directories_more_and_more_rarely() {
             .expect("removed");
     }
     let watches = pair.files.calls(Method::WatchEntries);
-    // 2, 4, 8, 16, 32 listings apart, then 64, and one each to see that it has changed.
+    // 2, 4, 8, 16, 32 listings apart, then 64, and one more each to notice the change.
     assert!((10..=25).contains(&watches), "{watches}");
     pair.settle();
 }

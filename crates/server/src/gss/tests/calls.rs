@@ -7,8 +7,8 @@ use rpc::message::VersionRange;
 use super::super::window::WINDOW;
 use super::*;
 
-/// Bytes of a header up to and with the credential: RFC 5531 §9's six words, flavor and length, then version, procedure, sequence
-/// number, service and a handle of 16 bytes with its length.
+/// Bytes of a header up to the end of the credential: RFC 5531 §9's six words, flavor and length, then version, procedure, sequence
+/// number, service, and a handle of 16 bytes with its length.
 const SIGNED: usize = (6 + 2 + 5) * 4 + 16;
 
 #[test]
@@ -48,7 +48,7 @@ fn repeated_or_too_old_calls_are_dropped() {
     let record = peer.record(&first);
     assert_eq!(peer.exchange(&first, record.clone()), NO_RESULTS);
     assert_eq!(peer.exchange(&first, record), Got::Nothing);
-    // The window's last number, and the first behind it.
+    // The last number of the window, and the first one outside.
     let last = first.sequence + WINDOW;
     for (sequence, answer) in
         [(last, NO_RESULTS), (last - WINDOW + 1, NO_RESULTS), (last - WINDOW, Got::Nothing)]
@@ -64,7 +64,7 @@ fn a_forged_call_does_not_move_the_window() {
     let mut peer = Peer::new(&server, "u1000", Service::None);
     let far = Sent { sequence: 1_000_000, ..peer.next((NFS, 3, 0), &()) };
     let mut record = peer.record(&far).to_vec();
-    // RFC 2203 §5.3.3.3: of a verifier that is wrong, CREDPROBLEM. Its last byte but padding.
+    // RFC 2203 §5.3.3.3: a wrong verifier gets CREDPROBLEM. The last byte before the padding is changed.
     let end = record.len() - 4;
     record[end] ^= 1;
     assert_eq!(peer.exchange(&far, record.into()), Got::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM));
@@ -109,7 +109,7 @@ fn changed_arguments_are_garbage() {
         let mut peer = Peer::new(&server, "u1000", service);
         let sent = peer.next((NFS, 3, 0), &());
         let mut record = peer.record(&sent).to_vec();
-        // Of the nine bytes of the checksum or the twelve that encryption makes of an empty body, one.
+        // One of the nine bytes of the checksum, or of the twelve bytes of an encrypted empty body.
         let end = record.len() - 8;
         record[end] ^= 1;
         assert_eq!(
@@ -129,7 +129,7 @@ fn an_unknown_context_gets_credproblem() {
         peer.handle = handle;
         assert_eq!(peer.null(), Got::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM));
     }
-    // Another's: "this will be detected by a failure in verifying the header checksum" (RFC 2203 §5.3.3.3).
+    // Another principal's handle: "this will be detected by a failure in verifying the header checksum" (RFC 2203 §5.3.3.3).
     let mut other = Peer::new(&server, "u2000", Service::None);
     other.handle = mine;
     assert_eq!(other.null(), Got::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM));
@@ -146,7 +146,7 @@ fn malformed_credentials_are_refused() {
         assert_eq!(peer.send(&Sent { service, ..sent.clone() }), bad);
     }
     assert_eq!(peer.send(&Sent { procedure: GssProc(4), ..sent.clone() }), bad);
-    // §5: control messages are of NULL.
+    // §5: control messages use the NULL procedure.
     for procedure in [GssProc::INIT, GssProc::CONTINUE_INIT, GssProc::DESTROY] {
         let sent = Sent { procedure, program: (NFS, 3, 1), ..sent.clone() };
         assert_eq!(peer.send(&sent), bad);
@@ -200,7 +200,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 proptest! {
-    /// Whatever becomes of a call on its way, it is never taken for the principal's, and the next one is served.
+    /// However a call is changed on its way, it is never executed as the principal's, and the next call is served.
     #[test]
     fn a_damaged_call_is_not_served(service in 0usize..3, damage in damage()) {
         let server = server();
@@ -219,7 +219,7 @@ proptest! {
         let reply = peer.deliver(record.clone().into());
         let answer = reply.ok().map(|reply| accepted(&mut Reader::new(reply)));
         if let Some(Ok((AcceptStatus::Success, OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, .. }))) = answer {
-            // Header and checksum, and of protected arguments everything but their padding, are what was sent.
+        // Header and checksum arrived unchanged, and so did protected arguments except for their padding.
             let (signed, checked) = (SIGNED + 8 + 9, whole.len() - 3);
             prop_assert_eq!(&record[..signed], &whole[..signed]);
             if sent.service > 1 {
@@ -230,7 +230,7 @@ proptest! {
         prop_assert_eq!(peer.null(), NO_RESULTS);
     }
 
-    /// Credentials of any bytes.
+    /// Credentials of arbitrary bytes.
     #[test]
     fn a_made_up_credential_is_denied(body in prop::collection::vec(any::<u8>(), 0..=400), version in 0u32..4) {
         let server = server();

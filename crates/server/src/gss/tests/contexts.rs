@@ -1,4 +1,4 @@
-//! Making, keeping and ending contexts (RFC 2203 §5.2, §5.4).
+//! Creation, lifetime and end of contexts (RFC 2203 §5.2, §5.4).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ fn a_context_may_take_several_tokens() {
     let mut peer = Peer::stranger(&server, "u1000");
     let (first, verifier) = peer.init(GssProc::INIT, &[], &Toy::token("u1000", 1)).unwrap();
     assert_eq!((first.major, &first.token[..], verifier), (CONTINUE, &b"more"[..], OpaqueAuth::NONE));
-    // It cannot be used before it is whole.
+    // An incomplete context cannot be used.
     peer.handle = first.handle.bytes().clone();
     assert_eq!(peer.null(), Got::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM));
     let (last, _) = peer.init(GssProc::CONTINUE_INIT, &first.handle, &Toy::token("u1000", 0)).unwrap();
@@ -52,7 +52,7 @@ fn a_first_call_has_no_handle_and_no_verifier() {
         accepted(&mut Reader::new(peer.deliver(signed).unwrap())),
         Err(Got::Denied(AuthStatus::BADVERF))
     );
-    // Arguments that are none; a program that is not served.
+    // Invalid arguments; a program that is not served.
     for (program, arguments, status) in [
         ((NFS, 4, 0), &arguments[..2], AcceptStatus::GarbageArguments),
         ((400_000, 4, 0), &arguments[..], AcceptStatus::ProgramUnavailable),
@@ -70,7 +70,7 @@ fn handles_are_unique_across_restarts() {
     handles.sort_unstable();
     handles.dedup();
     assert_eq!(handles.len(), 100);
-    // The same secret makes the same handles; a server is given another one at every start.
+    // The same secret yields the same handles; a server has a new secret at every start.
     assert_eq!(Peer::new(&other, "u1000", Service::None).handle.len(), 16);
     let mut settings = Settings::new(KEY, 1, [4; 16], b"test".to_vec());
     settings.gss = Some(Arc::new(Toy::default()));
@@ -87,10 +87,10 @@ fn a_principal_has_the_same_number_at_every_start() {
         let server = Server::new(settings, ExportTable::new(vec![open_export()]).unwrap());
         server.shared.gss.as_ref().unwrap().contexts.number(exported)
     };
-    // What a persistent session or the log of calls keeps of a request is found by it behind a restart.
+    // After a restart, persistent sessions and the log of calls find a request by this number.
     assert_eq!(number(KEY, 3, b"u1000"), number(KEY, 4, b"u1000"));
     assert_ne!(number(KEY, 3, b"u1000"), number(KEY, 3, b"u1001"));
-    // Nobody computes it who does not have the state directory's key.
+    // Nobody can compute it without the state directory's key.
     assert_ne!(number(KEY, 3, b"u1000"), number(HandleKey([7; 16]), 3, b"u1000"));
 }
 
@@ -112,7 +112,7 @@ fn incomplete_contexts_do_not_displace_complete_ones() {
         flood.init(GssProc::CONTINUE_INIT, handle, &Toy::token("u2000", 0)).unwrap().0.major
     };
     assert_eq!((finish(&mut flood, &oldest), finish(&mut flood, &newest)), (NO_CONTEXT, 0));
-    // Nor do they stay.
+    // Incomplete contexts are removed too.
     flood.now.monotonic += Duration::from_secs(61);
     server.maintain(flood.now);
     assert_eq!(gss.contexts.half_made(), 0);
@@ -180,7 +180,7 @@ fn destroy_is_answered_and_ends_the_context() {
     let (server, alive) = server_of(vec![open_export()], None);
     for service in SERVICES {
         let mut peer = Peer::new(&server, "u1000", service);
-        // Only by its principal.
+        // Only its principal can destroy it.
         let sent = Sent { procedure: GssProc::DESTROY, ..peer.next((NFS, 4, 0), &()) };
         let mut forged = peer.record(&sent).to_vec();
         forged[3] ^= 1;

@@ -1,4 +1,4 @@
-//! A client of RPCSEC_GSS against a whole server, with a mechanism that needs no Kerberos.
+//! An RPCSEC_GSS client of a whole server, with a mechanism that needs no Kerberos.
 
 mod calls;
 mod contexts;
@@ -27,14 +27,14 @@ use crate::{
 
 const NFS: u32 = 100_003;
 
-/// Bytes of any message here at most.
+/// Maximum bytes of any message here.
 const LIMIT: usize = 4 << 20;
 
 fn now() -> Now {
     Now { monotonic: Duration::from_secs(1000), wall: Timestamp { seconds: 1_000_000, nanoseconds: 5 } }
 }
 
-/// A server with the toy mechanism, and how many contexts that has.
+/// A server with the toy mechanism, and the number of its contexts.
 fn server_of(exports: Vec<Export>, lifetime: Option<Duration>) -> (Arc<Server>, Arc<AtomicU64>) {
     let mut settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let toy = Toy { lifetime, ..Toy::default() };
@@ -43,7 +43,7 @@ fn server_of(exports: Vec<Export>, lifetime: Option<Duration>) -> (Arc<Server>, 
     (Arc::new(Server::new(settings, ExportTable::new(exports).unwrap())), alive)
 }
 
-/// An export that every flavor leads into.
+/// An export that allows every flavor.
 fn open_export() -> Export {
     let mut export = export(1, "/export");
     export.options.flavors = Flavors::new(&Flavor::ALL).unwrap();
@@ -54,7 +54,7 @@ fn server() -> Arc<Server> {
     server_of(vec![open_export()], None).0
 }
 
-/// A call as the client has it before it protects it.
+/// A call before its protection.
 #[derive(Clone)]
 struct Sent {
     xid: u32,
@@ -65,15 +65,15 @@ struct Sent {
     service: u32,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
-    /// The results, taken out of their protection.
+    /// The results, without their protection.
     Results(Bytes),
-    /// Accepted, with the principal's server's verifier.
+    /// Accepted, with a valid verifier of the server.
     Status(AcceptStatus),
     Denied(AuthStatus),
-    /// Another version of RPC.
+    /// Refused: another version of RPC.
     Mismatch,
     Nothing,
     Closed,
@@ -93,7 +93,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Before it has a context.
+    /// Returns a principal without a context.
     fn stranger(server: &Arc<Server>, name: &str) -> Self {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);
@@ -110,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// With a context.
+    /// Returns a principal with a context.
     fn new(server: &Arc<Server>, name: &str, service: Service) -> Self {
         let mut peer = Self { service, ..Self::stranger(server, name) };
         let (result, verifier) = peer.init(GssProc::INIT, &[], &Toy::token(name, 0)).unwrap();
@@ -122,7 +122,7 @@ impl Peer {
         peer
     }
 
-    /// Sends a record as it is.
+    /// Sends a record unchanged.
     fn deliver(&self, record: Bytes) -> Result<Bytes, Disposition> {
         let mut reply = Writer::new();
         let outcome = self.server.handle(&self.connection, self.now, record, &mut reply).now_or_never();
@@ -135,7 +135,7 @@ impl Peer {
         }
     }
 
-    /// A call that makes a context: its results, or why there are none.
+    /// Sends a call that creates a context; returns its results, or the error.
     fn init(
         &mut self,
         procedure: GssProc,
@@ -158,7 +158,7 @@ impl Peer {
         }
     }
 
-    /// The next call.
+    /// Returns the next call.
     fn next(&mut self, program: (u32, u32, u32), arguments: &impl Encode) -> Sent {
         self.sequence += 1;
         self.xid += 1;
@@ -177,13 +177,13 @@ impl Peer {
         }
     }
 
-    /// The same call again: RFC 2203 §5.3.3.1 has another sequence number for it.
+    /// Returns the same call again, with another sequence number (RFC 2203 §5.3.3.1).
     fn again(&mut self, sent: &Sent) -> Sent {
         self.sequence += 1;
         Sent { sequence: self.sequence, ..sent.clone() }
     }
 
-    /// The record of a call, protected as the context has it.
+    /// Returns the record of a call, protected by the context.
     fn record(&mut self, sent: &Sent) -> Bytes {
         let handle = Opaque::new(self.handle.clone()).unwrap();
         let Sent { xid, program, procedure, sequence, service, .. } = *sent;
@@ -203,7 +203,7 @@ impl Peer {
         self.signed(xid, program, &credential, &arguments)
     }
 
-    /// A record with the checksum over its header.
+    /// Returns a record with the checksum of its header.
     fn signed(
         &mut self,
         xid: u32,
@@ -221,7 +221,7 @@ impl Peer {
         [header, &to_bytes(&verifier), arguments].concat().into()
     }
 
-    /// Sends a record of the call `sent` and judges its reply.
+    /// Sends the record of the call `sent` and checks its reply.
     fn exchange(&mut self, sent: &Sent, record: Bytes) -> Got {
         let reply = match self.deliver(record) {
             Ok(reply) => reply,
@@ -233,7 +233,7 @@ impl Peer {
             Ok(accepted) => accepted,
             Err(denied) => return denied,
         };
-        // RFC 2203 §5.3.3.2: the checksum of "the sequence number (in network order) of the corresponding request", whatever the
+        // RFC 2203 §5.3.3.2: the checksum of "the sequence number (in network order) of the corresponding request", for every
         // status.
         assert_eq!(verifier.flavor, AuthFlavor::RPCSEC_GSS);
         self.context.verify_mic(&sent.sequence.to_be_bytes(), &verifier.body).unwrap();
@@ -244,7 +244,7 @@ impl Peer {
         Got::Results(self.opened(sent, reader.rest()))
     }
 
-    /// The results in a reply's body.
+    /// Returns the results in a reply's body.
     fn opened(&mut self, sent: &Sent, body: Bytes) -> Bytes {
         let plain = match sent.service {
             2 => {
@@ -279,7 +279,7 @@ impl Peer {
     }
 }
 
-/// A record with an empty verifier.
+/// Returns a record with an empty verifier.
 fn call(
     xid: u32,
     (program, version, procedure): (u32, u32, u32),

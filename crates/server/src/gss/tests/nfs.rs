@@ -1,4 +1,4 @@
-//! What the protocols above make of a principal: whose files they are, retransmissions, and the protection of a client's state.
+//! Principals in the NFS programs: ownership of files, retransmissions, and the protection of a client's state.
 
 use protocol::mount::MountResult;
 use protocol::nfs3::{self, DirOpArgs, FileHandle, MkdirArgs};
@@ -48,7 +48,7 @@ impl Peer {
     }
 
     fn exchange_id(&mut self, state_protect: StateProtectArgs) -> Result<ExchangeIdOk, Status> {
-        // A client's name is its principal's: RFC 8881 §18.35.4, case 3.
+        // A client's name belongs to its principal: RFC 8881 §18.35.4, case 3.
         let args = ExchangeIdArgs {
             client_owner: ClientOwner { verifier: [1; 8], owner_id: Opaque::new(self.name.clone()).unwrap() },
             flags: ExchangeIdFlags::empty(),
@@ -67,7 +67,7 @@ fn machine(allow: &[u32]) -> StateProtectArgs {
     StateProtectArgs::MachineCredential(StateProtectOps { must_enforce, must_allow: Bitmap::of(allow) })
 }
 
-/// A session of a client, the first where `later` is zero.
+/// Creates a session of a client, the first one if `later` is zero.
 fn session_args(id: &ExchangeIdOk, later: u32) -> CreateSessionArgs {
     CreateSessionArgs {
         client_id: id.client_id,
@@ -88,7 +88,7 @@ impl Client {
         Self { peer, id, session: session.into_result().unwrap().session_id, sequence: 0 }
     }
 
-    /// The next request of the slot, as the principal whose turn it is.
+    /// Sends the next request of the slot, as this principal.
     fn request(&mut self, ops: Vec<Op>) -> Sent {
         self.sequence += 1;
         let sequence = SequenceArgs::in_first_slot(self.session, self.sequence);
@@ -126,9 +126,9 @@ fn a_v3_retransmission_is_executed_once_and_sealed_again() {
         let first = peer.send(&sent);
         assert_eq!(status(&first), 0, "{service:?}");
         let again = peer.again(&sent);
-        // Executed again it would be EXIST.
+        // A second execution would fail with EXIST.
         assert_eq!(peer.send(&again), first, "{service:?}");
-        // Over another context of the principal's too; another principal's is another call.
+        // The same over another context of the principal; another principal's call is a different one.
         let mut later = Peer::new(&server, "u0", service);
         later.sequence = 50;
         assert_eq!(later.send(&Sent { sequence: 60, ..sent.clone() }), first);
@@ -162,7 +162,7 @@ fn files_belong_to_the_user_of_the_principal() {
         let mut client = Client::new(Peer::new(&server, principal, Service::Privacy), StateProtectArgs::None);
         client.run(make_directory(text)).status
     };
-    // The export's directory is root's.
+    // Root owns the export's directory.
     assert_eq!(owner("u0", "a"), Status::OK);
     assert_eq!(owner("u1000", "b"), Status::ACCESS);
     assert_eq!(owner("nobody-known", "c"), Status::ACCESS);
@@ -205,7 +205,7 @@ fn only_the_machine_principal_maintains_its_client() {
     let mut user = Peer::new(&server, "u1000", Service::None);
     assert_eq!(user.alone(Op::Sequence(sequence)).status(), Status::OK);
     client.sequence = 1;
-    // The machine over another context, and with the other service.
+    // The machine principal over another context, and with the other service.
     client.peer = Peer::new(&server, "nfs/client", Service::Privacy);
     assert_eq!(client.peer.alone(Op::BindConnToSession(bind())).status(), Status::OK);
     assert_eq!(client.peer.alone(destroy()).status(), Status::OK);
@@ -233,7 +233,7 @@ fn data_outside_the_reply_buffer_are_protected_too() {
     for service in SERVICES {
         let mut client = Client::new(Peer::new(&server, "u0", service), StateProtectArgs::None);
         let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 200_000 };
-        // Not to be kept in the slot, where it has no room.
+        // Not cached in the slot, which has no room for it.
         client.sequence = 1;
         let mut ops = vec![Op::Sequence(SequenceArgs::in_first_slot(client.session, 1))];
         ops.extend(at(&["export", "file"], vec![Op::Read(read)]));
@@ -298,12 +298,12 @@ fn a_machine_principal_may_return_state_with_any_service() {
     };
     assert_eq!(run(machine_peer(), vec![commit()]), Status::OK);
     assert_eq!(run(machine_peer(), vec![attributes(), commit(), attributes()]), Status::OK);
-    // Nothing else, and nobody else.
+    // No other operation and no other principal.
     assert_eq!(run(machine_peer(), vec![attributes()]), Status::WRONGSEC);
     let test = || Op::TestStateid(TestStateidArgs { stateids: List::new(vec![Stateid::ANONYMOUS]).unwrap() });
     assert_eq!(run(machine_peer(), vec![commit(), test(), attributes()]), Status::OK);
     assert_eq!(run(machine_peer(), vec![attributes(), test()]), Status::WRONGSEC, "it needs no handle");
-    // Not behind what it may do either, nor before it: then nothing of it is done.
+    // A forbidden operation before or after it: then the compound has no effect.
     let read = || Op::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 7 });
     let used = [
         read(),
@@ -320,18 +320,18 @@ fn a_machine_principal_may_return_state_with_any_service() {
             assert_eq!(run(machine_peer(), ops.clone()), Status::WRONGSEC, "{ops:?}");
         }
     }
-    // What has a handle of its own is asked for itself.
+    // An operation with its own handle is checked separately.
     assert_eq!(run(machine_peer(), vec![commit(), putfh(file), commit()]), Status::OK);
     assert_eq!(run(machine_peer(), vec![commit(), putfh(file), Op::GetFh]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "u0", Service::Integrity), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "nfs/client", Service::None), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "u0", Service::Privacy), vec![attributes()]), Status::OK);
-    // Not what the client did not ask for.
+    // Nor operations that the client did not ask for.
     let mut other = Client::new(Peer::new(&server, "nfs/other", Service::Integrity), machine(&[]));
     assert_eq!(other.run(vec![putfh(file), commit()]).status, Status::WRONGSEC);
 }
 
-/// What a client offers for callbacks: contexts, by the server's handles.
+/// Callback security of a client: contexts, by the server's handles.
 fn by_contexts(handles: &[&Bytes]) -> Vec<CallbackSecParms> {
     let parms = |handle: &&Bytes| {
         CallbackSecParms::Gss(GssCallbackHandles {
@@ -345,7 +345,7 @@ fn by_contexts(handles: &[&Bytes]) -> Vec<CallbackSecParms> {
 
 const LIFETIME: Duration = Duration::from_secs(50);
 
-/// A client, its own context, and contexts that do not exist: one that never did, and one that was ended.
+/// A client, its own context, and contexts that do not exist: one that never did, and a destroyed one.
 fn with_contexts() -> (Client, Bytes, [Bytes; 2]) {
     let server = server_of(vec![open_export()], Some(LIFETIME)).0;
     let client = Client::new(Peer::new(&server, "u0", Service::Integrity), StateProtectArgs::None);
@@ -370,7 +370,7 @@ fn backchannel_ctl_accepts_existing_contexts_only() {
         let beside = [vec![CallbackSecParms::None], by_contexts(&[handle])].concat();
         assert_eq!(client.run(control(beside)).status, Status::NOENT);
     }
-    // Its ticket is over.
+    // Its ticket has expired.
     let mut late = Peer::stranger(&client.peer.server, "u0");
     late.now.monotonic += LIFETIME;
     late.handle = late.init(GssProc::INIT, &[], &Toy::token("u0", 0)).unwrap().0.handle.into_bytes();

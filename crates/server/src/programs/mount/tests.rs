@@ -1,4 +1,4 @@
-//! What MOUNT tells, and whom.
+//! The replies of MOUNT, and which callers get them.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Lab {
         }
     }
 
-    /// What DUMP tells, as `showmount -a` prints it.
+    /// Returns the reply of DUMP, as `showmount -a` prints it.
     fn dump(&mut self) -> Vec<String> {
         let list: MountList = xdr::from_bytes(self.mount(Proc::DUMP, &[]).unwrap()).unwrap();
         let line = |mount: &protocol::mount::MountBody| {
@@ -50,7 +50,7 @@ impl Lab {
 /// `/closed` for others; and `/shut`, the same directory for Kerberos alone.
 fn site() -> (Lab, FileHandle) {
     let mut open = export(1, "/export");
-    // Its clients' users may come by themselves.
+    // Users of the clients may call too.
     open.options.insecure = true;
     let flavors = Flavors::new(&[Flavor::Kerberos(Service::Privacy)]).unwrap();
     let options = ExportOptions { flavors, insecure: false, ..open.options.clone() };
@@ -100,7 +100,7 @@ fn failed_mounts_return_the_reason() {
         (b"/export/d\0ir", MountStat::NOENT),
         (b"/export/file", MountStat::NOTDIR),
         (b"/export/file/below", MountStat::NOTDIR),
-        // Links are the client's to follow; one that leads out leads nowhere here.
+        // The client follows links; a path through a link that leads out does not exist here.
         (b"/export/out", MountStat::NOTDIR),
         (b"/export/out/etc", MountStat::NOTDIR),
         (b"/export/in", MountStat::NOTDIR),
@@ -148,7 +148,7 @@ fn unproven_callers_learn_no_names_in_exports_for_kerberos() {
     lab.come_from("127.0.0.1:5000");
     assert_eq!(look(&mut lab, b"/export/private/x"), Err(MountStat::NOENT), "the owner may look there");
     assert_eq!(look(&mut lab, b"/shut/private/x"), Err(MountStat::ACCES), "who says to be the owner may not");
-    // What anybody may look up, and what a client mounts for users that will show who they are.
+    // A directory that anybody may look up, and one that a client mounts for users who will identify themselves.
     assert_eq!(look(&mut lab, b"/shut/dir"), Ok(()));
     lab.come_from("127.0.0.1:1023");
     assert_eq!(look(&mut lab, b"/shut/private"), Ok(()));
@@ -161,7 +161,7 @@ fn each_client_takes_back_its_own_mounts() {
     lab.come_from("10.1.1.1:700");
     lab.mnt(b"/export/dir").unwrap();
     lab.mnt(b"/closed").unwrap();
-    // Once more, as a client does that was started anew: RFC 1813 §5.2.2 lists "each pair" of name and directory.
+    // Once more, as a restarted client does: RFC 1813 §5.2.2 lists "each pair" of name and directory.
     lab.mnt(b"/closed").unwrap();
     let all = ["10.1.1.1:/closed", "10.1.1.1:/export/dir", "127.0.0.1:/export", "127.0.0.1:/export/dir"];
     assert_eq!(lab.dump(), all);

@@ -1,4 +1,4 @@
-//! The end of leases, and the removal of client records with all that the clients hold.
+//! The end of leases, and the removal of client records with the clients' state.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl State {
         self.release_records(removed);
     }
 
-    /// Releases what the clients of removed records hold. It may be much, so the table must not be locked.
+    /// Releases the state of removed clients. That may take long, so the table must not be locked.
     pub(crate) fn release_records(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
             self.log_removal(&record.client);

@@ -1,4 +1,4 @@
-//! What is shown of clients, and what the administrator does to them.
+//! Snapshots of clients, and administration.
 
 use core::net::SocketAddr;
 
@@ -49,7 +49,7 @@ fn snapshot_shows_the_state_of_a_client() {
     running.finish(world.now, None);
     world.pass(SECOND);
     assert_eq!(look(&world)[0].lease_left, LEASE - SECOND);
-    // What it gives back is not shown any more.
+    // Returned state is no longer shown.
     world.close(&peer, 1, &open).unwrap();
     let shown = &look(&world)[0];
     assert_eq!((shown.opens, shown.locks, shown.active), (1, 0, 0));
@@ -72,7 +72,7 @@ fn snapshot_status_follows_the_lease() {
 #[test]
 fn snapshot_is_bounded_and_counts_omitted_clients() {
     let world = World::new();
-    // More than are looked at under the lock at a time.
+    // More than one batch under the lock.
     let ids: Vec<u64> =
         (0..600).map(|n| world.exchange(&format!("{n}"), 1, &ROOT).unwrap().client_id).collect();
     let shown = |most| world.state.snapshot_clients(world.now, most, |client| client.id() != ids[300]);
@@ -101,7 +101,7 @@ fn an_evicted_client_loses_its_state_and_may_return() {
     assert_eq!(world.pinned(), 1);
     // RFC 8881 §15.1.11.1: "The specified session ID is unknown to the server": a session goes with its client.
     assert_eq!(peer.send(&world, 0).unwrap_err(), Status::BADSESSION);
-    // What was in progress gets no more than it had.
+    // A request in progress gets no new state.
     assert!(world.try_open(&peer, 2, "a", BOTH, NONE).is_err());
     running.finish(world.now, None);
     assert_eq!(world.state.evict(peer.client.id()), None);
@@ -133,7 +133,7 @@ fn the_administrator_ends_the_grace_period() {
     assert_eq!((shortened.count, shortened.names), (2, vec![Bytes::from_static(b"a")]));
     let a = world.fresh_peer("a", 1);
     assert!(look(&world)[0].is_reclaiming);
-    // An evicted client has nothing to reclaim any more: nobody waits for it.
+    // An evicted client cannot reclaim, so nobody waits for it.
     world.state.evict(a.client.id()).unwrap();
     assert_eq!(world.state.snapshot_grace(world.now, 9), waiting_for(&["b"]));
     assert_eq!(world.state.end_grace(world.now), Some(1));
@@ -145,7 +145,7 @@ fn the_administrator_ends_the_grace_period() {
     world.open(&b, 1, "a", BOTH);
 }
 
-/// Its name alone does not prove that it is the client of the record.
+/// The name alone does not prove that it is the recorded client.
 #[test]
 fn evicting_an_unconfirmed_client_leaves_the_right_to_reclaim() {
     let world = World::with(&settings(), &["a"]);

@@ -8,7 +8,7 @@ use crate::state::tables::shard::Deferred;
 use crate::state::tables::shard::share::Modes;
 use crate::state::tables::stateid::EntryId;
 
-/// Two clients with an open each of one file, and a lock of the first.
+/// Two clients with one open each of the same file, and a lock of the first.
 fn sound() -> (World, [Stateid; 2]) {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));
@@ -22,7 +22,7 @@ fn entry_id(world: &World, stateid: &Stateid) -> EntryId {
     EntryId::parse(stateid, world.state.ids.boot()).ok().unwrap()
 }
 
-/// What the audit says once `change` was done to the state behind everybody's back.
+/// Returns the result of the audit after `change` has broken the state.
 fn found(change: impl FnOnce(&World, [Stateid; 2])) -> String {
     let (world, opens) = sound();
     change(&world, opens);

@@ -1,4 +1,4 @@
-//! Callbacks: tried paths, slots, replies in any order, lost connections, clients that answer nothing or nonsense.
+//! Callbacks: probes, slots, replies in any order, lost connections, clients that answer nothing or nonsense.
 
 use bytes::Bytes;
 use protocol::nfs4::callback::sequence::{CbSequenceArgs, CbSequenceOk};
@@ -18,26 +18,26 @@ use crate::testing::{Call, drain};
 const DOWN: SequenceStatus = SequenceStatus::CB_PATH_DOWN.union(SequenceStatus::CB_PATH_DOWN_SESSION);
 
 impl Call {
-    /// Slot, sequence ID, and the number that CB_RECALL_ANY carries, by which tests tell callbacks apart.
+    /// Slot, sequence ID, and the number in CB_RECALL_ANY, by which tests distinguish callbacks.
     fn place(&self) -> (u32, u32, u32) {
         let CbOp::RecallAny(args) = self.operation() else { panic!() };
         let CbSequenceArgs { slot_id, sequence_id, .. } = self.sequence();
         (slot_id, sequence_id, args.objects_to_keep)
     }
 
-    /// What a client says that did what it was asked to.
+    /// Returns a reply of success.
     fn done(&self) -> Bytes {
         self.results(CbOpResult::RecallAny(Outcome::Ok(())))
     }
 
-    /// The session of CB_SEQUENCE, and down to which slot its client should go.
+    /// Returns the session of CB_SEQUENCE, and the highest slot that its client should use.
     fn recalled_slots(&self) -> (SessionId, u32) {
         let CbOp::RecallSlot(args) = self.operation() else { panic!() };
         (self.sequence().session_id, args.target_highest_slot_id)
     }
 }
 
-/// A client that can be called, over an outbox of its own.
+/// A client that accepts callbacks, with its own outbox.
 pub(super) fn reachable(world: &mut World, owner: &str) -> Peer {
     world.outbox = Arc::default();
     let peer = world.peer(owner);
@@ -69,7 +69,7 @@ fn a_client_is_reachable_after_it_answered_a_probe() {
     assert!(answer(&world, &peer, trial.reply(&())));
     assert!(peer.client.is_reachable());
     assert!(!answer(&world, &peer, trial.reply(&())), "answered before");
-    // Its program is gone: no delegation would ever come back.
+    // The client program has ended: it would never return a delegation.
     let other = world.peer("b");
     let trial = drain(&world.outbox).pop().unwrap();
     let mut refusal = Writer::new();
@@ -81,7 +81,7 @@ fn a_client_is_reachable_after_it_answered_a_probe() {
     world.outbox.close();
 }
 
-/// Contexts of RPCSEC_GSS for callbacks.
+/// RPCSEC_GSS contexts for callbacks.
 fn contexts() -> CallbackSecParms {
     let (service, handle) = (GssService::Integrity, Opaque::from_static(b"handle"));
     CallbackSecParms::Gss(GssCallbackHandles {
@@ -143,7 +143,7 @@ fn sys() -> CallbackSecParms {
     })
 }
 
-/// A session that offers this security for callbacks.
+/// Creates a session that offers this security for callbacks.
 fn with_security(world: &World, offered: Vec<CallbackSecParms>, minor: u32) -> CreateSessionOk {
     let id = world.exchange("a", 1, &ROOT).unwrap();
     let request = CreateSession {
@@ -174,7 +174,7 @@ fn callbacks_carry_the_clients_program_and_credentials() {
     world.state.call(&client, Callback::recall_any(3));
     let call = drain(&world.outbox).pop().unwrap();
     assert_eq!(call.header.procedure, callback::PROC_COMPOUND);
-    // The minor version of a callback is that of its session.
+    // A callback has the minor version of its session.
     assert_eq!(call.compound.as_ref().unwrap().minor_version, 2);
     assert_eq!(call.sequence().session_id, created.session_id);
     assert_eq!(call.place(), (0, 1, 3));
@@ -189,7 +189,7 @@ fn concurrent_callbacks_are_bounded_by_the_slots_of_the_client() {
     let calls = drain(&world.outbox);
     let places: Vec<_> = calls.iter().map(Call::place).collect();
     assert_eq!(places, (0..16).map(|slot| (slot, 1, slot)).collect::<Vec<_>>());
-    // As `sa_highest_slotid` in the other direction (RFC 8881 §18.46.3): the greatest slot in use.
+    // Like `sa_highest_slotid` in the other direction (RFC 8881 §18.46.3): the highest slot in use.
     assert_eq!(calls[4].sequence().highest_slot_id, 4);
     for (index, number) in [(9, 16), (2, 17)] {
         assert!(answer(&world, &peer, calls[index].done()));
@@ -307,7 +307,7 @@ fn a_misordered_back_channel_is_reported_and_other_sessions_continue() {
         assert!(!peer.client.is_reachable(), "that it answers a trial is not enough");
         send(&world, &peer, [6]);
         assert!(drain(&world.outbox).is_empty(), "nothing goes through it any more");
-        // As the client must: another session.
+        // The client must create another session.
         let id = peer.client.id();
         let created = world.create(id, 2, 70).unwrap();
         let calls = drain(&world.outbox);
@@ -360,7 +360,7 @@ fn a_closed_connection_carries_no_callbacks() {
     let old = std::mem::take(&mut world.outbox);
     old.close();
     world.state.connection_closed(peer.connection);
-    // A request that was on its way.
+    // A request that was already sent.
     let both = DirFromClient::FORE_OR_BOTH;
     world.state.bind_connection(peer.connection, Some(&old), &peer.session, both).unwrap();
     peer.connection = ConnectionId(50);
@@ -380,7 +380,7 @@ fn a_delayed_callback_is_retried() {
     assert_eq!(drain(&world.outbox).pop().unwrap().place(), call.place());
 }
 
-/// A client that was just called.
+/// A client to which a callback was just sent.
 fn called() -> (World, Peer, Call) {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
@@ -411,7 +411,7 @@ fn a_resent_callback_has_a_new_deadline() {
         world.pass(after * SECOND);
         world.state.expire(world.now);
         assert_eq!(peer.ping(&world), SequenceStatus::empty());
-        // Its connection goes, and another one comes.
+        // Its connection is lost, and another one is bound.
         let old = std::mem::take(&mut world.outbox);
         old.close();
         world.state.connection_closed(peer.connection);
@@ -436,7 +436,7 @@ fn callbacks_wait_while_the_outbox_is_full() {
     send(&world, &peer, [5]);
     for _ in 0..3 {
         world.pass(SECOND);
-        // It comes back although the connection takes nothing this time either.
+        // It is queued again although the outbox is still full.
         world.state.expire(world.now);
     }
     world.outbox.close();
@@ -492,7 +492,7 @@ fn a_flood_of_unexpected_replies_leaves_no_state() {
     assert_eq!(drain(&world.outbox).len(), 1);
 }
 
-/// Slots that are recalled in as many seconds as it takes to look at each session once. The clients do what they are asked to.
+/// CB_RECALL_SLOT during as many seconds as a sweep over all sessions takes. The clients obey.
 fn recalled(world: &mut World) -> Vec<(SessionId, u32)> {
     for _ in 0..16 {
         world.pass(SECOND);
@@ -533,7 +533,7 @@ fn cb_recall_slot_waits_for_its_own_session() {
     let a = reachable(&mut world, "a");
     let second = world.create(a.client.id(), 2, a.connection.0).unwrap().session_id;
     drain(&world.outbox);
-    // A client that nobody can call yet.
+    // A client without a callback path.
     let reached = std::mem::take(&mut world.outbox);
     let b = world.peer("b");
     let trial = drain(&world.outbox).pop().unwrap();

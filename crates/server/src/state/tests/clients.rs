@@ -183,7 +183,7 @@ fn a_flood_replaces_its_oldest_record() {
     }
 }
 
-/// RFC 8881 §18.36.4 lets any principal make a session for a confirmed client ID whose state is not protected.
+/// RFC 8881 §18.36.4 lets any principal create a session for a confirmed client ID without state protection.
 #[test]
 fn client_ids_cannot_be_guessed_from_another() {
     let world = World::new();
@@ -197,7 +197,7 @@ fn client_ids_cannot_be_guessed_from_another() {
     }
 }
 
-/// Version 4.0 tells a restart from the loss of a lease by the mark in client IDs and stateids.
+/// A version 4.0 client distinguishes a restart from a lost lease by the mark in client IDs and stateids.
 #[test]
 fn instances_have_different_marks() {
     let disk = Arc::new(crate::state::Disk::default());

@@ -8,12 +8,12 @@ const B: &str = "192.0.2.2";
 const C: &str = "192.0.2.3";
 
 impl World {
-    /// Clients of an address until no more is let in, `most` at most.
+    /// Creates clients of an address until one is refused, at most `most`.
     fn peers_at(&self, from: &str, most: usize) -> Vec<Peer> {
         (0..most).map_while(|n| self.peer_at(from, &format!("client {n}")).ok()).collect()
     }
 
-    /// The same, each of which holds an open.
+    /// As [`clients`], each with an open.
     fn holders_at(&self, from: &str, most: usize, first: u64) -> Vec<Peer> {
         let holder = |fileid: u64| {
             let peer = self.peer_at(from, &format!("client {fileid}")).ok()?;
@@ -23,7 +23,7 @@ impl World {
         (first..first + most as u64).map_while(holder).collect()
     }
 
-    /// Opens of a client until it is put off; each is of another file.
+    /// Opens files of a client until one OPEN is delayed.
     fn open_all(&self, peer: &Peer, first: u64) -> u64 {
         (first..first + 100_000)
             .take_while(|fileid| self.try_open(peer, *fileid, "o", READ, NONE).is_ok())
@@ -40,7 +40,7 @@ fn an_address_that_fills_the_table_leaves_room_for_others() {
     let world = World::with(&Settings { max_clients: 100, ..settings() }, &[]);
     let greedy = world.peers_at(A, 200);
     assert_eq!(greedy.len(), 100, "it may have all while nobody else wants it");
-    // What holds nothing yields until both have as many.
+    // A client without state yields until both addresses have as many.
     let others = world.peers_at(B, 200);
     assert_eq!(others.len(), 50);
     assert_eq!(greedy.iter().filter(|peer| world.is_there(peer)).count(), 50);
@@ -60,7 +60,7 @@ fn clients_with_state_do_not_yield_to_other_addresses() {
     assert!(world.peer_at(A, "one more").is_err());
     assert!(greedy.iter().chain(others.iter().flatten()).all(|peer| world.is_there(peer)));
     assert_eq!(world.state.counts().opens, 109);
-    // A lease that is over holds off nobody whose address has less.
+    // An expired lease yields to an address that holds less.
     world.pass(LEASE - SECOND);
     for peer in &mut greedy[1..] {
         peer.ping(&world);

@@ -68,7 +68,7 @@ fn one_client_leaves_room_for_the_others() {
         world.state.lock(world.now, &a.client, &request).is_ok()
     });
     let locked = locked.count();
-    // A quarter of all, less the opens, the lock stateid, its first range and the range that a LOCK might split.
+    // A quarter of the limit, less the opens, the lock stateid, its first range and the range that a LOCK might split.
     assert_eq!(locked, 2048 - (1 + 2 * 5) - 2 - 1);
     assert_eq!(world.try_open(&a, 2, "o", READ, NONE).map(|_| ()), Ok(()));
     assert_eq!(world.try_open(&a, 3, "o", READ, NONE), Err(Status::DELAY));

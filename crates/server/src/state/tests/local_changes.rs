@@ -1,4 +1,4 @@
-//! Alarms of local changes, before, with and after the delegation that they are for.
+//! Reports of local changes, before, during and after the delegation.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Wake, Waker};
@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::*;
 
-/// Tells by its count how many watches stand.
+/// Its reference count is the number of watches.
 #[derive(Debug)]
 struct TestWatch(#[allow(dead_code, reason = "held to be counted")] Arc<()>);
 
@@ -137,7 +137,7 @@ fn a_change_through_the_server_before_the_grant_prevents_it() {
     drop(world.state.begin_change(&looked.inner));
     assert_eq!(delegate(&looked), Err(NotDelegated::Contention));
     assert_eq!(world.state.counts().delegations, 0);
-    // Another look, behind the change.
+    // Another check, after the change.
     delegate(&request(&world, false)).unwrap();
     world.state.audit().unwrap();
 }

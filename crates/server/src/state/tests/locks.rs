@@ -90,7 +90,7 @@ fn an_owners_locks_replace_each_other_across_stateids() {
     assert_eq!(asks(LockType::Read, range(45, 1)), None);
     assert_eq!(asks(LockType::Write, range(45, 1)), Some((40, 20)));
     assert_eq!(asks(LockType::Read, range(60, 1)), Some((60, 40)));
-    // The open-owner of a byte is that of its last LOCK: closing it frees what it has.
+    // A byte belongs to the open of its last LOCK: closing that frees it.
     world.close(&a, 1, &two).unwrap();
     assert_eq!(asks(LockType::Write, range(40, 20)), None);
     assert_eq!(asks(LockType::Write, range(39, 1)), Some((0, 40)));
@@ -166,7 +166,7 @@ fn a_hundred_thousand_locks_on_one_file() {
     world.open(&b, 1, "o", BOTH);
     let mut last = Stateid::default();
     for n in 0..LOCKS {
-        // Half of them one owner's, half of as many owners.
+        // Half of them have one owner, the others an owner each.
         let owner = if n % 2 == 0 { "one".to_owned() } else { format!("owner {n}") };
         last = world.lock(&a, &of_a, &owner, LockType::Write, range(n * 10, 5)).unwrap();
     }

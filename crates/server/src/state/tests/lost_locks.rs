@@ -1,10 +1,10 @@
-//! The stateids of locks that were lost, under opens that were not.
+//! Stateids of lost locks whose opens were not lost.
 
 use super::*;
 
 const LOST: SequenceStatus = SequenceStatus::EXPIRED_SOME_STATE_REVOKED;
 
-/// What TEST_STATEID says, whatever the seqid.
+/// Returns the result of TEST_STATEID.
 fn tested(world: &World, peer: &Peer, stateid: &Stateid) -> Status {
     world.state.test_stateid(&peer.client, &Stateid { seqid: 0, ..*stateid })
 }
@@ -36,7 +36,7 @@ fn close_frees_the_lost_locks_of_its_open_only() {
     world.pass(LEASE);
     let taker = take(&world, &[0, 2, 4]);
     assert_eq!((a.ping(&world), b.ping(&world)), (LOST, LOST));
-    // Locked anew, by the owner and under the open that lost it.
+    // The owner locks again under the same open.
     let again = world.lock(&a, &(1, open), "l", LockType::Write, range(7, 1)).unwrap();
     assert_eq!(world.state.audit(), Ok(()));
 

@@ -1,4 +1,4 @@
-//! As much as a large site has: 100,000 opens and locks of one file, 10,000 clients.
+//! The state of a large site: 100,000 opens and locks of one file, 10,000 clients.
 
 use super::*;
 

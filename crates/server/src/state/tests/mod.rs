@@ -1,4 +1,4 @@
-//! Scenarios of clients, in a small vocabulary: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
+//! Scenarios of clients: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
 
 mod administer;
 mod audit;
@@ -62,7 +62,7 @@ fn range(offset: u64, length: u64) -> LockRange {
     LockRange::new(offset, length).unwrap()
 }
 
-/// Tells by its count how many opens hold it.
+/// Its reference count is the number of opens.
 #[derive(Debug, Default)]
 struct TestPin;
 
@@ -85,7 +85,7 @@ impl World {
         Self::after(settings, State::records_of(&previous))
     }
 
-    /// A server that finds these records.
+    /// Returns a server that starts with these records.
     fn after(settings: &Settings, records: Records) -> Self {
         let now = Duration::from_secs(1000);
         Self {
@@ -104,7 +104,7 @@ impl World {
         self.exchange_at(None, owner, verifier, principal)
     }
 
-    /// The same from an address.
+    /// As [`Self::exchange`], from an address.
     fn exchange_at(
         &self,
         from: Option<IpAddr>,
@@ -148,19 +148,19 @@ impl World {
         )
     }
 
-    /// A client with a session that has completed its reclaims.
+    /// Returns a client with a session that has completed its reclaims.
     fn peer(&self, owner: &str) -> Peer {
         let peer = self.fresh_peer(owner, 1);
         self.state.reclaim_complete(&peer.client).unwrap();
         peer
     }
 
-    /// A client with a session, of the incarnation `verifier`.
+    /// Returns a client with a session, of the incarnation `verifier`.
     fn fresh_peer(&self, owner: &str, verifier: u8) -> Peer {
         self.peer_of(&self.exchange(owner, verifier, &ROOT).unwrap())
     }
 
-    /// A client that comes from an address, where it is let in.
+    /// Returns a client at an address, unless it is refused.
     fn peer_at(&self, from: &str, owner: &str) -> Result<Peer, Status> {
         let from = Some(from.parse().unwrap());
         let peer = self.peer_of(&self.exchange_at(from, &format!("{owner} of {from:?}"), 1, &ROOT)?);
@@ -168,7 +168,7 @@ impl World {
         Ok(peer)
     }
 
-    /// The client that has got this client ID, with a session.
+    /// Returns the client with this client ID, with a session.
     fn peer_of(&self, id: &ExchangedId) -> Peer {
         let connection = id.client_id & 0xffff;
         let created = self.create(id.client_id, id.sequence_id, connection).unwrap();
@@ -204,7 +204,7 @@ impl World {
         self.state.close(&peer.client, file(fileid), stateid).map(drop)
     }
 
-    /// A first lock under an open.
+    /// Takes a first lock under an open.
     fn lock(
         &self,
         peer: &Peer,
@@ -221,7 +221,7 @@ impl World {
         self.state.lock(self.now, &peer.client, &request)
     }
 
-    /// Who holds the lock in the way, and where it starts.
+    /// Tests a lock; returns the conflicting owner, and where its lock starts.
     fn in_the_way(
         &self,
         peer: &Peer,
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Opens that still hold their file.
+    /// Returns the number of opens that hold the file.
     fn pinned(&self) -> usize {
         Arc::strong_count(&self.pin) - 1
     }
@@ -250,7 +250,7 @@ struct Peer {
     client: Arc<Client>,
     session: SessionId,
     connection: ConnectionId,
-    /// Of each slot's last request.
+    /// The sequence ID of each slot's last request.
     sequence: Vec<u32>,
 }
 
@@ -265,19 +265,19 @@ impl Peer {
         }
     }
 
-    /// The next request on a slot; its digest is its sequence ID.
+    /// Sends the next request on a slot; its digest is its sequence ID.
     fn send(&mut self, world: &World, slot: u32) -> Result<Sequenced, Status> {
         self.sequence[slot as usize] = self.sequence[slot as usize].wrapping_add(1);
         self.send_again(world, slot)
     }
 
-    /// The last request on a slot once more.
+    /// Retransmits the last request on a slot.
     fn send_again(&self, world: &World, slot: u32) -> Result<Sequenced, Status> {
         let arguments = self.arguments(slot);
         world.state.sequence(world.now, self.connection, &arguments, u64::from(arguments.sequence_id))
     }
 
-    /// A request in progress.
+    /// Returns a request in progress.
     fn start(&mut self, world: &World, slot: u32) -> SlotRequest {
         match self.send(world, slot).unwrap() {
             Sequenced::New(running) => running,
@@ -285,7 +285,7 @@ impl Peer {
         }
     }
 
-    /// A request from begin to end; the flags that it brought.
+    /// Sends a request and finishes it; returns the status flags.
     fn ping(&mut self, world: &World) -> SequenceStatus {
         let running = self.start(world, 0);
         let flags = running.sequence().status_flags;
@@ -294,7 +294,7 @@ impl Peer {
     }
 }
 
-/// The reply of a retransmission.
+/// Returns the reply to a retransmission.
 fn replay(sequenced: Result<Sequenced, Status>) -> Option<Bytes> {
     match sequenced.unwrap() {
         Sequenced::Replay(replay) => replay.reply,

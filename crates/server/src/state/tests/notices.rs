@@ -1,4 +1,4 @@
-//! The memory for what holders of directories are to be told.
+//! The memory for notifications of directory delegations.
 
 use protocol::nfs4::callback::notify::notify_type;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
@@ -12,9 +12,9 @@ use crate::state::tables::callback::Callback;
 use crate::state::tables::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
 use crate::testing::drain;
 
-/// Directories of each client: enough to reach its bound with what may gather for each of them.
+/// Directories of each client: enough to reach its bound with full queues.
 const DIRECTORIES: u64 = 200;
-/// Changes that may gather for one delegation.
+/// Changes that one delegation queues.
 const GATHERED: u64 = 32;
 const LONG: [u8; 255] = [b'n'; 255];
 
@@ -41,7 +41,7 @@ pub(super) fn delegate(world: &World, peer: &Peer, fileid: u64, kind: Delegation
     world.state.grant_delegation(world.now, &peer.client, file(fileid), &request, None, None).unwrap()
 }
 
-/// Somebody gives an entry of the directory another name.
+/// Another client renames an entry of the directory.
 fn rename(world: &World, fileid: u64, nth: u64) {
     let time = Timestamp::default();
     let before = Before { size: 0, modified: time, changed: time, change: nth };
@@ -71,7 +71,7 @@ fn recalls(world: &World) -> u64 {
     world.state.delegation_counts().recalls.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Has the client hold all its directories, and lets as much gather as for each may.
+/// Grants the client delegations of all its directories, and fills their queues.
 fn fill(world: &World, peer: &Peer, client: u64) {
     for directory in 0..DIRECTORIES {
         let fileid = client * DIRECTORIES + directory;
@@ -117,12 +117,12 @@ fn queued_changes_are_released_with_their_delegation() {
 
     grant(&world, &peer, 2);
     (0..GATHERED / 2).for_each(|nth| rename(&world, 2, nth));
-    // It is on its way back: only what may be under way is kept.
+    // It is being returned: only a callback in progress is kept.
     world.state.recall_directory(world.now, file(2));
     assert!(peer.client.holdings.notices.bytes() <= 2048 * 2);
 }
 
-/// Has the client do all that it is called for, as long as it is called; how many CB_NOTIFY that were.
+/// Answers callbacks as long as there are any; returns the number of CB_NOTIFY.
 fn obey(world: &World, peer: &Peer, mut calls: Vec<crate::testing::Call>) -> usize {
     let mut notices = 0;
     while !calls.is_empty() {
@@ -144,11 +144,11 @@ fn obey(world: &World, peer: &Peer, mut calls: Vec<crate::testing::Call>) -> usi
 fn queued_callbacks_of_returned_delegations_count_and_are_not_sent() {
     let mut world = World::new();
     let peer = reachable(&mut world, "silent");
-    // As many calls as it takes at once.
+    // As many calls as the client accepts at once.
     (0..16).for_each(|number| world.state.call(&peer.client, Callback::recall_any(number)));
     let calls = drain(&world.outbox);
     assert_eq!(calls.len(), 16);
-    // The notice of one that it keeps waits before those of all that it returns.
+    // The notification of the delegation that it keeps waits before those of the returned ones.
     grant(&world, &peer, 1);
     rename(&world, 1, 0);
     for fileid in 2..6000 {

@@ -46,7 +46,7 @@ fn opens_of_different_owners_files_and_clients_are_separate() {
     assert_eq!(world.state.counts().opens, 4);
 }
 
-/// RFC 8881 §9.7's pseudocode, over all opens that are in effect.
+/// RFC 8881 §9.7's pseudocode, over all current opens.
 #[test]
 fn share_conflicts_match_a_list_of_opens() {
     let world = World::new();
@@ -101,7 +101,7 @@ fn io_needs_the_access_of_its_open() {
     assert_eq!(io(&a, &reader, IoKind::Read), Ok(Authority::Opened));
     assert_eq!(io(&a, &reader, IoKind::Write), Err(Status::OPENMODE));
     assert_eq!(io(&a, &writer, IoKind::Write), Ok(Authority::Opened));
-    // A reading writer is served, but on the caller's own right.
+    // A READ through an open for writing is allowed, with the caller's own rights.
     assert_eq!(io(&a, &writer, IoKind::Read), Ok(Authority::Caller));
     assert_eq!(io(&b, &reader, IoKind::Read), Err(Status::BAD_STATEID));
     assert_eq!(io(&b, &Stateid::ANONYMOUS, IoKind::Write), Ok(Authority::Caller));

@@ -1,4 +1,4 @@
-//! Owners of version 4.0: that they come and go with what they hold.
+//! The lifetime of version 4.0 owners and of their state.
 
 use super::*;
 use crate::state::tables::wire::StateOwner;
@@ -66,7 +66,7 @@ impl World {
         self.state.end_owner_request(self.now, turn, &saved(), OwnerEffect::Closed(*stateid));
     }
 
-    /// Lets a lease time and a half pass, in which the client renews its lease.
+    /// Passes one and a half lease times, during which the client renews its lease.
     fn idle(&mut self, peer: &Peer0) {
         for _ in 0..3 {
             self.pass(LEASE / 2);
@@ -81,7 +81,7 @@ fn named(peer: &Peer0, owner: &str) -> StateOwner {
     StateOwner { client_id: peer.id, owner }
 }
 
-/// Who sends what the tests send.
+/// The caller of the requests in these tests.
 pub(super) fn root() -> V40Caller<'static> {
     static PRINCIPAL: Principal = ROOT;
     V40Caller { caller: 0, principal: &PRINCIPAL }
@@ -91,7 +91,7 @@ fn saved() -> SavedReply {
     SavedReply { status: Status::OK, body: Bytes::new(), current: None }
 }
 
-/// The weight of all that there is.
+/// Returns the total weight of all state.
 fn charged(world: &World, peer: &Peer0) -> u32 {
     let client = world.state.named_client(world.now, peer.id).unwrap();
     client.holdings.charged.load(std::sync::atomic::Ordering::Relaxed)
@@ -108,7 +108,7 @@ fn an_idle_owner_without_state_is_removed_after_a_lease() {
     world.idle(&peer);
     assert_eq!(charged(&world, &peer), 2);
     assert!(world.state.holder(world.now, &kept).is_ok());
-    // What is forgotten has to be confirmed when it comes again; what is known has not.
+    // A forgotten owner must be confirmed again; a known one need not.
     assert!(world.turn(&mut peer, "p").unwrap().needs_confirmation());
     peer.seqid = 2;
     world.close0(&mut peer, 1, &kept);
@@ -137,7 +137,7 @@ fn another_users_confirmation_removes_no_state() {
     let mut victim = world.peer0("a", 1);
     let (other, callback) = (Principal::System(1), CallbackClient::default());
     let request = SetClientId { owner: b"a", verifier: [2; 8], principal: &other, callback: &callback };
-    // Nothing is held yet, so that nothing is lost.
+    // It holds no state yet, so none is lost.
     let ok = world.state.set_client_id(world.now, &request).unwrap();
     let open = world.open0(&mut victim, 1, "o");
     let confirm = || world.state.confirm_client_id(world.now, ok.client_id, ok.confirm, &other).map(drop);
@@ -154,7 +154,7 @@ fn one_request_of_an_owner_runs_at_a_time() {
     let turn = world.turn(&mut peer, "o").unwrap();
     assert_eq!(world.turn(&mut peer, "o").unwrap_err(), Status::RESOURCE);
     drop(turn);
-    // As though it had not come.
+    // It has no effect.
     peer.seqid = 0;
     assert!(world.turn(&mut peer, "o").is_ok());
 }
@@ -281,7 +281,7 @@ fn a_client_that_closed_the_open_of_a_lost_lock_begins_anew() {
     world.lock(&other, &(1, world.open(&other, 1, "o", BOTH)), "l", lock_type, range).unwrap();
     world.close0(&mut peer, 1, &open);
     assert_eq!(world.state.audit(), Ok(()));
-    // Nothing but this tells a client of version 4.0 that a part is lost (RFC 7530 §9.6.3.1).
+    // This is the only sign of a partial loss for a version 4.0 client (RFC 7530 §9.6.3.1).
     assert!(world.state.holder(world.now, &lost).is_ok(), "it is known whose it was");
     assert_eq!(world.state.named_client(world.now, peer.id).unwrap_err(), Status::EXPIRED);
     assert_eq!((world.state.counts().revoked, world.state.audit()), (0, Ok(())));

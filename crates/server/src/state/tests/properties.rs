@@ -6,18 +6,18 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a client knows of a slot, and the server must agree with.
+/// A client's view of a slot, which the server must share.
 #[derive(Default)]
 struct SlotModel {
     sequence_id: u32,
     running: Option<SlotRequest>,
-    /// The reply that a retransmission gets; `None` inside where none was kept.
+    /// The reply to a retransmission; `None` inside if it was not cached.
     reply: Option<Option<Bytes>>,
 }
 
 proptest! {
-    /// Exactly once: whatever is sent, sent again, dropped or finished on three slots, each request begins once and its
-    /// retransmissions get what its execution left.
+    /// Exactly-once execution: on three slots, however requests are sent, repeated, dropped or finished, each begins once, and its
+    /// retransmissions get its reply.
     #[test]
     fn every_request_is_executed_once(
         steps in prop::collection::vec((0u8..6, 0usize..3, any::<bool>()), 1..100),
@@ -47,16 +47,16 @@ proptest! {
                     slot.reply = Some(flag.then(|| reply.clone()));
                     if flag { running.finish(world.now, Some(&reply)) } else { drop(running) }
                 },
-                // The last one again.
+                // A retransmission of the last one.
                 3 => match send(last, u64::from(last)) {
                     Ok(Sequenced::Replay(replay)) => prop_assert_eq!(Some(replay.reply), slot.reply.clone()),
                     Err(Status::DELAY) => prop_assert!(slot.running.is_some()),
                     Err(Status::SEQ_MISORDERED) => prop_assert_eq!(last, 0, "a slot never used"),
                     other => prop_assert!(false, "{other:?}"),
                 },
-                // Another one under its number.
+                // Another request with the same sequence ID.
                 4 if last > 0 => prop_assert_eq!(send(last, 1 << 40).err(), Some(Status::SEQ_FALSE_RETRY)),
-                // Far from it.
+                // A sequence ID far away.
                 _ => {
                     let far = last.wrapping_add(if flag { 2 } else { u32::MAX });
                     prop_assert_eq!(send(far, u64::from(far)).err(), Some(Status::SEQ_MISORDERED));
@@ -65,8 +65,8 @@ proptest! {
         }
     }
 
-    /// Three owners with three verifiers and two principals come, confirm, leave and expire. Whoever was confirmed last is
-    /// the owner's client; of all others nothing is left.
+    /// Three owners with three verifiers and two principals register, confirm, leave and expire. The client that was confirmed last is
+    /// the owner's only one.
     #[test]
     fn an_owner_has_one_confirmed_client(
         steps in prop::collection::vec((0u8..5, 0usize..3, 0u8..3, 0u32..2), 1..80),
@@ -129,8 +129,8 @@ proptest! {
         }
     }
 
-    /// Three clients open, lock, unlock, close and fall silent over three files. No byte that a living client has locked
-    /// is locked against it by another; counts are those of what was granted, and nothing stays behind.
+    /// Three clients open, lock, unlock, close and stay silent over three files. Locks of clients with a lease never conflict,
+    /// counters match, and no state is left.
     #[test]
     fn living_locks_never_conflict(
         steps in prop::collection::vec((0u8..8, 0usize..3, 0u64..3, 0u64..30, 1u64..12, any::<bool>()), 1..150),
@@ -177,7 +177,7 @@ proptest! {
                     bytes.retain(|(w, f, _), _| (*w, *f) != at);
                 },
                 _ => if write {
-                    // All but one fall silent for a lease; one of them comes back as another incarnation.
+                // All but one are silent for a lease; one of them returns as another incarnation.
                     world.pass(LEASE);
                     peers[who].ping(&world);
                     let lost = (who + 1) % 3;

@@ -1,4 +1,4 @@
-//! Clients whose state a machine credential protects.
+//! Clients with state protection by a machine credential.
 
 use protocol::nfs4::ops::exchange_id::StateProtectOps;
 use protocol::nfs4::types::{Bitmap, OpNum};
@@ -7,7 +7,7 @@ use super::super::StateProtect;
 use super::*;
 use crate::state::tables::wire::DirFromClient;
 
-/// Who calls by RPCSEC_GSS.
+/// A caller with RPCSEC_GSS.
 fn gss(name: &'static [u8], is_protected: bool) -> Credential {
     Credential { principal: Principal::Gss(Bytes::from_static(name)), is_protected }
 }
@@ -79,9 +79,9 @@ fn exchange_id_returns_enforced_and_allowed_operations() {
         OpNum::DESTROY_CLIENTID,
     ];
     assert_eq!(of(&set, &[]), asked(&set, &[]));
-    // What needs a file handle "the client SHOULD NOT specify".
+    // Operations with a file handle: "the client SHOULD NOT specify" them.
     assert!(!of(&[OpNum::WRITE, OpNum::CLOSE], &[]).must_enforce.has(OpNum::CLOSE.0));
-    // What Linux's client asks for.
+    // The request of Linux's client.
     let state = [OpNum::CLOSE, OpNum::OPEN_DOWNGRADE, OpNum::LOCKU, OpNum::DELEGRETURN, OpNum::FREE_STATEID];
     let all = [&state[..], &[OpNum::LAYOUTRETURN, OpNum::SECINFO, OpNum::WRITE]].concat();
     assert_eq!(of(&[], &all).must_allow, asked(&[], &state).must_allow);
@@ -98,7 +98,7 @@ fn other_principals_may_not_maintain_a_protected_client() {
         for op in [OpNum::BIND_CONN_TO_SESSION, OpNum::DESTROY_SESSION] {
             assert_eq!(world.state.admit_to_session(op, &session, &by), Err(Status::WRONG_CRED));
         }
-        // Nobody has said that the machine alone may do this.
+        // The client did not ask for enforcement of this one.
         assert_eq!(world.state.admit_to_session(OpNum::BACKCHANNEL_CTL, &session, &by), Ok(()));
         // RFC 8881 §18.35.4, 9 Update but Wrong Principal; 3 Client Collision.
         assert_eq!(exchange(&world, &by, (1, true), StateProtect::None), Err(Status::PERM));
@@ -107,7 +107,7 @@ fn other_principals_may_not_maintain_a_protected_client() {
     }
     assert_eq!(world.state.admit_to_client(OpNum::CREATE_SESSION, id.client_id, &machine()), Ok(()));
     assert_eq!(world.state.admit_to_session(OpNum::DESTROY_SESSION, &session, &machine()), Ok(()));
-    // "The server returns the same client ID for the subsequent EXCHANGE_ID", with what was agreed upon first.
+    // "The server returns the same client ID for the subsequent EXCHANGE_ID", with the protection negotiated first.
     let again = exchange(&world, &machine(), (1, false), StateProtect::None).unwrap();
     assert_eq!((again.client_id, again.protect), (id.client_id, protect()));
     assert_eq!(exchange(&world, &machine(), (1, true), protect()).unwrap().protect, protect());
@@ -145,7 +145,7 @@ fn a_protected_session_needs_bound_connections() {
         world.state.sequence(world.now, ConnectionId(connection), &args, 0).map(|_| ())
     };
     assert_eq!(sequence(1, 1), Ok(()), "CREATE_SESSION's own");
-    // A retransmission as well as a new request; neither moves the slot.
+    // Neither a retransmission nor a new request changes the slot.
     for sequence_id in [1, 2] {
         assert_eq!(sequence(2, sequence_id), Err(Status::CONN_NOT_BOUND_TO_SESSION));
     }
@@ -155,7 +155,7 @@ fn a_protected_session_needs_bound_connections() {
     };
     assert_eq!(bind(2), Ok(()));
     assert_eq!(sequence(2, 2), Ok(()));
-    // It is gone with the connection, and one that comes in its place is another.
+    // The binding ends with the connection; a new connection is not bound.
     world.state.connection_closed(ConnectionId(2));
     assert_eq!(sequence(2, 3), Err(Status::CONN_NOT_BOUND_TO_SESSION));
     assert_eq!(sequence(1, 3), Ok(()));

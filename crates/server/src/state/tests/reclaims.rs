@@ -1,4 +1,4 @@
-//! Reclaims, as one server sees them.
+//! Reclaims within one server.
 
 use super::*;
 use crate::state::IoKind;

@@ -1,4 +1,4 @@
-//! Who reclaims what over several servers, one after the other, with one log (RFC 8881 §8.4.2 to §8.4.3).
+//! Reclaims over several servers in turn with one log (RFC 8881 §8.4.2 to §8.4.3).
 
 use super::owners::{Peer0, root};
 use super::*;
@@ -19,7 +19,7 @@ impl Site {
         Self { world: World::after(&settings, disk.records()), disk, settings }
     }
 
-    /// A server that was killed when its client `a` had file 1 open, and the next.
+    /// A server that was killed while its client `a` had file 1 open, and the next server.
     pub(super) fn after_a_had_one_open() -> Self {
         let mut site = Self::new();
         let a = site.world.peer("a");
@@ -28,7 +28,7 @@ impl Site {
         site
     }
 
-    /// The server is killed, and another one takes its place.
+    /// Kills the server and starts another one.
     pub(super) fn restart(&mut self) {
         self.settings.instance += 1;
         self.world = World::after(&self.settings, self.disk.records());
@@ -38,7 +38,7 @@ impl Site {
         self.world.state.in_grace(self.world.now)
     }
 
-    /// The clients that the grace period waits for; none where there is none.
+    /// Returns the clients that the grace period waits for; empty outside of it.
     pub(super) fn waited_for(&self) -> Vec<Bytes> {
         let grace = self.world.state.snapshot_grace(self.world.now, usize::MAX);
         assert_eq!(grace.is_some(), self.in_grace());
@@ -66,7 +66,7 @@ impl Site {
         self.world.state.reclaim_complete(&peer.client).unwrap();
     }
 
-    /// The client comes back, reclaims these files, and is done.
+    /// The client returns, reclaims these files, and completes.
     pub(super) fn come_back(&self, name: &str, files: &[u64]) -> Peer {
         let peer = self.world.fresh_peer(name, 1);
         for fileid in files {
@@ -76,14 +76,14 @@ impl Site {
         peer
     }
 
-    /// What somebody who comes back after another restart may reclaim of these files.
+    /// Returns which of these files a client may reclaim after another restart.
     fn after_restart(&mut self, name: &str, files: &[u64]) -> Vec<Result<(), Status>> {
         self.restart();
         let peer = self.world.fresh_peer(name, 1);
         files.iter().map(|fileid| self.reclaim(&peer, *fileid).map(drop)).collect()
     }
 
-    /// Whether the answers to a client, and to all, wait.
+    /// Whether replies to a client, and to all clients, wait.
     pub(super) fn waits(&self, client: &Client) -> (bool, bool) {
         let state = &self.world.state;
         (state.pending_change(Some(client)).is_some(), state.pending_change(None).is_some())
@@ -158,8 +158,8 @@ fn a_crash_in_the_grace_period_keeps_the_records() {
     }
     site.restart();
     site.come_back("a", &[1]);
-    // The server is killed before b is back, and a has said that it wants no more than file 1: what it asks of another is
-    // for the client to know.
+    // The server is killed before b returns, after a has completed without reclaiming file 2: whether a asks for it again is up to
+    // the client.
     assert_eq!(site.after_restart("b", &[1, 2]), [Ok(()), Ok(())]);
     site.come_back("a", &[1]);
 }
@@ -180,11 +180,11 @@ fn files_with_lost_state_are_not_reclaimed_and_others_are() {
     assert_eq!(site.waits(&b.client), (true, true), "nobody hears anything before that is written down");
     site.disk.sync();
     assert_eq!(site.waits(&b.client), (false, false));
-    // The first edge condition: b gives it back before the restart.
+    // The first edge condition: b releases it before the restart.
     site.world.state.unlock(site.world.now, &b.client, file(1), &lock, range(0, 9)).unwrap();
     site.world.close(&b, 1, &of_b).unwrap();
     assert_eq!(site.after_restart("a", &[1, 2]), [REFUSED, Ok(())]);
-    // And once more, as long as it has not said that it knows.
+    // And again, as long as it has not acknowledged the loss.
     assert_eq!(site.after_restart("a", &[1, 2]), [REFUSED, Ok(())]);
 }
 
@@ -323,7 +323,7 @@ fn another_principal_of_the_same_name_does_not_affect_reclaims() {
     let site = Site::after_a_had_one_open();
     let other = Principal::System(7);
     assert_eq!(site.world.exchange("a", 1, &other), Err(Status::CLID_INUSE));
-    // Nor by a record that it should not have been given.
+    // A record that it should not have does not help either.
     let slots = Arc::clone(&site.world.state.slot_memory);
     let stranger = Client::new(77, Bytes::from_static(b"a"), [1; 8], other, slots, site.world.now);
     let (stranger, recovery) = (Arc::new(stranger), &site.world.state.recovery);
@@ -363,7 +363,7 @@ fn a_name_is_reserved_while_its_principal_may_reclaim() {
 #[test]
 fn an_expired_lease_in_the_grace_period_frees_the_name() {
     let mut site = Site::after_a_had_one_open();
-    // Clients that reclaim make the period longer than a lease.
+    // Reclaims extend the period beyond a lease.
     let other = Principal::System(7);
     let a = site.world.fresh_peer("a", 1);
     site.world.state.destroy_session(a.connection, &a.session).unwrap();
@@ -418,7 +418,7 @@ fn clients_that_left_or_were_removed_are_not_waited_for() {
     }
 }
 
-/// The stateid of an open that is there.
+/// Returns the stateid of an existing open.
 fn peer_open(site: &Site, peer: &Peer, fileid: u64) -> Stateid {
     site.world.open(peer, fileid, "o", BOTH)
 }
@@ -503,7 +503,7 @@ fn a_full_log_delays_new_clients_only() {
     state.recovery.note_loss(&known.client, file(3));
     assert!(site.disk.value_bytes() <= bytes);
     assert_eq!(site.after_restart("known", &[1, 3]), [REFUSED, REFUSED]);
-    // There is room: the client that was put off opens its file, and reclaims it.
+    // The log has room again: the delayed client opens its file, and can reclaim it.
     site.disk.fill(false);
     let new = site.world.peer("new");
     site.world.open(&new, 2, "o", READ);
@@ -542,7 +542,7 @@ impl Site {
         self.world.state.admit_open(self.world.now, &self.client0(peer), b"o", false)
     }
 
-    /// A site that was restarted, and its client of version 4.0, which holds files 1 and 2.
+    /// A restarted site with a version 4.0 client that held files 1 and 2.
     fn with_client0() -> (Self, Peer0) {
         let mut site = Self::new();
         let mut peer = site.world.peer0("a", 1);
@@ -620,7 +620,7 @@ fn a_v40_client_that_reclaims_nothing_loses_its_record() {
     for expected in [Err(Status::GRACE), Err(Status::GRACE), Ok(())] {
         assert_eq!(site.ask0(&peer), expected);
     }
-    // It never said that it has done: others may have had what it held.
+    // It has not completed its reclaims: others may have held its state since.
     assert_eq!((site.in_grace(), site.disk.clients()), (false, 0));
     site.restart();
     let again = site.world.peer0("a", 1);

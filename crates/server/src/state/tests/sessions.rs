@@ -130,7 +130,7 @@ fn window_grows_from_64_slots_to_500_concurrent_requests() {
         world.state.sequence(world.now, peer.connection, &arguments, 0).err()
     };
     assert_eq!(beyond(&peer, 64), Some(Status::BAD_HIGH_SLOT));
-    // As Linux's client does: up to the lower of both that the last reply told, and never beyond.
+    // As Linux's client does: up to the lower of both limits in the last reply.
     let mut last = 63;
     let running: Vec<SlotRequest> = (0..512)
         .map(|slot| {
@@ -267,7 +267,7 @@ fn no_connection_binds_to_a_destroyed_session() {
     let peer = world.peer("a");
     let session = world.state.sessions.get(&peer.session).unwrap();
     world.state.destroy_session(peer.connection, &peer.session).unwrap();
-    // A request that had found the session before it was destroyed.
+    // A request that looked the session up before it was destroyed.
     session.touch(ConnectionId(77), &world.state.connections);
     assert!(!session.is_bound(ConnectionId(77)));
     assert!(world.state.connections.is_empty(), "or it would be remembered for ever");

@@ -1,4 +1,4 @@
-//! Which clients the next server waits for when this one is stopped in order.
+//! The clients that the next server waits for after an orderly stop.
 
 use std::future::Future;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::state::DelegationKind;
 
 impl Site {
-    /// The server is stopped in order, and another one takes its place. Returns the clients that the next one waits for.
+    /// Stops the server in order and starts another one. Returns the clients that it waits for.
     fn stop_and_start(&mut self) -> Vec<Bytes> {
         self.world.state.prepare_restart(self.world.now);
         self.restart();
@@ -18,7 +18,7 @@ impl Site {
     }
 }
 
-/// Clients that hold nothing: idle since RECLAIM_COMPLETE, all closed, and of version 4.0 all closed.
+/// Clients without state: idle since RECLAIM_COMPLETE, everything closed, and version 4.0 with everything closed.
 fn idle_clients(site: &Site) {
     site.world.peer("idle");
     let closed = site.world.peer("closed");
@@ -121,7 +121,7 @@ fn unfinished_reclaims_continue_after_an_orderly_stop() {
 #[test]
 fn absent_clients_are_not_waited_for_after_an_orderly_stop() {
     let mut site = Site::after_a_had_one_open();
-    // Nobody asks for anything behind the end of the period.
+    // No request arrives after the end of the period.
     site.world.pass(LEASE);
     assert!(site.stop_and_start().is_empty());
     let a = site.world.fresh_peer("a", 1);

@@ -3,7 +3,7 @@ use std::thread;
 
 use super::*;
 
-/// Each request is sent by four threads at once, as over four connections: one of them executes it.
+/// Four threads send each request at once, as over four connections: one of them executes it.
 #[test]
 fn a_request_sent_by_many_threads_is_executed_once() {
     const REQUESTS: u32 = 500;
@@ -53,7 +53,7 @@ fn send_until_answered(
                 return;
             }
             Err(Status::DELAY) => thread::yield_now(),
-            // The others are further: they have this reply.
+            // The other threads have received this reply and continue.
             Err(Status::SEQ_MISORDERED) => return,
             Err(status) => panic!("SEQUENCE: {status:?}"),
         }
@@ -76,7 +76,7 @@ fn concurrent_clients_leave_no_state() {
                         let deny = if fileid == 3 { ShareDeny::BOTH } else { NONE };
                         let Ok(grant) = world.try_open(&peer, fileid, &owner, BOTH, deny) else { continue };
                         let open = (fileid, grant.stateid);
-                        // Denied or not, as the others have it.
+                        // It may be denied because of the other threads.
                         let _ = world.lock(&peer, &open, "l", LockType::Write, range(round % 5 * 10, 20));
                         if fileid % 2 == 0 {
                             world.close(&peer, fileid, &open.1).unwrap();

@@ -15,10 +15,10 @@ use crate::testing::drain;
 const EXCLUSIVE: LockType = LockType::WriteWait;
 const SHARED: LockType = LockType::ReadWait;
 const ALL: (u64, u64) = (0, u64::MAX);
-/// Linux asks again every 30 s where it may be told (NFS4_LOCK_MAXTIMEOUT).
+/// Linux polls every 30 s if it can be notified (NFS4_LOCK_MAXTIMEOUT).
 const POLL: Duration = Duration::from_secs(30);
 
-/// A client that can be called, with the file open.
+/// A client with a callback path, with the file open.
 struct Process {
     peer: Peer,
     outbox: Arc<Outbox>,
@@ -27,7 +27,7 @@ struct Process {
 
 fn process(world: &mut World, name: &str) -> Process {
     let peer = reachable(world, name);
-    // Of whichever seqid it is.
+    // Any seqid.
     let open = (1, Stateid { seqid: 0, ..world.open(&peer, 1, "o", BOTH) });
     Process { peer, outbox: Arc::clone(&world.outbox), open }
 }
@@ -56,7 +56,7 @@ impl Process {
         world.state.unlock(world.now, &self.peer.client, file(1), lock, range(0, u64::MAX)).unwrap();
     }
 
-    /// How often it is called about its lock since it was last looked at; it answers.
+    /// Returns how often it was notified since the last call; answers the notifications.
     fn told(&self, world: &World) -> usize {
         let calls = drain(&self.outbox);
         for call in &calls {
@@ -71,7 +71,7 @@ impl Process {
     }
 }
 
-/// A server, and processes that can be called, each of a client of its own.
+/// A server, and processes with callback paths, each of its own client.
 fn processes<const N: usize>() -> (World, [Process; N]) {
     let mut world = World::new();
     let made = std::array::from_fn(|n| process(&mut world, &format!("client {n}")));
@@ -117,7 +117,7 @@ fn waiting_readers_are_notified_together() {
     assert_eq!(told(&world, [&b, &c, &d, &e]), [1, 0, 1, 1]);
 }
 
-/// A client that was started again: what its last incarnation held is gone.
+/// A restarted client: the state of its last incarnation is gone.
 fn comes_anew(world: &mut World, name: &str) {
     world.outbox = Arc::default();
     world.fresh_peer(name, 2);
@@ -127,7 +127,7 @@ fn evict(world: &World, process: &Process) {
     world.state.evict(process.peer.client.id()).unwrap();
 }
 
-/// What frees a lock that somebody else waits for.
+/// Ways to free a lock that another process waits for.
 type Frees = fn(&mut World, &mut Process, &Stateid);
 
 #[test]
@@ -153,7 +153,7 @@ fn every_release_of_a_lock_notifies_waiters() {
         b.waits(&world, lock_type, (5, 1));
         free(&mut world, &mut a, &held);
         b.peer.ping(&world);
-        // At once, but for the lease: nobody notices its end before the sweep.
+        // Immediately, except for the lease, whose end is noticed by the sweep.
         if what == "the lease's end" {
             assert_eq!(b.told(&world), 0);
             world.state.expire(world.now - SECOND);
@@ -164,7 +164,7 @@ fn every_release_of_a_lock_notifies_waiters() {
     }
 }
 
-/// What makes the first that waits no longer do so.
+/// Ways in which the first waiter stops waiting.
 type Leaves = fn(&mut World, &mut Process);
 
 #[test]
@@ -190,7 +190,7 @@ fn a_waiter_that_gave_up_is_not_notified() {
     }
 }
 
-/// Keeps a process's open for this alone, which was for both.
+/// Downgrades a process's open for both to this access.
 fn downgrades(world: &World, process: &Process, left: ShareAccess) {
     let open = world.open(&process.peer, 1, "o", left);
     world.state.open_downgrade(&process.peer.client, file(1), &open, left, NONE).unwrap();
@@ -215,7 +215,7 @@ fn a_waiter_that_lost_its_open_is_removed() {
     }
 }
 
-/// Three processes, of which the second has its turn, and the third waits behind it.
+/// Three processes: it is the second one's turn, and the third waits behind it.
 fn whose_turn_has_come() -> (World, [Process; 3]) {
     let (world, [a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
@@ -226,7 +226,7 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
     (world, [a, b, c])
 }
 
-/// It was this one's turn when it gave its right up: the next need not wait until it does not come.
+/// A waiter that gives up its right passes the turn on at once, not after its time.
 #[test]
 fn closing_the_open_passes_the_turn_on() {
     let (world, [_, b, c]) = whose_turn_has_come();
@@ -297,12 +297,12 @@ fn a_waiter_is_remembered_while_it_polls() {
 fn clients_without_callbacks_are_not_queued() {
     let (mut world, [a]) = processes();
     a.locks(&world, EXCLUSIVE, ALL);
-    // Its path was never tried.
+    // Its path was never probed.
     let untried = world.peer("untried");
     let open = (1, world.open(&untried, 1, "o", BOTH));
     assert!(world.lock(&untried, &open, "process", EXCLUSIVE, range(0, 1)).is_err());
     let b = process(&mut world, "b");
-    // No back channel has to take a callback with such an owner.
+    // A back channel may be too narrow for such an owner.
     let owner = "o".repeat(33);
     assert!(world.lock(&b.peer, &b.open, &owner, EXCLUSIVE, range(0, 1)).is_err());
     b.waits(&world, LockType::Write, ALL);
@@ -314,7 +314,7 @@ fn clients_without_callbacks_are_not_queued() {
 #[test]
 fn waiters_are_bounded_per_file_per_client_and_in_total() {
     let (mut world, [a]) = processes();
-    // Of every file, by one client after the other.
+    // Over all files, for one client after the other.
     for fileid in 1..=6 {
         let open = (fileid, world.open(&a.peer, fileid, "o", BOTH));
         world.lock(&a.peer, &open, "process", EXCLUSIVE, range(0, u64::MAX)).unwrap();

@@ -58,7 +58,7 @@ fn a_file_without_an_acl_returns_its_mode_with_a_mask() {
     assert_eq!(got, SecAttr { mask: all, acl: list(&minimal, 0), dfacl: Acl::default() });
     let counted = pair.get_acl(file, Mask::ACLCNT);
     assert_eq!((counted.acl.count, counted.acl.entries.len()), (4, 0));
-    // What came so goes back so, and leaves no list.
+    // An ACL that equals the mode is returned as it was set, and is not stored.
     assert_eq!(pair.set_acl(file, SecAttr { mask: Mask::ACL, ..got.clone() }), NfsStat::OK);
     assert_eq!(pair.get_acl(file, all), got);
 }

@@ -1,10 +1,10 @@
-//! A backend that fails, falls short or takes its time.
+//! A backend that fails, reads or writes too little, or is slow.
 
 use protocol::procedure::Effect;
 
 use super::*;
 
-/// A call of each procedure that asks the backend for something, and what for.
+/// One call of each procedure that uses the backend, with the backend's method.
 fn calls(pair: &Pair) -> Vec<(Proc, Method, Bytes)> {
     let (file, dir, link) = (pair.file(b"file"), pair.root, pair.symlink(b"link", b"file"));
     pair.mkdir(b"dir", 0o755);
@@ -46,10 +46,10 @@ fn calls(pair: &Pair) -> Vec<(Proc, Method, Bytes)> {
     }
 }
 
-/// Bytes of a failure's results that tell attributes: status, their flag, and they themselves.
+/// Bytes of a failure's results with attributes: status, flag, attributes.
 const WITH_ATTRIBUTES: usize = 4 + 4 + FATTR_LENGTH;
 
-/// A transaction number that no other call here has.
+/// A transaction number that no other call here uses.
 const XID: u32 = 9_000;
 
 #[test]
@@ -58,7 +58,7 @@ fn every_procedure_is_among_the_calls() {
     let called: Vec<_> = calls(&pair).iter().map(|(procedure, ..)| procedure.0).collect();
     assert_eq!(called, (1..TABLE.procedures.len() as u32).collect::<Vec<_>>());
     for (procedure, _, args) in calls(&super::pair()) {
-        // Each in a file system of its own, and as it is: without a fault nothing is wrong with it.
+        // Each call has its own file system, and succeeds without the fault.
         let pair = super::pair();
         calls(&pair);
         assert_eq!(pair.ask(XID, procedure, &args).0, NfsStat::OK, "{procedure:?}");
@@ -80,7 +80,7 @@ fn backend_errors_become_wire_statuses() {
             backend.add(Rule::on(method, Fault::Fail(error)).times(1));
             let (told, length) = pair.ask(XID, procedure, &args);
             assert_eq!(told, status, "{procedure:?}");
-            // Where it is not attributes themselves that cannot be had, a failure tells them too: post_op_attr or wcc_data.
+            // Unless the attributes themselves cannot be read, a failure returns them too: post_op_attr or wcc_data.
             assert!(method == Method::Getattr || length >= WITH_ATTRIBUTES, "{procedure:?}: {length} bytes");
             // The same call again. RFC 1813 §2.6: a client that gets JUKEBOX "should wait and then try the request" again, so the
             // call is executed. Other failures of non-idempotent calls are answered from the cache.
@@ -98,7 +98,7 @@ fn backend_errors_become_wire_statuses() {
     }
 }
 
-/// Something is mounted on it, and coming again would not help.
+/// The object is a mount point, and a retry would not help.
 #[test]
 fn removing_a_busy_object_returns_acces() {
     for (procedure, method, args) in calls(&pair()) {
@@ -135,7 +135,7 @@ fn a_failed_commit_is_reported_and_changes_the_verifier() {
     backend.add(Rule::on(Method::Commit, Fault::Fail(Error::Io)).times(1));
     let commit = || pair.call::<CommitResult>(Proc::COMMIT, &CommitArgs { file, offset: 0, count: 0 });
     assert_eq!(commit().status(), NfsStat::IO);
-    // The client must send again what it wrote before: another verifier says so.
+    // Another verifier makes the client send its earlier writes again.
     assert_ne!(commit().into_result().unwrap().verf, before);
 }
 

@@ -1,4 +1,4 @@
-//! Exports that AUTH_SYS does not lead into.
+//! Exports that do not allow AUTH_SYS.
 
 use protocol::mount::{self, DirPath, MountResult};
 use protocol::nfs3::{FsinfoArgs, FsinfoResult, FsstatArgs};
@@ -10,7 +10,7 @@ use rpc::message::{Rejection, RpcError};
 use super::*;
 use crate::{Flavor, Flavors};
 
-/// A server that takes Kerberos alone, as long as nothing else is said.
+/// A server that allows only Kerberos by default.
 fn shut() -> Pair {
     let flavors =
         Flavors::new(&[Flavor::Kerberos(Service::Privacy), Flavor::Kerberos(Service::Integrity)]).unwrap();
@@ -43,7 +43,7 @@ fn calls_with_other_flavors_get_tooweak_and_change_nothing() {
         &AccessArgs { object: directory, access: Access::all() }
     ));
     let create = CreateArgs { where_: pair.at(b"file"), how: CreateHow::Unchecked(Sattr::default()) };
-    // Nor is a repetition told anything else.
+    // Neither does a retransmission.
     for _ in 0..2 {
         assert!(is_too_weak(&pair, 5, PROGRAM, Proc::CREATE.0, &create));
     }
@@ -56,7 +56,7 @@ fn calls_with_other_flavors_get_tooweak_and_change_nothing() {
     assert!(matches!(found.now_or_never(), Some(Err(vfs::Error::NotFound))));
 }
 
-/// RFC 2623 §2.3.2, and what Linux's client asks before its users have credentials.
+/// RFC 2623 §2.3.2, and the calls of Linux's client before its users have credentials.
 #[test]
 fn mount_accepts_any_flavor() {
     let pair = shut();
@@ -66,7 +66,7 @@ fn mount_accepts_any_flavor() {
     assert_eq!(info.status(), NfsStat::OK);
     let top: GetattrResult = pair.call(Proc::GETATTR, &GetattrArgs { object: pair.root });
     assert_eq!(top.status(), NfsStat::OK);
-    // Of the top alone.
+    // Only for the root of the export.
     let backend = pair.server.exports().iter().next().unwrap().backend.clone();
     let below = vfs::Handle::new(&[7; 24]).unwrap();
     assert_ne!(below, backend.root());

@@ -1,8 +1,8 @@
-//! Names that are not names of entries (RFC 1813 §3.2).
+//! Invalid names of entries (RFC 1813 §3.2).
 
 use super::*;
 
-/// The statuses of each procedure that takes a name, with this one.
+/// Returns the statuses of each procedure that takes a name, with this one.
 fn with_name(pair: &Pair, name: &[u8]) -> Vec<(&'static str, NfsStat)> {
     let place = || DirOpArgs { dir: pair.root, name: Filename::new(name.to_vec()).unwrap() };
     let (file, attributes) = (pair.lookup(b"file").into_result().unwrap().object, Sattr::default());
@@ -24,7 +24,7 @@ fn with_name(pair: &Pair, name: &[u8]) -> Vec<(&'static str, NfsStat)> {
     ]
 }
 
-/// What a directory has in it.
+/// Returns the names in a directory.
 fn listed(pair: &Pair) -> Vec<Vec<u8>> {
     let args = ReaddirArgs { dir: pair.root, cookie: 0, cookieverf: [0; 8], count: 4096 };
     let page = pair.call::<ReaddirResult>(Proc::READDIR, &args).into_result().unwrap();
@@ -69,7 +69,7 @@ fn dot_and_dot_dot_are_found_and_not_created_or_removed() {
     for (name, rmdir) in [(&b"."[..], NfsStat::INVAL), (b"..", NfsStat::EXIST)] {
         let expected = [
             ("LOOKUP", NfsStat::OK),
-            // They are there already.
+            // They exist already.
             ("CREATE", NfsStat::EXIST),
             ("MKDIR", NfsStat::EXIST),
             ("SYMLINK", NfsStat::EXIST),

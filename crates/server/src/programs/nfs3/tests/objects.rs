@@ -1,4 +1,4 @@
-//! Objects of all kinds: what each procedure refuses, and by which name.
+//! Objects of all kinds: what each procedure refuses, and with which status.
 
 use super::*;
 
@@ -34,8 +34,8 @@ fn access_is_what_the_mode_bits_grant() {
     let (read, write, execute) = (Access::READ, Access::MODIFY | Access::EXTEND, Access::EXECUTE);
     let (search, change) = (Access::LOOKUP, Access::MODIFY | Access::EXTEND | Access::DELETE);
     let none = Access::empty();
-    // RFC 1813 §3.3.4: of a directory are LOOKUP and DELETE, and EXECUTE "has no meaning" there. To change a directory takes to
-    // search it too.
+    // RFC 1813 §3.3.4: LOOKUP and DELETE apply to directories, and EXECUTE "has no meaning" there. Changing a directory needs search
+    // permission too.
     let (owner, group, others) = (1000, 2000, 3000);
     for (uid, object, expected) in [
         (owner, file, read | write),
@@ -48,7 +48,7 @@ fn access_is_what_the_mode_bits_grant() {
         (group, dir, read | search),
         (others, dir, read),
     ] {
-        // Callers here are in the group of their own number.
+        // Callers here have a group of the same number as their uid.
         pair.uid = uid;
         for asked in [Access::all(), expected, read, none] {
             let told: AccessResult = pair.call(Proc::ACCESS, &AccessArgs { object, access: asked });
@@ -78,14 +78,14 @@ fn mknod_creates_special_files_only() {
         assert_eq!(mknod(&pair, name, what).status(), NfsStat::EXIST);
     }
     // RFC 1813 §3.3.11: "If the target type is illegal, the error, NFS3ERR_BADTYPE, should be returned. … illegal types for
-    // MKNOD": those that CREATE, MKDIR and SYMLINK make, and none at all.
+    // MKNOD": the types that CREATE, MKDIR and SYMLINK create, and unknown ones.
     for kind in [FileType::REG.0, FileType::DIR.0, FileType::LNK.0, 0, 8, u32::MAX] {
         assert_eq!(mknod(&pair, b"new", MknodData::Other(kind)).status(), NfsStat::BADTYPE, "{kind}");
     }
     let new_attributes = Sattr { mode: Some(0o777), ..Sattr::default() };
     let args = SetattrArgs { object: pair.root, new_attributes, guard: None };
     assert_eq!(pair.status(Proc::SETATTR, &args), NfsStat::OK);
-    // POSIX: a device takes the superuser, a pipe does not.
+    // POSIX: only the superuser may create a device; anybody may create a pipe.
     pair.uid = 1000;
     assert_eq!(mknod(&pair, b"mine", MknodData::CharacterDevice(device())).status(), NfsStat::PERM);
     assert_eq!(mknod(&pair, b"mine", MknodData::Fifo(attributes)).status(), NfsStat::OK);
@@ -121,8 +121,8 @@ fn rename_replaces_only_empty_objects_of_the_same_kind() {
     let inner = |name: &'static [u8]| DirOpArgs { dir: full, name: Filename::from_static(name) };
     let rename = |from, to| pair.status(Proc::RENAME, &RenameArgs { from, to });
     assert_eq!(rename(pair.at(b"other"), inner(b"other")), NfsStat::OK);
-    // RFC 1813 §3.3.14: "either both are non-directories or both are directories and the target must be empty"; which error it
-    // is otherwise is what Linux's server says.
+    // RFC 1813 §3.3.14: "either both are non-directories or both are directories and the target must be empty". The errors are those
+    // of Linux's server.
     for (from, to, expected) in [
         (pair.at(b"dir"), pair.at(b"full"), NfsStat::NOTEMPTY),
         (pair.at(b"file"), pair.at(b"empty"), NfsStat::ISDIR),

@@ -130,7 +130,7 @@ mod tests {
             };
             assert!(set.has(n::ACL) && set.has(n::MODE), "{text}");
             let shown = attributes_in(&results[3]);
-            // Who may not remove names may not write to a directory.
+            // A caller who may not remove names may not write to a directory.
             let mode = if text == "directory" { 0o1440 } else { 0o1640 };
             assert_eq!(shown.mode.unwrap().bits(), mode, "{text}");
             let acl = shown.acl.unwrap();
@@ -158,7 +158,7 @@ mod tests {
             }
             backend.heal();
         }
-        // Of a directory's two lists the second.
+        // The second of a directory's two ACLs.
         backend.add(Rule::on(Method::SetAcl, Fault::Fail(Error::NoSpace)).after(1));
         let [make, ..] = making("new", acl(), None);
         assert_eq!(lab.status_at(&["export"], make), Status::NOSPC);

@@ -102,7 +102,7 @@ fn named_users_and_groups_get_entries_and_a_mask() {
     assert_eq!(default, None);
     // The owner by name is the owner.
     assert_eq!(classes(vec![allow("10", R)]).0, 4);
-    // Its group by name is not whichever group it may have later; its members have what they are given by either.
+    // The group's name need not remain the owning group; its members get the permissions of either entry.
     let (list, _) = converted(vec![allow("g:20", R), allow("GROUP@", W), deny("GROUP@", R)], &FILE).unwrap();
     assert_eq!((list.get(AclTag::OwningGroup), list.get(AclTag::Group(20))), (Some(2), Some(4)));
 }
@@ -134,7 +134,7 @@ fn default_acl_ignores_owner_of_directory() {
         let aces = aces.into_iter().map(|ace| Ace { flags: ace.flags | both, ..ace }).collect();
         converted(aces, &DIRECTORY).unwrap().1.unwrap()
     };
-    // The directory's are 10 and 20; who makes a file there may be anybody.
+    // The directory belongs to 10 and 20; anybody may create a file there.
     let list = default(vec![allow("10", R), allow("g:20", R)]);
     let of = |tag| list.get(tag);
     assert_eq!((of(AclTag::User(10)), of(AclTag::Group(20))), (Some(4), Some(4)));
@@ -142,7 +142,7 @@ fn default_acl_ignores_owner_of_directory() {
     let list = default(vec![allow("GROUP@", R), allow("g:20", AceMask::EXECUTE)]);
     let groups = (list.get(AclTag::OwningGroup), list.get(AclTag::Group(20)));
     assert_eq!(groups, (Some(4), Some(1)), "the file's group may be another");
-    // A user who is denied may make the file.
+    // A user who is denied access may create the file.
     for who in ["10", "1000"] {
         let list = default(vec![deny(who, R), allow("EVERYONE@", R)]);
         assert_eq!((list.get(AclTag::Owner), list.get(AclTag::Other)), (Some(0), Some(4)), "{who}");
@@ -169,7 +169,7 @@ fn any_list() -> impl Strategy<Value = Acl> {
     list_naming([AclTag::User(100), AclTag::User(101), AclTag::Group(200), AclTag::Group(201)])
 }
 
-/// One that may name the owner and the group of [`FILE`], too.
+/// As above, possibly with entries that name the owner and the group of [`FILE`].
 fn any_list_with_its_own() -> impl Strategy<Value = Acl> {
     list_naming([AclTag::User(10), AclTag::User(101), AclTag::Group(20), AclTag::Group(201)])
 }
@@ -235,7 +235,7 @@ proptest! {
     fn posix_acl_survives_round_trip(access in any_list_with_its_own(), default in prop::option::of(any_list())) {
         let shown = to_wire(&access, default.as_ref(), true, None);
         let (back, back_default) = from_wire(&shown, &DIRECTORY, None).unwrap();
-        // With the mask applied: what is masked away grants nothing, and is not shown.
+            // With the mask applied: masked permissions grant nothing, and are not shown.
         prop_assert_eq!(back.effective(), access.effective());
         prop_assert_eq!(back_default.map(|acl| acl.effective()), default.map(|acl| acl.effective()));
     }
@@ -244,7 +244,7 @@ proptest! {
     fn posix_acl_never_grants_more_than_requested(aces in prop::collection::vec(any_ace(), 0..7)) {
         let list = converted(aces.clone(), &FILE).unwrap().0;
         let groups = [&[][..], &[20], &[200], &[201], &[20, 200], &[200, 201], &[20, 200, 201]];
-        // The list is made for the first, and stays when the file is given to the others.
+            // The ACL is converted for the first owner, and stays when the file gets another one.
         for (gid, uid) in [FILE.gid, 200, 300].into_iter().flat_map(|gid| [10, 100, 101, 500].map(|uid| (gid, uid))) {
             for (groups, want) in groups.into_iter().flat_map(|groups| (1..8).map(move |want| (groups, want))) {
                 let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
@@ -331,7 +331,7 @@ fn sets_acl_after_mode() {
 fn failed_acl_reports_attributes_set_before() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"data");
-    // More than the file system keeps, and no more than a list may have.
+    // More entries than the file system supports, but within the protocol's limit.
     let users =
         (0..600).map(|id: u32| Ace { who: id_text(id, IdKind::User, None), ..allow("", R) }).collect();
     let mode = Some(protocol::nfs4::types::Mode::from_bits_retain(0o666));

@@ -10,7 +10,7 @@ use xdr::{Encode, List, Writer};
 
 use crate::testing::{Lab, at, channel, compound, create, getattr, lab, lab_42, name, putfh, session_args};
 
-/// A compound's arguments, header and encoded operations apart.
+/// A compound's arguments: header and encoded operations separately.
 fn raw(minor: u32, count: u32, operations: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.opaque(b"");
@@ -143,7 +143,7 @@ fn refuses_ten_thousand_operations() {
     }
     let result = send(&mut lab, &raw(1, 10_000, operations.inline()));
     assert_eq!((result.status, result.results.len()), (Status::TOO_MANY_OPS, 2));
-    // Without a session, and with a count that nothing follows.
+    // Without a session, and with a count of operations that do not follow.
     let result = send(&mut lab, &raw(1, 10_000, &OpNum::PUTROOTFH.0.to_be_bytes()));
     assert_eq!(result.status, Status::OP_NOT_IN_SESSION);
     let result = send(&mut lab, &raw(1, u32::MAX, &[]));
@@ -164,7 +164,7 @@ fn runs_open_only_with_room_for_result() {
     let mut fore = channel();
     fore.max_response_size = 300;
     lab.connect_with(b"small", fore);
-    // PUTROOTFH, LOOKUP and four GETFH leave less than OPEN and the GETFH behind it may need.
+    // PUTROOTFH, LOOKUP and four GETFH leave less than OPEN and the following GETFH may need.
     let mut ops = at(&["export"], vec![Op::GetFh, Op::GetFh]);
     ops.push(create("file", b"owner"));
     assert_eq!(lab.status(ops), Status::REP_TOO_BIG);
@@ -185,7 +185,7 @@ fn refuses_cached_reply_over_limit() {
     let args = xdr::to_bytes(&compound(cached));
     let first: CompoundResult = send(&mut lab, &args);
     assert_eq!(first.status, Status::REP_TOO_BIG_TO_CACHE);
-    // RFC 8881 §2.10.6.4: the reply up to there "MUST be cached".
+    // RFC 8881 §2.10.6.4: the reply up to that operation "MUST be cached".
     assert_eq!(send(&mut lab, &args), first);
 }
 
@@ -213,7 +213,7 @@ fn current_stateid_ignores_seqid() {
     let mut lab = lab();
     lab.file(&["export", "file"], b"data");
     let opening = || crate::testing::open("file", b"owner", ShareAccess::READ);
-    // The second OPEN is of the same open, so that the stateid saved before is an old one.
+    // The second OPEN returns the same open, so that the stateid saved before is an old one.
     let upgraded = |last| {
         let root = at(&["export"], vec![]);
         [at(&["export"], vec![opening(), Op::SaveFh]), root, vec![opening(), Op::RestoreFh, last]].concat()
@@ -292,7 +292,7 @@ fn refuses_request_over_channel_limit() {
 #[test]
 fn retransmission_without_cached_reply_gets_retry_uncached_rep() {
     let mut lab = lab();
-    // Too long a reply to be kept unasked.
+    // Too long to be cached without a request.
     let mut ops = vec![lab.next(false)];
     ops.extend(at(&["export"], std::iter::repeat_n(Op::GetFh, 60).collect()));
     let args = compound(ops);
@@ -388,7 +388,7 @@ fn operations_with_arguments() -> Vec<Op> {
     ]
 }
 
-/// Operations to stand before one that is cut: they give it a current and a saved file handle.
+/// Operations that give a truncated operation its current and saved file handles.
 fn before(lab: &mut Lab) -> Vec<Op> {
     let mut ops = vec![lab.next(false)];
     ops.extend(at(&["export"], vec![Op::SaveFh]));

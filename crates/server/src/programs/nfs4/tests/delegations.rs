@@ -1,4 +1,4 @@
-//! Delegations between clients of a whole server: granted, recalled, waited for, returned, lost.
+//! Delegations of a whole server: grants, recalls, waits, returns, revocation.
 
 use protocol::nfs4::callback::recall::CbRecallArgs;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
@@ -31,7 +31,7 @@ const WRITE: ShareAccess = ShareAccess::WRITE;
 const BOTH: ShareAccess = ShareAccess::BOTH;
 const LEASE_SECONDS: u64 = 90;
 
-/// A file, and two clients that can be called; the lab's own client cannot.
+/// A file, and two clients with a callback path; the lab's own client has none.
 struct Scene {
     lab: Lab,
     holder: Lab,
@@ -49,7 +49,7 @@ fn scene_in(mut lab: Lab) -> Scene {
     Scene { lab, holder, other, file }
 }
 
-/// OPEN, and what was delegated.
+/// Sends an OPEN; returns its result with the delegation.
 #[track_caller]
 fn opened(client: &mut Lab, op: Op) -> (Stateid, OpenDelegation) {
     let results = client.ok(at(&["export"], vec![op]));
@@ -76,7 +76,7 @@ pub(crate) fn hold(client: &mut Lab, text: &'static str, access: ShareAccess) ->
     delegated(delegation).unwrap_or_else(|| panic!("{delegation:?}")).1
 }
 
-/// The delegations that are recalled from a client; it says that it has heard.
+/// Returns the delegations that are recalled from a client; the client answers the recalls.
 pub(crate) fn recalled(client: &Lab) -> Vec<CbRecallArgs> {
     let calls = client.calls();
     let recalls = calls.iter().map(|call| {
@@ -113,7 +113,7 @@ fn counts(lab: &Lab) -> (u64, u64, u64) {
     (counts.opens, counts.delegations, counts.revoked)
 }
 
-/// The status that a reply begins with, of either version.
+/// Returns the status of a reply of either version.
 fn first_word(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().unwrap())
 }

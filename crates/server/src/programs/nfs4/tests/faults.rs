@@ -42,7 +42,7 @@ fn write(data: &'static [u8]) -> Op {
 
 const COMMIT: Op = Op::Commit(commit::CommitArgs { offset: 0, count: 0 });
 
-/// Each operation that asks the backend, on a directory or a file.
+/// Every operation that uses the backend, on a directory or a file.
 fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
     let (directory, file): (&[&str], &[&str]) = (&["export"], &["export", "file"]);
     let attributes = Bitmap::of(&[n::SIZE]);
@@ -98,7 +98,7 @@ fn backend_errors_become_wire_statuses() {
 
 #[test]
 fn pending_backend_gives_same_replies() {
-    // Waits before it is done, or when it is: what is done already is not done again.
+    // Waits before the backend's operation or after it: operations before it are not repeated.
     type Hold = fn(Gate) -> Fault;
     let holds: [Option<Hold>; 3] = [None, Some(Fault::Hold), Some(Fault::HoldAfter)];
     for (method, path, op) in operations() {
@@ -151,7 +151,7 @@ fn versions_share_verifier_after_failed_commit() {
     };
     let [before, by_4] = both(&mut lab);
     assert_eq!(by_4, before);
-    // Told to version 4, and known to version 3.
+    // Reported to version 4, and known to version 3.
     backend.add(Rule::on(Method::Commit, Fault::Fail(Error::Io)).times(1));
     assert_eq!(lab.status(vec![putfh(file), COMMIT]), Status::IO);
     let [after, by_4] = both(&mut lab);
@@ -191,11 +191,11 @@ fn getattr_after_grant_shows_current_attributes() {
     let opening = || vec![lookup("export"), open("file", b"o", open::ShareAccess::BOTH)];
     let wishing = || vec![lookup("export"), lookup("file"), Op::WantDelegation(wish)];
     for (is_open, ops) in [(true, opening()), (false, wishing())] {
-        // What is watched is not delegated where anybody changes it meanwhile (`delegation_tests::outsiders`).
+        // Concurrent changes prevent a delegation of a watched file (`delegations::local_changes`).
         let (lab, backend) = faulty_lab_where(|options| options.recall_local_changes = false);
         let (mut holder, mut other) = (lab.reachable(b"holder", 11), lab.reachable(b"other", 12));
         let file = other.handle(&["export", "file"]);
-        // The space left is asked for last.
+        // Free space is requested last.
         let gate = Gate::new();
         backend.add(Rule::on(Method::Statfs, Fault::Hold(gate.clone())).times(1));
         let ops = [vec![Op::PutRootFh], ops, vec![getattr(&[n::SIZE, n::CHANGE])]].concat();
@@ -212,7 +212,7 @@ fn getattr_after_grant_shows_current_attributes() {
         assert!(matches!(given, open::OpenDelegation::Write(_)), "{is_open}: {given:?}");
         let seen = crate::testing::attributes_in(results.last().unwrap());
         assert_eq!(seen.size, Some(9), "{is_open}");
-        // RFC 8881 §10.4.3: with the value that it has seen, the holder says that it has changed nothing.
+        // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
         let mut asking = other.start(1, vec![putfh(file), getattr(&[n::SIZE, n::CHANGE])]);
         assert!(asking.poll().is_none());
         let question = holder.calls().pop().expect("CB_GETATTR");
@@ -224,7 +224,7 @@ fn getattr_after_grant_shows_current_attributes() {
     }
 }
 
-/// An OPEN that creates "new" and is held up before it has it open, and another client that has opened the file meanwhile.
+/// An OPEN that creates "new" and is delayed before it opens it, and another client that has opened the file meanwhile.
 fn created_and_found() -> (Lab, Lab, Flight, Gate, open::OpenOk) {
     let (mut lab, backend) = faulty_lab();
     let mut other = lab.reachable(b"other", 12);
@@ -257,7 +257,7 @@ fn delayed_create_keeps_data_written_by_others() {
 
 #[test]
 fn delayed_create_keeps_file_delegated_to_others() {
-    // Nothing has come here yet of what the holder has written.
+    // The holder has not flushed its data.
     let (mut lab, mut other, mut creation, gate, opened) = created_and_found();
     assert!(matches!(opened.delegation, open::OpenDelegation::Write(_)));
     gate.open();
@@ -271,7 +271,7 @@ fn delayed_create_keeps_file_delegated_to_others() {
 #[test]
 fn delayed_create_leaves_no_file() {
     let (mut lab, backend) = faulty_lab();
-    // Once more after the server has made room.
+    // Once more, after the server has made room.
     backend.add(Rule::on(Method::Open, Fault::Fail(Error::Later)).times(2));
     let creation = || at(&["export"], vec![create("new", b"owner")]);
     assert_eq!(lab.status(creation()), Status::DELAY);
@@ -279,7 +279,7 @@ fn delayed_create_leaves_no_file() {
     assert_eq!(lab.status(creation()), Status::OK);
 }
 
-/// Has something else happen while an operation of one kind is done, once.
+/// Runs something else while an operation of one kind is executed, once.
 struct Meanwhile {
     method: Method,
     act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -337,7 +337,7 @@ fn reuses_attributes_within_compound() {
     let all = || getattr(&[n::TYPE, n::SIZE, n::CHANGE, n::FILEID, n::MOUNTED_ON_FILEID]);
     assert_eq!(asked(vec![putfh(file), all()], Method::Getattr), 1);
     assert_eq!(asked(vec![putfh(file), all()], Method::Statfs), 0);
-    // What LOOKUP, WRITE, ACCESS and OPEN saw is what GETATTR tells.
+    // GETATTR returns the attributes that LOOKUP, WRITE, ACCESS and OPEN saw.
     assert_eq!(asked(vec![putfh(directory), lookup("file"), Op::GetFh, all()], Method::Getattr), 0);
     assert_eq!(asked(vec![putfh(file), write(b"x"), all()], Method::Getattr), 0);
     let access = Op::Access(access::AccessArgs { access: access::AccessMask::READ });
@@ -429,7 +429,7 @@ fn never_repeats_an_interrupted_call() {
     let again: CompoundResult = xdr::from_bytes(lab.raw(&args).unwrap()).unwrap();
     assert_eq!(statuses(&again), [Status::OK, Status::RETRY_UNCACHED_REP]);
     assert_eq!(backend.calls(Method::Write), before);
-    // The slot goes on.
+    // The slot can be used again.
     assert_eq!(lab.status(at(&["export"], vec![])), Status::OK);
 }
 
@@ -439,7 +439,7 @@ fn calls_slow_backend_once_per_operation() {
     let open = || open("file", b"owner", open::ShareAccess::READ);
     for (method, path, op) in [
         (Method::Getattr, &["export", "file"][..], getattr(&[n::SIZE, n::CHANGE])),
-        // Short enough to be tried, and longer.
+        // A short call that is tried in place, and a longer one.
         (Method::Read, &["export", "file"], anonymous(9)),
         (Method::Read, &["export", "file"], anonymous(1 << 20)),
         (Method::Lookup, &["export"], open()),
@@ -479,7 +479,7 @@ fn calls_slow_backend_once_per_operation() {
 #[test]
 fn late_backend_error_is_the_result() {
     for (method, path, op) in operations() {
-        // What makes a file is not about the one that goes.
+        // An OPEN that creates does not use the removed file.
         let creates = matches!(&op, Op::Open(args) if matches!(args.how, open::OpenHow::Create(_)));
         if creates || !matches!(method, Method::Read | Method::Lookup | Method::Open) {
             continue;
@@ -491,7 +491,7 @@ fn late_backend_error_is_the_result() {
         let before = backend.calls(method);
         let mut flight = lab.start(1, vec![putfh(object), op]);
         assert!(flight.poll().is_none());
-        // The file goes while it is waited for.
+        // The file is removed during the wait.
         lab.ok(at(&["export"], vec![Op::Remove(remove::RemoveArgs { target: name("file") })]));
         let looked = backend.calls(method);
         gate.open();

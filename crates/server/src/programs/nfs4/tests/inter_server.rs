@@ -31,7 +31,7 @@ const GRANTED: u32 = 1 << 20;
 const NOTIFIED: Stateid = Stateid { seqid: 7, other: [8; 12] };
 const SOURCE: &[u8] = b"a handle of another server";
 
-/// A client that can be called, with its destination open.
+/// A client with a callback path, with its destination open.
 struct Scene {
     backend: Arc<Faulty<MemFs>>,
     lab: Lab,
@@ -101,19 +101,19 @@ impl Scene {
         flight
     }
 
-    /// The next READ that is to be made.
+    /// Returns the next READ for the driver.
     fn fetch(&self) -> Option<Fetch> {
         self.lab.server.shared.fetches.next()
     }
 
-    /// Answers the next READ as a source of `size` bytes does.
+    /// Answers the next READ as a source of `size` bytes.
     fn serve(&self, size: u64) {
         let fetch = self.fetch().expect("something is to be read");
         let fetched = of_size(&fetch, size, self.client.now());
         fetch.answer(Ok(fetched));
     }
 
-    /// A copy of a source of `size` bytes in the background.
+    /// Starts a copy of a source of `size` bytes in the background.
     fn begin(&mut self, size: u64) -> (Stateid, Arc<Offload>) {
         let args = args(self, 0);
         let mut flight = self.ask(args);
@@ -122,7 +122,7 @@ impl Scene {
         (stateid, self.lab.server.shared.state.next_offload(true).expect("it is to be driven"))
     }
 
-    /// A step of it, in which the source answers `answer`.
+    /// Runs a step of the copy, in which the source answers `answer`.
     fn step(&self, offload: &Arc<Offload>, answer: Result<u64, FetchError>) -> Advanced {
         let mut step = pin!(self.lab.server.shared.advance(offload, self.client.now()));
         let mut context = Context::from_waker(Waker::noop());
@@ -136,7 +136,7 @@ impl Scene {
         }
     }
 
-    /// How the only copy ended.
+    /// Returns how the only copy ended.
     fn ending(&self) -> OffloadInfo {
         let calls = self.client.calls();
         let [call] = &calls[..] else { panic!("{} calls", calls.len()) };
@@ -249,7 +249,7 @@ fn waits_for_lost_source_within_bound() {
             assert_eq!(scene.step(&offload, Err(lost)), Advanced::Later);
             scene.client.seconds += 15;
         }
-        // Progress begins the time anew.
+        // Progress restarts the deadline.
         assert_eq!(scene.step(&offload, Ok(8 * MIB)), Advanced::More);
     }
     assert_eq!(scene.step(&offload, Err(FetchError::Unreachable)), Advanced::Later);
@@ -284,7 +284,7 @@ fn failed_write_does_not_count_as_lost_source() {
     assert_eq!(scene.step(&offload, Err(FetchError::Unreachable)), Advanced::Later);
 }
 
-/// RFC 7862 §15.2.3 has INVAL of sources that are too short, which their READs tell by their ends.
+/// RFC 7862 §15.2.3 demands INVAL for a source that is too short. READs show the end of the source.
 #[test]
 fn late_invalid_read_fails_the_copy() {
     let mut scene = scene();
@@ -436,7 +436,7 @@ fn reads_only_from_permitted_servers() {
         at_address(b"tcp", b"192.0.2.7"),
         at_address(b"tcp6", b"::1.8.1"),
         at_address(b"tcp6", b"::ffff:192.0.3.7.8.1"),
-        // IPv4 within IPv6 in other ways than mapped: another address.
+        // IPv4 addresses embedded in IPv6 in other ways than mapped are other addresses.
         at_address(b"tcp6", b"::192.0.2.7.8.1"),
         at_address(b"tcp6", b"64:ff9b::c000:207.8.1"),
         at_address(b"tcp6", b"fe80::1%1.8.1"),
@@ -485,7 +485,7 @@ fn permitting_all_networks_excludes_own_addresses() {
     }
     let own = ["127.0.0.0/8".parse().unwrap()];
     assert_eq!(permitted(&own, b"tcp6", b"::ffff:127.0.0.1.8.1"), 1);
-    // By the address that its clients reach it at.
+    // The address at which its clients reach it.
     assert!(!is_permitted(b"tcp", b"192.0.2.1.8.1") && !is_permitted(b"tcp6", b"::ffff:192.0.2.1.0.80"));
     assert_eq!(permitted(&["192.0.2.0/24".parse().unwrap()], b"tcp", b"192.0.2.1.8.1"), 1);
 }

@@ -26,10 +26,10 @@ use crate::testing::{Lab, at, faulty, lab_of, open, open_result, putfh, size, sp
 use crate::{ExportTable, Offload};
 
 const MIB: u64 = 1 << 20;
-/// Three steps more than are made before the answer.
+/// Three steps more than run before the reply.
 const LONG: u64 = INLINE_BYTES + 3 * MIB;
 
-/// A client that can be called, with two files of its own open.
+/// A client with a callback path, with two open files.
 struct Scene {
     backend: Arc<Faulty<MemFs>>,
     lab: Lab,
@@ -43,7 +43,7 @@ fn scene() -> Scene {
     let mut lab = lab_of(vec![export]);
     lab.minor = 2;
     let source = sparse(&mut lab, "source", LONG - 4096, 4096, LONG);
-    // Zeros and no hole, which would be copied in one step.
+    // Zeros instead of a hole, which would be copied in one step.
     for offset in (0..LONG - 4096).step_by(MIB as usize) {
         let data = Opaque::new(vec![0; MIB.min(LONG - 4096 - offset) as usize]).unwrap();
         let (stateid, stable) = (Stateid::ANONYMOUS, StableHow::Unstable);
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    /// A copy in the background.
+    /// Starts a copy in the background.
     fn begin(&mut self) -> (Stateid, Arc<Offload>) {
         let stateid = self.ask(0, false).response.callback_id[0];
         (stateid, self.next().expect("it is to be driven"))
@@ -124,7 +124,7 @@ impl Scene {
         offloads.collect()
     }
 
-    /// How the only copy ended.
+    /// Returns how the only copy ended.
     fn ending(&self) -> OffloadInfo {
         let told = self.told();
         assert_eq!(told.len(), 1);

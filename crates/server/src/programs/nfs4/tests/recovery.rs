@@ -1,4 +1,4 @@
-//! Restarts as clients see them, of every version.
+//! Restarts, as clients of every version see them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::testing::{
 };
 use crate::{Export, ExportTable, Server, Settings};
 
-/// A log, an export, and the servers that have them in turn.
+/// A log, an export, and the servers that use them in turn.
 struct Site {
     disk: Arc<Disk>,
     exports: Vec<Export>,
@@ -32,7 +32,7 @@ struct Site {
 }
 
 impl Site {
-    /// With an empty file `file`.
+    /// Returns a site with an empty file `file`.
     fn new() -> Self {
         let (disk, exports) = (Arc::new(Disk::default()), vec![export(1, "/export")]);
         let server = start(&disk, &exports, 1);
@@ -49,7 +49,7 @@ impl Site {
         self.server = start(&self.disk, &self.exports, self.starts);
     }
 
-    /// The change attributes of the export's directory and of its `file`, where that is there.
+    /// Returns the change attributes of the export's directory and of its `file`, if it exists.
     fn seen(&self) -> [Option<u64>; 2] {
         let (backend, context) = (&self.exports[0].backend, &root_context());
         let root = backend.root();
@@ -58,7 +58,7 @@ impl Site {
         [directory.map(|it| it.change), file.map(|it| it.attributes.change)]
     }
 
-    /// A client that has said nothing.
+    /// Returns an unregistered client.
     fn stranger(&mut self, minor: u32) -> Lab {
         self.connections += 1;
         let mut lab = Lab::without_session(Arc::clone(&self.server), self.connections);
@@ -66,14 +66,14 @@ impl Site {
         lab
     }
 
-    /// A client with a session that reclaims nothing.
+    /// Returns a client with a session that reclaims nothing.
     fn client(&mut self, name: &'static [u8], minor: u32) -> Lab {
         let mut lab = self.stranger(minor);
         lab.connect(name);
         lab
     }
 
-    /// One that comes back.
+    /// Returns a client that registers again after a restart.
     fn again(&mut self, name: &'static [u8], minor: u32) -> Lab {
         let mut lab = self.stranger(minor);
         let id = lab.exchange(name);
@@ -140,7 +140,7 @@ fn restart_gives_statuses_of_rfc_8881() {
         assert_eq!(lock_status(&mut client, file, locking(old, b"l", false)), Status::OK);
         site.restart();
 
-        // RFC 8881 §8.4.2.1: BADSESSION for SEQUENCE, STALE_CLIENTID for CREATE_SESSION, each of the server before.
+        // RFC 8881 §8.4.2.1: BADSESSION for SEQUENCE, STALE_CLIENTID for CREATE_SESSION, with IDs of the previous server.
         client.server = Arc::clone(&site.server);
         let sequence = client.next(true);
         assert_eq!(client.send(&crate::testing::compound(vec![sequence])).status, Status::BADSESSION);
@@ -164,7 +164,7 @@ fn restart_gives_statuses_of_rfc_8881() {
         let stateid = open_result(results.last().unwrap()).stateid;
         assert_eq!(lock_status(&mut client, file, locking(stateid, b"m", false)), Status::GRACE);
         assert_eq!(lock_status(&mut client, file, locking(stateid, b"l", true)), Status::OK);
-        // A client that misbehaves: it had no such lock beside the other.
+        // The client held no such lock besides the other.
         assert_eq!(lock_status(&mut client, file, locking(stateid, b"m", true)), Status::RECLAIM_CONFLICT);
         assert_eq!(client.status(vec![putfh(file), reading(stateid)]), Status::OK);
         assert_eq!(client.status(done()), Status::OK);
@@ -243,7 +243,7 @@ fn retransmitted_open_waits_for_durable_record() {
     let args = crate::testing::minor0::compound0(at(&["export"], vec![client.open_op("file", b"o")]));
     let mut first = client.lab.start_compound(&args);
     assert_eq!(first.poll(), None);
-    // Over another connection, and as another call: its owner's seqid tells that it is the same.
+    // Over another connection, with another xid: the owner's seqid identifies the retransmission.
     let mut again = Lab::without_session(Arc::clone(&site.server), 41);
     let mut second = again.start_compound(&args);
     assert_eq!(second.poll(), None);

@@ -1,7 +1,7 @@
-//! Every operation that takes a stateid, and every way in which one can be wrong: a table of what the RFCs say.
+//! Every operation with a stateid, and every kind of wrong stateid: a table of the statuses in the RFCs.
 //!
-//! RFC 8881 §8.2.2 to §8.2.4 rule over all of version 4.1 and 4.2; what an operation says of its own stands beside its row.
-//! RFC 7530 §9.1.4.2 to §9.1.4.4 rule over version 4.0. A cell is played in a world of its own, so that none spoils another.
+//! RFC 8881 §8.2.2 to §8.2.4 apply to versions 4.1 and 4.2; rules of single operations stand beside their rows. RFC 7530 §9.1.4.2
+//! to §9.1.4.4 apply to version 4.0. Each cell of the table has its own server.
 
 mod minor_0;
 
@@ -31,7 +31,7 @@ use crate::Export;
 use crate::programs::nfs4::tests::delegations::hold;
 use crate::testing::{Lab, export, lab_with, open_args, putfh, size};
 
-/// What a stateid stands for that the operation takes.
+/// The state that an operation's stateid names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Basis {
     Open,
@@ -42,27 +42,27 @@ enum Basis {
 /// The kind of stateid that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
-    /// The one that was given.
+    /// The valid one.
     Given,
-    /// The same with seqid zero: §8.2.2, "the most up-to-date seqid".
+    /// The valid one with seqid zero: §8.2.2, "the most up-to-date seqid".
     SeqidZero,
     /// All zeros.
     Anonymous,
     /// All ones.
     Bypass,
-    /// The current stateid, where no operation has returned one: "the server MUST return the error NFS4ERR_BAD_STATEID".
+    /// The current stateid, if no operation has returned one: "the server MUST return the error NFS4ERR_BAD_STATEID".
     NoCurrent,
     /// `other` zero and seqid NFS4_UINT32_MAX: "a reserved stateid value defined to be invalid".
     Reserved,
-    /// `other` zero or all ones with a seqid that means nothing.
+    /// `other` zero or all ones with an invalid seqid.
     Undefined,
-    /// Its seqid was followed by another: "required to return NFS4ERR_OLD_STATEID if the seqid is lower".
+    /// An older seqid: "required to return NFS4ERR_OLD_STATEID if the seqid is lower".
     Old,
-    /// Its seqid was not given yet: "and NFS4ERR_BAD_STATEID if the seqid is greater".
+    /// A future seqid: "and NFS4ERR_BAD_STATEID if the seqid is greater".
     Future,
-    /// Never given: "of a different generation than that specified".
+    /// Never issued: "of a different generation than that specified".
     Unknown,
-    /// Given by an earlier instance of the server.
+    /// Issued by an earlier instance of the server.
     Earlier,
     /// "the client ID in the table entry does not match".
     OtherClient,
@@ -97,10 +97,10 @@ const COLUMNS: [Sent; 16] = [
     OtherKind,
 ];
 
-/// An operation on the stateid, with what else it needs.
+/// An operation on the stateid, with its other arguments.
 type Make = fn(&Scene, Stateid) -> Vec<Op>;
 
-/// An operation, what its stateid stands for, and the status of each column; `None` where there is no such case.
+/// An operation, the state that its stateid names, and the status of each column; `None` if the case does not exist.
 struct Row {
     name: &'static str,
     basis: Basis,
@@ -117,19 +117,19 @@ const X: Option<Status> = Some(Status::XDEV);
 const N: Option<Status> = None;
 
 /// §8.2.3: the anonymous stateid "can be used in READ, WRITE, and SETATTR requests"; that of all ones "is treated like the
-/// anonymous value" in WRITE and SETATTR. Every kind of state stands for I/O (§8.2.5), so that there is no wrong one.
+/// anonymous value" in WRITE and SETATTR. Every kind of state permits I/O (§8.2.5), so no kind is wrong.
 ///
 /// RFC 7862 has ALLOCATE (§15.1.3), DEALLOCATE (§15.4.3), the destinations of COPY (§15.2.3) and CLONE (§15.13.3) take one "that is valid
 /// for a WRITE operation and follows the rules for stateids in Sections 8.2.5 and 18.32.3 of [RFC5661]", their sources alike for
 /// READ; SEEK "must follow the same rules for stateids as READ_PLUS" (§15.11.3), and these are READ's (§15.10.3).
 const IO: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, B, B, B, R, N];
-/// RFC 7862 §15.2.3: a source's must be "valid for a READ operation". One case is not of the letter: XDEV has Linux's client read and
-/// write, where BAD_STATEID has it test its stateids and copy again, for ever, since it has taken two clients' mounts for one's.
+/// RFC 7862 §15.2.3: the source's stateid must be "valid for a READ operation". One case deviates: after XDEV Linux's client reads
+/// and writes itself. After BAD_STATEID it tests its stateids and retries for ever, because it has confused the mounts of two clients.
 const COPY_SOURCE: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, X, B, B, R, N];
-/// §8.2.4: "an all-zero stateid is used when an OPEN stateid is required in a LOCK operation", and likewise for all that act on the
+/// §8.2.4: "an all-zero stateid is used when an OPEN stateid is required in a LOCK operation"; likewise for all operations on the
 /// state itself.
 const STATE: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, R, B];
-/// A delegation's seqid does not change before the delegation does.
+/// A delegation's seqid never changes.
 const DELEGATION: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, N, B, B, B, B, B, B, R, B];
 /// RFC 7862 §15.3.3: "The cna_src_stateid MUST refer to either open or locking states provided earlier by the server."
 const COPY_NOTIFY: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, R, N];
@@ -139,7 +139,7 @@ const FREE: [Option<Status>; COLUMNS.len()] = [H, H, B, B, B, B, B, O, B, B, B, 
 /// RFC 8881 §18.48.3: "There is no check for the type of stateid object"; "There is no reference to the current filehandle"; "Special
 /// stateids are always considered invalid (they result in the error code NFS4ERR_BAD_STATEID)".
 const TEST: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, N, B, R, N];
-/// RFC 7862 §4.8: they take copy stateids, which no other state's stateid is.
+/// RFC 7862 §4.8: these take copy stateids only.
 const OFFLOAD: [Option<Status>; COLUMNS.len()] = [B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, N];
 
 #[rustfmt::skip]
@@ -219,7 +219,7 @@ fn test_stateid_checks_every_stateid() {
     }
 }
 
-/// Whether there is such a stateid.
+/// Whether such a stateid exists.
 fn has(basis: Basis, sent: Sent) -> bool {
     (basis, sent) != (Basis::Delegation, Old)
 }
@@ -234,7 +234,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Clients that have nothing delegated unless that is what it is about.
+    /// Clients without delegations, unless the case is about one.
     fn new(basis: Basis) -> Self {
         let exports = vec![export(1, "/export")];
         let mut maker = started(&exports, 1);
@@ -250,7 +250,7 @@ impl Scene {
         };
         client.minor = 2;
         let beside = match basis {
-            // An open by the holder's own would be a delegation's way back.
+            // The holder's own OPEN would count as the beginning of a return.
             Basis::Delegation => (client.handle(&["export", "beside"]), Stateid::ANONYMOUS),
             Basis::Open | Basis::Lock => client.open(&["export", "beside"], b"neighbour"),
         };
@@ -315,7 +315,7 @@ impl Scene {
         let file = putfh(self.file);
         match basis {
             Basis::Open => drop(self.client.ok(vec![file, close_op(stateid)])),
-            // With the open go its locks' stateids.
+            // The lock stateids end with the open.
             Basis::Lock => {
                 let (_, open_stateid) = self.client.open(&["export", "file"], b"owner");
                 let ops = [unlock(self, stateid), vec![file, close_op(open_stateid)]].concat();
@@ -326,7 +326,7 @@ impl Scene {
     }
 }
 
-/// A server's instance, with all that takes stateids switched on.
+/// A server with all operations that take stateids enabled.
 fn started(exports: &[Export], instance: u64) -> Lab {
     lab_with(exports.to_vec(), |settings| {
         settings.instance = instance;
@@ -353,7 +353,7 @@ fn give(client: &mut Lab, basis: Basis, text: &'static str) -> Stateid {
     }
 }
 
-/// Has the server count the stateid's seqid on.
+/// Makes the server advance the stateid's seqid.
 fn change(client: &mut Lab, basis: Basis, file: Handle, stateid: Stateid) -> Stateid {
     match basis {
         Basis::Open => client.open(&["export", "file"], b"owner").1,
@@ -493,7 +493,7 @@ fn close(scene: &Scene, stateid: Stateid) -> Vec<Op> {
     on_file(scene, close_op(stateid))
 }
 
-/// To what it is already.
+// To the current share access.
 fn downgrade(scene: &Scene, open_stateid: Stateid) -> Vec<Op> {
     let (share_access, share_deny) = (ShareAccess::BOTH, ShareDeny::empty());
     on_file(scene, Op::OpenDowngrade(OpenDowngradeArgs { open_stateid, seqid: 0, share_access, share_deny }))

@@ -47,8 +47,8 @@ impl Scene {
     }
 }
 
-/// `other` fields near one's own: with its index and those around it, as `index_at` says where that is, and with each of the
-/// `rests` behind it.
+/// Returns `other` fields near a known one: with its index and neighbouring ones (`index_at` says where the index is), each with all of
+/// the `rests`.
 fn guesses(own: [u8; 12], index_at: usize, rests: &[Vec<u8>]) -> Vec<[u8; 12]> {
     let index = u32::from_be_bytes(*own[index_at..].first_chunk().unwrap());
     let indices = (0..1024).chain(index.saturating_sub(1024)..index + 1024);
@@ -67,10 +67,10 @@ fn stateids_cannot_be_guessed() {
     let mut scene = Scene::new();
     let mut attacker = scene.lab.other(b"attacker");
     let (_, own) = attacker.open("file", b"owner");
-    // As they once were: 32 bits each of instance, index and generation, which counted from one.
+    // The former layout: 32 bits each of instance, index and generation, which counted from one.
     let counted: Vec<_> = (1..=4u32).map(|count| count.to_be_bytes().to_vec()).collect();
     let mut others = guesses(own.other, 4, &counted);
-    // As they are: by counts and by what is near the own generation.
+    // The present layout: counters, and values near the known generation.
     let own_rest = u64::from_be_bytes([
         0,
         0,
@@ -170,14 +170,14 @@ fn client_ids_cannot_be_guessed() {
     let near = (0..5000u64).flat_map(|by| [own.wrapping_add(by), own.wrapping_sub(by)]);
     let counted = (0..5000u64).map(|count| own >> 32 << 32 | count);
     for client_id in near.chain(counted).filter(|id| *id != own) {
-        // What the victim's own principal would be answered.
+        // The status that the victim's own principal would get.
         let status = attacker.status(vec![Op::Renew(RenewArgs { client_id })]);
         assert!(matches!(status, Status::EXPIRED | Status::STALE_CLIENTID), "{status:?} {client_id:#x}");
     }
     assert_eq!(scene.status_by(USER, unlock(scene.lock, 2)), Status::OK);
 }
 
-/// A client ID is all that RENEW, OPEN and RELEASE_LOCKOWNER name a client by.
+/// RENEW, OPEN and RELEASE_LOCKOWNER identify a client only by its client ID.
 #[test]
 fn denied_lock_hides_client_id_of_holder() {
     let mut scene = Scene::new();

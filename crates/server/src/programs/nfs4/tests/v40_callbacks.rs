@@ -22,11 +22,11 @@ use crate::testing::{
 };
 use crate::{Connect, Connection, ConnectionId, Transport, Work};
 
-/// What the server calls, as the transport has it: a connection that was made.
+/// A callback connection that the transport made.
 struct Called(Arc<Connection>);
 
 impl Called {
-    /// Makes the connection that the server wants.
+    /// Makes the connection that the server requests.
     fn take(lab: &V40Lab, id: u64) -> Self {
         Self::make(lab, id, wanted(lab).expect("a connection is wanted"))
     }
@@ -58,16 +58,16 @@ fn wanted(lab: &V40Lab) -> Option<Connect> {
     }
 }
 
-/// Says where callbacks go, and confirms it.
+/// Sets the callback address, and confirms it.
 fn call_me_at(lab: &mut V40Lab, address: &str) {
     let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 1, address) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);
 }
 
-/// Where the client of a [`V40Lab`] is.
+/// The callback address of a [`V40Lab`].
 const HOME: &str = "127.0.0.1.0.9";
 
-/// A client whose path was tried and whose open-owner is known, and another client.
+/// A client with a probed path and a confirmed open-owner, and another client.
 fn scene() -> (V40Lab, Called, Lab) {
     let mut lab = v40_lab();
     call_me_at(&mut lab, HOME);
@@ -81,7 +81,7 @@ fn scene() -> (V40Lab, Called, Lab) {
     (lab, called, other)
 }
 
-/// OPEN for reading by an owner that is known.
+/// An OPEN for reading by a confirmed owner.
 fn read_open(lab: &mut V40Lab) -> (Handle, OpenDelegation) {
     let mut args = open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate);
     (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
@@ -96,7 +96,7 @@ fn hold(lab: &mut V40Lab) -> (Handle, Stateid) {
     }
 }
 
-/// Opens a file for writing too, and has it delegated.
+/// Opens a file for writing too, with a delegation.
 fn hold_to_write(lab: &mut V40Lab) -> (Handle, Stateid) {
     let op = lab.open_op("file", b"owner");
     match lab.opened(op) {
@@ -105,7 +105,7 @@ fn hold_to_write(lab: &mut V40Lab) -> (Handle, Stateid) {
     }
 }
 
-/// The answer to CB_RECALL.
+/// The reply to CB_RECALL.
 fn ok(call: &Call) -> bytes::Bytes {
     reply(call, CbOpResult::Recall(Outcome::Ok(())))
 }
@@ -134,7 +134,7 @@ fn recalled(call: &Call) -> Stateid {
 #[test]
 fn closing_old_path_keeps_new_path() {
     let (mut lab, old, _) = scene();
-    // As Linux's client, which says where it is twice in a row.
+    // Linux's client sends SETCLIENTID twice in a row.
     call_me_at(&mut lab, HOME);
     assert!(old.0.outbox.is_hung_up());
     let called = Called::take(&lab, 901);
@@ -242,7 +242,7 @@ fn unconfirmed_second_client_makes_connection_shared() {
     let (mut lab, called, _other) = scene();
     let (file, _) = hold_to_write(&mut lab);
     let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
-    // It may be the second's, though that has no record yet.
+    // The request may be the second client's, although it has no record yet.
     let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
     let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
     assert!(flight.poll().is_none());
@@ -358,14 +358,14 @@ fn closes_callback_connection_of_departed_client() {
 fn requests_one_callback_connection_at_a_time() {
     let mut lab = v40_lab();
     call_me_at(&mut lab, HOME);
-    // While it waits to be taken, and once the transport is at it.
+    // Before the transport takes the request, and while it connects.
     call_me_at(&mut lab, "127.0.0.1.0.10");
     let first = wanted(&lab).expect("a connection is wanted");
     for port in 11..20 {
         call_me_at(&mut lab, &format!("127.0.0.1.0.{port}"));
     }
     assert!(wanted(&lab).is_none(), "the outcome of the first is not known");
-    // It is not the one that is wanted now, whether it was made or not.
+    // The old connection is not wanted any more, whether it was made or not.
     assert!(Called::make(&lab, 900, first).0.outbox.is_hung_up());
     let second = wanted(&lab).expect("the one that is wanted now");
     assert_eq!(second.address().port(), 19);

@@ -1,4 +1,4 @@
-//! A server that is killed at each point of a call, and the one that comes after it.
+//! A server that is killed at each point of a call, and its successor.
 
 mod persistent;
 mod v3;
@@ -28,33 +28,33 @@ impl ReplyLog for Notes {
     }
 }
 
-/// When a process was killed within a call that changes one thing.
+/// The point at which a process is killed within a call that changes one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Killed {
-    /// Written down, and not executed.
-    BeforeIt,
+    /// Logged, and not executed.
+    BeforeExecution,
     /// Executed, without a logged outcome (during a sync, perhaps).
-    BehindIt,
-    /// The outcome written down.
+    AfterExecution,
+    /// The outcome is logged.
     BeforeReply,
-    /// The reply written down, and not sent.
-    BehindReply,
+    /// The reply is logged, and not sent.
+    AfterReply,
 }
 
 impl Killed {
-    const ALL: [Self; 4] = [Self::BeforeIt, Self::BehindIt, Self::BeforeReply, Self::BehindReply];
+    const ALL: [Self; 4] = [Self::BeforeExecution, Self::AfterExecution, Self::BeforeReply, Self::AfterReply];
 
     /// Returns the number of the call's log records at that point.
     fn records(self) -> usize {
         match self {
-            Self::BeforeIt | Self::BehindIt => 1,
+            Self::BeforeExecution | Self::AfterExecution => 1,
             Self::BeforeReply => 2,
-            Self::BehindReply => 3,
+            Self::AfterReply => 3,
         }
     }
 }
 
-/// What outlives a process: files and the log.
+/// What survives a process: files and the log.
 struct Machine {
     files: Arc<Faulty<MemFs>>,
     notes: Arc<Notes>,
@@ -67,14 +67,14 @@ impl Machine {
         Self { files, notes: Arc::default(), processes: 0 }
     }
 
-    /// The same, whose files promise nothing of stable storage: changes there wait for no log.
+    /// As [`Self::new`], over files without a promise of durability: changes there do not wait for the log.
     fn unstable() -> Self {
         let machine = Self::new();
         machine.files.be_unstable();
         machine
     }
 
-    /// The next process, started after so many seconds.
+    /// Starts the next process after this many seconds.
     fn start(&mut self, seconds: u64) -> Arc<Server> {
         self.processes += 1;
         let instance = self.processes;
@@ -85,14 +85,14 @@ impl Machine {
         Arc::new(server.with_reply_log(self.notes.clone(), records, at(seconds)))
     }
 
-    /// Has the next operation of this kind fail before it does anything, where the process is killed before it.
+    /// If the process is killed before the operation, makes the next operation of this kind fail without effect.
     fn arm(&self, killed: Killed, method: Method) {
-        if killed == Killed::BeforeIt {
+        if killed == Killed::BeforeExecution {
             self.files.add(Rule::on(method, Fault::Fail(Error::Io)).times(1));
         }
     }
 
-    /// Leaves of the records since `before` what was written when the process was killed.
+    /// Keeps only those of the records since `before` that were written when the process was killed.
     fn kill(&self, killed: Killed, before: usize) {
         let mut notes = self.notes.0.lock();
         assert_eq!(notes.len() - before, 3, "begun, ended, finished");
@@ -104,7 +104,7 @@ impl Machine {
     }
 }
 
-/// As [`Lab::now`](crate::testing::Lab::now) tells the time.
+/// The time, as in [`Lab::now`](crate::testing::Lab::now).
 fn at(seconds: u64) -> Now {
     let wall = Timestamp { seconds: 1_000_000 + seconds as i64, nanoseconds: 5 };
     Now { monotonic: Duration::from_secs(seconds), wall }

@@ -1,4 +1,4 @@
-//! Persistent sessions: a machine whose unsynced records are lost, and what its next server tells.
+//! Persistent sessions: a machine whose unsynced records are lost, and the replies of its next server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::state::state_log::{StateLog, key};
 use crate::testing::{KEY, Lab, at, channel, getattr, mode, open_args};
 use crate::{Export, ExportTable, Now, Server, Settings};
 
-/// Slots that there is room for: two sessions of the size that [`channel`] asks for.
+/// Slots of the limit: two sessions of the size that [`channel`] requests.
 const ROOM: usize = 2 * 65 + 1;
 
 /// Seconds.
@@ -39,7 +39,7 @@ struct Content {
     changes: u64,
 }
 
-/// Both logs in memory. What each sync found stays, so that the machine can end behind any of them.
+/// Both logs in memory. The state at each sync is kept, so that the machine can crash after any of them.
 #[derive(Debug, Default)]
 struct Log {
     now: Mutex<Content>,
@@ -83,7 +83,7 @@ impl StateLog for Log {
         self.synced.lock().last().map_or(0, |content| content.changes)
     }
 
-    /// Behind the log of calls, whose sync finds this one's changes too.
+    /// After the log of calls, so that its sync covers this change too.
     fn reached(&self, number: u64, _: vfs::Thread) -> vfs::Op<'_, ()> {
         vfs::Op::pending(async move {
             if self.stable() < number {
@@ -103,7 +103,7 @@ impl Log {
     }
 }
 
-/// Files, a log, and the servers that come one after the other.
+/// Files, a log, and the servers that use them in turn.
 struct Machine {
     files: Arc<Faulty<MemFs>>,
     log: Arc<Log>,
@@ -133,7 +133,7 @@ impl Machine {
         Arc::new(server.with_stable_log(self.log.clone(), records, now))
     }
 
-    /// A client with a persistent session, on a directory that everybody may change.
+    /// Returns a client with a persistent session, and a directory that everybody may change.
     fn client(&mut self) -> Lab {
         let mut lab = Lab::without_session(self.start(100), 1);
         lab.flags = CreateSessionFlags::PERSIST;
@@ -146,12 +146,12 @@ impl Machine {
         self.log.synced.lock().len()
     }
 
-    /// The machine ends: what the logs have is what a sync found.
+    /// Crashes the machine: the logs keep what was synced.
     fn end(&self, sync: usize) {
         *self.log.now.lock() = self.log.synced.lock()[sync].clone();
     }
 
-    /// The client meets the next server, over another connection.
+    /// Connects the client to the next server over another connection.
     fn reconnect(&mut self, lab: &mut Lab, seconds: u64) {
         let mut other = Lab::without_session(self.start(seconds), seconds);
         (other.uid, other.session, other.sequence) = (lab.uid, lab.session, lab.sequence);
@@ -160,7 +160,7 @@ impl Machine {
     }
 }
 
-/// Makes a directory; the call, and its reply.
+/// Creates a directory; returns the call and its reply.
 fn change(lab: &mut Lab) -> (Vec<u8>, Bytes) {
     let ops = [vec![lab.next(true)], create(CreateType::DIRECTORY)].concat();
     let call = xdr::to_bytes(&compound(ops)).to_vec();
@@ -175,25 +175,25 @@ fn first_status(lab: &mut Lab, args: SequenceArgs) -> Status {
 
 #[test]
 fn every_change_is_made_once_wherever_the_machine_crashes() {
-    let points = [Killed::BeforeIt, Killed::BehindIt, Killed::BehindReply];
+    let points = [Killed::BeforeExecution, Killed::AfterExecution, Killed::AfterReply];
     for (case, killed) in CASES.iter().flat_map(|case| points.map(|killed| (case, killed))) {
         let what = format!("{}, {killed:?}", case.what);
         let mut machine = Machine::new();
         let mut lab = machine.client();
         let before = machine.syncs();
-        if killed == Killed::BeforeIt {
+        if killed == Killed::BeforeExecution {
             machine.files.add(Rule::on(case.method, Fault::Fail(Error::Io)).times(1));
         }
         let call = xdr::to_bytes(&compound([vec![lab.next(true)], (case.ops)(1)].concat()));
         let reply = lab.raw(&call).unwrap();
         assert_eq!(machine.syncs() - before, 2, "{what}: before it is executed, and before it is answered");
-        machine.end(if killed == Killed::BehindReply { before + 1 } else { before });
+        machine.end(if killed == Killed::AfterReply { before + 1 } else { before });
 
         machine.reconnect(&mut lab, 120);
-        // The superuser's client, which prepared all this, does not come back.
+        // The superuser's client, which prepared the files, does not return.
         assert!(lab.server.end_grace(lab.now()).is_some());
         let again = lab.raw(&call).unwrap();
-        if killed == Killed::BehindReply {
+        if killed == Killed::AfterReply {
             assert_eq!(again, reply, "{what}: byte for byte");
             lab.connect(b"of the user");
             assert_eq!(lab.status((case.ops)(2)), case.again, "{what}");
@@ -211,7 +211,7 @@ fn a_dead_session_only_repeats_replies() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, reply) = change(&mut lab);
-    // Requests that can be repeated are not written down, so that the client may be ahead by any number.
+    // Idempotent requests are not logged, so the client may be ahead by any number.
     lab.ok(at(&["export"], vec![getattr(&[number::SIZE])]));
     lab.ok(at(&["export"], vec![getattr(&[number::SIZE])]));
     machine.reconnect(&mut lab, 120);
@@ -235,7 +235,7 @@ fn a_dead_session_only_repeats_replies() {
     lab.uid = 1001;
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::SEQ_FALSE_RETRY, "another user's");
     lab.uid = 1000;
-    // The one after it finds it too.
+    // The second server after it finds it too.
     machine.reconnect(&mut lab, 140);
     assert_eq!(lab.raw(&call).unwrap(), reply);
 }
@@ -281,7 +281,7 @@ fn sessions_are_persistent_on_request_within_the_limit() {
         (created.session_id, created.flags.contains(CreateSessionFlags::PERSIST))
     };
     assert!(!persists(b"unasked", CreateSessionFlags::empty()).1);
-    // One is prepare()'s superuser's, one its user's.
+    // One belongs to the superuser's client of prepare(), one to its user's.
     let (third, is_persistent) = persists(b"third", CreateSessionFlags::PERSIST);
     assert!(!is_persistent, "no room");
     let destroy = |session_id| Op::DestroySession(DestroySessionArgs { session_id });
@@ -295,7 +295,7 @@ fn sessions_are_persistent_on_request_within_the_limit() {
 
 #[test]
 fn a_client_with_many_sessions_leaves_room_for_others() {
-    // A quarter of it are two sessions.
+    // A quarter of the space is enough for two sessions.
     let mut machine = Machine { room: 8 * 65, ..Machine::new() };
     let server = machine.start(100);
     let persists = |server: &Arc<Server>, name| {
@@ -308,7 +308,7 @@ fn a_client_with_many_sessions_leaves_room_for_others() {
     assert!(persists(&server, b"modest"));
     let counts = server.counts();
     assert_eq!((counts.sessions, counts.persistent_sessions, counts.dead_sessions), (4, 3, 0));
-    // What it had before counts, and gives way to what it has now; nobody else's does.
+    // The client's dead session counts, and is removed for its new one; other clients' dead sessions stay.
     let server = machine.start(120);
     assert!(persists(&server, b"greedy"));
     let counts = server.counts();
@@ -342,7 +342,7 @@ fn destroyed_sessions_stay_destroyed_after_a_restart() {
     assert_eq!(lab.alone(destroy()).status(), Status::OK);
     assert_eq!(lab.alone(destroy()).status(), Status::BADSESSION);
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
-    // One that lives.
+    // A live session.
     lab.connect(b"of the user");
     assert_eq!(
         lab.status(vec![Op::DestroySession(DestroySessionArgs { session_id: lab.session })]),
@@ -365,13 +365,13 @@ fn dead_sessions_are_removed_when_clients_return_or_time_is_over() {
     };
     assert!(!persists(&mut lab, b"a stranger"), "two dead ones take all there is");
     assert_eq!(lab.raw(&call).unwrap(), reply);
-    // Its own client's next session takes its place only where there is no other.
+    // Its client's next session replaces it only if there is no other space.
     assert!(persists(&mut lab, b"of the user"));
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
-    // What nobody comes back for goes after a day.
+    // A session whose client does not return is removed after a day.
     machine.reconnect(&mut lab, 140);
     assert_eq!(machine.log.count(key::SESSION), 2);
-    // The superuser's is one of the first server, the user's of the second.
+    // The superuser's session is of the first server, the user's of the second.
     for (seconds, sessions) in [(120 + DAY - 1, 2), (120 + DAY, 1), (140 + DAY - 1, 1), (140 + DAY, 0)] {
         lab.seconds = seconds;
         lab.server.maintain(lab.now());
@@ -379,7 +379,7 @@ fn dead_sessions_are_removed_when_clients_return_or_time_is_over() {
     }
 }
 
-/// Whether the client gets a persistent session, and its ID.
+/// Returns whether the client gets a persistent session, and its ID.
 fn persists(lab: &mut Lab, name: &'static [u8]) -> (bool, u64) {
     let id = lab.exchange(name);
     let created = lab.create_session(&id, channel());
@@ -443,7 +443,7 @@ fn dead_sessions_outlive_the_reply_log_despite_clock_steps() {
     machine.client();
     let alive = machine.log.now.lock().map.clone();
     let remembered = crate::replay::crash_replay::REMEMBER_FOR.as_secs();
-    // A clock that was right, behind, and ahead when the sessions were found: from a future that was none, the day begins anew.
+    // The clock was right, behind, or ahead when the sessions were found. After a time in the future, the day begins again.
     for (wrong, stay) in [(0, remembered), (-1_000_000, remembered), (i64::from(u32::MAX), DAY)] {
         machine.log.now.lock().map = alive.clone();
         let mut first = time(120);
@@ -477,7 +477,7 @@ fn sessions_missing_from_the_log_are_unknown() {
         machine.reconnect(&mut lab, 120);
         let told = status(&lab.raw(&call).unwrap());
         assert_eq!(told, Status::BADSESSION, "{damage:?}");
-        // Nor is anything of it left.
+        // Its log entries are removed too.
         assert!(!machine.log.now.lock().map.contains_key(&of_session), "{damage:?}");
         let of_slots = [&[key::SLOT], &lab.session[..]].concat();
         assert!(!machine.log.now.lock().map.keys().any(|key| key.starts_with(&of_slots)), "{damage:?}");
@@ -496,13 +496,13 @@ fn ends_persistent_sessions(is_full: bool) {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     machine.log.fails.store(!is_full, Relaxed);
-    // It was executed: that has to be told.
+    // The reply must say that it was executed.
     let (call, reply) = change(&mut lab);
     machine.log.is_full.store(is_full, Relaxed);
     assert_eq!(lab.raw(&call).unwrap(), reply, "from the slot");
     assert_eq!(lab.status(vec![]), Status::DEADSESSION);
     assert_eq!(lab.raw(&call).unwrap(), reply, "DEADSESSION left the slot as it was");
-    // The client ID is as good as before.
+    // The client ID is still valid.
     let id = lab.exchange(b"of the user");
     assert_eq!(id.client_id, lab.client_id);
     let created = lab.create_session(&id, channel());
@@ -572,7 +572,7 @@ fn ordinary_sessions_and_memory_exports_do_not_wait() {
     lab.flags = CreateSessionFlags::empty();
     lab.connect(b"ordinary");
     assert_eq!(machine.syncs(), before + 1, "the client is written down, its session is not");
-    // What an ordinary session changes on a disk is remembered over the machine's end too.
+    // Changes of an ordinary session on a durable export survive a crash of the machine too.
     lab.ok(create(CreateType::FIFO));
     assert_eq!(machine.syncs(), before + 3);
     let export = crate::testing::export(1, "/export");

@@ -54,7 +54,7 @@ fn record(xid: u32, uid: u32, procedure: Proc, arguments: &[u8]) -> Bytes {
     call.into_bytes()
 }
 
-/// Sends a record from a client; its whole reply.
+/// Sends a record from a client; returns the whole reply.
 fn send(server: &Server, seconds: u64, client: u8, record: Bytes) -> Bytes {
     // Another port for each call, below 1024.
     let peer = SocketAddr::from(([10, 0, 0, client], 700 + (seconds % 300) as u16));
@@ -66,7 +66,7 @@ fn send(server: &Server, seconds: u64, client: u8, record: Bytes) -> Bytes {
     reply.into_bytes()
 }
 
-/// The status behind an accepted reply's header.
+/// Returns the status after an accepted reply's header.
 fn status(reply: &Bytes) -> NfsStat {
     NfsStat(u32::from_be_bytes(reply[24..28].try_into().unwrap()))
 }
@@ -149,14 +149,14 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
         drop(first);
 
         let second = machine.start(120);
-        if killed != Killed::BeforeIt {
+        if killed != Killed::BeforeExecution {
             assert_eq!(status(&reply), NfsStat::OK, "{what}");
             let other = ask(&second, 130, 78, procedure, arguments);
             assert_eq!(other, again, "{what}, {killed:?}: another call, not a repetition");
         }
         let repeated = send(&second, 131, 1, record(77, 0, procedure, arguments));
         assert_eq!(status(&repeated), NfsStat::OK, "{what}, {killed:?}");
-        if killed == Killed::BehindReply {
+        if killed == Killed::AfterReply {
             assert_eq!(repeated, reply, "{what}: byte for byte");
         }
         let twice = send(&second, 132, 1, record(77, 0, procedure, arguments));
@@ -166,13 +166,13 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
     }
 }
 
-/// A server was killed behind a MKDIR that nobody was answered; the call's arguments.
+/// A server was killed after an unanswered MKDIR; returns the call's arguments.
 fn made_unanswered() -> (Machine, Vec<u8>) {
     let mut machine = Machine::new();
     let first = machine.start(100);
     let arguments = mkdir(&machine, "new");
     ask(&first, 110, 77, Proc::MKDIR, &arguments);
-    machine.kill(Killed::BehindIt, 0);
+    machine.kill(Killed::AfterExecution, 0);
     (machine, arguments)
 }
 
@@ -181,8 +181,8 @@ fn a_claim_outlives_a_second_kill() {
     let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     assert_eq!(ask(&second, 130, 77, Proc::MKDIR, &arguments), NfsStat::OK);
-    // Killed before it could write down that it was done.
-    machine.kill(Killed::BehindIt, 1);
+    // Killed before the outcome was logged.
+    machine.kill(Killed::AfterExecution, 1);
     let third = machine.start(140);
     assert_eq!(ask(&third, 150, 77, Proc::MKDIR, &arguments), NfsStat::OK);
     let fourth = machine.start(160);
@@ -192,7 +192,7 @@ fn a_claim_outlives_a_second_kill() {
 
 #[test]
 fn does_not_claim_objects_made_by_others() {
-    // Each has the mkdir of client 1 begun at 110 and not executed, since the name was taken or is taken later.
+    // In each case, MKDIR of client 1 began at 110 and was not executed, because the name exists before or after.
     type Story = fn(&mut Machine) -> Arc<Server>;
     let stories: [(&str, Story); 4] = [
         ("it was there before", |machine| {
@@ -200,15 +200,15 @@ fn does_not_claim_objects_made_by_others() {
             let arguments = mkdir(machine, "lock");
             send(&first, 105, 2, record(5, 0, Proc::MKDIR, &arguments));
             send(&first, 110, 1, record(77, 0, Proc::MKDIR, &arguments));
-            machine.kill(Killed::BehindIt, 3);
+            machine.kill(Killed::AfterExecution, 3);
             machine.start(120)
         }),
         ("another client made it meanwhile and got that reply", |machine| {
             let first = machine.start(100);
             let arguments = mkdir(machine, "lock");
-            machine.arm(Killed::BeforeIt, Method::Create);
+            machine.arm(Killed::BeforeExecution, Method::Create);
             send(&first, 110, 1, record(77, 0, Proc::MKDIR, &arguments));
-            machine.kill(Killed::BeforeIt, 0);
+            machine.kill(Killed::BeforeExecution, 0);
             let made = send(&first, 111, 2, record(5, 0, Proc::MKDIR, &arguments));
             assert_eq!(status(&made), NfsStat::OK);
             machine.start(120)
@@ -216,9 +216,9 @@ fn does_not_claim_objects_made_by_others() {
         ("another client makes it before the call comes again", |machine| {
             let first = machine.start(100);
             let arguments = mkdir(machine, "lock");
-            machine.arm(Killed::BeforeIt, Method::Create);
+            machine.arm(Killed::BeforeExecution, Method::Create);
             send(&first, 110, 1, record(77, 0, Proc::MKDIR, &arguments));
-            machine.kill(Killed::BeforeIt, 0);
+            machine.kill(Killed::BeforeExecution, 0);
             let second = machine.start(120);
             let made = send(&second, 125, 2, record(5, 0, Proc::MKDIR, &arguments));
             assert_eq!(status(&made), NfsStat::OK);
@@ -227,9 +227,9 @@ fn does_not_claim_objects_made_by_others() {
         ("another client puts there what was made meanwhile", |machine| {
             let first = machine.start(100);
             let arguments = mkdir(machine, "lock");
-            machine.arm(Killed::BeforeIt, Method::Create);
+            machine.arm(Killed::BeforeExecution, Method::Create);
             send(&first, 110, 1, record(77, 0, Proc::MKDIR, &arguments));
-            machine.kill(Killed::BeforeIt, 0);
+            machine.kill(Killed::BeforeExecution, 0);
             send(&first, 111, 2, record(5, 0, Proc::MKDIR, &mkdir(machine, "else")));
             let second = machine.start(120);
             let rename = RenameArgs { from: name(machine, "else"), to: name(machine, "lock") };
@@ -253,9 +253,9 @@ fn one_of_two_concurrent_creators_claims_the_object() {
         let first = machine.start(100);
         let arguments = mkdir(&machine, "lock");
         send(&first, 110, 1, record(77, 0, Proc::MKDIR, &arguments));
-        machine.kill(Killed::BehindIt, 0);
+        machine.kill(Killed::AfterExecution, 0);
         send(&first, 110, 2, record(77, 0, Proc::MKDIR, &arguments));
-        machine.kill(Killed::BehindIt, 1);
+        machine.kill(Killed::AfterExecution, 1);
         let second = machine.start(120);
         let told =
             order.map(|client| status(&send(&second, 130, client, record(77, 0, Proc::MKDIR, &arguments))));
@@ -265,14 +265,14 @@ fn one_of_two_concurrent_creators_claims_the_object() {
 
 #[test]
 fn a_repeated_remove_spares_a_newer_object() {
-    // REMOVE, RMDIR and the two RENAMEs, with what makes the old name anew; and whether somebody else took it away.
+    // REMOVE, RMDIR and both RENAMEs, with a call that creates the old name again; and whether another client removed it.
     for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
         let mut machine = Machine::new();
         let first = machine.start(100);
         let (old, ctime) = prepare(&machine, &first);
         let Case { what, procedure, arguments, method, .. } = cases(&machine, old, ctime).swap_remove(number);
         let before = machine.records();
-        let killed = if is_lost { Killed::BeforeIt } else { Killed::BehindIt };
+        let killed = if is_lost { Killed::BeforeExecution } else { Killed::AfterExecution };
         machine.arm(killed, method);
         send(&first, 110, 1, record(77, 0, procedure, &arguments));
         machine.kill(killed, before);
@@ -293,7 +293,7 @@ fn a_repeated_remove_spares_a_newer_object() {
         let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
         assert_eq!(told, expected, "{what}, lost: {is_lost}");
         assert_eq!(ask(&second, 131, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
-        // The next process neither takes it away nor believes that it is gone.
+        // The next process neither removes it nor believes that it is gone.
         let third = machine.start(140);
         assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}: from the log");
         assert_eq!(ask(&third, 151, 79, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}");
@@ -327,7 +327,7 @@ fn claims_end_after_ten_minutes() {
     }
     let second = machine.start(120);
     second.maintain(at(720));
-    // A clock that was set back meanwhile.
+    // The clock was set back meanwhile.
     assert_eq!(ask(&second, 130, 77, Proc::MKDIR, &arguments), NfsStat::EXIST);
 }
 
@@ -360,7 +360,7 @@ fn idempotent_calls_are_not_logged() {
     let new_attributes = Sattr { mode: Some(0o600), ..Sattr::default() };
     let setattr = SetattrArgs { object: old, new_attributes, guard: None };
     assert_eq!(ask(&server, 110, 52, Proc::SETATTR, &xdr::to_bytes(&setattr)), NfsStat::OK);
-    // Refused before there was anything to execute.
+    // Refused before anything could be executed.
     let dots = DirOpArgs { dir: root(&machine), name: Filename::from_static(b"..") };
     let rmdir = xdr::to_bytes(&RemoveArgs { object: dots });
     assert_eq!(ask(&server, 110, 53, Proc::RMDIR, &rmdir), NfsStat::EXIST);

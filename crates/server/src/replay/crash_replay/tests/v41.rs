@@ -26,7 +26,7 @@ pub(super) fn create(object_type: CreateType) -> Vec<Op> {
     at(&["export"], vec![Op::Create(CreateArgs { object_type, name: name("new"), attributes: mode(0o640) })])
 }
 
-/// For writing, by a mode that would not let anybody.
+/// OPEN for writing, with a mode that permits nobody.
 fn open(how: CreateHow) -> Vec<Op> {
     at(&["export"], vec![Op::Open(open_args("new", b"owner", ShareAccess::WRITE, OpenHow::Create(how)))])
 }
@@ -59,11 +59,11 @@ pub(super) const CASES: &[Case] = &[
         what: "unchecked",
         ops: |_| open(CreateHow::Unchecked(mode(0o444))),
         method: Method::Create,
-        // Not the creator's any more: the mode decides.
+        // The mode decides, because the file is not the caller's new one.
         again: Status::ACCESS,
     },
     Case {
-        // Linux makes another verifier when it asks in another session.
+        // Linux chooses another verifier when it repeats the call in another session.
         what: "exclusive",
         ops: |time| {
             let attributes = mode(0o444);
@@ -114,21 +114,21 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Where changes wait for the log, and where they are made at once.
+/// Exports where changes wait for the log, and where they do not.
 const MACHINES: [fn() -> Machine; 2] = [Machine::new, Machine::unstable];
 
-/// Of version 4.2, which has all of these.
+/// The client uses version 4.2, which has all of these operations.
 pub(super) fn compound(ops: Vec<Op>) -> CompoundArgs {
     CompoundArgs { minor_version: 2, ..crate::testing::compound(ops) }
 }
 
-/// A client on a directory that everybody may change, with a file `old` and a directory `dir`.
+/// Returns a client, and a directory that everybody may change, with a file `old` and a directory `dir`.
 fn client(machine: &mut Machine) -> Lab {
     let lab = Lab::without_session(machine.start(100), 1);
     prepare(lab)
 }
 
-/// Has `lab` make these.
+/// Creates these objects through `lab`.
 pub(super) fn prepare(mut lab: Lab) -> Lab {
     lab.seconds = 101;
     lab.connect(b"client");
@@ -148,7 +148,7 @@ pub(super) fn prepare(mut lab: Lab) -> Lab {
     lab
 }
 
-/// The client meets the next process, over another connection, and does not know yet that it is another one.
+/// Connects the client to the next process over another connection; it does not know of the restart.
 fn reconnect(lab: &mut Lab, machine: &mut Machine, seconds: u64) {
     let mut other = Lab::without_session(machine.start(seconds), seconds);
     (other.uid, other.session, other.sequence) = (lab.uid, lab.session, lab.sequence);
@@ -176,7 +176,7 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
         machine.kill(killed, before);
 
         reconnect(&mut lab, &mut machine, 120);
-        if killed == Killed::BehindReply {
+        if killed == Killed::AfterReply {
             assert_eq!(status(&reply), Status::OK, "{what}");
             assert_eq!(lab.raw(&call).unwrap(), reply, "{what}: byte for byte");
             lab.connect(b"of the user");
@@ -185,7 +185,7 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
         }
         assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION, "{what}");
         lab.connect(b"of the user");
-        if killed != Killed::BeforeIt {
+        if killed != Killed::BeforeExecution {
             assert_eq!(status(&reply), Status::OK, "{what}");
             let mut other = Lab::without_session(std::sync::Arc::clone(&lab.server), 99);
             (other.uid, other.seconds, other.minor) = (1001, lab.seconds, lab.minor);
@@ -230,10 +230,10 @@ fn a_claim_outlives_further_kills() {
         let before = machine.records();
         let call = xdr::to_bytes(&compound([vec![lab.next(false)], (case.ops)(1)].concat()));
         assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK);
-        machine.kill(Killed::BehindIt, before);
+        machine.kill(Killed::AfterExecution, before);
         reconnect(&mut lab, &mut machine, 120);
         assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
-        // Killed before the client asks in its next session, and once more just after it asked.
+        // Killed before the client repeats the call in its next session, and once more just after it did.
         reconnect(&mut lab, &mut machine, 140);
         lab.connect(b"of the user");
         let before = machine.records();
@@ -259,7 +259,7 @@ fn claims_only_calls_repeated_in_the_old_session() {
         lab.seconds = 110;
         let before = machine.records();
         assert_eq!(lab.status((case.ops)(1)), Status::OK);
-        machine.kill(Killed::BehindIt, before);
+        machine.kill(Killed::AfterExecution, before);
         reconnect(&mut lab, &mut machine, 120);
         lab.connect(b"of the user");
         assert_eq!(lab.status((case.ops)(2)), case.again, "{}", case.what);
@@ -274,7 +274,7 @@ fn another_request_in_the_same_slot_is_no_retransmission() {
     let before = machine.records();
     let ops = || create(CreateType::DIRECTORY);
     assert_eq!(lab.status(ops()), Status::OK);
-    machine.kill(Killed::BehindReply, before);
+    machine.kill(Killed::AfterReply, before);
     reconnect(&mut lab, &mut machine, 120);
     lab.sequence -= 1;
     let other = [vec![lab.next(false)], create(CreateType::FIFO)].concat();
@@ -308,8 +308,8 @@ fn a_file_with_content_is_not_claimed() {
     let ops = [vec![lab.next(false)], open(CreateHow::Guarded(mode(0o666)))].concat();
     let call = xdr::to_bytes(&compound(ops));
     lab.raw(&call).unwrap();
-    machine.kill(Killed::BehindIt, before);
-    // Somebody finds the file and writes to it, in the same second.
+    machine.kill(Killed::AfterExecution, before);
+    // Another client finds the file and writes to it in the same second.
     let mut other = lab.other(b"another");
     let write = protocol::nfs4::ops::write::WriteArgs {
         stateid: protocol::nfs4::types::Stateid::ANONYMOUS,
@@ -334,7 +334,7 @@ fn an_attribute_with_another_value_is_not_claimed() {
     let before = machine.records();
     let call = xdr::to_bytes(&compound([vec![lab.next(false)], make(b"value")].concat()));
     lab.raw(&call).unwrap();
-    machine.kill(Killed::BehindIt, before);
+    machine.kill(Killed::AfterExecution, before);
     lab.ok(at(&["export", "old"], vec![set(SetXattrOption::REPLACE, "new", &b"another"[..])]));
     reconnect(&mut lab, &mut machine, 120);
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
@@ -342,7 +342,7 @@ fn an_attribute_with_another_value_is_not_claimed() {
     assert_eq!(lab.status(make(b"value")), Status::EXIST);
 }
 
-/// An attribute that was set whether it was there or not is not written down, so that it is not known for another one.
+/// SETXATTR that does not demand a new attribute is not logged, so its attribute is not claimed for another call.
 #[test]
 fn a_repeated_removal_spares_a_newer_attribute() {
     let made = (SetXattrOption::CREATE, Ok(b"another".to_vec()));
@@ -353,9 +353,9 @@ fn a_repeated_removal_spares_a_newer_attribute() {
         let remove = || at(&["export", "old"], vec![Op::RemoveXattr(RemoveXattrArgs { name: key("kept") })]);
         let before = machine.records();
         let call = xdr::to_bytes(&compound([vec![lab.next(false)], remove()].concat()));
-        machine.arm(Killed::BehindIt, Method::RemoveXattr);
+        machine.arm(Killed::AfterExecution, Method::RemoveXattr);
         lab.raw(&call).unwrap();
-        machine.kill(Killed::BehindIt, before);
+        machine.kill(Killed::AfterExecution, before);
 
         reconnect(&mut lab, &mut machine, 120);
         let mut other = lab.other(b"another");

@@ -1,5 +1,5 @@
-//! What the holder of a write delegation answers to CB_GETATTR (RFC 8881 §10.4.3, §20.1): the file's size and whether it has
-//! changed, and its times if the holder maintains them (RFC 9754 §5).
+//! The holder's answer to CB_GETATTR (RFC 8881 §10.4.3, §20.1): the file's size and whether it has changed, and its times if the
+//! holder maintains them (RFC 9754 §5).
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::super::stateid::EntryId;
 use super::super::waiter::DelegationWaiter;
 use super::times::{DelegatedTimes, FileTimes, ReportedTimes, timestamp};
 
-/// Attributes that every holder is asked for.
+/// Attributes requested from every holder.
 const REQUESTED: Bitmap = Bitmap::of(&[number::CHANGE, number::SIZE]);
-/// Also asked for where the holder maintains the times. RFC 9754 §5: the server "MUST query the client via a CB_GETATTR for" both.
+/// Also requested if the holder maintains the times. RFC 9754 §5: the server "MUST query the client via a CB_GETATTR for" both.
 const REQUESTED_TIMES: Bitmap = Bitmap::of(&[number::TIME_DELEG_ACCESS, number::TIME_DELEG_MODIFY]);
 
 /// A holder's answer.

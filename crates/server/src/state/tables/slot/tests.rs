@@ -1,7 +1,7 @@
 use super::super::transitions::check_table;
 use super::*;
 
-/// A table that does not grow.
+/// Returns a table that does not grow.
 fn fixed(granted: u32, memory: &Arc<SlotMemory>) -> Option<SlotTable> {
     SlotTable::new(Window::new(granted, granted), CACHED_REPLY_MAX, memory)
 }
@@ -20,7 +20,7 @@ fn arrive(
     slots.arrive(Arrival { slot, sequence_id, highest: slot, digest, keep, now_s: 1 })
 }
 
-/// A request of this second from begin to end, and what its SEQUENCE says of the slots in use.
+/// Sends and finishes a request in this second, whose SEQUENCE names the highest slot in use.
 fn pass(slots: &SlotTable, slot: u32, sequence_id: u32, highest: u32, now_s: u32) {
     let arrival = Arrival { slot, sequence_id, highest, digest: 0, keep: true, now_s };
     assert_eq!(slots.arrive(arrival), Ok(Verdict::New));
@@ -133,18 +133,18 @@ fn replies_received_by_the_client_are_released() {
     let full = memory.used();
     slots.release_idle();
     assert_eq!(memory.used(), full, "no request has told anything yet");
-    // It may have been sent before those on the other slots were: the one before it is no older than they are.
+    // It may have been sent before those on the other slots: its predecessor is not older than they are.
     pass(&slots, 0, 2, 0, 30);
     slots.release_idle();
     assert_eq!(memory.used(), full);
     assert_eq!(arrive(&slots, 39, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
-    // 5 says that it is in use still.
+    // The request says that slot 5 is still in use.
     pass(&slots, 0, 3, 5, 50);
     slots.release_idle();
     assert_eq!(memory.used(), full - 34 * 1000);
     assert_eq!(slots.usage().reply_bytes, 6 * 1000);
     assert_eq!(arrive(&slots, 5, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
-    // Executed it is all the same: never again.
+    // It was executed all the same, and is not executed again.
     assert_eq!(arrive(&slots, 6, 1, 0, true), Ok(Verdict::Replay(None)));
     pass(&slots, 6, 2, 6, 51);
 }
@@ -188,7 +188,7 @@ fn window_grows_from_64_slots_to_500_threads() {
     let slots = SlotTable::new(Window::new(64, 1024), CACHED_REPLY_MAX, &memory).unwrap();
     assert_eq!(arrive(&slots, 64, 1, 0, true), Err(Status::BADSLOT));
     let before = memory.used();
-    // A client keeps to what the reply before told it.
+    // A client keeps to the limit in the previous reply.
     let mut told = 63;
     for slot in 0..512 {
         assert!(slot <= told, "slot {slot} has to wait, {told} is the last");

@@ -18,7 +18,7 @@ use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, lookup, op
 
 const ASKED: [u32; 3] = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
 
-/// The holder's answer to CB_GETATTR: its change attribute and its size.
+/// Answers CB_GETATTR with this change attribute and size.
 fn tell(client: &Lab, change: u64, size: u64) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -48,12 +48,12 @@ fn asks_write_holder_for_attributes() {
     assert!(flight.poll().is_none());
     let mut second = lab.start(1, ask());
     assert!(second.poll().is_none());
-    // RFC 8881 §10.4.3: the value that it got with the delegation says that it has changed nothing.
+    // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
     tell(&holder, before.change.unwrap(), 5);
     assert!(holder.calls().is_empty(), "those who ask at once ask once");
     assert_eq!(answered(flight.poll()), before);
     assert_eq!(answered(second.poll()), before);
-    // Another value: it has, and its size counts; times and change attribute move on each time.
+    // Another value says that it has changed the file: its size counts, and times and change attribute advance each time.
     let mut seen = vec![before.change];
     for slot in 2..5 {
         let mut flight = other.start(slot, ask());
@@ -173,7 +173,7 @@ fn holder_attributes_end_with_delegation() {
         };
         assert!(flight.poll_bytes().is_none());
         tell(&holder, u64::MAX, 777);
-        // It has answered, and gives everything back before the file itself was looked at.
+        // The holder answers and returns everything before the attributes of the file are read.
         let gate = Gate::new();
         backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
         assert!(flight.poll_bytes().is_none());

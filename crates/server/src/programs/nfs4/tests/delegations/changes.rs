@@ -39,7 +39,7 @@ fn waiting_rename_blocks_delegation() {
         assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
         assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(0));
         let (_, read) = opened(&mut other, open("file", b"p", READ));
-        // The file that was moved was never contended itself.
+        // The renamed file itself was never contended.
         assert!(delegated(&read).is_some(), "the operation is over");
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn with_directory(mut scene: Scene) -> (Scene, Handle) {
     (scene, directory)
 }
 
-/// Operations on `d` by another client, and whether they change what was delegated of it.
+/// Operations on `d` by another client, and whether they change the delegated content.
 pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, Flight)> {
     let Scene { lab, other, file, .. } = scene;
     let root = lab.handle(&["export"]);
@@ -98,7 +98,7 @@ pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str
         ("RENAME to", true, both(root, directory, rename("file", "c"))),
         ("SETATTR", true, here(set(mode(0o700)))),
         ("RENAME of it", true, both(root, root, rename("d", "e"))),
-        // RFC 8881 §10.9.4: attributes of an entry do not count, and what changes nothing does not.
+        // RFC 8881 §10.9.4: attributes of entries do not count, and neither do operations without effect.
         ("OPEN of what is there", false, opening("a", CreateHow::Unchecked(mode(0o644)))),
         ("SETATTR of an entry", false, vec![putfh(a), set(mode(0o600))]),
         ("WRITE to an entry", false, vec![putfh(a), write(Stateid::ANONYMOUS)]),
@@ -251,7 +251,7 @@ fn subscriber_keeps_directory_and_gets_ordered_notifications() {
     let rest = vec![renamed("new", "newer", false), removed("newer"), renamed("a", "b", true)];
     assert_eq!(told(&holder, Status::OK), (granted.stateid, rest));
     assert!(holder.calls().is_empty());
-    // What changes nothing is not told.
+    // Operations without effect cause no notification.
     assert_eq!(other.status(vec![putfh(directory), remove("absent")]), Status::NOENT);
     assert_eq!(other.status(vec![putfh(directory), make("b")]), Status::EXIST);
     let open = Op::Open(open_args("b", b"o", READ, OpenHow::Create(CreateHow::Unchecked(mode(0o644)))));
@@ -292,7 +292,7 @@ fn recalls_for_changes_without_notification() {
     let mut flight = other.start(1, vec![putfh(directory), remove("new")]);
     assert_eq!(status(flight.poll()), None);
     assert_eq!(recalled(&holder).len(), 1);
-    // It is on its way back: whatever is done waits for that now.
+    // The delegation is being returned: every change waits for that.
     let mut second = other.start(2, vec![putfh(directory), make("newer")]);
     assert_eq!(status(second.poll()), None);
     assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
@@ -374,7 +374,7 @@ fn recalls_directory_when_replaced_entry_is_unknown() {
     let (exported, backend) = faulty();
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));
     granted(&mut holder, &["export", "d"], ENTRIES);
-    // Behind those at both names.
+    // After the recalls for both names.
     backend.add(Rule::on(Method::Lookup, Fault::Fail(vfs::Error::Io)).after(2).times(1));
     other.ok(vec![putfh(directory), Op::SaveFh, rename("a", "b")]);
     assert_eq!(recalled(&holder).len(), 1);
@@ -397,7 +397,7 @@ fn recalls_holders_of_entry_that_appears_after_lookup() {
         gate.open();
         assert_eq!(status(flight.poll()), None, "{method:?}");
         assert_eq!(recalled(&holder).len(), 1);
-        // It cannot be told to come again: it waits for longer than what can.
+        // The call cannot be answered with DELAY any more: it waits for longer than others.
         lab.pass(LEASE_SECONDS - 1);
         assert_eq!(status(flight.poll()), None, "{method:?}");
         (holder.seconds, other.seconds) = (lab.seconds, lab.seconds);
@@ -423,7 +423,7 @@ fn notifies_subscriber_before_other_holder_returns() {
     gate.open();
     assert_eq!(status(flight.poll()), None, "the other holder has it still");
     assert_eq!(told(&third, Status::OK).1, [removed("late")]);
-    // What comes next goes on from there.
+    // The next notification continues from there.
     holder.ok(vec![putfh(directory), make("next")]);
     assert_eq!(told(&third, Status::OK).1, [added("next")]);
     assert_eq!(recalled(&holder).len(), 1);
@@ -455,7 +455,7 @@ fn recalls_directory_when_notifications_fail() {
 fn backs_off_notifications_after_refusal() {
     let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
     let root = lab.handle(&["export"]);
-    // Answers to callbacks are timed by the server's own look at the clock.
+    // Deadlines of callbacks pass only in `maintain`.
     lab.pass(1);
     for pause in [15, 30] {
         let stateid = granted(&mut holder, &["export", "d"], ENTRIES).stateid;
@@ -464,7 +464,7 @@ fn backs_off_notifications_after_refusal() {
         assert_eq!(recalled(&holder).len(), 1);
         assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
         other.ok(vec![putfh(directory), remove("new")]);
-        // What it gets meanwhile is recalled before a change, not told.
+        // A delegation granted meanwhile is recalled before a change; its holder gets no notifications.
         let mut until = |second: u64, expected: Bitmap| {
             lab.pass(second);
             for client in [&mut holder, &mut other] {
@@ -477,13 +477,13 @@ fn backs_off_notifications_after_refusal() {
         until(pause - 1, NONE);
         until(1, ENTRIES);
     }
-    // It is this client's fault alone.
+    // Only this client refuses notifications.
     assert_eq!(granted(&mut other, &["export"], ENTRIES).notification_types, ENTRIES);
 }
 
 #[test]
 fn notifies_again_after_transient_error() {
-    // RFC 8881 §15.3: busy; and what is returned meanwhile is no stateid, or no handle, of the client's.
+    // RFC 8881 §15.3: a busy client; and statuses that a returned delegation causes meanwhile.
     for answer in [Status::DELAY, Status::BAD_STATEID, Status::BADHANDLE] {
         let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
         granted(&mut holder, &["export", "d"], ENTRIES);
@@ -533,7 +533,7 @@ fn waiting_change_blocks_directory_delegation() {
     assert_eq!(recalled(&holder).len(), 1);
     assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK));
-    // It was contended, and is left alone for a while.
+    // The directory was contended, and is not delegated for a while.
     assert_eq!(asked(&mut other, &["export", "d"], NONE), DirDelegation::Unavailable(false));
 }
 
@@ -550,7 +550,7 @@ fn reports_unavailable_directory_delegation() {
     assert_eq!(lab.status_at(&["export"], ask(NONE, true)), Status::DIRDELEG_UNAVAIL);
     let stateid = granted(&mut holder, &["export"], NONE).stateid;
     assert_eq!(asked(&mut holder, &["export"], NONE), unavailable, "it has one");
-    // Any number may have one, and no file's is in its way.
+    // Any number of clients may hold one, and files do not conflict with it.
     granted(&mut other, &["export"], NONE);
     hold(&mut other, "file", BOTH);
     let root = lab.handle(&["export"]);

@@ -44,14 +44,14 @@ fn grants_write_delegation_to_sole_opener() {
         let (_, write) = opened(&mut holder, open(text, b"o", access));
         let OpenDelegation::Write(write) = write else { panic!("{write:?}") };
         assert!(!write.recall);
-        // RFC 8881 §10.4.1: a size that there is room for.
+        // RFC 8881 §10.4.1: a size for which there is space.
         assert!(matches!(write.space_limit, SpaceLimit::Size(size) if size > 5), "{:?}", write.space_limit);
     }
     lab.file(&["export", "shared"], b"");
     opened(&mut lab, open("shared", b"o", READ));
     let (_, none) = opened(&mut other, open("shared", b"o", BOTH));
     assert_eq!(none, OpenDelegation::None, "another client reads");
-    // One's own opens are no obstacle.
+    // Own opens do not conflict.
     let (_, write) = opened(&mut holder, create("new", b"o"));
     assert!(delegated(&write).is_some());
 }
@@ -76,7 +76,7 @@ fn answers_wants_with_grant_or_reason() {
     let why = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
     assert_eq!(wish(&mut holder, READ, Want::NO_DELEG), why(WhyNoDelegation::NOT_WANTED));
     assert_eq!(wish(&mut holder, READ, Want::CANCEL), why(WhyNoDelegation::CANCELLED));
-    // RFC 8881 §18.16.3: a delegation that is held is not turned into another one.
+    // RFC 8881 §18.16.3: a held delegation is not changed into another kind.
     let (_, again) = opened(&mut holder, open("a", b"o", BOTH.with_want(Want::WRITE_DELEG)));
     assert_eq!(again, why(WhyNoDelegation::NOT_SUPP_UPGRADE));
     let (_, none) = opened(&mut lab, open("b", b"o", READ.with_want(Want::READ_DELEG)));
@@ -94,7 +94,7 @@ fn answers_wants_with_grant_or_reason() {
     }
 }
 
-/// RFC 8881 §18.16.3: CLAIM_FH is an OPEN of what the client knows already, as Linux's client sends it.
+/// RFC 8881 §18.16.3: CLAIM_FH opens a file by its handle, as Linux's client does.
 #[test]
 fn open_by_handle_gets_delegation() {
     let Scene { lab, mut holder, mut other, file } = scene();
@@ -144,7 +144,7 @@ fn grants_delegation_by_want_delegation() {
     assert_eq!(given(&mut holder, root, want(DelegationWant::READ_DELEG)), why(WhyNoDelegation::IS_DIR));
     assert_eq!(given(&mut holder, file, want(DelegationWant::CANCEL)), why(WhyNoDelegation::CANCELLED));
     assert_eq!(holder.status(vec![putfh(file), want(DelegationWant::NO_DELEG)]), Status::INVAL);
-    // §18.49.3: no wish is no wish, whatever is claimed.
+    // §18.49.3: without a requested kind nothing is granted, whatever the claim is.
     for nothing in [DelegationWant::NO_PREFERENCE, DelegationWant::NO_DELEG] {
         let want = ShareAccess::empty().with_want(nothing);
         let claim = DelegationClaim::Previous(DelegationType::READ);
@@ -186,7 +186,7 @@ fn grants_delegation_instead_of_open() {
     let opened = open_result(results.last().unwrap());
     assert!(!opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && !opened.stateid.is_special());
     assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
-    // Who has an open already gets both.
+    // A client that already has an open gets both.
     let op = Op::Open(open_args("file", b"o", READ | one, OpenHow::NoCreate));
     let results = holder.ok(at(&["export"], vec![op]));
     let opened = open_result(results.last().unwrap());
@@ -194,14 +194,14 @@ fn grants_delegation_instead_of_open() {
         !opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && delegated(&opened.delegation).is_some()
     );
     assert_eq!(give_back(&mut holder, file, delegated(&opened.delegation).unwrap().1), Status::OK);
-    // One for reading alone is not what was opened.
+    // A read delegation does not replace an open for writing.
     lab.file(&["export", "second"], b"");
     let access = (BOTH | one).with_want(DelegationWant::READ_DELEG);
     let results = holder.ok(at(&["export"], vec![open("second", b"o", access)]));
     let opened = open_result(results.last().unwrap());
     assert!(!opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && !opened.stateid.is_special());
     assert_eq!(delegated(&opened.delegation).unwrap().0, DelegationType::READ);
-    // Minor version 1 has no such wish.
+    // Minor version 1 has no such flag.
     let mut other = lab.reachable(b"other", 12);
     let op = Op::Open(open_args("file", b"o", READ | one, OpenHow::NoCreate));
     assert_eq!(other.status_at(&["export"], op), Status::INVAL);
@@ -230,7 +230,7 @@ fn read_only_export_grants_no_write_delegation() {
 
 #[test]
 fn limits_delegations_and_asks_for_some_back() {
-    // A quarter for one client, but 1024 at least.
+    // One client may hold a quarter, but at least 1024.
     let mut lab = lab_with(vec![crate::testing::export(1, "/export")], |settings| {
         settings.max_delegations = 1024;
     });
@@ -250,7 +250,7 @@ fn limits_delegations_and_asks_for_some_back() {
     drop(lab.run(vec![]));
 }
 
-/// One client may have 1024 however few there are: here it has all.
+/// One client may hold 1024 even if the limit is lower: here it has all.
 #[test]
 fn one_address_cannot_take_all_delegations() {
     let mut lab = lab_with(vec![crate::testing::export(1, "/export")], |settings| {

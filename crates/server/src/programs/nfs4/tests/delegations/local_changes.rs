@@ -128,7 +128,7 @@ fn change_before_watch_prevents_grant() {
 fn change_before_grant_prevents_grant() {
     let (Scene { lab, mut holder, .. }, backend) = scene();
     let gate = Gate::new();
-    // The look behind the watch.
+    // The check after the watch began.
     backend.add(Rule::on(Method::Getattr, Fault::Hold(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
@@ -146,7 +146,7 @@ fn change_before_grant_prevents_grant() {
 fn grant_reply_shows_changes_made_before_the_grant() {
     let (Scene { mut holder, mut other, .. }, backend) = scene();
     let gate = Gate::new();
-    // The look behind the watch sees the file as it was, and is answered later.
+    // The check after the watch began sees the old attributes, and its answer comes later.
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
@@ -196,7 +196,7 @@ fn holder_sees_change_attribute_of_grant_until_return() {
     let stateid = hold(&mut holder, "file", READ);
     let before = change_of(&mut holder, &["export", "file"]);
     change(&backend, "file");
-    // An alarm comes a little behind the change.
+    // The report comes a little after the change.
     for rings in [false, true] {
         if rings {
             backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
@@ -236,7 +236,7 @@ fn holder_detects_foreign_change_despite_its_own() {
         assert_ne!(own, before);
         assert_eq!(change_of(&mut holder, &["export", "file"]), before);
         change(&backend, "file");
-        // No alarm has come yet.
+        // No change was reported yet.
         let giving = vec![putfh(file), getattr(&[n::CHANGE]), delegreturn(stateid), getattr(&[n::CHANGE])];
         let results = holder.ok(giving);
         assert_eq!(attributes_in(&results[1]).change, Some(before));
@@ -288,7 +288,7 @@ fn watches_only_before_possible_grant() {
     assert_eq!(backend.calls(Method::Watch), 0, "another writes");
 }
 
-/// The same as [`listed_change`], and whether it was looked at for that.
+/// As [`listed_change`]; also returns whether the backend was asked.
 fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
     let looks = backend.calls(Method::Readdir);
     (listed_change(client), backend.calls(Method::Readdir) > looks)
@@ -308,7 +308,7 @@ fn holder_shares_cached_listing_while_unchanged() {
     let granted = change_of(&mut holder, &["export", "file"]);
     assert_eq!(told_again(&mut other, &backend), granted);
     assert_eq!(listed(&mut holder, &backend), (granted, false));
-    // And the other way round.
+    // And in the opposite order.
     (holder.seconds, other.seconds) = (holder.seconds + 1, other.seconds + 1);
     assert_eq!(listed(&mut holder, &backend), (granted, true));
     assert_eq!(listed(&mut other, &backend), (granted, false));
@@ -340,12 +340,12 @@ fn listing_cached_before_local_change_is_not_used_after_it() {
 #[test]
 fn listing_cached_before_grant_is_not_used_for_holder() {
     let (Scene { mut lab, mut holder, mut other, .. }, backend) = scene();
-    // Something else, so that it is one who may be told otherwise.
+    // A holder of another delegation, which may have to see another change attribute.
     lab.file(&["export", "beside"], b"");
     hold(&mut holder, "beside", READ);
     let before = told_again(&mut other, &backend);
     let gate = Gate::new();
-    // The look behind the watch sees the file as it was, and is answered later.
+    // The check after the watch began sees the old attributes, and its answer comes later.
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);

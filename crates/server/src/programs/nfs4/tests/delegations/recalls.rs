@@ -217,7 +217,7 @@ fn recall_refers_to_granting_call_and_is_repeated() {
     assert!(holder.calls()[0].sequence().referring_calls.is_empty());
 }
 
-/// RFC 8881 §2.10.6.2: what is sent again is the same request, though the client has shown meanwhile that it has the reply.
+/// RFC 8881 §2.10.6.2: a repeated callback is the same request, even though the client has shown meanwhile that it has the reply.
 #[test]
 fn repeated_recall_refers_to_same_call() {
     let Scene { mut lab, mut holder, mut other, .. } = scene();

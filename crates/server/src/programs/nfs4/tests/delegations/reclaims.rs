@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::testing::{Lab, lab_of, lab_with, open, open_args, open_result, putfh};
 use crate::{ExportTable, Server, Settings};
 
-/// A file of mode 0644, and a client that comes back to it after a restart of the server.
+/// A file of mode 0644, and a client that returns after a restart of the server.
 pub(super) fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
     let exports = vec![crate::testing::export(1, "/export")];
     let file = lab_of(exports.clone()).file(&["export", "file"], b"hello");
@@ -38,7 +38,7 @@ fn reclaimed(client: &mut Lab, file: Handle, access: ShareAccess, held: Delegati
 #[test]
 fn reclaimed_delegation_covers_checked_access_only() {
     let (mut lab, file) = after_restart(|_| {});
-    // Who may only read claims to have held the file for writing.
+    // A user without write permission claims a write delegation.
     lab.uid = 1000;
     let given = reclaimed(&mut lab, file, READ, DelegationType::WRITE);
     let (kind, stateid) = delegated(&given).unwrap_or_else(|| panic!("{given:?}"));

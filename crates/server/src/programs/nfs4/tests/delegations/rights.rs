@@ -129,7 +129,7 @@ fn owner_bypasses_mode_as_in_backend() {
     lab.ok(vec![putfh(file), set(mode(0))]);
     hold(&mut holder, "file", READ);
     other.uid = 1000;
-    // RFC 1813 §4.4: without an open, whatever the mode says; OPEN is judged by the mode.
+    // RFC 1813 §4.4: the owner's I/O without an open ignores the mode; OPEN does not.
     assert_eq!(other.status(at(&["export"], vec![open("file", b"o", WRITE)])), Status::ACCESS);
     assert_eq!(recalled(&holder), []);
     let mut flight = other.start(1, vec![putfh(file), write(Stateid::ANONYMOUS)]);

@@ -26,7 +26,7 @@ use crate::testing::{Lab, at, faulty, getattr, lab_of, mode, open, open_args, op
 
 const TIMES: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 const ASKED: [u32; 5] = [n::CHANGE, n::SIZE, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY];
-/// When files are made and delegated here, in seconds since 1970; the clock adds five nanoseconds.
+/// The time at which files are created and delegated here, in seconds since 1970; the clock adds five nanoseconds.
 const ORIGINAL: i64 = 1_000_001;
 
 fn second(seconds: i64) -> Option<Time> {
@@ -42,7 +42,7 @@ fn kept() -> (Scene, Stateid) {
     kept_in(scene())
 }
 
-/// With a backend that can be held up.
+/// As [`scene`], with a backend that can be held up.
 fn kept_slowly() -> (Scene, Stateid, Arc<Faulty<MemFs>>) {
     let (exported, backend) = faulty();
     let (scene, stateid) = kept_in(scene_in(lab_of(vec![exported])));
@@ -110,14 +110,14 @@ fn grants_delegated_times_on_request() {
         let (_, read) = opened(client, open("other", b"o", READ | TIMES));
         assert_eq!(delegated(&read).unwrap().0, DelegationType::READ);
     }
-    // It stands for the open like any other (§4).
+    // It replaces the open like any other delegation (§4).
     lab.file(&["export", "third"], b"");
     let one = TIMES | ShareAccess::WANT_OPEN_XOR_DELEGATION;
     let results = holder.ok(at(&["export"], vec![open("third", b"o", BOTH | one)]));
     let opened = open_result(results.last().unwrap());
     assert!(matches!(opened.delegation, OpenDelegation::WriteAttributes(_)), "{opened:?}");
     assert!(opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && opened.stateid == Stateid::ANONYMOUS);
-    // It "extends NFSv4.2".
+    // The RFC "extends NFSv4.2".
     holder.minor = 1;
     assert_eq!(holder.status_at(&["export"], open("third", b"p", BOTH | TIMES)), Status::INVAL);
 }
@@ -127,17 +127,17 @@ fn others_see_times_of_holder() {
     let (mut scene, _) = kept();
     let own = seen(&mut scene.holder, scene.file);
     assert!(scene.holder.calls().is_empty(), "the holder's own GETATTR sends no CB_GETATTR");
-    // Nothing new.
+    // No new times.
     let first = told(&mut scene, 1, said(own.change, 0, 0));
     assert_eq!(first, own);
-    // It has read the file.
+    // The holder has read the file.
     let second_time = told(&mut scene, 2, said(own.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(second_time, Attributes { time_access: second(ORIGINAL + 3), ..own.clone() });
-    // It has written, and written it back, or set the time.
+    // The holder has written, and flushed the data or set the time.
     let third = told(&mut scene, 3, said(own.change, ORIGINAL + 3, ORIGINAL + 5));
     assert_eq!((third.size, third.time_modify), (Some(5), second(ORIGINAL + 5)));
     assert!(third.change > own.change && third.time_metadata >= third.time_modify);
-    // It has written what is not here yet.
+    // The holder has written and not flushed.
     let changed = own.change.map(|change| change + 1);
     let fourth = told(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
     assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
@@ -171,7 +171,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Time does not go back from one to the next, and what has one change attribute is one state.
+    /// The time never goes back from one reply to the next, and one change attribute always has the same time.
     #[track_caller]
     fn judge(&self) {
         let Self { before, meanwhile, behind } = self;
@@ -184,7 +184,7 @@ impl Looks {
     }
 }
 
-/// What the holder says first, and what it hands in later.
+/// The holder's answer to CB_GETATTR, and its later SETATTR.
 const SAID_FIRST: i64 = ORIGINAL + 5;
 const SAID_THEN: i64 = ORIGINAL + 8;
 
@@ -220,7 +220,7 @@ fn unfinished_time_update_appears_atomically() {
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
     let before = told(&mut scene, 1, first.clone());
-    // The file has the times, and the holder has no answer yet.
+    // The file has the times, and the SETATTR has no reply yet.
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::HoldAfter(gate.clone())).times(1));
     let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
@@ -241,7 +241,7 @@ fn set_times_survive_late_cb_getattr_reply() {
     assert!(flight.poll().is_none(), "the holder is asked");
     let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
-    // It has changed the file, and says so still.
+    // The holder reports that it has changed the file.
     tell(&scene.holder, said(change.map(|change| change + 1), SAID_THEN, SAID_THEN));
     let told = answered(flight.poll());
     assert_eq!(told.time_modify, second(SAID_THEN));
@@ -341,7 +341,7 @@ fn holder_times_override_times_of_its_writes() {
     let (mut scene, stateid) = kept();
     let file = scene.file;
     let change = seen(&mut scene.holder, file).change;
-    // Written by a program three seconds after the grant, and here seventeen seconds later.
+    // A program wrote three seconds after the grant; the data arrive seventeen seconds later.
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
     let after = told(&mut scene, 1, said(change, ORIGINAL + 3, ORIGINAL + 3));
     assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(ORIGINAL + 3)));
@@ -357,7 +357,7 @@ fn holder_times_override_times_of_its_writes() {
 fn times_set_by_holder_become_its_times() {
     let (mut scene, stateid) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
-    // As `touch -d` does, before the delegation was granted.
+    // As `touch -d` does, before the grant.
     let past = ORIGINAL - 500;
     let client_time = |seconds| second(seconds).map(WireSetTime::ClientTime);
     let set = SetAttributes { time_modify_set: client_time(past), ..SetAttributes::default() };
@@ -380,7 +380,7 @@ fn older_cb_getattr_reply_keeps_set_time() {
         let set = vec![putfh(file), hand_in(Stateid::ANONYMOUS, set.to_file_attributes())];
         let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
         assert!(flight.poll().is_none());
-        // The holder answers, and then sets the time; the answer may be on its way for longer.
+        // The holder answers, and then sets the time; the answer may arrive later.
         let before = said(change, ORIGINAL + 3, ORIGINAL + 19);
         if is_answered_first {
             tell(&scene.holder, before.clone());
@@ -391,7 +391,7 @@ fn older_cb_getattr_reply_keeps_set_time() {
         }
         let after = answered(flight.poll());
         assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(past)));
-        // What it says from then on counts.
+        // Later reports of the holder count.
         let later = told(&mut scene, 2, said(change, ORIGINAL + 3, past + 1));
         assert_eq!(later.time_modify, second(past + 1));
         let later = hand_in(stateid, times(None, second(past + 2)));
@@ -409,7 +409,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
     assert!(first.poll().is_none() && second_one.poll().is_none());
     let news = said(own.change, ORIGINAL + 3, ORIGINAL + 5);
     tell(&scene.holder, news.clone());
-    // The first is about to move the file's change attribute on, when the second looks.
+    // The second request reads the attributes while the first one is about to advance the change attribute.
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
     assert!(first.poll().is_none());
@@ -471,7 +471,7 @@ fn only_holder_may_set_delegated_times() {
     let cases = [
         (file, Stateid::ANONYMOUS),
         (plain_file, open),
-        // Its times are not the client's to keep.
+        // The delegation does not include the times.
         (plain_file, delegated(&plain).unwrap().1),
         (plain_file, stateid),
     ];
@@ -579,11 +579,11 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let asked = told(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(asked.time_access, second(ORIGINAL + 3));
     assert_eq!(settled(&mut scene), first);
-    // It has changed it too: so has the file from then on, as listings show.
+    // The holder changed the file too: listings show that from then on.
     told(&mut scene, 2, said(first.change, ORIGINAL + 3, ORIGINAL + 5));
     let changed = settled(&mut scene);
     assert!(changed.change > first.change, "{changed:?}");
-    // What it hands in is the file's, both times or the one of which nothing else tells.
+    // SETATTR sets both times, or only the one that nothing else reports.
     for (slot, (accessed, modified)) in [(7, 9), (11, 9)].into_iter().enumerate() {
         let handed = hand_in(stateid, times(second(ORIGINAL + accessed), second(ORIGINAL + modified)));
         assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK, "{slot}");
@@ -591,7 +591,7 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
         let times = (shown.time_access, shown.time_modify);
         assert_eq!(times, (second(ORIGINAL + accessed), second(ORIGINAL + modified)));
     }
-    // What it writes back.
+    // The holder flushes its data.
     let before = settled(&mut scene);
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
     assert!(settled(&mut scene).change > before.change);

@@ -36,7 +36,7 @@ fn bounds_wait_and_revokes_after_lease_time() {
         assert_eq!(holder.status(vec![putfh(file), read(stateid)]), Status::OK, "{second} s");
         lab.pass(1);
     }
-    // §10.4.5: revoked, and that one alone.
+    // §10.4.5: only that delegation is revoked.
     holder.seconds = lab.seconds;
     assert_eq!(holder.status(vec![putfh(file), read(stateid)]), Status::DELEG_REVOKED);
     let second = lab.handle(&["export", "second"]);
@@ -56,7 +56,7 @@ fn bounds_wait_and_revokes_after_lease_time() {
     assert_eq!(holder.status(vec![free(kept)]), Status::LOCKS_HELD);
     assert_eq!(holder.status(vec![free(stateid)]), Status::OK);
     assert_eq!(flags(&mut holder), SequenceStatus::empty());
-    // The file's new writer, alone with it, has it delegated now; and there is the second file's.
+    // The new writer of the file, now alone with it, has a delegation; the second file's is still held.
     assert_eq!(counts(&lab), (1, 2, 0));
 }
 
@@ -75,7 +75,7 @@ fn waiters_continue_when_holder_lease_ends() {
     holder.seconds = lab.seconds;
     let OpResult::Sequence(sequence) = &holder.run(vec![]).results[0] else { panic!() };
     let flags = sequence.as_result().unwrap().status_flags;
-    // The second, or a client of Linux would not look at its delegations.
+    // RECALLABLE_STATE_REVOKED, without which Linux's client would not check its delegations.
     let lost = SequenceStatus::EXPIRED_SOME_STATE_REVOKED | SequenceStatus::RECALLABLE_STATE_REVOKED;
     assert_eq!(flags, lost);
 }
@@ -88,7 +88,7 @@ fn lease_expiry_revokes_recalled_delegation() {
     other.seconds = lab.seconds;
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
     assert_eq!(status(flight.poll()), None);
-    // One second before the delegation's own time is over, the holder's lease is.
+    // The holder's lease expires one second before the delegation's own deadline.
     lab.pass(LEASE_SECONDS - 1);
     other.seconds = lab.seconds;
     assert_eq!(status(flight.poll()), Some(Status::DELAY));
@@ -131,7 +131,7 @@ fn limits_waiting_operations_of_a_connection() {
         (1..60).map(|slot| other.start(slot, vec![putfh(file), write(Stateid::ANONYMOUS)])).collect();
     let answers: Vec<_> = flights.iter_mut().map(|flight| status(flight.poll())).collect();
     assert!(answers[..48].iter().all(Option::is_none));
-    // RFC 8881 §15.1.1.3: they come again.
+    // RFC 8881 §15.1.1.3: the clients retry.
     assert!(answers[48..].iter().all(|answer| *answer == Some(Status::DELAY)), "{answers:?}");
     drop(flights);
     assert!(lab.server.shared.state.is_quiet());
@@ -151,7 +151,7 @@ fn waiter_for_many_delegations_is_woken_seldom() {
         assert_eq!(give_back(holder, file, stateid), Status::OK);
     }
     assert_eq!(status(flight.poll()), Some(Status::OK), "only its own is left");
-    // Once at first, and when 8, 4 and 2 were left.
+    // Woken once at first, and when 8, 4 and 2 were left.
     assert_eq!(lab.server.delegation_counts().waits.load(Relaxed), 4);
     assert_eq!(give_back(&mut other, file, own), Status::OK);
 }
