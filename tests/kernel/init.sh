@@ -9,7 +9,7 @@ mkdir -p /run/home /run/rpcbind /run/tmp
 mount -t tmpfs -o size=1500m tmp /run/tmp
 chmod 1777 /run/tmp
 export TMPDIR=/run/tmp
-# Devices of its own: those of the machine are not this kernel's.
+# Its own devices: those of the host do not belong to this kernel.
 mount -t tmpfs dev /dev
 mknod -m 666 /dev/null c 1 3
 mknod -m 666 /dev/zero c 1 5
@@ -22,7 +22,7 @@ mount -t tmpfs shm /dev/shm
 # shellcheck disable=SC1090
 . "$GUEST_ENV"
 
-# Debian keeps the modules where modprobe does not look.
+# Debian keeps some modules where modprobe does not look.
 kernel=$(uname -r)
 mkdir -p "/run/modules/lib/modules/$kernel"
 mount --bind "/usr/lib/uml/modules/$kernel" "/run/modules/lib/modules/$kernel"
@@ -31,7 +31,7 @@ for module in nfs nfsv3 nfsv4; do modprobe -d /run/modules "$module"; done
 ip link set lo up
 ip addr add 10.99.0.2/24 dev vec0
 ip link set vec0 up
-# A second network of its own, from which `mount_other` mounts: to the server, another client.
+# A second network, from which `mount_other` mounts: the server sees another client.
 ip netns add other
 ip link set vec1 netns other
 ip -n other link set lo up
@@ -40,7 +40,7 @@ ip -n other link set vec1 up
 ip -n other route add default via 10.99.1.1
 ip route add 10.99.1.0/24 via 10.99.0.1
 
-# The kernel's own server, to see what a test makes of it: its files are in the guest's memory.
+# The kernel's own server, to compare results with: its files are in the guest's memory.
 if [ -n "$KNFSD_ROOT" ]; then
     mount -t tmpfs state /var/lib/nfs
     touch /var/lib/nfs/{etab,rmtab}
@@ -55,7 +55,7 @@ if [ -n "$KNFSD_ROOT" ]; then
     mkdir -p "$KNFSD_ROOT"/{export,space,quota}
     mount -t tmpfs space "$KNFSD_ROOT/space"
     mount -t tmpfs quota "$KNFSD_ROOT/quota"
-    # tmpfs of this kernel forgets its place in a directory that changes; ext4 does not.
+    # tmpfs of this kernel loses its position in a directory that changes; ext4 does not.
     modprobe -d /run/modules loop
     mknod /dev/loop0 b 7 0
     truncate -s 700M /run/tmp/knfsd.img
@@ -76,7 +76,7 @@ fi
 install -m 755 "$HOST_PROBE" /run/probe
 export PROBE=/run/probe
 
-tell() { # a request without an answer that matters
+tell() { # a request whose answer does not matter
     exec {channel}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT" && echo "$*" >&"$channel" && cat <&"$channel" >/dev/null
     exec {channel}>&-
 }

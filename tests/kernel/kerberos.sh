@@ -1,5 +1,5 @@
-# The part of guest/krb5.sh beside the server: a realm with its KDC, and a server whose callers prove who they are. To be sourced
-# with the directory of both as its argument, by `host`.
+# The server's side of guest/krb5.sh: a realm with its KDC, and a server with Kerberos exports. Sourced by `host`, with the directory
+# of both as its argument.
 # shellcheck shell=bash
 K=$1
 REALM=ENFYS.TEST
@@ -48,7 +48,7 @@ END
     kadmin_do "ktadd -k $K/client.keytab host/client.enfys.test"
     chmod 644 "$K/client.keytab"
     krb5kdc -r "$REALM" -P "$K/kdc.pid" >"$K/kdc.out" 2>&1 </dev/null
-    # Users that this machine has for the server alone. The client does not know of alice's second group.
+    # Users that only the server knows. The client does not know alice's second group.
     { cat /etc/passwd; echo 'alice:x:1234:1234::/:/bin/sh'; echo 'bob:x:1235:1235::/:/bin/sh'; } >"$K/passwd"
     { cat /etc/group; echo 'alice:x:1234:'; echo 'bob:x:1235:'; echo 'crew:x:4321:alice'; } >"$K/group"
     cat >"$K/enfys.toml" <<END
@@ -66,10 +66,10 @@ pseudo = "/plain"
 END
 }
 
-# As an administrator of the realm.
+# Runs a command as an administrator of the realm.
 kadmin_do() { kadmin.local -r "$REALM" -q "$*" >>"$K/kadmin.log" 2>&1; }
 
-# Starts the server, which is told of the users above by a file system of its own.
+# Starts the server. A mount namespace shows it the users above.
 serve() {
     # shellcheck disable=SC2016
     setsid unshare --mount bash -c '
@@ -87,10 +87,10 @@ serve() {
 }
 export K
 
-# Waits for the end of a process, which nobody may take leave of: the driver is process 1 here, and knows its own children alone.
+# Waits for the end of a process that is no child of this shell: the driver is process 1 here and waits only for its own children.
 until_ended() {
-    # One of many threads is a zombie as soon as its first thread has ended. What they share, as the lock of a state directory, it has until the
-    # last of them has.
+    # A process with many threads is a zombie once its first thread has ended. Shared resources, such as the lock of a state
+    # directory, are held until the last thread has ended.
     while [ -e "/proc/$1" ]; do
         if grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]; then
             return
@@ -105,7 +105,7 @@ crash() {
     until_ended "$(cat "$K/server.pid")"
 }
 
-# Listens to the wire from now on.
+# Starts to capture packets.
 listen() {
     setsid dumpcap -q -i any -f "host $ADDRESS and tcp port 2049" -w "$K/wire.pcapng" >"$K/dumpcap.log" 2>&1 </dev/null &
     echo $! >"$K/dumpcap.pid"
@@ -118,7 +118,7 @@ listen() {
     return 1
 }
 
-# How many answers to EXCHANGE_ID there were by which the client's machine alone maintains its state.
+# Prints how many replies to EXCHANGE_ID have state protection by the machine's principal.
 protected() {
     kill -INT "$(cat "$K/dumpcap.pid")"
     until_ended "$(cat "$K/dumpcap.pid")"
@@ -126,7 +126,7 @@ protected() {
         grep -c 'state_protect: SP4_MACH_CRED' || true
 }
 
-# How many connections were bound to sessions since then (BIND_CONN_TO_SESSION), once `protected` has ended the listening.
+# Prints how many connections were bound to sessions (BIND_CONN_TO_SESSION), after `protected` has ended the capture.
 bound() {
     tshark -r "$K/wire.pcapng" -n -d tcp.port==2049,rpc -Y 'nfs.opcode == 41 && nfs.nfsstat4 == 0 && rpc.msgtyp == 1' 2>/dev/null |
         wc -l
@@ -135,7 +135,7 @@ bound() {
 # Cuts the connections of all clients.
 cut() { ss -HtK "src $ADDRESS:2049" >/dev/null; }
 
-# Ends everything.
+# Stops everything.
 leave() {
     kill "$(cat "$K/server.pid")" "$(cat "$K/kdc.pid")"
     ip addr del "$ADDRESS/24" dev "$(ip -o -4 addr show to 10.99.0.1 | awk '{ print $2; exit }')"

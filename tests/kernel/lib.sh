@@ -1,4 +1,4 @@
-# What the guest's tests are written in: a small vocabulary. A test fails by the first command that fails.
+# Helper functions of the guest's tests. A test fails with the first command that fails.
 # shellcheck shell=bash
 set -E
 trap 'echo "failed at ${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND"' ERR
@@ -9,12 +9,12 @@ fail() {
     exit 1
 }
 
-# same EXPECTED ACTUAL [WHAT]: both are the same text.
+# same EXPECTED ACTUAL [WHAT]: both texts are equal.
 same() {
     [ "$1" = "$2" ] || fail "${3:-not the same}: expected $(printf %q "$1"), is $(printf %q "$2")"
 }
 
-# same_file A B: both hold the same bytes.
+# same_file A B: both files have the same content.
 same_file() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 
 # same_trees A B: names, contents, types, modes, owners, link counts, times and link targets are the same.
@@ -23,14 +23,14 @@ same_trees() {
     is_tree "$L/manifest.a" "$2"
 }
 
-# is_tree MANIFEST B: B is the tree that the manifest was made of.
+# is_tree MANIFEST B: B equals the tree from which the manifest was made.
 is_tree() {
     "$PROBE" manifest "$2" >"$L/manifest.b"
     diff "$1" "$L/manifest.b" | head -20 || true
     cmp -s "$1" "$L/manifest.b" || fail "$2 is another tree than ${1##*/} tells"
 }
 
-# refused 'TEXT' COMMAND…: the command fails, and says TEXT (as the C library words the error).
+# refused 'TEXT' COMMAND…: the command fails with TEXT (an error of the C library).
 refused() {
     local wanted=$1 said
     shift
@@ -49,7 +49,7 @@ as_user() {
 # Options that mount any export of the server.
 mount_options() {
     if [ "$VERSION" = 3 ]; then
-        # `nolock`: no portmapper, no statd; locks are the client's own.
+        # `nolock`: no port mapper, no statd; locks are local to the client.
         echo "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock"
     else
         echo "vers=$VERSION,tcp,port=$PORT"
@@ -62,7 +62,7 @@ mount_export() {
     mount -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
 }
 
-# Forgets everything that the client knows of the export, so that what is read next comes from the server.
+# Drops the client's caches, so that the next reads come from the server.
 remount() {
     cd /
     umount /run/nfs
@@ -70,17 +70,17 @@ remount() {
     cd "$L"
 }
 
-# Mounts the export at /run/other as another client, with a network and a name of its own: it shares no cache, no
-# connection and no client id with the first.
+# Mounts the export at /run/other as another client, with its own network and name: it shares no cache, no connection and no client ID
+# with the first.
 mount_other() {
     unshare --uts bash -c 'hostname other && mkdir -p /run/other && exec nsenter --net=/run/netns/other "$@"' - \
         mount -t nfs -o "$(mount_options)" "$SERVER:$(export_root)/export" /run/other
 }
 
-# What the server calls the directory that the exports are in: only version 4 knows of a root of its own.
+# The server's path of the directory with the exports: only version 4 has a pseudo root.
 export_root() { if [ "$VERSION" = 3 ]; then echo "$KNFSD_ROOT"; fi; }
 
-# request WORDS…: asks the driver; its answer on stdout, its status as the status.
+# request WORDS…: sends a request to the driver; prints its answer and returns its status.
 request() {
     local channel status
     exec {channel}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT"
@@ -91,42 +91,42 @@ request() {
     return "$status"
 }
 
-# host 'SCRIPT': runs a script beside the server, where $EXPORT, $SPACE and $QUOTA are the exported directories.
+# host 'SCRIPT': runs a script on the server's machine, where $EXPORT, $SPACE and $QUOTA are the exported directories.
 host() { request sh "$(printf %s "H='$H'; $1" | od -An -v -tx1 | tr -d ' \n')"; }
 
 # server kill|start|restart
 server() { request server "$1"; }
 
-# of_client ADDRESS sum|group_concat NAME [STATE_DIRECTORY]: what `enfys status` says, by that name, of the clients that are there.
+# of_client ADDRESS sum|group_concat NAME [STATE_DIRECTORY]: a field of `enfys status`, over the clients at that address.
 of_client() {
     host "'$ENFYS' status --json --state-dir '${4:-${HOST_EXPORT%/*}/state}'" >"$L/status.json"
     sqlite3 :memory: "SELECT coalesce($2(value ->> '\$.$3'), 0) FROM json_each(readfile('$L/status.json'), '\$.status.clients')
         WHERE value ->> '\$.address' LIKE '$1:%'"
 }
 
-# until_true COMMAND…: waits until it succeeds, for a minute; as long as any machine stands still now and then.
+# until_true COMMAND…: waits up to a minute until it succeeds; any machine may stall now and then.
 until_true() {
     local _
     for _ in $(seq 300); do ! "$@" &>/dev/null || return 0; sleep 0.2; done
     fail "a minute later still not: $*"
 }
 
-# reachable [ADDRESS [STATE_DIRECTORY]]: waits until the client there has answered a callback; before that nothing is delegated to it.
+# reachable [ADDRESS [STATE_DIRECTORY]]: waits until the client there has answered a callback; before that it gets no delegation.
 reachable() {
     if [ -n "$ENFYS" ]; then until_true has_answered "${1:-10.99.0.2}" "${2:-}"; else sleep 1; fi
 }
 has_answered() { [[ ,$(of_client "$1" group_concat callbacks "$2"), == *,up,* ]]; }
 
-# Whether the server's files are a directory that `host` can look into.
+# Whether `host` can read the server's files in a directory.
 on_host() { [ "$BACKEND" = local ]; }
 
-# operations NAME [MOUNT]: how often the client has asked the server for it over this mount.
+# operations NAME [MOUNT]: prints how often the client has sent the operation over this mount.
 operations() {
     awk -v wanted="$1:" -v mounted="${2:-/run/nfs}" '
         $1 == "device" { ours = $5 == mounted } ours && $1 == wanted { print $2 }' /proc/self/mountstats
 }
 
-# How often the kernel found something wrong with what the server said.
+# Prints how often the kernel has complained about a reply of the server.
 kernel_complaints() {
     dmesg | grep -cE 'BUG:|readdir loop|fileid changed|bogus|returned a bad|unhandled error|state manager.* failed|Lost .*lock|WARNING:' || true
 }

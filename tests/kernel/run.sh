@@ -1,4 +1,4 @@
-# Runs one test in the guest: a fresh mount, a fresh directory, and a look at what the kernel had to say.
+# Runs one test in the guest: a fresh mount, a fresh directory, and a check of the kernel's messages.
 # shellcheck shell=bash
 set -euo pipefail
 TEST=$1
@@ -13,7 +13,7 @@ L=/run/tmp/$TEST       # one in the guest's own memory
 H=$HOST_EXPORT/$TEST # D as the server's machine sees it, for `host`
 export D L H
 cd "$L"
-# What a failed test leaves running, or mounted, would make the next one fail.
+# Processes or mounts that a failed test leaves behind would make the next one fail.
 clear_away() {
     jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true
     wait

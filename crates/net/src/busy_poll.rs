@@ -392,7 +392,7 @@ mod tests {
         let mut open = |holder_asks: bool, other_asks: bool| {
             let is_alone = opener.busy_poll.request_received();
             holder.recall(LIMIT / 2, LIMIT / 2);
-            // Behind what it gives back it is a client like any.
+            // After the DELEGRETURN it is an ordinary client.
             for (asks, case) in [(holder_asks, &mut holder), (other_asks, &mut other)] {
                 case.one_by_one(usize::from(asks), LIMIT / 2);
             }
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn a_late_record_after_a_callback_is_an_ordinary_request() {
         let (mut one, mut called) = (Case::new(), Case::new());
-        // Whether the core looked for what comes then, or is not used to it yet.
+        // Whether the core polled for the DELEGRETURN, or does not predict it yet.
         for formed in [false, true] {
             if formed {
                 (0..PROMPT_MIN).for_each(|_| _ = called.recall(LIMIT / 2, LIMIT / 2));

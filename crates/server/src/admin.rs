@@ -171,7 +171,7 @@ fn is_name(owner: &[u8], text: &[u8]) -> bool {
 impl Server {
     /// Returns a view with `most` clients at most.
     #[must_use]
-    pub fn look(&self, now: Now, most: usize) -> Snapshot {
+    pub fn snapshot(&self, now: Now, most: usize) -> Snapshot {
         let now = now.monotonic;
         let (clients, omitted) = self.shared.state.snapshot_clients(now, most, |_| true);
         Snapshot {
@@ -291,7 +291,7 @@ mod tests {
         let mut lab = lab();
         let mut other = lab.other(b"other");
         let now = lab.now();
-        let snapshot = lab.server.look(now, 1);
+        let snapshot = lab.server.snapshot(now, 1);
         assert_eq!((snapshot.clients.len(), snapshot.omitted), (1, 1));
         assert_eq!((snapshot.clients[0].id, snapshot.clients[0].minor), (lab.client_id, Some(1)));
         assert_eq!(snapshot.clients[0].address, Some(lab.connection.peer));
@@ -320,7 +320,7 @@ mod tests {
         lab.open("file", b"owner");
         let (server, now) = (lab.lab.server.clone(), lab.lab.now());
         let shown =
-            server.look(now, usize::MAX).clients.into_iter().find(|client| client.id == lab.client_id);
+            server.snapshot(now, usize::MAX).clients.into_iter().find(|client| client.id == lab.client_id);
         let shown = shown.expect("it is shown");
         assert_eq!((shown.minor, shown.opens, shown.sessions.len()), (Some(0), 1, 0));
         let (_, lost) = server.evict(now, &format!("{:#x}", lab.client_id)).unwrap();

@@ -100,7 +100,7 @@ pub(crate) struct ListingCache {
 #[derive(Debug, Default)]
 struct Table {
     counted: HashMap<Key, Counted>,
-    kept: HashMap<Key, Kept>,
+    kept: HashMap<Key, WatchedDirectory>,
     bytes: usize,
 }
 
@@ -114,7 +114,7 @@ struct Counted {
 
 /// A watched directory and its cached replies.
 #[derive(Debug)]
-struct Kept {
+struct WatchedDirectory {
     watch: Arc<dyn EntriesWatch>,
     /// The exports whose options and numbers are in the replies. The weak reference keeps the allocation, so that no other table gets
     /// its address.
@@ -147,7 +147,7 @@ pub(crate) struct Holder {
 }
 
 /// The cache's answer to a READDIR.
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     Nothing,
     /// The directory should be watched.
     Wanted,
@@ -184,23 +184,23 @@ impl ListingCache {
         holder: Option<Holder>,
         exports: &Arc<ExportTable>,
         now: Duration,
-    ) -> Found {
+    ) -> Lookup {
         if self.max_bytes == 0 {
-            return Found::Nothing;
+            return Lookup::Nothing;
         }
         let mut table = self.table.lock();
         let Some(kept) = table.kept.get_mut(key) else { return table.count(key, form, now) };
         if Weak::as_ptr(&kept.exports) != Arc::as_ptr(exports) {
-            return Found::Nothing;
+            return Lookup::Nothing;
         }
         kept.last = kept.last.max(now);
         let watch = Arc::clone(&kept.watch);
         match kept.pages.get(form) {
             Some(page) if now < page.made + MAX_AGE && page.is_for(holder) => {
                 kept.told = kept.told.saturating_add(u32::from(form.cookie == 0));
-                Found::Page(watch, page.bytes.clone())
+                Lookup::Page(watch, page.bytes.clone())
             }
-            _ => Found::Watched(watch),
+            _ => Lookup::Watched(watch),
         }
     }
 
@@ -219,9 +219,10 @@ impl ListingCache {
         // Two requests may have watched it at once. The replies of the other watch are dropped with it.
         let mut gone = vec![table.take(&key)];
         table.bytes += bytes;
-        table
-            .kept
-            .insert(key, Kept { watch, exports, pages: HashMap::new(), bytes, last: now, told: 0, wanted });
+        table.kept.insert(
+            key,
+            WatchedDirectory { watch, exports, pages: HashMap::new(), bytes, last: now, told: 0, wanted },
+        );
         table.make_room(self.max_bytes, &mut gone);
         drop(table);
         // Not under the lock: releasing marks takes time.
@@ -263,7 +264,7 @@ impl ListingCache {
     pub(crate) fn maintain(&self, now: Duration) {
         let watches: Vec<_> = {
             let table = self.table.lock();
-            let of = |(key, kept): (&Key, &Kept)| (*key, Arc::clone(&kept.watch), kept.last);
+            let of = |(key, kept): (&Key, &WatchedDirectory)| (*key, Arc::clone(&kept.watch), kept.last);
             table.kept.iter().map(of).collect()
         };
         for (key, watch, last) in watches {
@@ -276,9 +277,9 @@ impl ListingCache {
 
 impl Table {
     /// Counts a listing of a directory that is not watched.
-    fn count(&mut self, key: &Key, form: &Form, now: Duration) -> Found {
+    fn count(&mut self, key: &Key, form: &Form, now: Duration) -> Lookup {
         if form.cookie != 0 {
-            return Found::Nothing;
+            return Lookup::Nothing;
         }
         if self.counted.len() >= MAX_COUNTED && !self.counted.contains_key(key) {
             self.counted.clear();
@@ -291,15 +292,15 @@ impl Table {
         counted.last = now;
         counted.listed += 1;
         if counted.listed < counted.wanted {
-            return Found::Nothing;
+            return Lookup::Nothing;
         }
         // The next watch starts late, unless this one pays.
         *counted = Counted { listed: 0, wanted: (counted.wanted * 2).min(MOST_WANTED), last: now };
-        Found::Wanted
+        Lookup::Wanted
     }
 
     /// Removes a directory.
-    fn take(&mut self, key: &Key) -> Option<Kept> {
+    fn take(&mut self, key: &Key) -> Option<WatchedDirectory> {
         let kept = self.kept.remove(key)?;
         self.bytes -= kept.bytes;
         if let Some(counted) = self.counted.get_mut(key) {
@@ -309,11 +310,12 @@ impl Table {
     }
 
     /// Removes directories, the least recently listed first, until there is room.
-    fn make_room(&mut self, max_bytes: usize, gone: &mut Vec<Option<Kept>>) {
+    fn make_room(&mut self, max_bytes: usize, gone: &mut Vec<Option<WatchedDirectory>>) {
         while self.bytes > max_bytes || self.kept.len() > MAX_DIRECTORIES {
             // Deterministic, so that simulations can be repeated.
-            let order =
-                |(key, kept): &(&Key, &Kept)| (kept.last, key.export, Bytes::copy_from_slice(&key.directory));
+            let order = |(key, kept): &(&Key, &WatchedDirectory)| {
+                (kept.last, key.export, Bytes::copy_from_slice(&key.directory))
+            };
             let Some((&key, _)) = self.kept.iter().min_by_key(order) else { return };
             gone.push(self.take(&key));
         }

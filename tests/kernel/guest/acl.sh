@@ -1,4 +1,4 @@
-# test: getfacl and setfacl over version 3's side protocol; lists grant, limit and are inherited
+# test: getfacl and setfacl over version 3's side protocol; ACLs grant, limit and are inherited
 # versions: 3
 cd "$D"
 chmod 755 .

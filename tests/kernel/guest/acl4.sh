@@ -1,4 +1,4 @@
-# test: version 4's ACLs: what the server's list says is shown, and what was shown can be set
+# test: version 4's ACLs: the server's ACL is shown, and a shown ACL can be set
 # versions: 4.1 4.2
 cd "$D"
 echo text >from; echo text >to; chmod 640 from; chmod 600 to

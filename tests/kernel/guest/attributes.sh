@@ -51,7 +51,7 @@ mv full moved; same file "$(ls moved)"
 same "$(stat -c %i .)" "$(stat -c %i moved/..)" 'the parent of a moved directory'
 mv a/b moved/b; same "$(stat -c %i moved)" "$(stat -c %i moved/b/..)"
 
-# Sizes and names that the file system promises.
+# Sizes and names that the file system reports.
 read -r blocks free available size names <<<"$(stat -f -c '%b %f %a %S %l' .)"
 [ "$blocks" -gt 0 ] && [ "$free" -le "$blocks" ] && [ "$available" -le "$free" ] && [ "$size" -gt 0 ] || fail "statfs: $blocks $free $available $size"
 same 255 "$names" 'longest name'

@@ -16,7 +16,7 @@ same oss "$(read_at "$gib4" 3)" 'bytes from 4 GiB on'
 same far "$(read_at "$((6 * (1 << 30)))" 100)" 'the end'
 read_at "$((gib4 + 1000000))" 3000000 | cmp - <(head -c 3000000 /dev/zero) || fail 'a hole is not zeros'
 [ "$(du -k "$f" | cut -f1)" -lt 100000 ] || fail 'a sparse file takes the room of a full one'
-# 40 MB of real bytes that begin below and end above the boundary.
+# 40 MB of data across the boundary.
 head -c 40000001 /dev/urandom >"$L/bytes"
 dd if="$L/bytes" of="$f" bs=1M oflag=seek_bytes seek="$((gib4 - 20000000))" conv=notrunc,fsync status=none
 remount

@@ -1,4 +1,4 @@
-# test: make builds a C program on the mount, and builds again only what changed
+# test: make builds a C program on the mount, and rebuilds only what changed
 # versions: 3 4.0 4.1 4.2
 # limit: 600
 cd "$D"

@@ -1,12 +1,12 @@
-# test: the server is killed with -9 again and again and started anew: a copy, and programs that change names, never notice
+# test: the server is killed with -9 and restarted repeatedly: a copy, and programs that change names, never notice
 # versions: 3 4.0 4.1
-# Not 4.2, whose names and restarts are those of 4.1: it takes minutes. `restart` kills the server under load there.
+# Not 4.2, whose names and restarts equal those of 4.1: it takes minutes. `restart` kills the server under load there.
 # backends: local
 # limit: 600
 # takes: 60
 "$PROBE" tree "$L/original" 1500
 head -c 150000000 /dev/urandom >"$L/large"
-# Waits until each program has done so much more since now; $workers are their processes, and they tell in $L/progress.*.
+# Waits until each program has done so many more rounds; $workers are their processes, which report in $L/progress.*.
 more() { # ROUNDS
     local told done goals=() pid
     for told in "$L"/progress.*; do read -r done <"$told"; goals+=($((done + $1))); done
@@ -18,7 +18,7 @@ more() { # ROUNDS
         goals=("${goals[@]:1}")
     done
 }
-# Ends them, once they have gone on behind the last kill.
+# Stops the programs, after some progress since the last kill.
 end() { # WHAT
     local pid
     more 1
@@ -26,7 +26,7 @@ end() { # WHAT
     for pid in "${workers[@]}"; do wait "$pid" || fail "$1"; done
     rm "$L/enough" "$L"/progress.*
 }
-# All are at work when the server is killed: three times; and three times they have not recovered from that.
+# The server is killed while all programs work: three times; and three times before they have recovered.
 workers=()
 for worker in 1 2 3 4 5 6; do "$PROBE" changes "$D/names$worker" "$L/progress.$worker" "$L/enough" & workers+=($!); done
 until [ "$(ls "$L"/progress.* 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
@@ -37,7 +37,7 @@ for _ in 1 2 3; do
     server restart
 done
 end 'a change of names failed'
-# Of several that want one lock, one is told that it has it.
+# Of several programs that want one lock, one gets it.
 "$PROBE" contest "$D/locks" "$L/progress.1" "$L/enough" & workers=($!)
 until [ -e "$L/progress.1" ]; do sleep 0.2; done
 for _ in 1 2 3; do
@@ -53,16 +53,16 @@ kill_server_during() { # PID
         kill -0 "$1" 2>/dev/null || break
         server restart
         strikes=$((strikes + 1))
-        # It was under way when the server had gone.
+        # The program was running when the server was gone.
         kill -0 "$1" 2>/dev/null || break
         killed=$((killed + 1))
         touch "$L/killed.$killed"
     done
     wait "$1" || fail 'the program did not survive'
 }
-# same_but_rewritten A B COUNT SINCE: the same trees, but for COUNT files at most whose content was written anew behind their times,
-# since then. cp sets a file's times before it closes it, and where the server is killed between its WRITE and its COMMIT, this client
-# keeps that order (docs/notes/limitations.md); one file at a time is copied.
+# same_but_rewritten A B COUNT SINCE: equal trees, except for at most COUNT files whose content was rewritten after SINCE and after
+# their times were set. cp sets a file's times before it closes it. If the server is killed between the WRITE and the COMMIT, this client
+# keeps that order (docs/notes/limitations.md). One file at a time is copied.
 same_but_rewritten() {
     local line at times=() rewritten
     "$PROBE" manifest "$1" >"$L/manifest.a"
@@ -73,7 +73,7 @@ same_but_rewritten() {
         [ "${at%%.*}" -ge "$4" ] || fail "not a time of this copy: $line"
         times+=("${at%% *}")
     done < <(comm -13 <(sort "$L/manifest.a") <(sort "$L/manifest.b"))
-    # A file of several names has one line for each.
+    # A file with several names has one line for each.
     rewritten=$(printf '%s\n' "${times[@]}" | sort -u | grep -c . || true)
     [ "$rewritten" -le "$3" ] || fail "$rewritten files have times of their writing, of which $3 can have been under way"
     timeless() { sed -E '/ file mode=/s/ mtime=[0-9.]+//' "$1"; }
@@ -88,7 +88,7 @@ done
 [ "$killed" -ge 1 ] || fail 'each copy ended before the server was killed'
 killed=0 copying_strikes=$strikes
 rm "$L"/killed.*
-# Slow enough to be killed in the middle, and with data that the server has not committed.
+# Slow enough to be killed in the middle, with uncommitted data on the server.
 (for part in 1 2 3 4 5 6 7 8 9 10; do
     dd if="$L/large" bs=15000000 skip=$((part - 1)) count=1 iflag=fullblock status=none
     sleep 0.4

@@ -1,4 +1,4 @@
-# test: of all who create a name with O_EXCL at once, exactly one does; a directory and a link too
+# test: of several programs that create one name with O_EXCL, exactly one succeeds; a directory and a link too
 # versions: 3 4.0 4.1 4.2
 mkdir "$D/one" "$D/two"
 "$PROBE" exclusive "$D/one" "$D/one" 60
@@ -8,13 +8,13 @@ refused 'File exists' dd if=/dev/null of="$D/one/name-0" conv=excl
 refused 'File exists' mkdir "$D/one"
 refused 'File exists' ln "$D/one/name-0" "$D/one/name-1"
 refused 'File exists' ln -s target "$D/one/name-1"
-# One that was removed can be made again, on the other mount at once.
+# A removed name can be created again at once, on the other mount.
 rm "$D/one/name-0"
 echo again | dd of="/run/other/$TEST/one/name-0" conv=excl status=none
 umount /run/other
 remount
 same again "$(cat "$D/one/name-0")"
-# What exclusive creation uses to remember its verifier must not show in the file's times or mode.
+# The storage of the verifier of an exclusive creation must not show in the file's times or mode.
 before=$(date +%s)
 (umask 027; dd if=/dev/null of="$D/plain" conv=excl status=none)
 remount

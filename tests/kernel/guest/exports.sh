@@ -1,4 +1,4 @@
-# test: exports are file systems of their own; what is not exported is not there
+# test: exports are separate file systems; directories that are not exported are invisible
 # versions: 3 4.0 4.1 4.2
 mount_export /run/space /space
 echo here >/run/space/file
@@ -11,7 +11,7 @@ refused 'mount.nfs' mount_export /run/none /no-such-export
 # In v4 the client itself walks to the parents, and ends in the pseudo file system.
 if [ "$VERSION" = 3 ]; then refused mount.nfs mount_export /run/none "/export/$TEST/../../.."; fi
 if [ "$VERSION" != 3 ]; then
-    # The pseudo file system joins the exports, and is not to be written to.
+    # The pseudo file system joins the exports, and is read-only.
     mount_export /run/root /
     for export in export space quota; do ls /run/root | grep -qx "$export" || fail "/$export is not in /"; done
     same here "$(cat /run/root/space/file)"
@@ -19,7 +19,7 @@ if [ "$VERSION" != 3 ]; then
     refused 'Read-only file system' touch /run/root/new
     umount -R /run/root
 fi
-# A subdirectory of an export is mounted alone.
+# A subdirectory of an export can be mounted.
 mkdir "$D/below"; echo deep >"$D/below/file"
 mount_export /run/below "/export/$TEST/below"
 same deep "$(cat /run/below/file)"

@@ -1,11 +1,11 @@
-# test: fsx, a foreign suite: random operations on one file, each read checked against what was written
+# test: fsx, a foreign suite: random operations on one file, with every read checked
 # versions: 3 4.0 4.1 4.2
-# What every version can do, and what each can do besides.
+# Operations of every version, and those of each version.
 more=
-# Version 4.2 has ALLOCATE and DEALLOCATE; before it the kernel refuses both.
+# Version 4.2 has ALLOCATE and DEALLOCATE; before it, the kernel refuses both.
 if [ "$VERSION" = 4.2 ]; then more=$'posix_fallocate = 2\npunch_hole = 2'; fi
 cat >"$L/fsx.toml" <<TOML
-# Larger than what one READ or WRITE moves.
+# Larger than one READ or WRITE.
 flen = 4194304
 
 [opsize]
@@ -13,7 +13,7 @@ max = 1572864
 
 [weights]
 close_open = 1
-# Forgets the client's cache, so that reads ask the server.
+# Drops the client's cache, so that reads ask the server.
 invalidate = 2
 fsync = 1
 fdatasync = 1

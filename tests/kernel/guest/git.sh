@@ -5,7 +5,7 @@ git config --global safe.directory '*'
 git config --global gc.auto 0
 git init --quiet --initial-branch=main "$L/origin"
 "$PROBE" tree "$L/origin/files" 400
-# What git cannot keep: files that nobody may read, pipes.
+# Objects that git does not store: unreadable files, pipes.
 find "$L/origin" -type p -delete
 git -C "$L/origin" add --all
 git -C "$L/origin" commit --quiet --message first

@@ -1,8 +1,8 @@
-# test: a client whose network is cut keeps what it holds until its lease is over and another wants it; back again it is told of that loss (EIO), and of no other
+# test: a disconnected client keeps its state until its lease is over and another client needs it; afterwards it learns of that loss (EIO) only
 # versions: 4.0 4.1 4.2
 # backends: local
 [ -n "$ENFYS" ] || return 0
-# A server of the test's own, whose lease is short.
+# The test's own server, with a short lease.
 K=${HOST_EXPORT%/*}/gone
 SERVER=10.99.0.6
 device='$(ip -o -4 addr show to 10.99.0.1 | awk "{ print \$2; exit }")'
@@ -27,7 +27,7 @@ until_other() { # WANTED FUNCTION NAME: until the server says so of the other cl
     same "$1" "$(of_other "$2" "$3")" "$3 of the other client"
 }
 
-# The file that both have open is delegated to nobody: the server knows the lock.
+# Both have the file open, so it is not delegated: the server knows the lock.
 echo before >"$here/locked"
 exec 5<>"$here/locked"
 exec 6<>"$there/locked"
@@ -44,15 +44,15 @@ refused '' flock -n "$here/locked" true
 ip -n other link set vec1 down
 until_other courteous group_concat state
 same '1 0' "$(of_other sum locks) $(of_other sum lost)" 'what nobody wants is kept'
-# Nobody waits for it any more: who wants the lock has it, and the file.
+# Nobody waits for the disconnected client: another client gets the lock and the file.
 flock -n 5 || fail 'the lock is kept for a client that is gone'
 same delegated "$(cat "$here/delegated")"
 echo changed >"$here/delegated"
 same 0 "$(of_other sum locks)" 'locks that another has now'
 [ "$(of_other sum lost)" -ge 1 ] || fail 'nothing was lost'
 
-# It is back. Linux's client asks for what it lost when it next hears from the server; a WRITE that is under way just then it may send once
-# more by its open alone, so that nobody writes before it has found out.
+# It returns. Linux's client looks for lost state with its next request. A WRITE that is in progress just then may be sent once more with
+# the open's stateid, so nobody writes before the client has noticed.
 ip -n other link set vec1 up
 ip -n other route add default via 10.99.1.1
 has_heard() { dmesg | grep -q 'lost [0-9]* locks'; }
@@ -60,20 +60,20 @@ until_true has_heard
 dropped() { echo dropped | dd conv=notrunc,fsync status=none >&6; }
 refused 'Input/output error' dropped
 same before "$(cat "$here/locked")" 'what was written under a lost lock'
-# What it can still reach by its other files it has as before.
+# Its other files are unaffected.
 echo more >&7
 same more "$(cat "$there/quiet")"
 same more "$(cat "$here/quiet")"
 same changed "$(cat "$there/delegated")"
 refused '' flock -n "$there/locked" true
-# It never frees the stateid of the lock: with the file's CLOSE it has acknowledged the loss.
+# It never frees the stateid of the lock; with the file's CLOSE it has acknowledged the loss.
 exec 6<&-
 until_other 0 sum lost
 until_other active group_concat state
 flock -u 5
 exec 6<>"$there/locked"
 flock -n 6 || fail 'no new lock'
-# It stays, over a renewal of the lease: nothing more is said of a loss.
+# It stays registered over a lease renewal, and no further loss is reported.
 sleep 4
 echo behind >&6
 exec 6<&- 5<&-
@@ -82,5 +82,5 @@ same '0 0' "$(of_other sum locks) $(of_other sum lost)" 'what is left of locks'
 exec 7<&-
 umount /run/other /run/gone
 host "kill \$(cat '$K/pid'); ip addr del $SERVER/24 dev $device"
-# The kernel tells of the lock that was lost.
+# The kernel logs the lost lock.
 dmesg --clear

@@ -1,8 +1,8 @@
-# test: files go from one server to another without passing the client, where both servers let them
+# test: files are copied between two servers without passing through the client, if both servers allow it
 # versions: 4.2
 # backends: local
-# Two servers of the test's own, beside the one that all tests share, which lets nobody copy from elsewhere: .3 gives and takes,
-# .4 takes and does not give.
+# The test's own two servers, because the shared one allows no copies from other servers: .3 is a source and a destination, .4 only a
+# destination.
 host '
 device=$(ip -o -4 addr show to 10.99.0.1 | awk "{ print \$2; exit }")
 for number in 3 4; do
@@ -29,7 +29,7 @@ for number in 3 4; do
     mount -t nfs -o vers=4.2 "10.99.0.$number:/export" "/run/server.$number"
 done
 A=/run/server.3 B=/run/server.4
-# asked MOUNT OPERATION: how often the client has asked for it there.
+# asked MOUNT OPERATION: prints how often the client has sent the operation there.
 asked() {
     awk -v mount="$1" -v wanted="$2:" \
         '$1 == "device" { ours = $5 == mount } ours && $1 == wanted { print $2 }' /proc/self/mountstats
@@ -40,11 +40,11 @@ cp "$A/source" "$B/copied"
 [ "$(asked "$A" COPY_NOTIFY)" -gt 0 ] || fail 'the client did not announce a copy'
 [ "$(asked "$B" COPY)" -gt 0 ] || fail 'the client did not ask for a copy'
 same 0 "$(asked "$B" WRITE)" 'WRITEs at the destination'
-# What the client sees there it has to read from there.
+# The client must read there what it sees.
 echo 3 >/proc/sys/vm/drop_caches
 same_file "$L/content" "$B/copied"
 host "cmp '$H/3/source' '$H/4/copied'"
-# For somebody who may read it and owns what it makes; nobody else.
+# For a user who may read the source and owns the copy; for nobody else.
 chmod 644 "$A/source"
 chmod 777 "$B"
 as_user 1234 1234 '' cp "$A/source" "$B/mine"
@@ -52,7 +52,7 @@ same 1234 "$(stat -c %u "$B/mine")" 'the owner'
 host "cmp '$H/3/source' '$H/4/mine'"
 chmod 600 "$A/source"
 refused 'Permission denied' as_user 1234 1234 '' cp "$A/source" "$B/mine"
-# Where the source does not give, or the destination does not take, the client copies by itself.
+# If the source or the destination does not allow it, the client copies by itself.
 before=$(asked "$A" COPY)
 cp "$B/copied" "$A/back"
 same "$before" "$(asked "$A" COPY)" 'COPYs of what is not given'

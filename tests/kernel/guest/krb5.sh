@@ -1,9 +1,9 @@
-# test: users prove who they are by Kerberos, plain, with checksums and encrypted; nobody else comes in; contexts outlive a killed server
+# test: Kerberos users, with krb5, krb5i and krb5p; all others are refused; contexts survive a killed server
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 600
 # takes: 50
-# A server of the test's own, beside the one that all tests share, and the authority of a realm.
+# The test's own server, and a KDC.
 K=${HOST_EXPORT%/*}/krb5
 beside() { host ". '$SCRIPTS/kerberos.sh' '$K'; $1"; }
 beside 'realm; serve'
@@ -14,7 +14,7 @@ chmod 1777 /run/krb5cc
 { cat /etc/hosts; echo '10.99.0.5 server.enfys.test'; echo '10.99.0.2 client.enfys.test'; } >/run/hosts
 mount --bind /run/hosts /etc/hosts
 export KRB5_CONFIG=$K/krb5.conf
-# Ciphers are modules, which the kernel asks for when it needs them.
+# Ciphers are modules, which the kernel loads on demand.
 printf '#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n' >/run/modprobe
 chmod 755 /run/modprobe
 echo /run/modprobe >/proc/sys/kernel/modprobe
@@ -23,9 +23,9 @@ mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
 unshare --uts bash -c 'hostname client.enfys.test; exec rpc.gssd -f -vv -T 60 -k "$1" -p /run/rpc_pipefs -d /run/krb5cc' - \
     "$K/client.keytab" >"$L/gssd.log" 2>&1 &
 gssd=$!
-# Where the test fails, what the client's daemon has to say.
+# If the test fails, shows the log of the client's daemon.
 trap 'kill "$gssd"; tail -n 30 "$L/gssd.log"' EXIT
-# The kernel takes it for one that runs when it has opened this pipe.
+# The kernel believes that the daemon runs once it has opened this pipe.
 listens() { readlink "/proc/$gssd/fd"/* | grep -q '/gssd/clntXX/'; }
 until_true listens
 
@@ -34,19 +34,19 @@ mount_kerberos() {
     mkdir -p "${3:-/run/kerberos}"
     mount -t nfs -o "$(mount_options)${1:+,$1}" "server.enfys.test:${2:-/krb5}" "${3:-/run/kerberos}"
 }
-# mounted_by FLAVOR: what the kernel says of the mount.
+# mounted_by FLAVOR: the kernel's view of the mount.
 mounted_by() { grep ' /run/kerberos ' /proc/mounts | grep -q "sec=$1," || fail "not mounted by $1: $(grep /run/kerberos /proc/mounts)"; }
 alice() { as_user 1234 1234 '' "$@"; }
 bob() { as_user 1235 1235 '' "$@"; }
 # ticket UID PRINCIPAL
 ticket() { echo secret | as_user "$1" "$1" '' kinit -c "FILE:/run/krb5cc/krb5cc_$1" "$2" >/dev/null; }
-# asked OPERATION: how often the client has asked for it over this mount.
+# asked OPERATION: prints how often the client has sent it over this mount.
 asked() {
     awk -v wanted="$1:" '$1 == "device" { ours = $5 == "/run/kerberos" } ours && $1 == wanted { print $2 }' /proc/self/mountstats
 }
 no_tickets() { rm -f /run/krb5cc/krb5cc_123?; }
-# The client lets go of a mount when its last CLOSE or DELEGRETURN is answered, which umount(8) does not wait for. What is mounted before that
-# is the same once more, with the contexts of whoever had tickets.
+# The client releases a mount when its last CLOSE or DELEGRETURN is answered; umount(8) does not wait for that. A mount made before that
+# is the same one, with the contexts of users who had tickets.
 unmount_kerberos() {
     ! is_forgotten || fail "the mount is not found in $(cat /proc/fs/nfsfs/servers)"
     umount "$D5"
@@ -68,12 +68,12 @@ for flavor in krb5 krb5i krb5p; do
     same private "$(alice cat "$D5/$flavor")"
     refused 'Permission denied' bob cat "$D5/$flavor"
     same '1234 1234 600' "$(host "stat -c '%u %g %a' '$H5/$flavor'")" 'owner on the server'
-    # The server's groups count, whatever the client knows.
+    # The server's groups count, not the client's.
     host "echo crew >'$H5/crew'; chown 0:4321 '$H5/crew'; chmod 640 '$H5/crew'"
     same crew "$(alice cat "$D5/crew")"
     refused 'Permission denied' bob cat "$D5/crew"
     alice cp "$L/content" "$D5/large.$flavor"
-    # Closing does not wait for it where the file is delegated.
+    # Closing does not wait for the write if the file is delegated.
     sync
     host "sha256sum <'$H5/large.$flavor'" >"$L/sum"
     same "$(sha256sum <"$L/content")" "$(cat "$L/sum")" 'a large file on the server'
@@ -84,7 +84,7 @@ for flavor in krb5 krb5i krb5p; do
     same 100 "$(cat "$L/count")"
     unmount_kerberos
     no_tickets
-    # Who has a ticket and is nobody that the server knows is the anonymous user.
+    # A user with a ticket whom the server does not know is the anonymous user.
     mount_kerberos "sec=$flavor"
     ticket 1234 stranger
     alice touch "$D5/stranger.$flavor"
@@ -93,24 +93,24 @@ for flavor in krb5 krb5i krb5p; do
     no_tickets
 done
 
-# What the export does not take, it refuses; without `sec=` the client finds out what it prefers.
+# The export refuses other flavors; without `sec=` the client chooses one of the export's.
 refused 'mount.nfs' mount_kerberos sec=sys
 mount_kerberos ''
 mounted_by krb5p
 unmount_kerberos
 mount_kerberos sec=sys /plain
 echo plain >"$D5/file"
-# Closing does not wait for it where the file is delegated.
+# Closing does not wait for the write if the file is delegated.
 sync
 same plain "$(host "cat '$K/plain/file'")"
 unmount_kerberos
 refused 'mount.nfs' mount_kerberos sec=krb5 /plain
 
-# A new server knows no context: the client makes new ones, and its open files and locks are what they were.
+# A new server knows no context: the client creates new ones, and keeps its open files and locks.
 ticket 1234 alice
 [[ $VERSION != 4.[12] ]] || beside listen
 mount_kerberos sec=krb5i
-# Over a connection that is made anew, too: where its machine protects the client's state, it has to be bound to the session first.
+# Over a new connection too: if the machine's principal protects the client's state, it must be bound to the session first.
 alice bash -c "echo before >'$D5/cut'"
 beside cut
 alice bash -c "echo behind >>'$D5/cut'"
@@ -124,7 +124,7 @@ same "$(seq 60)" "$(alice cat "$D5/appended")"
 sync
 same "$(seq 60)" "$(host "cat '$H5/appended'")"
 if [ "$VERSION" != 3 ]; then
-    # A file that is delegated is asked back, over a connection whose calls prove nothing.
+    # A delegation is recalled over a connection whose calls have no credentials.
     reachable 10.99.0.2 "$K/state"
     alice bash -c "echo text >'$D5/delegated'"
     alice bash -c "exec 3<'$D5/delegated'; cat <&3; until [ -e '$L/returned' ]; do sleep 0.1; done" >"$L/reader" &
@@ -136,14 +136,14 @@ if [ "$VERSION" != 3 ]; then
     until_true is_returned
     touch "$L/returned"
     wait "$reader"
-    # Who it is that holds state, its machine has proven.
+    # The machine's principal has proven who holds the state.
     status=$(host "\$(dirname \"\$PROBE\")/enfys status --json --state-dir '$K/state'")
     [[ $status == *gss:* ]] || fail "no client proved who it is: $status"
     if [[ $VERSION == 4.[12] ]]; then
         [ "$(beside protected)" -gt 0 ] || fail 'no SP4_MACH_CRED'
         [ "$(beside bound)" -gt 0 ] || fail 'no connection was bound'
     fi
-    # From / on, each export is entered by what it takes, unless the client is told to use one flavor alone.
+    # From / on, each export is entered with its own flavor, unless the client was told to use one flavor only.
     mount_kerberos '' / /run/root
     same plain "$(cat /run/root/plain/file)"
     same private "$(alice cat /run/root/krb5/krb5p)"

@@ -1,4 +1,4 @@
-# test: 10,000 files in one directory, listed while others come and go: none that stays is skipped or repeated
+# test: 10,000 files in one directory, listed while others come and go: files that stay are neither skipped nor repeated
 # versions: 3 4.0 4.1
 # Not 4.2, which lists as 4.1 does: it takes its time.
 # limit: 600
@@ -15,12 +15,12 @@ umount /run/other
 remount
 same 10000 "$(find "$D/large" -type f | wc -l)"
 if on_host; then
-    # And by a program on the server's machine, until it is told to stop.
+    # And by a program on the server's machine, until it is stopped.
     host 'n=0; until [ -e "$H/stop" ]; do n=$((n + 1)); : >"$H/large/$n-host"; rm "$H/large/$n-host"; [ $n != 5 ] || : >"$H/begun"; done
         echo $n' >"$L/changes" &
     until_true host '[ -e "$H/begun" ]'
     for round in 1 2 3; do
-        # Without --all and --size, ls asks for names only; -U keeps them in the order that they came in.
+        # Without --all and --size, ls asks for names only; -U keeps them in the server's order.
         ls -U "$D/large" | grep ^keep- | sort | uniq --count | awk '$1 != 1 { print; bad = 1 } END { exit bad || NR != 10000 }' ||
             fail "listing $round skips or repeats what stays"
     done

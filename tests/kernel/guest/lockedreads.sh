@@ -1,12 +1,12 @@
-# test: files that are read under locks, again and again, cost an OPEN and a READ each, and no lock reaches the server
+# test: files read repeatedly under locks cost one OPEN and one READ each, and no lock reaches the server
 # versions: 4.0 4.1 4.2
 # Table 1 of "Newer Is Sometimes Better: An Evaluation of NFSv4.1" (2015, section 5.2) with fewer files; docs/performance.md has
-# the figures for as many as the paper took.
+# the figures for the paper's number.
 files=${LOCKED_READ_FILES:-100} rounds=10
 "$PROBE" populate-reads "$D" "$files"
-# What this client made is delegated to it for writing; the next mount begins with nothing.
+# This client holds write delegations of files that it created; the next mount begins with none.
 remount
-# In version 4.0 an owner's first open has to be confirmed, and nothing is delegated beside it (RFC 7530 section 9.1.11).
+# In version 4.0 an owner's first open must be confirmed, and gets no delegation (RFC 7530 section 9.1.11).
 cat "$D/warm" >/dev/null
 reachable
 opens=$(operations OPEN) reads=$(operations READ) closes=$(operations CLOSE)

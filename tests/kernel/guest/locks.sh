@@ -4,7 +4,7 @@
 "$PROBE" locks "$D/file" "$D/file"
 "$PROBE" flocks "$D/file" "$D/file"
 if [ "$VERSION" != 3 ]; then
-    # No local lock knows of both mounts: only the server can keep them apart.
+    # Local locks do not see the other mount: only the server separates them.
     mount_other
     "$PROBE" locks "$D/file" "/run/other/$TEST/file"
     "$PROBE" flocks "$D/file" "/run/other/$TEST/file"

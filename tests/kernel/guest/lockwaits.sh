@@ -1,4 +1,4 @@
-# test: a program that waits for another client's lock is called when it is free (CB_NOTIFY_LOCK), once; readers are called together
+# test: a program that waits for another client's lock is notified once when it is free (CB_NOTIFY_LOCK); readers are notified together
 # versions: 4.1 4.2
 of_server() { # NAME: what `enfys status` says of all clients together
     of_client 10.99.0.2 sum opens >"$L/none"
@@ -33,7 +33,7 @@ called() { # COUNT: how many were called since then
 }
 [ -z "$ENFYS" ] || before=$(of_server locks_notified)
 
-# One that waits: it asks once more when it is called, and has the lock.
+# One waiter: it asks once more when it is notified, and gets the lock.
 echo 'wait write 0 10' >&6
 waiting 1
 called 0
@@ -45,7 +45,7 @@ same 1 $(($(operations LOCK /run/other) - asked)) 'LOCKs behind the first'
 called 1
 waiting 0
 
-# The end of a program frees as its LOCKU does; all that want to read are called.
+# The end of a program frees its locks as LOCKU does; all waiting readers are notified.
 echo 'lock unlock 0 END' >&6
 same ok "$(answers "$L/there.out" 2)"
 echo 'lock write 0 END' >&5
@@ -59,7 +59,7 @@ same ok "$(answers "$L/beside.out" 1)" 'another lock to read'
 called 3
 waiting 0
 
-# A program that waits is killed, and its client keeps the file open for reading alone: through that nobody could have the lock.
+# A waiting program is killed, and its client keeps the file open for reading only: that open permits no write lock.
 exec 7>&-
 wait "$beside"
 echo 'lock unlock 0 END' >&6

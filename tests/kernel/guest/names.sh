@@ -1,4 +1,4 @@
-# test: names of every kind of byte, up to 255 of them; longer ones are refused
+# test: names of arbitrary bytes, up to 255 of them; longer ones are refused
 # versions: 3 4.0 4.1 4.2
 long=$(printf 'x%.0s' $(seq 255))
 utf8=$(printf 'é%.0s' $(seq 127))x # 255 bytes
@@ -14,7 +14,7 @@ remount
 cd "$D"
 same "${#names[@]}" "$(find . -type f -print0 | tr -dc '\0' | wc -c)" 'number of names'
 for name in "${names[@]}"; do
-    # To the end of the file: nothing in it is a NUL.
+    # To the end of the file, which contains no NUL.
     IFS= read -r -d '' content <"./$name" || true
     same "$name" "$content" "content of the file so named"
 done
@@ -24,7 +24,7 @@ if on_host; then
     host 'cd "$H"; find . -type f -printf "%P\0" | sort -z | sha256sum' >"$L/host"
     same "$(sha256sum <"$L/expected")" "$(cat "$L/host")" "names on the server's disk"
 fi
-# Both spellings of the same letters are different names, as are cases.
+# Two spellings of the same letters are different names, and so are cases.
 echo composed >$'\xc3\xa9'; echo decomposed >$'e\xcc\x81'
 same composed "$(cat $'\xc3\xa9')"
 echo upper >CASE; echo lower >case

@@ -1,4 +1,4 @@
-# test: files renamed, replaced and removed while they are open go on as they were
+# test: open files stay usable when they are renamed, replaced or removed
 # versions: 3 4.0 4.1 4.2
 "$PROBE" open-files "$D"
 remount

@@ -17,8 +17,8 @@ install -m 711 /bin/true "$D/execute-only"
 remount
 cd "$D"
 
-# RFC 5531 §14: AUTH_SYS carries at most 16 groups beside the first. Linux sends the 16 with the lowest numbers,
-# so the other four do not count. (Its own checks ask the server, in v3 and v4.1 by ACCESS.)
+# RFC 5531 §14: AUTH_SYS carries at most 16 groups besides the first. Linux sends the 16 with the lowest numbers,
+# so the other four do not count. (The client's own checks ask the server, in v3 and v4.1 by ACCESS.)
 for gid in $(seq 2001 2016); do same "$gid" "$(u cat "group-$gid")" "member of $gid"; done
 for gid in $(seq 2017 2020); do refused "$deny" u cat "group-$gid"; done
 for gid in 2001 2016; do refused "$deny" u bash -c "echo x >>group-$gid"; refused "$deny" o cat "group-$gid"; done
@@ -34,11 +34,11 @@ refused "$deny" u ls closed
 same inside "$(u cat closed/file)"
 refused "$deny" u touch new
 refused "$deny" o ls own
-# RFC 1813 §4.4: a server lets whoever may execute a file read it, since to execute is to read.
+# RFC 1813 §4.4: a user who may execute a file may read it, because executing needs reading.
 u ./execute-only || fail 'a program that is only executable does not run'
 refused "$deny" u cat execute-only
 
-# The owner of an open file goes on, whatever the mode has become (RFC 1813 §4.4, and an open state in v4).
+# The owner of an open file may continue after a chmod (RFC 1813 §4.4, and an open in v4).
 u bash -c 'exec 3>own/file; chmod 000 own/file; echo written >&3; exec 3>&-' || fail 'a write after chmod 000 failed'
 refused "$deny" u cat own/file
 same written "$(cat own/file)"
@@ -60,10 +60,10 @@ u chgrp 2003 own/masked
 refused 'Operation not permitted' u chgrp 2999 own/masked
 same 1234:2003 "$(stat -c %u:%g own/masked)"
 
-# A write by somebody else, and a change of owner, take set-user-id away.
+# A write by another user, and a change of owner, clear set-user-id.
 install -m 6777 /bin/true own/suid; chmod 755 own
 o bash -c 'echo x >>own/suid'
-# Where the file is delegated, closing it does not wait for the write, nor does who asks for the mode alone.
+# If the file is delegated, closing it does not wait for the write, and neither does a request for the mode only.
 sync
 same 777 "$(stat -c %a own/suid)" 'mode after a write by another user'
 chmod 6755 own/suid; chown "$other:$other" own/suid

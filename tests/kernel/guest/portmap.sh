@@ -1,4 +1,4 @@
-# test: a mount that names no ports asks the server's port mapper for them, and is listed until it is taken back
+# test: a mount without ports asks the server's port mapper for them, and is listed until it is unmounted
 # versions: 3
 mkdir -p /run/asked
 path=$(export_root)/export/${D##*/}

@@ -1,8 +1,8 @@
-# test: another machine's users, who cannot send from ports below 1024, are refused; its root mounts
+# test: another machine's users, who cannot send from ports below 1024, are refused; its root may mount
 # versions: 3 4.0 4.1 4.2
 [ -n "$ENFYS" ] || exit 0
 mkdir -p /run/ports
-# A client of its own, so that it shares no connection with the mounts of other tests.
+# A separate client, so that it shares no connection with the mounts of other tests.
 stranger() {
     unshare --uts bash -c 'hostname stranger && exec nsenter --net=/run/netns/other "$@"' - \
         mount -t nfs -o "$(mount_options),$1" "$SERVER:/export" /run/ports
@@ -11,7 +11,7 @@ refused 'mount.nfs' stranger noresvport
 stranger resvport
 ls /run/ports >/dev/null
 umount /run/ports
-# A program of a user's own, without the kernel's client.
+# A user's own program, without the kernel's client.
 url="nfs://$SERVER/export?version=${VERSION%.*}&nfsport=$PORT&mountport=$MOUNT_PORT"
 case $VERSION in
 3 | 4.0)

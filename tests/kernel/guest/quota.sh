@@ -1,8 +1,8 @@
-# test: EDQUOT reaches the program, and nothing is wrong once there is room again
+# test: EDQUOT reaches the program, and everything works once there is room again
 # versions: 3 4.0 4.1 4.2
 mount_export /run/quota /quota
 Q=/run/quota/mine
-# A user writes: quotas of users, as those in the server's memory are, spare the superuser.
+# A user writes, because quotas of users do not limit the superuser.
 mkdir -m 777 "$Q"
 user() { as_user 1000 1000 '' "$@"; }
 for flags in conv=fsync oflag=direct oflag=sync; do

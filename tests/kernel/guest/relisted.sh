@@ -1,4 +1,4 @@
-# test: a directory that is listed again and again shows at once what this client, another one and a local process changed
+# test: a directory that is listed repeatedly shows changes by this client, another one and a local process at once
 # versions: 3 4.1
 # backends: local
 # limit: 300
@@ -7,50 +7,50 @@ mkdir "$D/kept" "$D/elsewhere"
 for n in $(seq 200); do echo "$n" >"$D/kept/$n"; done
 mkdir "$D/kept/below"
 ln "$D/kept/7" "$D/elsewhere/seven"
-# An entry that nobody has delegated or lists.
+# An entry that nobody holds a delegation of, or lists.
 ln -s nowhere "$D/kept/link"
 sleep 1 # until the times of all this are past what the file system's clock tells apart
 append() { echo "$1" >>"$2"; }
 mount_other
 OTHER=/run/other/$TEST
 
-# The name, kind, size, mode, links and time of change of content of each entry.
+# Prints the name, kind, size, mode, links and time of the last content change of each entry.
 ENTRIES="-mindepth 1 -printf '%P %y %s %m %n %T@\n' | LC_ALL=C sort"
-# How often the client has asked for a listing: READDIRPLUS is version 3's.
+# Prints how often the client has asked for a listing: READDIRPLUS is version 3's.
 asked() { { operations READDIR; operations READDIRPLUS; } | awk '{ asked += $1 } END { print asked }'; }
-# told: what the client, which has forgotten what it knew, is told of what is there.
+# told: lists the directory without the client's cache.
 told() {
     echo 3 >/proc/sys/vm/drop_caches
     eval "find '$D/kept' $ENTRIES" >"$L/told"
 }
-# Whether the server watches the directory's entries, so that the next listing may be told again.
+# Whether the server watches the directory's entries, so that the next listing may come from the cache.
 is_watched() {
     host 'line="^fanotify ino:$(printf %x "$(stat --format=%i "$H/kept/link")") "
         for server in $(pgrep -x enfys); do ! grep -qs "$line" "/proc/$server/fdinfo/"* || exit 0; done
         exit 1'
 }
-# Lists until the directory is watched, and some times more. It may have been let go meanwhile: the server closes what was written to a little later.
+# Lists until the directory is watched, and some times more. The watch may end meanwhile: the server closes written files a little later.
 is_told_again() {
     local attempt
     for attempt in $(seq 70); do
         ! is_watched || break
         told
     done
-    # What is told again often enough is watched soon again.
+    # A directory with many cached listings is watched again soon.
     for attempt in 1 2 3 4 5 6; do told; done
     is_watched
 }
-# after WHAT COMMAND…: that shows at once, though what is there has been told again and again.
+# after WHAT COMMAND…: the change shows at once, although listings came from the cache.
 after() {
     local what=$1 attempt asked
     shift
-    # Who holds a delegation may be told another change attribute of what has changed since: to such a client what was kept behind that is not told.
+    # A delegation holder may see another change attribute of an entry that changed since; such a client gets no listing cached after that.
     exec 7<&-
     remount
     exec 7<"$D/kept/200"
     [ -z "$ENFYS" ] || [ "$VERSION" = 3 ] || [ "$(of_client 10.99.0.2 sum delegations)" -gt 0 ] || fail 'nothing is delegated'
     for attempt in 1 2 3; do
-        # Only asked once: a moment later it may be let go.
+        # Asked only once: a moment later the watch may have ended.
         ! is_told_again || break
         [ "$attempt" != 3 ] || fail 'the directory is not watched: nothing here is told again'
     done

@@ -1,4 +1,4 @@
-# test: mount, working directory, open files, and locks of programs that write all the while, outlive a killed server; so do files moved or removed while it was down
+# test: mount, working directory, open files, and locks of writing programs survive a killed server; so do files moved or removed while it was down
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 600
@@ -11,12 +11,12 @@ if [ "$VERSION" != 3 ]; then
     exec 5<>"$D/locked" 6<>"/run/other/$TEST/others"
     flock -n 5; flock -n 6
 fi
-# Nobody else has this lock: asked from the other machine.
+# Nobody else has this lock: tested from the other machine.
 others_are_kept_out() {
     refused '' flock -n "/run/other/$TEST/locked" true
     refused '' flock -n "$D/others" true
 }
-# Programs that write all the time, each under a lock of its file; and one that asks for these locks from the other machine.
+# Programs that write all the time, each under a lock of its file; and one that tests these locks from the other machine.
 begin_to_write() {
     local name number
     writers=()
@@ -41,28 +41,28 @@ ask_for_locks() {
         sleep 0.2
     done
 }
-# Who writes holds its lock until nobody asks for it any more.
+# A writer holds its lock until nobody tests it any more.
 end_writing() {
     local name writer
     touch "$L/asked"
     wait "$asker" || fail 'somebody else was given a lock that is held'
     touch "$L/enough"
     for writer in "${writers[@]}"; do wait "$writer" || fail 'a writer noticed'; done
-    # Closing does not wait for it where the file is delegated.
+    # Closing does not wait for the write if the file is delegated.
     sync
     for name in writer{1,2,3} distant{1,2,3}; do
         same "$(sha256sum <"$D/$name")" "$(host "sha256sum <\"\$H/$name\"")" "$name on the server's disk"
     done
 }
-# Locks of version 3 are the client's own: `crash` has programs that write there.
+# Locks of version 3 are local to the client: `crash` has programs that write there.
 [ "$VERSION" = 3 ] || begin_to_write
 cd "$D/directory"
 server kill
 host 'mv "$H/renamed" "$H/directory/elsewhere"; rm "$H/removed"'
 server start
-# The mount, the working directory and the open files are what they were.
+# The mount, the working directory and the open files are unchanged.
 if [ "$VERSION" != 3 ]; then
-    # Both clients hear of the restart when they ask for something: each finds what it held.
+    # Both clients learn of the restart with their next request: each has its state.
     echo mine >&5
     echo theirs >&6
     others_are_kept_out
@@ -75,7 +75,7 @@ same two "$(cat "$D/directory/elsewhere")"
 exec 3>&- 4<&-
 same more "$(head -1 "$D/kept")"
 [ -e "$D/directory/here" ]
-# Twice in a row, with nothing in between.
+# Twice in a row, without a request in between.
 server restart; server restart
 if [ "$VERSION" != 3 ]; then
     echo mine >&5

@@ -1,4 +1,4 @@
-# test: ENOSPC reaches the program, and nothing is wrong once there is room again
+# test: ENOSPC reaches the program, and everything works once there is room again
 # versions: 3 4.0 4.1 4.2
 mount_export /run/full /space
 S=/run/full
@@ -12,13 +12,13 @@ wrote direct oflag=direct
 [ "$(stat -c %s "$S/direct")" -gt 20000000 ] || fail 'hardly anything was written before the end'
 rm "$S/direct"
 wrote sync oflag=sync
-# What was written before stays, and is right.
+# Data written before stay, unchanged.
 head -c 20000000 "$S/sync" | cmp - <(head -c 20000000 /dev/zero)
 refused 'No space left on device' cp /usr/bin/bash "$S/copy"
 rm -f "$S/sync" "$S/copy"
 cp /usr/bin/bash "$S/copy"
 same_file /usr/bin/bash "$S/copy"
-# Names run out too: the file system of the directory has 2,000 of them.
+# Inodes run out too: the file system has 2,000 of them.
 if on_host; then
     mkdir "$S/many"
     LC_ALL=C bash -c 'for n in $(seq 2500); do : >"$1/$n" || exit 1; done' - "$S/many" 2>"$L/said" && fail '2,500 names into 2,000'

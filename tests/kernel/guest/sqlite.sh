@@ -9,7 +9,7 @@ write() {
 }
 write 1 & first=$!
 write 2 & second=$!
-# A reader beside them: it must never see a broken page.
+# A concurrent reader must never see a broken page.
 for _ in 1 2 3 4 5; do same ok "$(sqlite3 -cmd '.timeout 60000' "$db" 'PRAGMA quick_check;')"; done
 wait "$first" || fail 'writer 1 failed'
 wait "$second" || fail 'writer 2 failed'

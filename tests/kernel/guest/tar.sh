@@ -7,7 +7,7 @@ mkdir "$D/unpacked"
 tar --extract --warning=no-timestamp --preserve-permissions --file="$D/from-local.tar" --directory="$D/unpacked"
 remount
 same_trees "$L/original" "$D/unpacked/original"
-# What tar reads on the mount is what it wrote there.
+# tar reads on the mount what it wrote there.
 tar --create --sort=name --file="$L/from-mount.tar" --directory="$D/unpacked" original
 tar --compare --file="$L/from-mount.tar" --directory="$L" || fail 'tar sees differences'
 gzip -1 <"$D/from-local.tar" >"$D/packed.tar.gz"

@@ -2,16 +2,16 @@
 # versions: 3 4.0 4.1 4.2
 # limit: 600
 # takes: 70
-# What Debian's packages have installed: real names, links, modes and sizes. Large files are left to others.
+# Files of Debian's packages: real names, links, modes and sizes. Other tests have large files.
 mkdir "$L/original"
 (
     cd /usr
-    # `head` ends before `sort` has said all.
+    # `head` ends before `sort` has written everything.
     set +o pipefail
     find share include -xdev \( -type d -o -type l -o -type f -size -128k \) -print0 | LC_ALL=C sort -z | head -z -n 5500 |
         tar --create --null --no-recursion --files-from=-
 ) | tar --extract --directory="$L/original"
-# And what packages do not have: special files, sparse ones, many links, names of odd bytes.
+# Objects that packages do not have: special files, sparse ones, many links, names of odd bytes.
 "$PROBE" tree "$L/original/odd" 1500
 "$PROBE" manifest "$L/original" >"$L/original.manifest"
 [ "$(wc -l <"$L/original.manifest")" -gt 7000 ] || fail "the tree is too small"

@@ -1,4 +1,4 @@
-# test: a mount of four connections uses them all in one session, and programs notice nothing of a server that is killed meanwhile
+# test: a mount with four connections uses them all in one session, and programs do not notice a killed server
 # versions: 4.1 4.2
 # backends: local
 # takes: 20
@@ -20,7 +20,7 @@ if [ -n "$ENFYS" ]; then
     same 4 "$(connections)" 'connections of the one session'
     same 0 "$(of_client 10.99.0.2 group_concat 'sessions[1]')" 'a second session'
 fi
-# The files are written anew while the server goes; all connections come back to the new one.
+# The files are rewritten while the server is killed; all connections return to the new one.
 all fill & filling=$!
 sleep 0.3
 server restart

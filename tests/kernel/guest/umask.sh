@@ -1,4 +1,4 @@
-# test: the umask is the server's to apply, and an ACL that is inherited goes before it
+# test: the server applies the umask, and an inherited ACL takes precedence
 # versions: 4.2
 made() { # MASK KIND: the mode of a new object
     rm -rf "$D/new"
@@ -17,7 +17,7 @@ for kind in file exclusive fifo; do
 done
 same 750 "$(made 027 directory)"
 if on_host && host 'setfacl -d -m u:1234:rw "$H"'; then
-    # RFC 8275: with something to inherit, the mode alone limits it.
+    # RFC 8275: with something to inherit, only the mode limits it.
     for kind in file exclusive; do
         same 664 "$(made 077 $kind)" "$kind with an inherited ACL"
         host 'getfacl -c "$H/new"' | grep -qx 'user:1234:rw-' || fail "$kind: the ACL was not inherited"

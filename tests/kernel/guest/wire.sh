@@ -1,15 +1,15 @@
-# test: tshark, which nobody here wrote, finds nothing malformed in what the server says, and no SERVERFAULT
+# test: tshark finds nothing malformed in the server's messages, and no SERVERFAULT
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 600
 # takes: 30
 capture='"$(dirname "$EXPORT")/wire.pcapng"'
-# Its buffer holds all that is said, 90 MB in version 4.2: nothing is missed however long it stands still.
+# Its buffer holds the whole traffic, 90 MB in version 4.2: nothing is lost however long it is stopped.
 host "dumpcap -q -B 192 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &
-# It makes its file, with a head, when it has begun to listen.
+# It creates its file, with a header, when it has begun to capture.
 until_true host "[ -s $capture ]"
 "$PROBE" tree "$L/original" 150
-remount # the mount itself is of interest, too
+remount # the mount itself is captured too
 mount_other
 cp -a "$L/original" "$D/tree"
 ls -lR "/run/other/$TEST/tree" >/dev/null
@@ -29,7 +29,7 @@ if [ "$VERSION" != 3 ]; then # what this client holds is called back when the ot
 fi
 if [ "$VERSION" = 4.2 ]; then
     "$PROBE" copy-range "$D/zeros" "$D/copied"
-    # Longer than what is copied before the answer (SEMANTICS.md), holes left out: its end is told.
+    # Longer than a copy before the reply (SEMANTICS.md), without holes: it ends with CB_OFFLOAD.
     head -c 24M /dev/zero >"$D/long"
     "$PROBE" copy-range "$D/long" "$D/copied"
     rm "$D/long" "$D/copied"
@@ -48,13 +48,13 @@ umount /run/other
 sleep 1
 touch "$D/stop"
 wait $! || fail "dumpcap: $(cat "$L/dumpcap")"
-# The client's port is random: some are other protocols' by registration (636 and 989 to 995 are TLS's), and tshark goes by either.
-# One pass takes out all that is asked for below: of each frame the values of each field, with commas between them.
+# The client's port is random. Some ports are registered for other protocols (636 and 989 to 995 for TLS), and tshark goes by either end.
+# One pass extracts all fields used below: for each frame the values of each field, with commas between them.
 fields='frame.number rpc.msgtyp rpc.state_accept nfs nfs.status nfs.nfsstat4 nfs.cb.operation nfs.opcode _ws.malformed _ws.col.Info'
 frames="$L/frames"
 host "tshark -r $capture -n -d tcp.port==2049,rpc -Y 'rpc || _ws.malformed' -T fields -E separator=/t -E occurrence=a -E aggregator=, \
     $(printf -- '-e %s ' $fields) 2>/dev/null" >"$frames" || fail 'tshark cannot read the capture'
-# A frame may hold several messages, one line for all of them: each of their values counts.
+# A frame may hold several messages, in one line: each of their values counts.
 frames() { # CONDITION: the frames of which it holds: that a field `is` a value, `is_other` than one, or that one `has` the field
     awk -F '\t' -v names="$fields" '
         function field(name) { if (!(name in place)) { failed = 1; exit 1 } return $place[name] }
@@ -76,7 +76,7 @@ seen() { # CONDITION WHAT
     found=$(frames "$1") || fail "$found"
     [ -n "$found" ] || fail "tshark saw no $2"
 }
-# NOENT was answered more than once: without it, the fields below are not what they are taken for.
+# NOENT occurs more than once; otherwise the fields below are not the right ones.
 seen 'is("nfs.status", 2) || is("nfs.nfsstat4", 2)' error
 # CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
 if [ "$VERSION" != 3 ]; then seen 'is("nfs.cb.operation", 4)' CB_RECALL; fi
@@ -89,7 +89,7 @@ if [ "$VERSION" = 4.2 ]; then # RFC 7862 §13 and RFC 8276 §8.4
 fi
 none() { same '' "$(frames "$1" | head -5)" "$2"; }
 none 'has("_ws.malformed")' 'malformed'
-# RFC 1813 §2.6 and RFC 8881 §15.1.1.6: what the server has no better word for. Here there always is one.
+# RFC 1813 §2.6 and RFC 8881 §15.1.1.6: the status of last resort. Here there is always a better one.
 none 'is("nfs.status", 10006) || is("nfs.nfsstat4", 10006)' 'SERVERFAULT'
 none 'is_other("rpc.state_accept", 0) && is("rpc.msgtyp", 1) && has("nfs")' 'calls that RPC refused'
 host "rm $capture"

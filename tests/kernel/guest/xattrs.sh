@@ -1,4 +1,4 @@
-# test: extended attributes of users are kept in v4.2, ACLs in v3; elsewhere they fail cleanly, and mode bits stay what they were
+# test: extended attributes of users are kept in v4.2, ACLs in v3; elsewhere they fail cleanly, and mode bits are unchanged
 # versions: 3 4.0 4.1 4.2
 cd "$D"
 echo text >file; chmod 640 file
@@ -30,7 +30,7 @@ else
     refused 'Operation not supported' setfattr -n user.name -v value file
     refused 'Operation not supported' getfattr -n user.name file
 fi
-# RFC 8276 §5: attributes of users only.
+# RFC 8276 §5: only attributes of users.
 refused 'Operation not supported' setfattr -n trusted.name -v value file
 refused 'Operation not supported' getfattr -n trusted.name file
 getfattr -d file >list || fail 'a listing fails'

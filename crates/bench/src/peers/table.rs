@@ -47,7 +47,7 @@ pub fn targets(comparison: &Comparison) -> String {
     text
 }
 
-/// The row of `own`, a server of this project, beside the others.
+/// Returns the row of `own`, a server of this project, next to the others.
 fn target_row(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> Vec<String> {
     let cpu = |case| comparison.summary(case, shape).and_then(|summary| summary.server_cpu_us);
     let of = |base| cpu_ratio(comparison, ((own, operation), base), shape).map(|ratio| ratio.median);
@@ -67,11 +67,11 @@ fn cpu_ratio(comparison: &Comparison, cases: (Case, Case), shape: Shape) -> Opti
     comparison.ratio(cases, shape, |measurement| measurement.server_cpu_us)
 }
 
-/// The server and the operation that stand for the least that `operation` can take `own`.
+/// Returns the server and the operation that define the floor for `operation` on `own`.
 fn floor_of(own: Peer, operation: Operation) -> Case {
     let bare = operation.on_the_floor();
     let sends_files = operation.targets().iter().any(|target| matches!(target, Target::OfSendfileFloor(_)));
-    // Who answers a change before it is on disk is not compared with who waits.
+    // A server that replies before a change is on disk is not compared with one that waits.
     let waits = own == Peer::Enfys && Peer::FloorSync.serves(bare);
     if sends_files {
         (Peer::FloorSendfile, bare)
@@ -99,7 +99,7 @@ fn verdict(comparison: &Comparison, own: Peer, operation: Operation, shape: Shap
     (text.join(", "), verdict.to_owned())
 }
 
-/// Whether a target is met, the best first.
+/// The outcome of a target, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
     /// With the confidence of [`Ratio::interval`].
@@ -157,7 +157,7 @@ fn check_target(
         Target::OfGanesha(limit) => (limit, (Peer::Ganesha, operation), "ganesha".to_owned()),
     };
     let cases = ((own, operation), base);
-    // With one request outstanding, what counts is how long the caller waits, not the CPU of waking up for each.
+    // With one outstanding request, the caller's waiting time counts, not the CPU time of waking up.
     let alone = shape.depth == 1 && shape.connections == 1;
     if alone && matches!(target, Target::OfFloor(_) | Target::OfSendfileFloor(_)) {
         let text = format!("p50 ≤ {LATENCY_TARGET}× {of}");
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(within, (promises.into(), "met".into()));
     }
 
-    /// Rounds of version 3's creation and of version 4.1's, of which the former's figures go up and down as the machine's mood does.
+    /// Rounds of version 3's and version 4.1's creation; the former's figures vary with the load of the machine.
     fn creations(ratios: &[f64]) -> Vec<Run> {
         let moods = [10.0, 20.0, 13.0, 11.0, 30.0, 17.0].into_iter().cycle();
         let rounds = ratios.iter().zip(moods).enumerate().flat_map(|(round, (ratio, mood))| {

@@ -107,7 +107,7 @@ async fn answer(line: &[u8], server: &Server, clock: Clock) -> Reply {
 async fn execute(command: Command, server: &Server, clock: Clock) -> Reply {
     let now = clock.now();
     match command {
-        Command::Status => Reply::Status(Box::new(Status::from(&server.look(now, MAX_CLIENTS)))),
+        Command::Status => Reply::Status(Box::new(Status::from(&server.snapshot(now, MAX_CLIENTS)))),
         Command::Evict { client } => evict(server, now, &client),
         Command::Recall { file } => match server.recall(now, &file).await {
             Ok(done) => {

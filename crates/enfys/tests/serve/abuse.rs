@@ -52,12 +52,12 @@ fn closes_after(address: SocketAddr, bytes: &[u8], ends: bool) {
     if ends {
         let _ = stream.shutdown(std::net::Shutdown::Write);
     }
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut output = Vec::new();
+    match stream.read_to_end(&mut output) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
     }
-    assert!(said.is_empty(), "no answer to what is no call");
+    assert!(output.is_empty(), "no answer to what is no call");
 }
 
 /// Streams that are not RPC, and whether they end. Each counts as malformed once.

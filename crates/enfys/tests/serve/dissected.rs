@@ -42,8 +42,8 @@ fn dissect(dir: &TestDir, record: &[u8], shown: &[&str]) -> Option<String> {
     let packet = |program: &mut Command| program.output().ok().filter(|output| output.status.success());
     packet(Command::new("text2pcap").args(["-q", "-T", "2049,700"]).args([&text, &capture]))?;
     let read = ["-n", "-d", "tcp.port==2049,rpc", "-T", "fields", "-e"];
-    let said = packet(Command::new("tshark").arg("-r").arg(&capture).args(read).args(shown))?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    let output = packet(Command::new("tshark").arg("-r").arg(&capture).args(read).args(shown))?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[test]

@@ -41,8 +41,8 @@ fn check(text: &str) {
 fn keys(table: &str) -> Vec<String> {
     let dir = TestDir::new();
     let file = dir.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
-    let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
-    let expected = said.split("expected ").nth(1).expect("the keys that there are");
+    let output = refusal(&run(&["check-config".as_ref(), file.as_path()]));
+    let expected = output.split("expected ").nth(1).expect("the keys that there are");
     let expected = expected.strip_prefix("one of ").unwrap_or(expected);
     expected.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
 }

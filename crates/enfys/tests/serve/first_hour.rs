@@ -74,9 +74,9 @@ fn an_export_that_nobody_can_write_is_a_warning() {
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw()
     );
-    let said = checked(&dir, &directory, squash_all);
-    assert!(said.contains(&warning), "{said}");
-    assert!(said.contains("--squash none"), "{said}");
+    let output = checked(&dir, &directory, squash_all);
+    assert!(output.contains(&warning), "{output}");
+    assert!(output.contains("--squash none"), "{output}");
     let server = Server::start(&dir, &with(&dir, &[&directory, "--squash=all".as_ref()]));
     assert!(server.log().contains(&warning), "{}", server.log());
     server.stop();
@@ -114,9 +114,9 @@ fn an_export_of_a_read_only_mount_is_shown_as_read_only() {
         exec "$1" check-config "$2/enfys.toml"
     "#;
     let Some(output) = isolated(&dir, script) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let expected = "as /export: read-only (its file system is mounted read-only here), root squashed";
-    assert!(said.contains(expected), "{said}");
+    assert!(output.contains(expected), "{output}");
 }
 
 /// Starts a server on all addresses of a machine with `192.0.2.7`, prints its startup message and log, and stops it.
@@ -138,7 +138,7 @@ const ON_ALL_ADDRESSES: &str = r#"
 fn the_startup_message_has_addresses_that_clients_can_use() {
     let dir = TestDir::new();
     let Some(output) = isolated(&dir, ON_ALL_ADDRESSES) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     for expected in [
         "  mount -t nfs -o vers=4.1,port=2049 192.0.2.7:/export /mnt\n",
         "  'nfs://192.0.2.7/export?version=3&nfsport=2049&mountport=2049'\n",
@@ -146,7 +146,7 @@ fn the_startup_message_has_addresses_that_clients_can_use() {
         "every machine that reaches 0.0.0.0:2049 may mount it: to limit the clients, use `clients` \
          in a configuration file (--config)\n",
     ] {
-        assert!(said.contains(expected), "`{expected}` is missing in: {said}");
+        assert!(output.contains(expected), "`{expected}` is missing in: {output}");
     }
 }
 
@@ -155,10 +155,10 @@ fn the_printed_url_is_quoted_for_a_shell() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
     let line = server.startup_message.lines().find(|line| line.contains("nfs://")).expect("a URL");
-    let said = Command::new("sh").args(["-c", &format!("printf %s {line}")]).output().unwrap();
+    let output = Command::new("sh").args(["-c", &format!("printf %s {line}")]).output().unwrap();
     let port = server.address.port();
     let expected = format!("nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}");
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     server.stop();
 }
 
@@ -251,6 +251,6 @@ fn local_users_without_root_is_a_warning() {
     if !output.status.success() {
         return println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains(&format!("# warning: {}", warning(1000))), "{said}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(output.contains(&format!("# warning: {}", warning(1000))), "{output}");
 }

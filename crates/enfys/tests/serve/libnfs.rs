@@ -137,8 +137,8 @@ fn a_disabled_version_is_refused() {
     .unwrap();
     let server = Server::start(&dir, &["serve", "--config", config.to_str().unwrap()]);
     let output = Command::new("nfs-ls").arg(url(&server, "", 4)).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("NFS4ERR_MINOR_VERS_MISMATCH"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("NFS4ERR_MINOR_VERS_MISMATCH"), "{stderr}");
     succeeds("nfs-ls", &[&url(&server, "", 3)]);
     server.stop();
 }

@@ -104,8 +104,8 @@ fn a_change_repeated_after_a_crash_is_made_once() {
     let (server, again) = start(&dir, &arguments);
     let mut again = again.repeats(&client);
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST);
-    let told = server.log();
-    let lines: Vec<_> = told.lines().filter(|line| line.contains("replies.log")).collect();
+    let reported = server.log();
+    let lines: Vec<_> = reported.lines().filter(|line| line.contains("replies.log")).collect();
     assert!(
         lines.len() == 1 && lines[0].ends_with("not a reply log, or damaged: started empty"),
         "{lines:?}"

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use crate::client::{Client, Client4};
 use crate::libnfs;
 use crate::server::{Server, TestDir, refusal, run, with};
-use crate::status::{ask, said, status};
+use crate::status::{ask, status, stdout_of};
 
 /// Starts a server of a directory with a file.
 fn started(dir: &TestDir) -> Server {
@@ -48,7 +48,7 @@ fn clients_are_logged_when_confirmed_using_an_export_and_leaving() {
     assert_eq!(lines(&server, &["export in use ", "name=\"other\" version=4.1 "]).len(), 1);
 
     let id = status(&dir)["clients"][0]["id"].as_str().unwrap().to_owned();
-    said(&ask(&dir, &["evict", &id]));
+    stdout_of(&ask(&dir, &["evict", &id]));
     let left = lines(&server, &["client left ", &named, "reason=\"evicted\"", &format!("client={id}")]);
     assert_eq!(left.len(), 1, "{}", server.log());
     server.stop();
@@ -68,7 +68,7 @@ fn clients_of_version_4_0_are_logged_too() {
     for event in ["client confirmed ", "export in use "] {
         assert_eq!(lines(&server, &[event, &named]).len(), 1, "{event}: {}", server.log());
     }
-    said(&ask(&dir, &["evict", shown["id"].as_str().unwrap()]));
+    stdout_of(&ask(&dir, &["evict", shown["id"].as_str().unwrap()]));
     assert_eq!(lines(&server, &["client left ", &named]).len(), 1, "{}", server.log());
     server.stop();
 }

@@ -95,9 +95,9 @@ fn look(client: &mut Client4, handle: Handle, gives_back: Option<Stateid>) -> (u
     let mut ops = vec![Op::PutFh(PutFhArgs { handle }), Op::GetAttr(GetAttrArgs { attributes })];
     ops.extend(gives_back.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid })));
     let results = client.run(ops).expect("attributes");
-    let OpResult::GetAttr(Outcome::Ok(told)) = &results[1] else { panic!("as GETATTR: {results:?}") };
-    let told = Attributes::from_file_attributes(told).expect("attributes");
-    (told.change.expect("asked for"), told.size.expect("asked for"))
+    let OpResult::GetAttr(Outcome::Ok(reported)) = &results[1] else { panic!("as GETATTR: {results:?}") };
+    let reported = Attributes::from_file_attributes(reported).expect("attributes");
+    (reported.change.expect("asked for"), reported.size.expect("asked for"))
 }
 
 /// Waits for the recall of this delegation, and answers it.

@@ -164,7 +164,7 @@ fn damage_loses_the_sessions_and_is_logged_once() {
         (&torn, "torn: ignored its last "),
         (&|_, _| None, "missing: "),
     ];
-    for (number, (damage, said)) in cases.into_iter().enumerate() {
+    for (number, (damage, output)) in cases.into_iter().enumerate() {
         let dir = TestDir::new();
         let arguments = arguments(&dir);
         let server = Server::start(&dir, &arguments);
@@ -180,14 +180,14 @@ fn damage_loses_the_sessions_and_is_logged_once() {
             None => std::fs::remove_file(state_log(&dir)).unwrap(),
         }
         let server = Server::start(&dir, &arguments);
-        let told = client.again(server.address).run(mkdir()).unwrap_err();
+        let reported = client.again(server.address).run(mkdir()).unwrap_err();
         // A torn tail was never acknowledged: the session is known, and so is that it did not execute this.
         let expected = if number == 3 { Status::DEADSESSION } else { Status::BADSESSION };
-        assert_eq!(told, expected, "{number}");
+        assert_eq!(reported, expected, "{number}");
         let log = server.log();
         let lines: Vec<_> =
             log.lines().filter(|line| line.contains("WARN") && line.contains("state.log")).collect();
-        assert!(matches!(lines[..], [line] if line.contains(said)), "{said}: {log}");
+        assert!(matches!(lines[..], [line] if line.contains(output)), "{output}: {log}");
         assert!(is_persistent(&connect(&server)), "{number}: it goes on");
         server.stop();
     }
@@ -203,8 +203,8 @@ fn sessions_are_not_persistent_if_the_logs_cannot_be_written() {
         std::fs::create_dir(path(&dir)).unwrap();
         std::fs::write(path(&dir).join("in the way"), b"").unwrap();
         let server = Server::start(&dir, &arguments);
-        let told = format!("{}: Is a directory", path(&dir).display());
-        server.await_log(0, &told);
+        let reported = format!("{}: Is a directory", path(&dir).display());
+        server.await_log(0, &reported);
         let mut client = connect(&server);
         assert!(!is_persistent(&client), "{}", path(&dir).display());
         client.run(mkdir()).unwrap();

@@ -78,20 +78,20 @@ fn the_own_port_mapper_answers_with_ports_and_mount_with_exports() {
         rpcinfo -T udp6 ::1 100005 3 2>&1 || true
         stop
     "#;
-    let Some(said) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
-    let told = registrations(said.split("Export list").next().unwrap_or_default());
+    let Some(output) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
+    let told = registrations(output.split("Export list").next().unwrap_or_default());
     let own = ["tcp", "udp"].into_iter().flat_map(|netid| ["2", "3", "4"].map(|version| (version, netid)));
     let own: Vec<_> = own.map(|(version, netid)| ["100000", version, netid, "111"]).collect();
-    assert_eq!(told[..6], own, "{said}");
-    assert_eq!(told[6..], NFS, "{said}");
-    assert!(said.contains("/export (everyone)"), "{said}");
-    assert!(said.contains("program 100000 version 2 ready and waiting"), "over UDP: {said}");
-    let (said, over_udp) = said.split_once("over UDP\n").expect("both");
+    assert_eq!(told[..6], own, "{output}");
+    assert_eq!(told[6..], NFS, "{output}");
+    assert!(output.contains("/export (everyone)"), "{output}");
+    assert!(output.contains("program 100000 version 2 ready and waiting"), "over UDP: {output}");
+    let (output, over_udp) = output.split_once("over UDP\n").expect("both");
     for ready in ["100003 version 3", "100003 version 4", "100005 version 3", "100000 version 4"] {
-        assert!(said.contains(&format!("program {ready} ready and waiting")), "{ready}: {said}");
+        assert!(output.contains(&format!("program {ready} ready and waiting")), "{ready}: {output}");
     }
     let of_both = |line: &str| line.contains("100000") && line.contains("udp") && line.contains("tcp");
-    assert!(said.lines().any(of_both), "in one line of the summary: {said}");
+    assert!(output.lines().any(of_both), "in one line of the summary: {output}");
     assert_eq!(over_udp.matches("Program not registered").count(), 2, "{over_udp}");
 }
 
@@ -117,8 +117,8 @@ fn the_server_registers_with_a_running_port_mapper_and_unregisters() {
         rpcinfo -p 127.0.0.1
         rpcinfo ::1
     "#;
-    let Some(said) = isolated(&dir, &["--net", "--mount"], script) else { return };
-    let (during, after) = said.split_once("stopped\n").expect("both lists");
+    let Some(output) = isolated(&dir, &["--net", "--mount"], script) else { return };
+    let (during, after) = output.split_once("stopped\n").expect("both lists");
     let told = registrations(during);
     for row in NFS {
         assert!(told.contains(&row), "{row:?} is missing: {during}");

@@ -56,28 +56,28 @@ fn failing_settings_are_named_with_their_line() {
     let dir = TestDir::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let said = |text: &str| {
+    let error_of = |text: &str| {
         let file = dir.file("enfys.toml", &format!("{text}\n[[export]]\nmemory = true\n"));
-        let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
-        said.replace(&file.display().to_string(), "FILE")
+        let output = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
+        output.replace(&file.display().to_string(), "FILE")
     };
     assert_eq!(
-        said(&format!("\nlisten = [{port}]")),
+        error_of(&format!("\nlisten = [{port}]")),
         format!(
             "FILE:2: `listen`: cannot listen on 127.0.0.1:{port}: the port is in use: give another with --listen"
         )
     );
     assert_eq!(
-        said(&format!("listen = [0]\nmetrics = 'localhost:{port}'")),
+        error_of(&format!("listen = [0]\nmetrics = 'localhost:{port}'")),
         format!("FILE:2: `metrics`: metrics on 127.0.0.1:{port}: Address already in use")
     );
-    let unknown = said("listen = ['no-such-host.invalid:2049']");
+    let unknown = error_of("listen = ['no-such-host.invalid:2049']");
     assert!(unknown.starts_with("FILE:1: `listen`: no-such-host.invalid:2049: no address of"), "{unknown}");
     let socket = dir.path("missing/socket");
-    let socket = said(&format!("listen = [0]\n[control]\nsocket = '{}'", socket.display()));
+    let socket = error_of(&format!("listen = [0]\n[control]\nsocket = '{}'", socket.display()));
     assert!(socket.starts_with("FILE:3: `socket` in [control]: control socket "), "{socket}");
     let state = dir.file("state", "");
-    let state = said(&format!("state-dir = '{}'\nlisten = [0]", state.display()));
+    let state = error_of(&format!("state-dir = '{}'\nlisten = [0]", state.display()));
     assert!(state.starts_with("FILE:1: `state-dir`: state directory "), "{state}");
     // An error of the command line is not attributed to the file.
     let file = dir.file("enfys.toml", "listen = [0]\n[[export]]\nmemory = true\n").display().to_string();
@@ -99,11 +99,11 @@ fn a_privileged_port_needs_rights() {
 fn an_unreadable_directory_is_named() {
     let dir = TestDir::new();
     let missing = dir.path("missing");
-    let said = refusal(&run(&with(&dir, &[&missing])));
-    assert_eq!(said, format!("export /export: {}: No such file or directory", missing.display()));
+    let output = refusal(&run(&with(&dir, &[&missing])));
+    assert_eq!(output, format!("export /export: {}: No such file or directory", missing.display()));
     let file = dir.file("file", "");
-    let said = refusal(&run(&with(&dir, &[&file])));
-    assert_eq!(said, format!("export /export: {}: not a directory", file.display()));
+    let output = refusal(&run(&with(&dir, &[&file])));
+    assert_eq!(output, format!("export /export: {}: not a directory", file.display()));
     let closed = dir.directory("closed");
     std::fs::set_permissions(&closed, mode(0)).unwrap();
     let output = powerless(&with(&dir, &[&closed]));
@@ -116,14 +116,14 @@ fn an_unreadable_directory_is_named() {
 fn conflicting_exports_are_named() {
     let dir = TestDir::new();
     let (a, b) = (dir.directory("a"), dir.directory("b"));
-    let said = |more: &[&Path]| refusal(&run(&with(&dir, more)));
+    let error_of = |more: &[&Path]| refusal(&run(&with(&dir, more)));
     let as_path = |path: &Path, pseudo: &str| format!("{}:{pseudo}", path.display());
-    assert!(said(&[&a, &b]).starts_with("export /export: another export has this path"));
-    let overlapping = said(&[as_path(&a, "/x").as_ref(), as_path(&b, "/x/y").as_ref()]);
+    assert!(error_of(&[&a, &b]).starts_with("export /export: another export has this path"));
+    let overlapping = error_of(&[as_path(&a, "/x").as_ref(), as_path(&b, "/x/y").as_ref()]);
     assert!(overlapping.starts_with("export /x/y: "), "{overlapping}");
-    let twice = said(&[as_path(&a, "/x").as_ref(), as_path(&dir.path("b/../a"), "/y").as_ref()]);
+    let twice = error_of(&[as_path(&a, "/x").as_ref(), as_path(&dir.path("b/../a"), "/y").as_ref()]);
     assert_eq!(twice, format!("export /y: {}/../a is already exported as /x", b.display()));
-    let wrong = said(&[as_path(&a, "/x/../y").as_ref()]);
+    let wrong = error_of(&[as_path(&a, "/x/../y").as_ref()]);
     assert!(wrong.starts_with("export /x/../y: ") && wrong.contains("`..`"), "{wrong}");
 }
 
@@ -140,9 +140,9 @@ fn an_export_inside_another_is_a_warning() {
     let file = dir.file("enfys.toml", &config);
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let warning = "# warning: /inner is inside /outer: a lock taken through one does not exclude locks through the other";
-    assert_eq!(said.lines().last(), Some(warning));
+    assert_eq!(output.lines().last(), Some(warning));
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn an_export_inside_the_state_directory_is_refused() {
     std::fs::set_permissions(&state, mode(0o700)).unwrap();
     let inside = dir.directory("state/export");
     for export in [&state, &inside] {
-        let said = refusal(&run(&with(&dir, &[export])));
+        let output = refusal(&run(&with(&dir, &[export])));
         let expected = format!("export /export: it is in the state directory {}", state.display());
-        assert!(said.starts_with(&expected), "{said}");
+        assert!(output.starts_with(&expected), "{output}");
     }
 }
 
@@ -171,8 +171,8 @@ fn an_unusable_state_directory_is_named() {
     }
     std::fs::write(state.join("handle.key"), "short").unwrap();
     std::fs::set_permissions(state.join("handle.key"), mode(0o600)).unwrap();
-    let said = refusal(&run(&with(&dir, &[&export])));
-    assert!(said.starts_with(&format!("{}: damaged: ", state.join("handle.key").display())), "{said}");
+    let output = refusal(&run(&with(&dir, &[&export])));
+    assert!(output.starts_with(&format!("{}: damaged: ", state.join("handle.key").display())), "{output}");
 }
 
 // Otherwise, its owner could read or replace the key of file handles.
@@ -181,26 +181,26 @@ fn a_state_directory_open_to_others_is_refused() {
     let dir = TestDir::new();
     let export = dir.directory("export");
     let state = dir.directory("state");
-    let said = refusal(&run(&with(&dir, &[&export])));
+    let output = refusal(&run(&with(&dir, &[&export])));
     let shown = state.display();
     assert!(
-        said.starts_with(&format!("state directory {shown}: other users have access (mode 0777)")),
-        "{said}"
+        output.starts_with(&format!("state directory {shown}: other users have access (mode 0777)")),
+        "{output}"
     );
-    assert!(said.contains(&format!("run `chmod 700 {shown}`")), "{said}");
+    assert!(output.contains(&format!("run `chmod 700 {shown}`")), "{output}");
     std::fs::set_permissions(&state, mode(0o700)).unwrap();
     let elsewhere = dir.file("elsewhere", "sixteen bytes ok");
     std::fs::set_permissions(&elsewhere, mode(0o600)).unwrap();
     std::os::unix::fs::symlink(&elsewhere, state.join("handle.key")).unwrap();
-    let said = refusal(&run(&with(&dir, &[&export])));
+    let output = refusal(&run(&with(&dir, &[&export])));
     assert!(
-        said.starts_with(&format!("{}: it is a symbolic link", state.join("handle.key").display())),
-        "{said}"
+        output.starts_with(&format!("{}: it is a symbolic link", state.join("handle.key").display())),
+        "{output}"
     );
     std::fs::remove_file(state.join("handle.key")).unwrap();
     if std::os::unix::fs::chown(&state, Some(4711), None).is_ok() {
-        let said = refusal(&run(&with(&dir, &[&export])));
-        assert!(said.starts_with(&format!("state directory {shown}: it belongs to user 4711")), "{said}");
+        let output = refusal(&run(&with(&dir, &[&export])));
+        assert!(output.starts_with(&format!("state directory {shown}: it belongs to user 4711")), "{output}");
     }
 }
 
@@ -209,8 +209,8 @@ fn two_servers_cannot_share_a_state_directory() {
     let dir = TestDir::new();
     let export = dir.directory("export");
     let first = Server::start(&dir, &with(&dir, &[&export]));
-    let said = refusal(&run(&with(&dir, &[&export])));
-    assert!(said.contains("another server uses it; give each its own with --state-dir"), "{said}");
+    let output = refusal(&run(&with(&dir, &[&export])));
+    assert!(output.contains("another server uses it; give each its own with --state-dir"), "{output}");
     first.kill();
     Server::start(&dir, &with(&dir, &[&export])).stop();
 }
@@ -221,14 +221,14 @@ fn an_unknown_key_is_named_with_file_and_line() {
     let file = dir.file("enfys.toml", "[limits]\nlease-seconds = 30\nconnektions = 5\n");
     let file = file.display().to_string();
     for arguments in [vec!["serve", "--config", &file], vec!["check-config", &file]] {
-        let said = refusal(&run(&arguments));
+        let output = refusal(&run(&arguments));
         let expected =
             format!("{file}:3: unknown key `connektions` (did you mean `connections`?), expected one of");
-        assert!(said.starts_with(&expected), "{said}");
+        assert!(output.starts_with(&expected), "{output}");
     }
     let missing = dir.path("missing.toml");
-    let said = refusal(&run(&["check-config".as_ref(), missing.as_path()]));
-    assert_eq!(said, format!("{}: No such file or directory", missing.display()));
+    let output = refusal(&run(&["check-config".as_ref(), missing.as_path()]));
+    assert_eq!(output, format!("{}: No such file or directory", missing.display()));
 }
 
 #[test]
@@ -240,23 +240,23 @@ fn check_config_finds_what_a_start_would() {
         dir.path("missing").display()
     );
     let file = dir.file("enfys.toml", &config);
-    let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
+    let output = refusal(&run(&["check-config".as_ref(), file.as_path()]));
     let expected = format!(
         "{}:4: export /export: `path`: {}: No such file or directory",
         file.display(),
         dir.path("missing").display()
     );
-    assert_eq!(said, expected);
-    let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
+    let output = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
+    assert_eq!(output, expected);
     dir.directory("missing");
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let expected = format!(
         "\n# serves {} (sync) as /export: read-write, root squashed, for any client that reaches it\n",
         dir.path("missing").display()
     );
-    assert!(said.ends_with(&expected), "{said}");
+    assert!(output.ends_with(&expected), "{output}");
     assert!(!dir.path("state").exists(), "a check leaves nothing behind");
 }

@@ -48,8 +48,8 @@ fn a_reload_keeps_connections_and_memory() {
     let root = client.mount("/memory").unwrap();
     let file = client.create(root, "file").unwrap();
     client.write(file, b"kept", StableHow::FileSync).unwrap();
-    let said = lab.reload(&format!("{MEMORY}read-only = true\nmemory-bytes = 65536\n"));
-    assert!(said.contains("reloaded: serving memory (64 KiB) as /memory: read-only"), "{said}");
+    let output = lab.reload(&format!("{MEMORY}read-only = true\nmemory-bytes = 65536\n"));
+    assert!(output.contains("reloaded: serving memory (64 KiB) as /memory: read-only"), "{output}");
     assert_eq!(client.read(file).unwrap(), b"kept");
     assert_eq!(client.write(file, b"more", StableHow::FileSync).unwrap_err(), NfsStat::ROFS);
     lab.reload(&format!("{MEMORY}memory-bytes = 65536\n"));
@@ -141,8 +141,8 @@ fn changed_options_take_effect() {
     assert!(squashed == 65_534 || !is_root);
     lab.reload(&format!("{export}squash = 'none'\nasync = true\n"));
     assert!(owner(&mut client, "root") == 0 || !is_root);
-    let said = lab.reload(&format!("{export}squash = 'none'\nclients = ['192.0.2.0/24']\n"));
-    assert!(said.contains("(sync)") && said.contains("for 192.0.2.0/24"), "{said}");
+    let output = lab.reload(&format!("{export}squash = 'none'\nclients = ['192.0.2.0/24']\n"));
+    assert!(output.contains("(sync)") && output.contains("for 192.0.2.0/24"), "{output}");
     assert_eq!(client.getattr(root).unwrap_err(), NfsStat::ACCES);
     assert_eq!(client.mount("/export").unwrap_err(), MountStat::ACCES);
     lab.reload(export);
@@ -162,9 +162,9 @@ fn a_broken_configuration_changes_nothing_and_is_logged() {
         (format!("{MEMORY}{MEMORY}"), "another export has this path".into()),
         (String::new(), "nothing to serve".into()),
     ] {
-        let said = lab.reload(&text);
-        assert!(said.contains("reload failed, nothing was changed: "), "{said}");
-        assert!(said.contains(&why), "{why}: {said}");
+        let output = lab.reload(&text);
+        assert!(output.contains("reload failed, nothing was changed: "), "{output}");
+        assert!(output.contains(&why), "{why}: {output}");
         client.getattr(root).unwrap();
         client.mount("/memory").unwrap();
     }
@@ -187,8 +187,8 @@ fn check_replacement(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
     replace();
     // The server has not been told yet.
     client.getattr(file).unwrap();
-    let said = lab.server.reload();
-    assert!(said.contains(REPLACED), "{said}");
+    let output = lab.server.reload();
+    assert!(output.contains(REPLACED), "{output}");
     assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
     assert_eq!(client.getattr(root).unwrap_err(), NfsStat::STALE);
     let root = client.mount("/export").unwrap();
@@ -228,9 +228,9 @@ fn a_missing_path_is_reported_and_the_export_stays() {
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/export").unwrap();
     std::fs::rename(&data, lab.dir.path("before")).unwrap();
-    let said = lab.server.reload();
+    let output = lab.server.reload();
     let why = format!("{}: No such file or directory", data.display());
-    assert!(said.contains("reload failed, nothing was changed: ") && said.contains(&why), "{said}");
+    assert!(output.contains("reload failed, nothing was changed: ") && output.contains(&why), "{output}");
     client.create(root, "file").unwrap();
     lab.server.stop();
 }
@@ -279,8 +279,8 @@ fn mounts_and_unmounts_over_an_export_take_effect_after_a_reload() {
 #[test]
 fn settings_that_need_a_restart_are_named() {
     let lab = Lab::start(TestDir::new(), MEMORY);
-    let said = lab.reload(&format!("portmap = true\n[limits]\nconnections = 5\n{MEMORY}"));
-    assert!(said.contains("changes of portmap, limits take effect at the next start"), "{said}");
+    let output = lab.reload(&format!("portmap = true\n[limits]\nconnections = 5\n{MEMORY}"));
+    assert!(output.contains("changes of portmap, limits take effect at the next start"), "{output}");
     // It still differs from the setting in effect, so it is logged again.
     assert!(lab.server.reload().contains("portmap, limits"));
     assert!(!lab.reload(MEMORY).contains("next start"));

@@ -10,7 +10,7 @@ use crate::client::{Client, Client4};
 use crate::libnfs;
 use crate::metrics::scrape;
 use crate::server::{Server, TestDir, with};
-use crate::status::{ask, said, status};
+use crate::status::{ask, status, stdout_of};
 
 const CLIENTS: usize = 1000;
 /// Opens of each client, in one compound.
@@ -158,7 +158,7 @@ fn after_an_orderly_restart_the_grace_period_waits_for_holders_of_state_only() {
         (&grace["clients_waited_for"], &grace["names"][0]),
         (&1.into(), &r#"Linux NFSv4.2 \"host\"\n"#.into())
     );
-    let text = said(&ask(&dir, &["status"]));
+    let text = stdout_of(&ask(&dir, &["status"]));
     let shown = "grace     waiting for 1 client to reclaim\n          \"Linux NFSv4.2 \\\"host\\\"\\n\"\n";
     assert!(text.contains(shown), "{text}");
     let metrics = server.metrics_address();
@@ -194,7 +194,10 @@ fn a_client_that_the_grace_period_waits_for_is_evicted_by_its_shown_name() {
     let server = Server::start(&dir, &arguments);
     let shown = status(&dir)["grace"]["names"][0].as_str().unwrap().to_owned();
     assert!(!ask(&dir, &["evict", "holder"]).status.success(), "another name");
-    assert_eq!(said(&ask(&dir, &["evict", &shown])), format!("evicted {shown}: it can no longer reclaim\n"));
+    assert_eq!(
+        stdout_of(&ask(&dir, &["evict", &shown])),
+        format!("evicted {shown}: it can no longer reclaim\n")
+    );
     // It was the last one.
     assert_eq!(status(&dir)["grace"], Value::Null);
     let mut other = Client4::named(server.address, "other");

@@ -65,9 +65,9 @@ fn every_thread_has_dropped_unneeded_privileges() {
         assert_eq!(field(status, "Seccomp"), "2", "filtered");
     }
     let log = server.log();
-    let said: Vec<_> = log.lines().filter(|line| line.contains("no_new_privs=")).collect();
-    assert_eq!(said.len(), 1, "{log}");
-    assert!(said[0].contains("no_new_privs=\"on\" seccomp=\"on\""), "{log}");
+    let output: Vec<_> = log.lines().filter(|line| line.contains("no_new_privs=")).collect();
+    assert_eq!(output.len(), 1, "{log}");
+    assert!(output[0].contains("no_new_privs=\"on\" seccomp=\"on\""), "{log}");
 }
 
 /// The content that is written repeatedly.

@@ -42,8 +42,8 @@ fn a_passed_socket_replaces_listen() {
 fn a_passed_socket_of_another_type_is_refused() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let output = activated(socket, &[]).output().unwrap();
-    let said = refusal(&output);
-    assert!(said.starts_with("socket 0 of the service manager is not a listening TCP socket"), "{said}");
+    let output = refusal(&output);
+    assert!(output.starts_with("socket 0 of the service manager is not a listening TCP socket"), "{output}");
 }
 
 /// Waits for the next notification; returns its lines.
@@ -139,12 +139,12 @@ fn the_unit_explains_each_remaining_exposure() {
         Ok(output) if output.status.success() => output,
         other => return println!("skipped: no systemd-analyze that judges a file: {other:?}"),
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output = String::from_utf8_lossy(&output.stdout);
     let overall =
-        said.lines().find_map(|line| line.split("Overall exposure level for enfys.service: ").nth(1));
+        output.lines().find_map(|line| line.split("Overall exposure level for enfys.service: ").nth(1));
     let level: f64 = overall.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a level");
-    assert!(level <= LIMIT, "{said}");
-    for point in said.lines().filter_map(|line| line.strip_prefix("✗ ")) {
+    assert!(level <= LIMIT, "{output}");
+    for point in output.lines().filter_map(|line| line.strip_prefix("✗ ")) {
         let name = point.split('=').next().expect("an option");
         assert!(UNIT.contains(name), "the unit gives no reason for: {point}");
     }

@@ -18,13 +18,13 @@ pub fn ask(dir: &TestDir, words: &[&str]) -> Output {
 }
 
 #[track_caller]
-pub fn said(output: &Output) -> String {
+pub fn stdout_of(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
 pub fn status(dir: &TestDir) -> Value {
-    let answer: Value = serde_json::from_str(&said(&ask(dir, &["status", "--json"]))).expect("JSON");
+    let answer: Value = serde_json::from_str(&stdout_of(&ask(dir, &["status", "--json"]))).expect("JSON");
     assert_eq!(answer["version"], 1);
     answer["status"].clone()
 }
@@ -66,7 +66,7 @@ fn clients_are_shown_and_evicted() {
     assert!(only["address"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
     assert_eq!(only["sessions"][0]["slot_reply_max_bytes"], 4096);
-    let table = said(&ask(&dir, &["status"]));
+    let table = stdout_of(&ask(&dir, &["status"]));
     let (id, address) = (only["id"].as_str().unwrap(), only["address"].as_str().unwrap());
     let row = table.lines().position(|line| line.starts_with(id)).expect("a row");
     assert!(table.lines().nth(row).unwrap().contains(" 4.1 "), "{table}");
@@ -82,9 +82,9 @@ fn clients_are_shown_and_evicted() {
     );
     assert!(answer.starts_with(&first) && answer.ends_with(" (second client)"), "{answer}");
     drop(second);
-    said(&ask(&dir, &["evict", "second client"]));
-    let told = said(&ask(&dir, &["evict", only["id"].as_str().unwrap()]));
-    assert!(told.contains("(test client): it lost 1 session, 1 open, 0 locks"), "{told}");
+    stdout_of(&ask(&dir, &["evict", "second client"]));
+    let reported = stdout_of(&ask(&dir, &["evict", only["id"].as_str().unwrap()]));
+    assert!(reported.contains("(test client): it lost 1 session, 1 open, 0 locks"), "{reported}");
     assert_eq!(client.run(vec![]).unwrap_err(), Status::BADSESSION);
     let after = status(&dir);
     assert_eq!((&after["totals"]["opens"], &after["totals"]["clients"]), (&0.into(), &0.into()));
@@ -98,12 +98,12 @@ fn clients_are_shown_and_evicted() {
 fn recall_and_grace_end_answer() {
     let dir = TestDir::new();
     let server = started(&dir);
-    assert_eq!(said(&ask(&dir, &["recall", "/export/file"])), "no client has a delegation of it\n");
+    assert_eq!(stdout_of(&ask(&dir, &["recall", "/export/file"])), "no client has a delegation of it\n");
     let missing = refusal(&ask(&dir, &["recall", "/export/missing"]));
     assert!(missing.starts_with("/export/missing: missing: "), "{missing}");
     let elsewhere = refusal(&ask(&dir, &["recall", "/exports/file"]));
     assert!(elsewhere.contains("no export holds it"), "{elsewhere}");
-    assert_eq!(said(&ask(&dir, &["grace", "end"])), "there is no grace period\n");
+    assert_eq!(stdout_of(&ask(&dir, &["grace", "end"])), "there is no grace period\n");
     server.stop();
 }
 
@@ -123,7 +123,8 @@ fn errors_are_json_with_json() {
     let unknown = json_error(&ask(&dir, &["evict", "--json", "nobody"]), 1);
     assert_eq!(unknown, "nobody: no client has this id, address or name");
     assert!(json_error(&ask(&dir, &["recall", "--json", "/x"]), 1).contains("no export holds it"));
-    let ended: Value = serde_json::from_str(&said(&ask(&dir, &["grace", "end", "--json"]))).expect("JSON");
+    let ended: Value =
+        serde_json::from_str(&stdout_of(&ask(&dir, &["grace", "end", "--json"]))).expect("JSON");
     assert!(ended["grace-ended"].is_null() && ended["version"] == 1, "{ended}");
     server.stop();
     for words in [&["status", "--json"][..], &["grace", "end", "--json"]] {
@@ -169,14 +170,14 @@ fn another_control_socket_is_selected_by_path_and_configuration() {
     let socket_text = socket.display().to_string();
     let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--control", &socket_text];
     let server = Server::start(&dir, &arguments);
-    said(&run(&["status", "--control", &socket_text]));
+    stdout_of(&run(&["status", "--control", &socket_text]));
     let text = format!("[control]\nsocket = \"{socket_text}\"\n[[export]]\nmemory = true\n");
     let config = dir.file("enfys.toml", &text);
-    said(&run(&["status".as_ref(), "--config".as_ref(), config.as_path()]));
+    stdout_of(&run(&["status".as_ref(), "--config".as_ref(), config.as_path()]));
     // Two servers cannot share a socket.
     let why = refusal(&run(&arguments));
     assert!(why.contains(&socket_text) && why.contains("another server uses it"), "{why}");
-    said(&run(&["status", "--control", &socket_text]));
+    stdout_of(&run(&["status", "--control", &socket_text]));
     server.stop();
 }
 
@@ -211,6 +212,6 @@ fn an_invalid_request_is_refused_and_does_no_harm() {
     // Silent connections do not block others forever.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
     drop(silent);
-    said(&run(&["status", "--control", &socket_text]));
+    stdout_of(&run(&["status", "--control", &socket_text]));
     server.stop();
 }

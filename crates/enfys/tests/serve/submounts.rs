@@ -53,9 +53,10 @@ fn submounts_are_hidden_by_default_and_logged_once() {
         assert_eq!(client4.run(into).unwrap_err(), Status::ACCESS);
     }
     let log = server.log();
-    let said: Vec<_> = log.lines().filter(|line| line.contains("is mounted inside an export")).collect();
-    assert_eq!(said.len(), 1, "{log}");
-    let names_it = said[0].contains(disk.to_str().unwrap()) && said[0].contains("`submounts = \"serve\"`");
+    let output: Vec<_> = log.lines().filter(|line| line.contains("is mounted inside an export")).collect();
+    assert_eq!(output.len(), 1, "{log}");
+    let names_it =
+        output[0].contains(disk.to_str().unwrap()) && output[0].contains("`submounts = \"serve\"`");
     assert!(names_it, "{log}");
     let own = client.mount("/disk").unwrap();
     client.lookup(own, "inside").unwrap();

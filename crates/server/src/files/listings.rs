@@ -7,7 +7,7 @@ use protocol::nfs4::types::ClientId;
 use vfs::{Access, Attributes, Context, EntriesWatch, Entry, Handle};
 
 use crate::Export;
-use crate::listing_cache::{Form, Found, Holder, Key, MAX_EXCEPT, Page};
+use crate::listing_cache::{Form, Holder, Key, Lookup, MAX_EXCEPT, Page};
 use crate::request::Request;
 
 /// How a READDIR is answered.
@@ -75,9 +75,9 @@ pub(crate) async fn way<'r>(
     let key = Key { export: export.id, directory: *directory };
     let now = request.now.monotonic;
     let watch = match server.listings.find(&key, &form, holder, &request.exports, now) {
-        Found::Nothing => return Way::Look(None),
-        Found::Watched(watch) => watch,
-        Found::Wanted => {
+        Lookup::Nothing => return Way::Look(None),
+        Lookup::Watched(watch) => watch,
+        Lookup::Wanted => {
             // A caller who may not list the directory causes no watch.
             if may_list(export, context, directory).await.is_none() {
                 return Way::Look(None);
@@ -87,7 +87,7 @@ pub(crate) async fn way<'r>(
             server.listings.watch(key, &watch, &request.exports, now);
             watch
         }
-        Found::Page(watch, page) => {
+        Lookup::Page(watch, page) => {
             let Some(attributes) = may_list(export, context, directory).await else {
                 return Way::Look(None);
             };

@@ -34,34 +34,34 @@ impl Toy {
 
 impl Mechanism for Toy {
     fn acceptor(&self) -> Box<dyn Acceptor> {
-        Box::new(Half { lifetime: self.lifetime, _alive: Alive::new(&self.alive) })
+        Box::new(PartialContext { lifetime: self.lifetime, _alive: LiveContext::new(&self.alive) })
     }
 }
 
 /// Counts a context until it is dropped.
 #[derive(Debug)]
-struct Alive(Arc<AtomicU64>);
+struct LiveContext(Arc<AtomicU64>);
 
-impl Alive {
+impl LiveContext {
     fn new(count: &Arc<AtomicU64>) -> Self {
         count.fetch_add(1, Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Alive {
+impl Drop for LiveContext {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
 #[derive(Debug)]
-struct Half {
+struct PartialContext {
     lifetime: Option<Duration>,
-    _alive: Alive,
+    _alive: LiveContext,
 }
 
-impl Acceptor for Half {
+impl Acceptor for PartialContext {
     fn accept(self: Box<Self>, token: Bytes) -> Accepting {
         let step = match token.split_first() {
             None => Step::Failed(GssStatus { major: DEFECTIVE_TOKEN, minor: 7 }),
@@ -72,7 +72,7 @@ impl Acceptor for Half {
     }
 }
 
-impl Half {
+impl PartialContext {
     fn complete(self, name: &[u8]) -> Step {
         let name = String::from_utf8_lossy(name).into_owned();
         let uid = name.strip_prefix('u').and_then(|uid| uid.parse().ok());
@@ -100,7 +100,7 @@ fn key(name: &str) -> [u8; 16] {
 #[derive(Debug)]
 pub(crate) struct ToyContext {
     key: [u8; 16],
-    _alive: Option<Alive>,
+    _alive: Option<LiveContext>,
 }
 
 impl ToyContext {

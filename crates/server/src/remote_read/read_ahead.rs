@@ -28,7 +28,7 @@ pub(crate) struct Reading {
 #[derive(Debug, Default)]
 struct Ahead {
     /// In the order of the file, without gaps.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingRead>,
     /// What READs have shown since the last error.
     known: Option<Known>,
     /// The time of the latest answer.
@@ -44,14 +44,14 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct PendingRead {
     /// Bytes of the copy before it.
     from: u64,
     count: u32,
     asking: Asking,
 }
 
-impl Asked {
+impl PendingRead {
     fn end(&self) -> u64 {
         self.from + u64::from(self.count)
     }
@@ -105,7 +105,7 @@ impl Reading {
             let count = ahead.piece(span.end().min(before) - done);
             self.ask_at(fetches, span, (done, count), (Need::Now, wants_size))?
         };
-        let mut next = ahead.asked.back().map_or(first.end(), Asked::end);
+        let mut next = ahead.asked.back().map_or(first.end(), PendingRead::end);
         let end = ahead.known.map_or(0, |known| known.end).min(span.end()).min(most);
         while next < end && ahead.asked.len() + 1 < ASKED_MAX {
             let count = ahead.piece(end - next);
@@ -122,10 +122,10 @@ impl Reading {
         span: &Span,
         (from, count): (u64, u32),
         (need, wants_size): (Need, bool),
-    ) -> Result<Asked, FetchError> {
+    ) -> Result<PendingRead, FetchError> {
         let offset = span.source_offset.checked_add(from).ok_or(FetchError::Refused(Status::INVAL))?;
         let asking = fetches.ask(&self.file, (offset, count), wants_size, need)?;
-        Ok(Asked { from, count, asking })
+        Ok(PendingRead { from, count, asking })
     }
 
     /// Learns about the source from a READ.

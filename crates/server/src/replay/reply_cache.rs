@@ -17,7 +17,7 @@
 //! - WRITE is cached: a copy that is executed late would undo a newer write of the same range. The attributes in version 3's replies to
 //!   WRITE are not stored, but read again (see [`short`]).
 
-mod kept;
+mod ring;
 pub(crate) mod short;
 mod tags;
 
@@ -35,7 +35,7 @@ use rpc::auth::{AuthFlavor, OpaqueAuth};
 use rpc::message::CallHeader;
 use siphasher::sip::SipHasher13;
 
-use self::kept::Kept;
+use self::ring::RingStorage;
 
 use crate::replay::crash_replay::CallId;
 
@@ -174,12 +174,12 @@ impl<M> Shard<M> {
 }
 
 /// The reply cache; see the module.
-pub(crate) struct ReplyCache<M = Kept> {
+pub(crate) struct ReplyCache<M = RingStorage> {
     shards: [Mutex<Shard<M>>; SHARDS],
 }
 
 /// What to do with a call.
-pub(crate) enum Begin<'c, M: Memory = Kept> {
+pub(crate) enum Begin<'c, M: Memory = RingStorage> {
     /// Execute the call, then [`Execution::finish`].
     Execute(Execution<'c, M>),
     /// The call is in progress: drop this copy.
@@ -189,7 +189,7 @@ pub(crate) enum Begin<'c, M: Memory = Kept> {
 }
 
 /// A call in progress. If it is dropped without [`Self::finish`], it is forgotten, and a retransmission is executed.
-pub(crate) struct Execution<'c, M: Memory = Kept> {
+pub(crate) struct Execution<'c, M: Memory = RingStorage> {
     cache: &'c ReplyCache<M>,
     key: CallKey,
     began_s: u32,
@@ -325,7 +325,7 @@ mod tests {
 
     /// Returns the bytes of all replies with their overhead.
     fn bytes(cache: &ReplyCache) -> usize {
-        let of_shard = |shard: &Mutex<Shard<Kept>>| -> usize {
+        let of_shard = |shard: &Mutex<Shard<RingStorage>>| -> usize {
             shard.lock().kept.lengths().map(|length| length + ENTRY_OVERHEAD).sum()
         };
         cache.shards.iter().map(of_shard).sum()
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_retransmission_gets_the_first_reply_and_another_call_does_not() {
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"remove a"), NOW) else { panic!("new call") };
         assert!(matches!(cache.begin(key(1, 7, b"remove a"), NOW), Begin::InProgress));
         execution.finish(b"removed");
@@ -352,14 +352,14 @@ mod tests {
 
     #[test]
     fn an_abandoned_execution_is_forgotten() {
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         drop(cache.begin(key(1, 1, b"x"), NOW));
         assert!(matches!(cache.begin(key(1, 1, b"x"), NOW), Begin::Execute(_)));
     }
 
     #[test]
     fn memory_is_bounded_and_the_oldest_reply_goes_first() {
-        let cache = ReplyCache::<Kept>::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
+        let cache = ReplyCache::<RingStorage>::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
         for xid in 0..10_000 {
             let Begin::Execute(execution) = cache.begin(key(1, xid, b"x"), NOW) else { panic!("new call") };
             execution.finish(&[0; 100]);
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn another_user_gets_no_cached_reply() {
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         let client = IpAddr::from([10, 0, 0, 1]);
         let call = |uid: u8| {
             let credential =
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_not_used_after_its_lifetime() {
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         for round in 0..3u32 {
             let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW + REPLAY_FOR * round) else {
                 panic!("{round}")
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_bounded_number_of_copies_wait_for_the_reply() {
         use futures_util::FutureExt;
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
         let mut tasks: Vec<_> = (0..=WAITING_MAX).map(|_| Box::pin(cache.ended(key(1, 7, b"x")))).collect();
         let wakers: Vec<_> = tasks.iter().map(|_| Waker::from(std::sync::Arc::new(Sleeper))).collect();
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn a_copy_has_one_entry_and_removes_it() {
         use futures_util::FutureExt;
-        let cache = ReplyCache::<Kept>::new(1 << 20);
+        let cache = ReplyCache::<RingStorage>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
         let mut copy = Box::pin(cache.ended(key(1, 7, b"x")));
         // Polled by another task each time.

@@ -92,7 +92,7 @@ pub use tables::principal::{Credential, Principal};
 pub use tables::protect::StateProtect;
 pub use tables::recovery::RecordsSnapshot;
 #[cfg(test)]
-pub(crate) use tables::recovery::tests::Disk;
+pub(crate) use tables::recovery::tests::MemoryLog;
 pub use tables::recovery::{Reclaimers, Records};
 pub use tables::session::{CreateSession, MAX_OPERATIONS};
 pub use tables::slot::Replay;

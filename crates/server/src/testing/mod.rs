@@ -570,9 +570,9 @@ impl Call {
 }
 
 /// A request that may have to wait in the server.
-pub(crate) struct Flight(Pin<Box<dyn Future<Output = Bytes>>>);
+pub(crate) struct PendingCall(Pin<Box<dyn Future<Output = Bytes>>>);
 
-impl Flight {
+impl PendingCall {
     /// The reply's results, if complete.
     pub(crate) fn poll_bytes(&mut self) -> Option<Bytes> {
         let mut context = Context::from_waker(Waker::noop());
@@ -632,7 +632,7 @@ impl Lab {
     }
 
     /// Sends operations after a SEQUENCE on their own slot, and does not wait.
-    pub(crate) fn start(&mut self, slot_id: u32, ops: Vec<Op>) -> Flight {
+    pub(crate) fn start(&mut self, slot_id: u32, ops: Vec<Op>) -> PendingCall {
         let sequence = Op::Sequence(SequenceArgs {
             session_id: self.session,
             sequence_id: 1,
@@ -645,20 +645,20 @@ impl Lab {
     }
 
     /// As [`Self::start`], for a complete compound.
-    pub(crate) fn start_compound(&mut self, args: &CompoundArgs) -> Flight {
+    pub(crate) fn start_compound(&mut self, args: &CompoundArgs) -> PendingCall {
         let record = self.record(&xdr::to_bytes(args));
         self.fly(record)
     }
 
     /// As [`Self::start`], for a call of version 3.
-    pub(crate) fn start_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Flight {
+    pub(crate) fn start_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> PendingCall {
         let record = self.record_nfs3(procedure, arguments);
         self.fly(record)
     }
 
-    fn fly(&self, record: Bytes) -> Flight {
+    fn fly(&self, record: Bytes) -> PendingCall {
         let (server, connection, now) = (Arc::clone(&self.server), Arc::clone(&self.connection), self.now());
-        Flight(Box::pin(async move {
+        PendingCall(Box::pin(async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, record, &mut reply).await;
             assert_eq!(outcome.disposition, Disposition::Reply);

@@ -176,9 +176,9 @@ impl World {
 
     /// Returns the clients that hold opens or locks, or may still reclaim.
     fn holders(&self) -> Vec<Bytes> {
-        let look = self.server.look(moment(self.now), usize::MAX);
-        let waiting_for = look.grace.map(|grace| grace.waiting_for.names).unwrap_or_default();
-        let holding = look.clients.into_iter().filter(|client| client.opens + client.locks > 0);
+        let snapshot = self.server.snapshot(moment(self.now), usize::MAX);
+        let waiting_for = snapshot.grace.map(|grace| grace.waiting_for.names).unwrap_or_default();
+        let holding = snapshot.clients.into_iter().filter(|client| client.opens + client.locks > 0);
         holding.map(|client| client.owner).chain(waiting_for).collect()
     }
 

@@ -237,7 +237,7 @@ impl LockModel {
     }
 
     fn update_clients(&mut self, server: &Server, now: Duration) {
-        let snapshot = server.look(moment(now), MANY);
+        let snapshot = server.snapshot(moment(now), MANY);
         let confirmed = snapshot.clients.iter().filter(|client| client.status != ClientStatus::Unconfirmed);
         let mut found: Vec<Option<&ClientSnapshot>> = vec![None; self.known.len()];
         for client in confirmed {

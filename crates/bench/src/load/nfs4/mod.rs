@@ -28,7 +28,7 @@ use crate::operation::Operation;
 /// Version 4.
 pub const NFS4: Program = Program { number: nfs4::PROGRAM, version: nfs4::VERSION };
 
-/// What a Linux client asks for to fill a stat: the facts of a fattr3, the change attribute, the mounted-on file id.
+/// The attributes that a Linux client requests for stat: those of a fattr3, the change attribute, the mounted-on file ID.
 pub const ATTRIBUTES: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::CHANGE,
@@ -47,12 +47,12 @@ pub const ATTRIBUTES: Bitmap = Bitmap::of(&[
     number::MOUNTED_ON_FILEID,
 ]);
 
-/// Connects, makes a session with as many slots as the plan's depth, and makes ready what its operation needs.
+/// Connects, creates a session with as many slots as the plan's depth, and prepares the operation.
 ///
 /// `connection` makes names and ranges differ between connections.
 ///
 /// # Errors
-/// When the server cannot be reached or refuses any of it.
+/// If the server cannot be reached, or refuses any of it.
 pub(super) async fn connect(
     plan: &LoadPlan,
     minor_version: u32,
@@ -78,7 +78,7 @@ pub(super) async fn connect(
     Ok((caller, session, workload))
 }
 
-/// A name of this generator's own.
+/// Returns a name of this generator.
 ///
 /// # Panics
 /// Where it is longer than names may be.

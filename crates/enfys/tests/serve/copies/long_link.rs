@@ -81,8 +81,8 @@ const TRIALS: usize = 20;
 /// Calls to the source, and the time of the copy.
 fn measure(round_trip: Duration, is_sparse: bool) -> (u64, Duration) {
     let mut trials = (0..TRIALS).map(|_| measure_once(round_trip, is_sparse));
-    let told = trials.find(|(_, _, took)| *took < TOO_LONG);
-    let (copied, calls, took) = told.expect("one that is not too long");
+    let reported = trials.find(|(_, _, took)| *took < TOO_LONG);
+    let (copied, calls, took) = reported.expect("one that is not too long");
     assert_eq!(copied, Ok(LENGTH as u64));
     (calls, took)
 }

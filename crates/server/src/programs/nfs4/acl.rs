@@ -254,7 +254,7 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
     if tags.len() > MAX_ACL_ENTRIES {
         return Err(Status::NOSPC);
     }
-    let found = Found::new(rules);
+    let found = RuleIndex::new(rules);
     let entry = |tag| {
         let allowed = granted(&found.concerning(tag), tag, own);
         AclEntry { tag, permissions: permissions_of(allowed, is_directory) }
@@ -272,7 +272,7 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
 }
 
 /// An index of rules by class. With thousands of entries, not every class can scan all rules.
-struct Found<'r> {
+struct RuleIndex<'r> {
     rules: &'r [Rule],
     /// Positions of rules that may apply to every named class, without those whose bits are already decided. There are fewer
     /// than a mask has bits.
@@ -281,7 +281,7 @@ struct Found<'r> {
     by_tag: Vec<(AclTag, usize)>,
 }
 
-impl<'r> Found<'r> {
+impl<'r> RuleIndex<'r> {
     fn new(rules: &'r [Rule]) -> Self {
         let (mut shared, mut decided) = (Vec::new(), AceMask::empty());
         for (place, rule) in rules.iter().enumerate() {

@@ -86,7 +86,7 @@ async fn grant(
         // One retry: a file that still changes is contended.
         look = look_at(compound, file, is_write, known).await?;
     }
-    let Look { epoch, limit, seen } = look;
+    let WatchedState { epoch, limit, seen } = look;
     // No delegated times with read delegations, of which a file may have many. RFC 9754 §5: each GETATTR of others must query the
     // holder. A read holder would set only the access time, which "MUST NOT advance the change time". Every system call advances
     // it, so each return would invalidate the caches of all other readers.
@@ -117,7 +117,7 @@ struct Known<'a> {
 }
 
 /// The state of a file as read after the watch started.
-struct Look {
+struct WatchedState {
     epoch: ChangeEpoch,
     /// File size in bytes up to which CLOSE need not flush, for a write delegation.
     limit: u64,
@@ -133,7 +133,7 @@ async fn look_at(
     file: &File<'_>,
     is_write: bool,
     known: Known<'_>,
-) -> Result<Look, NotDelegated> {
+) -> Result<WatchedState, NotDelegated> {
     let epoch = compound.state().change_epoch(&file.handle);
     let attributes = known.attributes;
     let (limit, mut seen) =
@@ -141,7 +141,7 @@ async fn look_at(
     if known.is_watched {
         seen = look_again(compound.request, file, attributes, known.reclaim).await?;
     }
-    Ok(Look { epoch, limit, seen })
+    Ok(WatchedState { epoch, limit, seen })
 }
 
 /// Returns the space limit in bytes: the "condition that the client must check to determine whether the file needs to be flushed

@@ -88,13 +88,13 @@ impl First<'_> {
 }
 
 /// An operation's number and arguments, for the digest of version 4.0.
-pub(crate) struct Asked<'a> {
+pub(crate) struct V40Operation<'a> {
     number: OpNum,
     arguments: &'a Reader,
     start: usize,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> V40Operation<'a> {
     /// The arguments that were read since `start`.
     pub(crate) fn since(number: OpNum, arguments: &'a Reader, start: usize) -> Self {
         Self { number, arguments, start }
@@ -105,7 +105,7 @@ impl Compound<'_> {
     /// Takes the turn of an OPEN; `None` in versions with sessions.
     pub(crate) fn begin_open_request(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &V40Operation<'_>,
         owner: &StateOwner,
         seqid: u32,
         reclaim: bool,
@@ -117,7 +117,7 @@ impl Compound<'_> {
     /// Takes the turn of an operation on a stateid.
     pub(crate) fn begin_stateid_request(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &V40Operation<'_>,
         stateid: &Stateid,
         seqid: u32,
     ) -> Result<Option<OwnerRequest>> {
@@ -129,7 +129,7 @@ impl Compound<'_> {
     /// Takes the turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
     pub(crate) fn begin_lock_request(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &V40Operation<'_>,
         stateid: &Stateid,
         owner: &StateOwner,
         seqids: (u32, u32),
@@ -142,7 +142,7 @@ impl Compound<'_> {
     /// client's record is durable.
     fn turn(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &V40Operation<'_>,
         take: impl FnOnce(u64, V40Caller<'_>) -> std::result::Result<V40Sequenced, Status>,
     ) -> Result<Option<OwnerRequest>> {
         if self.minor > 0 {

@@ -9,7 +9,7 @@ use crate::Transport;
 use crate::request::{Request, Served};
 
 /// What the answers of one call depend on.
-struct Asked<'a> {
+struct Query<'a> {
     request: &'a Request<'a>,
     /// The server's own port.
     port: u16,
@@ -24,7 +24,7 @@ pub(super) fn serve(
     arguments: Reader,
     reply: &mut Writer,
 ) -> Served {
-    let asked = Asked { request, port };
+    let asked = Query { request, port };
     match Proc(procedure) {
         Proc::NULL => Served::Done { is_error: false },
         Proc::SET | Proc::UNSET => answer(reply, &false),
@@ -49,7 +49,7 @@ fn with(arguments: Reader, answer: impl FnOnce(&Rpcb) -> Served) -> Served {
     decode(arguments).map_or_else(|served| served, |wanted| answer(&wanted))
 }
 
-impl Asked<'_> {
+impl Query<'_> {
     fn all(&self) -> impl Iterator<Item = Listed> {
         all(self.request.server.settings.versions, self.port)
     }

@@ -35,12 +35,12 @@ impl Unconfirmed {
     fn take(&self, bytes: usize, max: usize) -> bool {
         let fits = self.0.fetch_add(bytes, Relaxed) + bytes <= max;
         if !fits {
-            self.give_back(bytes);
+            self.release(bytes);
         }
         fits
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Relaxed);
     }
 
@@ -67,7 +67,7 @@ pub(crate) struct Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        Account { all: &self.all, own: &self.own }.give_back(self.bytes);
+        Account { all: &self.all, own: &self.own }.release(self.bytes);
     }
 }
 
@@ -75,15 +75,15 @@ impl Account<'_> {
     fn take(self, bytes: usize) -> bool {
         let is_own = self.own.take(bytes, CLIENT_BYTES_MAX);
         if is_own && !self.all.take(bytes, ALL_BYTES_MAX) {
-            self.own.give_back(bytes);
+            self.own.release(bytes);
             return false;
         }
         is_own
     }
 
-    fn give_back(self, bytes: usize) {
-        self.own.give_back(bytes);
-        self.all.give_back(bytes);
+    fn release(self, bytes: usize) {
+        self.own.release(bytes);
+        self.all.release(bytes);
     }
 
     /// Has what was taken given back by itself.
@@ -155,7 +155,7 @@ impl Notices {
 
     /// Drops queued changes: the delegation is being returned, and the holder gets no more notifications.
     pub(crate) fn forget(&mut self, account: Account<'_>) {
-        account.give_back(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
+        account.release(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
     }
 
     /// The delegation ends.

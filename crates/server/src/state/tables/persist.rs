@@ -315,7 +315,7 @@ impl Persistence {
     fn forget(&self, id: &SessionId, owner: &SessionOwner, slots: u32, kept: impl IntoIterator<Item = u32>) {
         self.set(&session_key(id), None);
         kept.into_iter().for_each(|slot| self.set(&slot_key(id, slot), None));
-        self.room.lock().give_back(owner, places(slots));
+        self.room.lock().release(owner, places(slots));
     }
 
     /// Reserves space. If necessary, removes dead sessions whose clients have newer ones, first those of the same client.

@@ -332,7 +332,7 @@ impl SlotTable {
 
     /// Releases replies that the client has received, and narrows an unused window. Called from time to time.
     pub(crate) fn tend(&self, now_s: u32) {
-        self.window.look(now_s, self.memory.is_scarce());
+        self.window.adjust(now_s, self.memory.is_scarce());
         self.release_idle();
     }
 

@@ -25,9 +25,9 @@ pub(crate) struct Window {
     granted: AtomicU32,
     /// Slots that the client should use.
     target: AtomicU32,
-    /// The highest slot used since the last [`Self::look`].
+    /// The highest slot used since the last [`Self::adjust`].
     peak: AtomicU32,
-    /// The last [`Self::look`] that found a quarter of the window or more in use, in seconds of the server's time.
+    /// The last [`Self::adjust`] that found a quarter of the window or more in use, in seconds of the server's time.
     busy_s: AtomicU32,
 }
 
@@ -82,7 +82,7 @@ impl Window {
     }
 
     /// Halves a window of which little was used for a while; at once if memory `is_scarce`. Called from time to time.
-    pub(crate) fn look(&self, now_s: u32, is_scarce: bool) {
+    pub(crate) fn adjust(&self, now_s: u32, is_scarce: bool) {
         let (peak, target) = (self.peak.swap(0, Relaxed), self.target());
         if target <= self.first {
             return;
@@ -138,7 +138,7 @@ mod tests {
         let mut seen = Vec::new();
         for now_s in (100..=400).step_by(16) {
             window.use_slot(3, || true);
-            window.look(now_s, false);
+            window.adjust(now_s, false);
             seen.push(window.target());
         }
         assert_eq!(seen[..4], [1024; 4], "busy at the first look, not yet a minute ago at the others");
@@ -152,10 +152,10 @@ mod tests {
         (0..256).for_each(|slot| window.use_slot(slot, || true));
         for now_s in (100..1000).step_by(16) {
             window.use_slot(128, || true);
-            window.look(now_s, true);
+            window.adjust(now_s, true);
             assert_eq!(window.target(), 512, "a quarter is in use");
         }
-        window.look(1000, true);
+        window.adjust(1000, true);
         assert_eq!(window.target(), 256);
     }
 }

@@ -200,7 +200,7 @@ fn client_ids_cannot_be_guessed_from_another() {
 /// A version 4.0 client distinguishes a restart from a lost lease by the mark in client IDs and stateids.
 #[test]
 fn instances_have_different_marks() {
-    let disk = Arc::new(crate::state::Disk::default());
+    let disk = Arc::new(crate::state::MemoryLog::default());
     let mut marks = Vec::new();
     for _ in 0..3 {
         // The same settings, so that the marks would be equal without the record.

@@ -3,18 +3,18 @@
 use super::owners::{Peer0, root};
 use super::*;
 use crate::state::tables::wire::NetAddress;
-use crate::state::{CallbackClient, Disk, SetClientId, SetClientIdError};
+use crate::state::{CallbackClient, MemoryLog, SetClientId, SetClientIdError};
 
 /// A log, and the servers that use it in turn.
 pub(super) struct Site {
-    pub(super) disk: Arc<Disk>,
+    pub(super) disk: Arc<MemoryLog>,
     pub(super) world: World,
     settings: Settings,
 }
 
 impl Site {
     pub(super) fn new() -> Self {
-        let disk = Arc::new(Disk::default());
+        let disk = Arc::new(MemoryLog::default());
         let settings = settings();
         Self { world: World::after(&settings, disk.records()), disk, settings }
     }

@@ -136,7 +136,7 @@ impl Check {
 }
 
 /// The owner of a stateid.
-struct Found {
+struct FoundOwner {
     client: Arc<Client>,
     role: Role,
     owner: Arc<[u8]>,
@@ -477,7 +477,7 @@ impl State {
         Ok(client)
     }
 
-    fn owner_of(&self, stateid: &Stateid) -> Result<Found, Status> {
+    fn owner_of(&self, stateid: &Stateid) -> Result<FoundOwner, Status> {
         let entry_id = EntryId::parse(stateid, self.ids.boot()).map_err(|error| error.status(true))?;
         let shard = self.shards[entry_id.shard].lock();
         let entry = match shard.named(entry_id) {
@@ -495,15 +495,15 @@ impl State {
             EntryKind::Lock(lock) => (Role::Lock, Arc::clone(&lock.name.owner)),
             EntryKind::Delegation(_) => return Err(Status::BAD_STATEID),
         };
-        Ok(Found { client: Arc::clone(&entry.client), role, owner, is_known: true })
+        Ok(FoundOwner { client: Arc::clone(&entry.client), role, owner, is_known: true })
     }
 
-    fn owner_that_closed(&self, other: Other) -> Option<Found> {
+    fn owner_that_closed(&self, other: Other) -> Option<FoundOwner> {
         let closed = self.closed.0.lock();
         let (client, owner) = closed.get(&other)?;
         let (id, owner) = (*client, owner.upgrade()?);
         drop(closed);
         let client = self.clients.lock().record(id).map(|record| Arc::clone(&record.client))?;
-        Some(Found { client, role: Role::Open, owner, is_known: false })
+        Some(FoundOwner { client, role: Role::Open, owner, is_known: false })
     }
 }

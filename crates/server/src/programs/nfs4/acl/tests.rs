@@ -264,7 +264,7 @@ proptest! {
             mask: ace.mask,
         };
         let (rules, own) = (aces.iter().map(rule).collect::<Vec<_>>(), known.then_some(10));
-        let found = Found::new(&rules);
+        let found = RuleIndex::new(&rules);
         for class in rules.iter().map(|rule| rule.tag).chain([AclTag::Owner, AclTag::OwningGroup]) {
             let concerning = found.concerning(class);
             prop_assert_eq!(granted(&concerning, class, own), granted(&rules, class, own), "{:?}", class);

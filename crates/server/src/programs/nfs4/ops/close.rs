@@ -5,14 +5,14 @@ use protocol::nfs4::types::{OpNum, Stateid, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::sequencing::Asked;
+use crate::programs::nfs4::sequencing::V40Operation;
 use crate::programs::nfs4::status::Result;
 use crate::state::{OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let CloseArgs { open_stateid, seqid } = CloseArgs::decode(arguments)?;
-    let asked = Asked::since(OpNum::CLOSE, arguments, start);
+    let asked = V40Operation::since(OpNum::CLOSE, arguments, start);
     let turn = compound.begin_stateid_request(&asked, &open_stateid, seqid)?;
     let body = reply.mark();
     let done = close(compound, turn.as_ref(), open_stateid, reply);

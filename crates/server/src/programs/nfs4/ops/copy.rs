@@ -43,7 +43,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     copy(compound, &plan, most, &mut done).await?;
     let mut offload = None;
     if !done.is_over && !arguments.synchronous {
-        offload = go_on(compound, &plan, verifier, done.copied)?;
+        offload = continue_in_background(compound, &plan, verifier, done.copied)?;
         if offload.is_none() {
             copy(compound, &plan, MAX_BYTES, &mut done).await?;
         }
@@ -114,7 +114,7 @@ fn latest(compound: &Compound<'_>, given: Stateid) -> Result<Stateid> {
 }
 
 /// Continues the rest in the background; `None` if it cannot.
-fn go_on(
+fn continue_in_background(
     compound: &Compound<'_>,
     plan: &Plan<'_>,
     verifier: Verifier,

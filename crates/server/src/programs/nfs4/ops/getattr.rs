@@ -23,7 +23,7 @@ pub(crate) async fn run(
         // As if an earlier operation had fetched it.
         compound.set_fresh(look.await?);
     }
-    tell(compound, mask, reply).await
+    write_attributes(compound, mask, reply).await
 }
 
 /// As [`run`], without a future, if the backend answers without a wait.
@@ -42,7 +42,7 @@ pub(crate) fn run_in_place<'r>(
         let context = compound.context(file.export);
         match file.export.backend.getattr(&context, &file.handle).at_once() {
             Ok(attributes) => compound.set_fresh(attributes?),
-            Err(look) => return Ok(InPlace::Pending(Some(look))),
+            Err(pending) => return Ok(InPlace::Pending(Some(pending))),
         }
     }
     let Some(attributes) = compound.fresh() else { return Ok(InPlace::Pending(None)) };
@@ -52,7 +52,7 @@ pub(crate) fn run_in_place<'r>(
 }
 
 /// Fetches attributes of the current object, and of its file system if wanted.
-async fn look(
+async fn read_attributes(
     compound: &mut Compound<'_>,
     object: &Object<'_>,
     mask: Bitmap,
@@ -69,14 +69,18 @@ async fn look(
 }
 
 /// Writes the attributes of the current object, with those that the holder of a write delegation has changed.
-pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut Writer) -> Result {
+pub(super) async fn write_attributes(
+    compound: &mut Compound<'_>,
+    mask: Bitmap,
+    reply: &mut Writer,
+) -> Result {
     let object = compound.current()?;
     let held = compound.ask_holder(&object, mask).await?;
-    let (mut space, mut attributes) = look(compound, &object, mask).await?;
+    let (mut space, mut attributes) = read_attributes(compound, &object, mask).await?;
     // Not kept for the next operation: these are the holder's values, not the file's.
     if !compound.state().apply_held_attributes(held, &mut attributes) {
         compound.forget_fresh();
-        (space, attributes) = look(compound, &object, mask).await?;
+        (space, attributes) = read_attributes(compound, &object, mask).await?;
     }
     if let Object::File(file) = &object
         && let Some(change) = compound.granted_change(file, mask)

@@ -8,14 +8,14 @@ use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::sequencing::Asked;
+use crate::programs::nfs4::sequencing::V40Operation;
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::{LockError, LockNotice, LockRange, LockRequest, Locker, OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let args = LockArgs::decode(arguments)?;
-    let asked = Asked::since(OpNum::LOCK, arguments, start);
+    let asked = V40Operation::since(OpNum::LOCK, arguments, start);
     let turn = match &args.locker {
         WireLocker::New(new) => {
             let seqids = (new.open_seqid, new.lock_seqid);

@@ -47,7 +47,7 @@ pub(crate) async fn run<'r>(
     if compound.minor == 0 && !is_of_minor_0(&args) {
         return Err(Status::BADXDR.into());
     }
-    let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
+    let turn_asked = sequencing::V40Operation::since(OpNum::OPEN, arguments, start);
     let turn = compound.begin_open_request(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
     let body = reply.mark();
     let done = open_in_turn(compound, turn.as_ref(), &args, started, reply).await;

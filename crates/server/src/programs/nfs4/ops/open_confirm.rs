@@ -5,14 +5,14 @@ use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::sequencing::Asked;
+use crate::programs::nfs4::sequencing::V40Operation;
 use crate::programs::nfs4::status::Result;
 use crate::state::{OwnerEffect, OwnerRequest};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
     let args = OpenConfirmArgs::decode(arguments)?;
-    let asked = Asked::since(OpNum::OPEN_CONFIRM, arguments, start);
+    let asked = V40Operation::since(OpNum::OPEN_CONFIRM, arguments, start);
     let turn = compound.begin_stateid_request(&asked, &args.open_stateid, args.seqid)?;
     let body = reply.mark();
     let done = confirm(compound, turn.as_ref(), &args, reply);

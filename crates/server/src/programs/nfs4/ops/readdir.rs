@@ -289,7 +289,7 @@ async fn pseudo(
             continue;
         }
         let object = seen_in_listing(compound, child, listing.mask)?;
-        let (space, attributes) = match look(compound, &object, listing.mask).await {
+        let (space, attributes) = match read_attributes(compound, &object, listing.mask).await {
             Ok(seen) => seen,
             // RFC 8881 §18.23.3: with rdattr_error, the failure of one entry does not fail the listing.
             Err(Failure::Status(status)) if listing.mask.has(number::RDATTR_ERROR) => {
@@ -328,7 +328,11 @@ fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) ->
 }
 
 /// Fetches the attributes of an entry of the pseudo file system.
-async fn look(compound: &Compound<'_>, object: &Object<'_>, mask: Bitmap) -> Result<(FsStat, Attributes)> {
+async fn read_attributes(
+    compound: &Compound<'_>,
+    object: &Object<'_>,
+    mask: Bitmap,
+) -> Result<(FsStat, Attributes)> {
     if let Object::File(_) = object {
         compound.check_flavor(object)?;
     }

@@ -4,7 +4,7 @@ use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
 use protocol::nfs4::types::{Bitmap, Status};
 use xdr::{Decode, Reader, Writer};
 
-use super::getattr::tell;
+use super::getattr::write_attributes;
 use crate::programs::nfs4::attributes::{readable, supported};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
@@ -19,7 +19,7 @@ pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader)
     let mask = comparable(&sent, compound.minor)?;
     // As for GETATTR, the holder of a write delegation is asked first.
     let mut ours = Writer::new();
-    tell(compound, mask, &mut ours).await?;
+    write_attributes(compound, mask, &mut ours).await?;
     let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;
     // An attribute that this object lacks equals no value.
     Ok(ours == sent)

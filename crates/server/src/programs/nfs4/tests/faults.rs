@@ -17,8 +17,8 @@ use vfs::{Error, MemFs, MemOptions, Op as BackendOp};
 use xdr::{Opaque, Writer};
 
 use crate::testing::{
-    Flight, Lab, at, compound, create, export, faulty, getattr, lab_of, lab_with, lookup, mode, name, open,
-    putfh, size,
+    Lab, PendingCall, at, compound, create, export, faulty, getattr, lab_of, lab_with, lookup, mode, name,
+    open, putfh, size,
 };
 use crate::{Export, ExportOptions};
 
@@ -225,7 +225,7 @@ fn getattr_after_grant_shows_current_attributes() {
 }
 
 /// An OPEN that creates "new" and is delayed before it opens it, and another client that has opened the file meanwhile.
-fn created_and_found() -> (Lab, Lab, Flight, Gate, open::OpenOk) {
+fn created_and_found() -> (Lab, Lab, PendingCall, Gate, open::OpenOk) {
     let (mut lab, backend) = faulty_lab();
     let mut other = lab.reachable(b"other", 12);
     let gate = Gate::new();

@@ -19,7 +19,7 @@ use vfs::fault::{Fault, Faulty, Method, Rule};
 use xdr::List;
 
 use crate::copy::offload::Advanced;
-use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
+use crate::testing::{Lab, PendingCall, at, content, export, faulty, lab_with, open, open_result, putfh};
 use crate::{ExportTable, Fetch, FetchError, Fetched, Now, Offload};
 
 mod read_ahead;
@@ -93,7 +93,7 @@ impl Scene {
     }
 
     /// Sends COPY, which waits for the source.
-    fn ask(&mut self, args: CopyArgs) -> Flight {
+    fn ask(&mut self, args: CopyArgs) -> PendingCall {
         let ops = self.ops(args);
         self.slot += 1;
         let mut flight = self.client.start(self.slot, ops);
@@ -158,7 +158,7 @@ impl Scene {
     }
 }
 
-fn ok(flight: &mut Flight) -> CopyOk {
+fn ok(flight: &mut PendingCall) -> CopyOk {
     match flight.poll().expect("it is answered").results.into_vec().pop() {
         Some(OpResult::Copy(CopyResult::Ok(ok))) => ok,
         other => panic!("{other:?}"),

@@ -15,7 +15,7 @@ use protocol::nfs4::types::{Handle, HasStatus, StableHow, StateOwner, Stateid, S
 use vfs::{Context, Credentials, Timestamp};
 use xdr::Opaque;
 
-use crate::state::Disk;
+use crate::state::MemoryLog;
 use crate::testing::minor0::V40Lab;
 use crate::testing::{
     KEY, Lab, at, channel, create, export, name, open, open_args, open_result, putfh, session_args, size,
@@ -24,7 +24,7 @@ use crate::{Export, ExportTable, Server, Settings};
 
 /// A log, an export, and the servers that use them in turn.
 struct Site {
-    disk: Arc<Disk>,
+    disk: Arc<MemoryLog>,
     exports: Vec<Export>,
     starts: u64,
     server: Arc<Server>,
@@ -34,7 +34,7 @@ struct Site {
 impl Site {
     /// Returns a site with an empty file `file`.
     fn new() -> Self {
-        let (disk, exports) = (Arc::new(Disk::default()), vec![export(1, "/export")]);
+        let (disk, exports) = (Arc::new(MemoryLog::default()), vec![export(1, "/export")]);
         let server = start(&disk, &exports, 1);
         let mut site = Self { disk, exports, starts: 1, server, connections: 0 };
         let mut maker = site.client(b"maker", 1);
@@ -87,7 +87,7 @@ fn root_context() -> Context {
     Context::new(Arc::new(Credentials::root()), Timestamp::default())
 }
 
-fn start(disk: &Arc<Disk>, exports: &[Export], number: u64) -> Arc<Server> {
+fn start(disk: &Arc<MemoryLog>, exports: &[Export], number: u64) -> Arc<Server> {
     let settings = Settings::new(KEY, number, [number as u8; 16], b"test".to_vec());
     let exports = ExportTable::new(exports.to_vec()).unwrap();
     let mut server = Server::new(settings.clone(), exports);

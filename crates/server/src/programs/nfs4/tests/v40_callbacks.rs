@@ -18,7 +18,7 @@ use xdr::{List, Opaque};
 
 use crate::testing::minor0::{V40Lab, compound0, v40_lab};
 use crate::testing::{
-    Call, Flight, Lab, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
+    Call, Lab, PendingCall, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
 };
 use crate::{Connect, Connection, ConnectionId, Transport, Work};
 
@@ -116,7 +116,7 @@ fn reply(call: &Call, result: CbOpResult) -> bytes::Bytes {
 }
 
 /// Another client's OPEN for writing, which has to wait.
-fn write_open(other: &mut Lab) -> Flight {
+fn write_open(other: &mut Lab) -> PendingCall {
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::BOTH)]));
     assert!(flight.poll().is_none(), "the delegation is in its way");
     flight

@@ -66,7 +66,7 @@ impl Room {
     }
 
     /// Releases the space of a client's session.
-    pub(super) fn give_back(&mut self, owner: &SessionOwner, places: usize) {
+    pub(super) fn release(&mut self, owner: &SessionOwner, places: usize) {
         (self.taken, self.sessions) = (self.taken - places, self.sessions - 1);
         if let Some(own) = self.of_clients.get_mut(owner) {
             *own -= places;
@@ -95,14 +95,14 @@ mod tests {
         assert_eq!(room.take(&b, 60), Ok(()), "one, however large");
         assert_eq!(room.take(&b, 1), Err(Full::Share));
         assert_eq!(room.take(&c, 16), Err(Full::All));
-        room.give_back(&a, 20);
+        room.release(&a, 20);
         assert_eq!(room.take(&c, 16), Ok(()));
         // Sessions of an earlier server stay, even beyond the limit.
         room.hold(&c, 1000);
         assert_eq!((room.places(), room.take(&a, 1)), ((100, 1081), Err(Full::All)));
         assert_eq!(room.sessions(), 4);
         for (client, places) in [(&a, 5), (&b, 60), (&c, 16), (&c, 1000)] {
-            room.give_back(client, places);
+            room.release(client, places);
         }
         assert_eq!((room.places(), room.sessions(), room.of_clients.len()), ((100, 0), 0, 0));
     }

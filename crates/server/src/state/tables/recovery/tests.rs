@@ -30,20 +30,20 @@ fn records(known: &[(&'static str, u8)], made: impl Fn(Client) -> Client) -> Rec
 
 /// A log in memory, which outlives its servers.
 #[derive(Debug, Default)]
-pub(crate) struct Disk(Mutex<Platter>);
+pub(crate) struct MemoryLog(Mutex<LogContent>);
 
 #[derive(Debug, Default)]
-struct Platter {
+struct LogContent {
     changes: Vec<(Bytes, Option<Bytes>)>,
     stable: u64,
-    /// Changes become stable only by [`Disk::sync`].
+    /// Changes become stable only by [`MemoryLog::sync`].
     is_slow: bool,
     /// There is no room for more keys.
     is_full: bool,
     waiting: Vec<std::task::Waker>,
 }
 
-impl Disk {
+impl MemoryLog {
     /// From now on, changes become stable only by [`Self::sync`].
     pub(crate) fn slow_down(&self) {
         self.0.lock().is_slow = true;
@@ -61,10 +61,10 @@ impl Disk {
 
     /// Makes all changes stable.
     pub(crate) fn sync(&self) {
-        let mut platter = self.0.lock();
-        platter.stable = platter.changes.len() as u64;
-        let waiting = std::mem::take(&mut platter.waiting);
-        drop(platter);
+        let mut content = self.0.lock();
+        content.stable = content.changes.len() as u64;
+        let waiting = std::mem::take(&mut content.waiting);
+        drop(content);
         waiting.into_iter().for_each(std::task::Waker::wake);
     }
 
@@ -92,13 +92,13 @@ impl Disk {
     }
 }
 
-impl StateLog for Disk {
+impl StateLog for MemoryLog {
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
-        let mut platter = self.0.lock();
-        platter.changes.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
-        let number = platter.changes.len() as u64;
-        if !platter.is_slow {
-            platter.stable = number;
+        let mut content = self.0.lock();
+        content.changes.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
+        let number = content.changes.len() as u64;
+        if !content.is_slow {
+            content.stable = number;
         }
         number
     }
@@ -117,16 +117,16 @@ impl StateLog for Disk {
 
     fn reached(&self, number: u64, _: Thread) -> Op<'_, ()> {
         Op::pending(std::future::poll_fn(move |context| {
-            let mut platter = self.0.lock();
-            if platter.stable >= number {
+            let mut content = self.0.lock();
+            if content.stable >= number {
                 return std::task::Poll::Ready(Ok(()));
             }
-            platter.waiting.push(context.waker().clone());
+            content.waiting.push(context.waker().clone());
             std::task::Poll::Pending
         }))
     }
 
-    /// Changes become stable by [`Disk::sync`].
+    /// Changes become stable by [`MemoryLog::sync`].
     fn push(&self) {}
 }
 
@@ -155,7 +155,7 @@ fn foreign_keys_are_left_alone() {
     }
     let foreign = (Bytes::from_static(b"x\x01a"), Bytes::from_static(b"?"));
     let broken = (name, Bytes::from_static(b"?"));
-    let disk = Arc::new(Disk::default());
+    let disk = Arc::new(MemoryLog::default());
     let log: Arc<dyn StateLog> = disk.clone();
     let lease = Duration::from_secs(90);
     let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };

@@ -32,13 +32,13 @@ pub(super) async fn inside<'r>(
     for junction in compound.exports().junctions_in(directory.export.id, &directory.handle) {
         let inner = junction.inner.first().and_then(|inner| compound.export(inner.id));
         if let Some(inner) = inner {
-            all.extend(look(compound, &junction.name, File::root(inner), mask).await);
+            all.extend(read_attributes(compound, &junction.name, File::root(inner), mask).await);
         }
     }
     all
 }
 
-async fn look<'r>(
+async fn read_attributes<'r>(
     compound: &Compound<'r>,
     name: &'r [u8],
     top: File<'r>,

@@ -23,7 +23,8 @@ use super::{
     status, write,
 };
 use crate::testing::{
-    Call, Flight, Lab, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args, putfh,
+    Call, Lab, PendingCall, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args,
+    putfh,
 };
 
 pub(super) const NONE: Bitmap = Bitmap::EMPTY;
@@ -78,7 +79,7 @@ pub(super) fn with_directory(mut scene: Scene) -> (Scene, Handle) {
 }
 
 /// Operations on `d` by another client, and whether they change the delegated content.
-pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, Flight)> {
+pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, PendingCall)> {
     let Scene { lab, other, file, .. } = scene;
     let root = lab.handle(&["export"]);
     let a = lab.handle(&["export", "d", "a"]);
@@ -122,7 +123,7 @@ fn changes_by_version_3(
     other: &mut Lab,
     directory: Handle,
     file: Handle,
-) -> Vec<(&'static str, bool, Flight)> {
+) -> Vec<(&'static str, bool, PendingCall)> {
     let dir = nfs3::FileHandle::new(&directory).unwrap();
     let place = |text: &'static str| nfs3::DirOpArgs { dir, name: Opaque::from_static(text.as_bytes()) };
     let attributes = nfs3::Sattr::default();

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::RecallError;
 use crate::state::FileRecall;
-use crate::testing::{Flight, Lab, at, getattr, mode, name, open, open_args, putfh, size};
+use crate::testing::{Lab, PendingCall, at, getattr, mode, name, open, open_args, putfh, size};
 
 #[test]
 fn conflicting_open_waits_for_delegreturn() {
@@ -45,7 +45,7 @@ fn conflicting_open_waits_for_delegreturn() {
 }
 
 /// Starts operations of other clients, and states whether each conflicts with a read delegation.
-pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> {
+pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, PendingCall)> {
     let Scene { lab, other, file, .. } = scene;
     let key = |handle: &Handle| nfs3::FileHandle::new(handle).unwrap();
     let root = lab.handle(&["export"]);
@@ -253,7 +253,7 @@ fn administrator_recalls_file_by_path() {
     holder.seconds += 2;
     assert_eq!(give_back(&mut holder, file, mine), Status::OK);
     assert_eq!(recall(&lab, "/export/file"), Ok(FileRecall { recalled: 1, revoked: 0 }));
-    let totals = lab.server.look(lab.now(), 10).delegations;
+    let totals = lab.server.snapshot(lab.now(), 10).delegations;
     assert_eq!((totals.granted_read, totals.recalls, totals.returned), (3, 2, 1));
     let two = std::time::Duration::from_secs(2);
     assert_eq!((totals.return_time, totals.slowest), (two, two));

@@ -14,11 +14,11 @@ use super::directories::{NONE, changes, granted, make, remove, rename, with_dire
 use super::recalls::conflicts;
 use super::{BOTH, READ, Scene, WRITE, first_word, hold, recalled, scene, scene_in, set, write};
 use crate::programs::nfs4::xattr_tests;
-use crate::testing::{Flight, Lab, at, lab_42, mode, name, open, open_args, putfh, size};
+use crate::testing::{Lab, PendingCall, at, lab_42, mode, name, open, open_args, putfh, size};
 
 /// Asserts that an operation fails for lack of permission, without a recall.
 #[track_caller]
-fn refused(holder: &Lab, what: &str, mut flight: Flight) {
+fn refused(holder: &Lab, what: &str, mut flight: PendingCall) {
     let answer = flight.poll_bytes().unwrap_or_else(|| panic!("{what} waits"));
     let status = Status(first_word(&answer));
     // Version 3 has the same numbers for these.

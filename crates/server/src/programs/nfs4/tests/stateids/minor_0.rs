@@ -1,5 +1,5 @@
-//! Version 4.0 (RFC 7530 §9.1.4.2 to §9.1.4.4): no current stateid, no seqid of zero that stands for the present one, and another
-//! instance's stateids told apart.
+//! Version 4.0 (RFC 7530 §9.1.4.2 to §9.1.4.4): no current stateid, no seqid of zero for the current one, and a status of its own for
+//! stateids of another instance.
 
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::lock::LockOutcome;
@@ -25,18 +25,18 @@ const O: Option<Status> = Some(Status::OLD_STATEID);
 const S: Option<Status> = Some(Status::STALE_STATEID);
 const N: Option<Status> = None;
 
-/// An operation, what its stateid stands for, and the status of each column; `None` where there is no such case.
+/// An operation, the state that its stateid names, and the status of each column; `None` if the case does not exist.
 type Row = (&'static str, Basis, fn(&mut Scene, Stateid) -> Op, [Option<Status>; COLUMNS.len()]);
 
-/// §9.1.4.3: the anonymous stateid "can be used in READ, WRITE, and SETATTR requests", and so can that of all ones. §9.1.4.4: "If the seqid
+/// §9.1.4.3: the anonymous stateid "can be used in READ, WRITE, and SETATTR requests", and so can the one of all ones. §9.1.4.4: "If the seqid
 /// field is earlier than the current sequence value … return NFS4ERR_OLD_STATEID", and zero is. §9.6.2: "An
 /// NFS4ERR_STALE_STATEID error indicates a stateid invalidated by a reboot or restart."
 const IO: [Option<Status>; COLUMNS.len()] = [K, O, K, K, B, B, O, B, B, S, B, B];
 /// §9.1.4.4: "an all-zero stateid is used when an open stateid is required in a LOCK operation".
 const STATE: [Option<Status>; COLUMNS.len()] = [K, O, B, B, B, B, O, B, B, S, B, B];
-/// An open that waits to be confirmed was never changed, and is alone with its owner.
+/// An unconfirmed open was never changed, and is its owner's only one.
 const CONFIRM: [Option<Status>; COLUMNS.len()] = [K, O, B, B, B, B, N, B, B, S, B, N];
-/// No open's stateid is a delegation's.
+/// No open's stateid names a delegation.
 const DELEGATION: [Option<Status>; COLUMNS.len()] = [B, N, B, B, B, B, N, B, B, S, B, B];
 
 #[rustfmt::skip]
@@ -191,7 +191,7 @@ impl Scene {
         }
     }
 
-    /// With an open go its locks' stateids.
+    // The lock stateids end with the open.
     fn ended(&mut self, basis: Basis) -> Stateid {
         let (_, open) = self.client.open("file", OWNER);
         let mut stateid = open;
@@ -206,7 +206,7 @@ impl Scene {
         stateid
     }
 
-    /// To what it is already.
+    // To the current share access.
     fn downgrade(&mut self, open_stateid: Stateid) -> Op {
         let (share_access, share_deny) = (ShareAccess::BOTH, ShareDeny::empty());
         let seqid = self.client.next(OWNER);

@@ -41,7 +41,7 @@ struct Bucket([Slot; WAYS]);
 
 /// The storage; see the module.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RingStorage {
     index: Tagged<Bucket, WAYS>,
     /// Empty until the first reply.
     ring: Box<[u8]>,
@@ -50,7 +50,7 @@ pub(crate) struct Kept {
     next: Place,
 }
 
-impl Memory for Kept {
+impl Memory for RingStorage {
     fn new(bytes: usize) -> Self {
         let each = Tagged::<Bucket, WAYS>::EACH;
         let buckets = (bytes / INDEX_SHARE / each).max(1);
@@ -98,7 +98,7 @@ impl Memory for Kept {
     }
 }
 
-impl Kept {
+impl RingStorage {
     /// Returns the lengths of the stored replies.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_newest_replies_of_a_bucket_stay() {
-        let mut kept = Kept::new(16 << 10);
+        let mut kept = RingStorage::new(16 << 10);
         let in_first_bucket = |number: u32| u64::from(number);
         for number in 0..10 {
             kept.put(in_first_bucket(number), reply(number, &[number as u8; 10]));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn another_reply_under_a_digest_takes_the_first_ones_place() {
-        let mut kept = Kept::new(1 << 10);
+        let mut kept = RingStorage::new(1 << 10);
         kept.put(7, reply(1, b"one"));
         kept.put(7, reply(2, b"two"));
         assert_eq!(kept.get(7), Some(reply(2, b"two")));
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn does_not_store_replies_longer_than_the_memory() {
         for bytes in [0, 64, 100] {
-            let mut kept = Kept::new(bytes);
+            let mut kept = RingStorage::new(bytes);
             kept.put(1, reply(1, &[0; 100]));
             assert_eq!(kept.get(1), None, "{bytes}");
         }
@@ -176,7 +176,7 @@ mod tests {
             bytes in 0_usize..4096,
             lengths in prop::collection::vec(0_usize..150, 1..200),
         ) {
-            let mut kept = Kept::new(bytes);
+            let mut kept = RingStorage::new(bytes);
             for (number, length) in (0..).zip(&lengths) {
                 kept.put(digest(number), reply(number, &vec![number as u8; *length]));
             }
