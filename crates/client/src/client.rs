@@ -10,11 +10,14 @@ use crate::attributes::{Attributes, Changed, SetAttributes};
 use crate::config::{Caller, Config, Version};
 use crate::engine::{ConnectionId, Engine};
 use crate::error::OpError;
+use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
 use crate::nfs4::Nfs4;
 use crate::results::{
     CommitReply, Creation, DirPage, FileHandle, FsInfo, FsStat, NewObject, Object, OpenMode, OpenState,
     Opened, ReadReply, Stability, WriteReply,
 };
+
+mod singles;
 
 /// Most connections to one server (`nconnect`), as Linux has it.
 pub const CONNECTIONS_MAX: usize = 16;
@@ -139,6 +142,81 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) if seconds > 0 => nfs4.set_lease(Duration::from_secs(seconds.into())),
             Protocol::Nfs4(_) => {}
+        }
+    }
+}
+
+/// Operations on many files ([`crate::many`]).
+impl Client {
+    /// Reads files from their start, whole if they are not longer than asked for.
+    pub async fn read_many(&self, caller: &Caller, files: &[ReadFile<'_>]) -> Vec<Result<Whole, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.read_many(caller, files).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::read(self, caller, files).await,
+        }
+    }
+
+    /// Creates files, or writes them anew, with all their data, which are stable afterwards. Of a file that fails, some or no
+    /// data may have been written.
+    pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.write_many(caller, files).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::write(self, caller, files).await,
+        }
+    }
+
+    /// Looks up names in directories.
+    pub async fn stat_many(
+        &self,
+        caller: &Caller,
+        names: &[(FileHandle, &[u8])],
+    ) -> Vec<Result<Object, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.stat_many(caller, names).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::in_flight(names, |name| self.lookup(caller, name.0, name.1)).await,
+        }
+    }
+
+    /// Creates directories.
+    pub async fn create_directories(
+        &self,
+        caller: &Caller,
+        directories: &[NewDirectory<'_>],
+    ) -> Vec<Result<Object, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.create_directories(caller, directories).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::create_directories(self, caller, directories).await,
+        }
+    }
+
+    /// Removes names of files, or of empty directories if `directories`.
+    pub async fn remove_many(
+        &self,
+        caller: &Caller,
+        names: &[(FileHandle, &[u8])],
+        directories: bool,
+    ) -> Vec<Result<(), OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.remove_many(caller, names).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::remove(self, caller, names, directories).await,
+        }
+    }
+
+    /// Sets attributes of objects. A size is set without an open, which share reservations of others may forbid.
+    pub async fn set_attributes_many(
+        &self,
+        caller: &Caller,
+        objects: &[(FileHandle, SetAttributes)],
+    ) -> Vec<Result<Attributes, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.set_attributes_many(caller, objects).await,
+            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
+            _ => singles::set_attributes(self, caller, objects).await,
         }
     }
 }

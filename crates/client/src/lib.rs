@@ -15,6 +15,7 @@ pub mod engine;
 pub mod errno;
 pub mod error;
 pub mod fs;
+pub mod many;
 pub mod names;
 mod nfs4;
 mod opens;

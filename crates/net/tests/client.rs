@@ -190,3 +190,57 @@ fn an_unreachable_server_is_an_error_at_once() {
         transport.await.unwrap();
     });
 }
+
+#[test]
+fn many_files_take_few_requests() {
+    use client::many::{NewDirectory, NewFile, ReadFile};
+    const FILES: usize = 1000;
+    let server = start();
+    with_client(config(server.address.port(), None), async |client| {
+        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+        let (caller, top) = (root(), fs.root().handle);
+        let directory = NewDirectory { parent: top, name: b"many", mode: 0o755 };
+        let made = client.create_directories(&caller, &[directory]).await.remove(0).unwrap();
+        let names: Vec<Vec<u8>> = (0..FILES).map(|number| format!("file {number}").into_bytes()).collect();
+        let content = |at: usize| Bytes::from(format!("content of file {at}").repeat(at % 50));
+        let files: Vec<NewFile<'_>> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| NewFile {
+                directory: made.handle,
+                name,
+                mode: 0o640,
+                data: content(at),
+                set: SetAttributes::default(),
+            })
+            .collect();
+        let before = client.engine().requests_sent();
+        for outcome in client.write_many(&caller, &files).await {
+            assert_eq!(outcome.unwrap().attributes.mode, 0o640);
+        }
+        let written = client.engine().requests_sent();
+        let reads: Vec<ReadFile<'_>> =
+            names.iter().map(|name| ReadFile { directory: made.handle, name, count: 4096 }).collect();
+        for (at, outcome) in client.read_many(&caller, &reads).await.into_iter().enumerate() {
+            let whole = outcome.unwrap();
+            assert!(whole.is_whole && whole.data == content(at), "file {at}");
+        }
+        let read = client.engine().requests_sent();
+        let (writes, reads) = (written - before, read - written);
+        assert!(writes < 100 && reads < 100, "{FILES} files: {writes} requests to write, {reads} to read");
+        let targets: Vec<_> = names.iter().map(|name| (made.handle, &name[..])).collect();
+        let mut walked = 0;
+        let mut walk = fs.walk(fs.root(), usize::MAX);
+        while let Some(listed) = walk.next().await {
+            walked += listed.unwrap().entries.len();
+        }
+        assert_eq!(walked, FILES + 1);
+        // One name is missing: it alone fails.
+        fs.unlink(b"many/file 500").await.unwrap();
+        for (at, outcome) in client.remove_many(&caller, &targets, false).await.into_iter().enumerate() {
+            assert_eq!(outcome.is_err(), at == 500, "file {at}: {outcome:?}");
+        }
+        fs.rmdir(b"many").await.unwrap();
+    });
+    assert_eq!(server.server.counts().opens, 0);
+}

@@ -76,6 +76,8 @@ struct State {
     sleepers: BTreeMap<(Duration, u64), Waker>,
     next_sleeper: u64,
     is_shut_down: bool,
+    /// Records of calls sent so far, repetitions included.
+    sent: u64,
 }
 
 /// A call from its start until its caller has taken the reply.
@@ -212,6 +214,12 @@ impl Engine {
         self.state.lock().calls.values().filter(|call| call.outcome.is_none()).count()
     }
 
+    /// Returns how many calls were sent so far, repetitions included.
+    #[must_use]
+    pub fn requests_sent(&self) -> u64 {
+        self.state.lock().sent
+    }
+
     /// Returns whether the engine was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
@@ -244,7 +252,7 @@ impl Engine {
     pub fn poll_record(&self, id: ConnectionId, context: &mut Context<'_>) -> Poll<Option<Record>> {
         let now = self.now();
         let mut state = self.state.lock();
-        let State { connections, calls, .. } = &mut *state;
+        let State { connections, calls, sent, action_waker, .. } = &mut *state;
         let connection = &mut connections[id.0];
         if !matches!(connection.link, Link::Up) {
             return Poll::Ready(None);
@@ -257,9 +265,10 @@ impl Engine {
             let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { continue };
             call.sent_at = Some(now);
             call.sendings += 1;
+            *sent += 1;
             let record = call.record.clone();
             if connection.call_sent(xid, now) {
-                wake(&mut state.action_waker);
+                wake(action_waker);
             }
             return Poll::Ready(Some(record));
         }

@@ -17,8 +17,10 @@ use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object, OpenState};
 
 mod file;
 mod path;
+mod walk;
 
 pub use file::{File, OpenOptions};
+pub use walk::{Listed, Walk};
 
 /// A directory of a server with all below it, for one caller. Clones are the same.
 #[derive(Clone)]

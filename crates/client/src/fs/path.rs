@@ -39,11 +39,11 @@ impl FileSystem {
                 Err(error) => return Err(error),
             }
         }
-        self.walk(&names, follow).await
+        self.resolve_names(&names, follow).await
     }
 
     /// Resolves names one by one, following symbolic links. `..` above the root is the root.
-    async fn walk(&self, names: &[&[u8]], follow: bool) -> Result<Object, OpError> {
+    async fn resolve_names(&self, names: &[&[u8]], follow: bool) -> Result<Object, OpError> {
         let mut left: VecDeque<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
         let mut way = vec![self.root()];
         let mut links = 0;

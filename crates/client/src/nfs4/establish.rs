@@ -111,7 +111,6 @@ impl Setup<'_> {
         let limits = Limits {
             request: granted.max_request_size,
             response: granted.max_response_size,
-            cached: granted.max_response_size_cached,
             operations: granted.max_operations,
         };
         let new = NewSession {

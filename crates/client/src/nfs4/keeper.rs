@@ -12,6 +12,7 @@ use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::Status;
 use rpc::message::{AcceptStatus, RpcError};
 
+use super::batch::CompoundSize;
 use super::callback::CallbackHandler;
 use super::establish::{Registration, Setup};
 use super::recovery::reopen;
@@ -38,6 +39,7 @@ pub(crate) struct Nfs4 {
     current: Mutex<Current>,
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
+    pub(super) compound_size: CompoundSize,
 }
 
 struct Current {
@@ -79,7 +81,16 @@ impl Nfs4 {
         registration.is_confirmed = true;
         let current = Current { registration, state: SessionState::Ready(session), waiting: Vec::new() };
         let (current, lease) = (Mutex::new(current), Mutex::new(LEASE_DEFAULT));
-        Ok(Self { engine, config, minor_version, connections, current, lease, opens: OpenFiles::default() })
+        Ok(Self {
+            engine,
+            config,
+            minor_version,
+            connections,
+            current,
+            lease,
+            opens: OpenFiles::default(),
+            compound_size: CompoundSize::default(),
+        })
     }
 
     /// Sets the server's lease time, which the attribute `lease_time` says.

@@ -1,5 +1,6 @@
 //! NFS version 4: sessions, compounds, and its operations.
 
+mod batch;
 mod callback;
 mod convert;
 mod establish;

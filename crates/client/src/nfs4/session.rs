@@ -33,8 +33,6 @@ pub(crate) struct Limits {
     pub(crate) request: u32,
     /// Maximum bytes of a reply.
     pub(crate) response: u32,
-    /// Maximum bytes of a reply that the server caches.
-    pub(crate) cached: u32,
     /// Maximum number of operations in a compound, SEQUENCE included.
     pub(crate) operations: u32,
 }

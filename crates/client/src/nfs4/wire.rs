@@ -98,6 +98,16 @@ impl Results {
         (0..count).try_for_each(|_| self.skip())
     }
 
+    /// Takes at most `count` results, whatever their status.
+    pub(crate) fn take_results(&mut self, count: usize) -> Vec<OpResult> {
+        self.results.by_ref().take(count).collect()
+    }
+
+    /// Returns the results that are left.
+    pub(crate) fn all(&self) -> &[OpResult] {
+        self.results.as_slice()
+    }
+
     /// Returns how many results are left.
     pub(crate) fn len(&self) -> usize {
         self.results.len()

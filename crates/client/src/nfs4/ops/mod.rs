@@ -21,6 +21,7 @@ use crate::results::{FileHandle, Object, OpenState};
 mod directory;
 mod file;
 mod filesystem;
+mod many;
 mod name;
 mod object;
 mod open;

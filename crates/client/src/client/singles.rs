@@ -1,0 +1,127 @@
+//! Operations on many files as single operations that are in flight together, for versions without compounds.
+
+use std::future::Future;
+
+use futures_util::stream::{FuturesOrdered, StreamExt};
+
+use super::Client;
+use crate::attributes::{Attributes, SetAttributes};
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
+use crate::results::{Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
+
+/// Items that are worked on at a time. The version's own bound of calls in flight is usually lower.
+const IN_FLIGHT: usize = 256;
+
+/// Runs an operation for each item, many at a time, and returns the outcomes in the items' order.
+pub(super) async fn in_flight<'a, I, F: Future>(items: &'a [I], run: impl Fn(&'a I) -> F) -> Vec<F::Output> {
+    let (mut running, mut outcomes) = (FuturesOrdered::new(), Vec::with_capacity(items.len()));
+    for item in items {
+        if running.len() >= IN_FLIGHT {
+            outcomes.extend(running.next().await);
+        }
+        running.push_back(run(item));
+    }
+    while let Some(outcome) = running.next().await {
+        outcomes.push(outcome);
+    }
+    outcomes
+}
+
+pub(super) async fn read(
+    client: &Client,
+    caller: &Caller,
+    files: &[ReadFile<'_>],
+) -> Vec<Result<Whole, OpError>> {
+    let set = SetAttributes::default();
+    in_flight(files, async |file| {
+        let opened =
+            client.open(caller, file.directory, file.name, OpenMode::READ, Creation::No, &set).await?;
+        let handle = opened.object.handle;
+        let read = client.read(caller, handle, &opened.state, 0, file.count).await;
+        let closed = client.close_file(caller, handle, &opened.state).await;
+        let reply = read?;
+        closed?;
+        let attributes = reply.attributes.unwrap_or(opened.object.attributes);
+        Ok(Whole { data: reply.data, is_whole: reply.eof, attributes })
+    })
+    .await
+}
+
+pub(super) async fn write(
+    client: &Client,
+    caller: &Caller,
+    files: &[NewFile<'_>],
+) -> Vec<Result<Object, OpError>> {
+    in_flight(files, async |file| {
+        let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(file.mode) };
+        let (directory, name) = (file.directory, file.name);
+        let opened = client.open(caller, directory, name, OpenMode::WRITE, Creation::IfMissing, &set).await?;
+        let written = write_all(client, caller, opened.object, &opened.state, file).await;
+        let closed = client.close_file(caller, opened.object.handle, &opened.state).await;
+        let object = written?;
+        closed?;
+        Ok(object)
+    })
+    .await
+}
+
+async fn write_all(
+    client: &Client,
+    caller: &Caller,
+    object: Object,
+    state: &OpenState,
+    file: &NewFile<'_>,
+) -> Result<Object, OpError> {
+    let (handle, mut offset, mut data) = (object.handle, 0, file.data.clone());
+    let mut attributes = object.attributes;
+    while !data.is_empty() {
+        let reply = client.write(caller, handle, state, offset, data.clone(), Stability::FileSync).await?;
+        offset += u64::from(reply.count);
+        data = data.slice(reply.count as usize..);
+        attributes = reply.file.after.unwrap_or(attributes);
+    }
+    if !file.set.is_empty() {
+        attributes = client.set_attributes(caller, handle, state, &file.set).await?;
+    }
+    Ok(Object { handle, attributes })
+}
+
+pub(super) async fn create_directories(
+    client: &Client,
+    caller: &Caller,
+    directories: &[NewDirectory<'_>],
+) -> Vec<Result<Object, OpError>> {
+    in_flight(directories, async |new| {
+        let set = SetAttributes::with_mode(new.mode);
+        let created = client.create_object(caller, new.parent, new.name, &NewObject::Directory, &set).await;
+        created.map(|(object, _)| object)
+    })
+    .await
+}
+
+pub(super) async fn remove(
+    client: &Client,
+    caller: &Caller,
+    names: &[(FileHandle, &[u8])],
+    directories: bool,
+) -> Vec<Result<(), OpError>> {
+    in_flight(names, async |(directory, name)| {
+        let removed = match directories {
+            true => client.remove_directory(caller, *directory, name).await,
+            false => client.remove_file(caller, *directory, name).await,
+        };
+        removed.map(|_| ())
+    })
+    .await
+}
+
+pub(super) async fn set_attributes(
+    client: &Client,
+    caller: &Caller,
+    objects: &[(FileHandle, SetAttributes)],
+) -> Vec<Result<Attributes, OpError>> {
+    let state = OpenState::default();
+    in_flight(objects, async |(handle, set)| client.set_attributes(caller, *handle, &state, set).await).await
+}

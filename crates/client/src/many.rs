@@ -1,0 +1,57 @@
+//! Arguments and results of operations on many files.
+//!
+//! Each operation returns a result for each item, in their order. An item that fails says nothing about the others: they are
+//! executed all the same. With NFS 4.1 and 4.2 items share compounds; with version 3 their calls are in flight together.
+
+use bytes::Bytes;
+
+use crate::attributes::{Attributes, SetAttributes};
+use crate::results::FileHandle;
+
+/// A file to read whole.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadFile<'a> {
+    /// Its directory.
+    pub directory: FileHandle,
+    /// Its name.
+    pub name: &'a [u8],
+    /// Bytes to read at most; a longer file is not read whole.
+    pub count: u32,
+}
+
+/// What was read of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// Its first bytes.
+    pub data: Bytes,
+    /// Whether they are all.
+    pub is_whole: bool,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// A file to create, or to write anew.
+#[derive(Debug, Clone)]
+pub struct NewFile<'a> {
+    /// Its directory.
+    pub directory: FileHandle,
+    /// Its name.
+    pub name: &'a [u8],
+    /// Mode bits if it is created.
+    pub mode: u32,
+    /// All its data: not more than one WRITE can carry.
+    pub data: Bytes,
+    /// Attributes to set after the data were written, for instance times.
+    pub set: SetAttributes,
+}
+
+/// A directory to create.
+#[derive(Debug, Clone, Copy)]
+pub struct NewDirectory<'a> {
+    /// Its parent.
+    pub parent: FileHandle,
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its mode bits.
+    pub mode: u32,
+}

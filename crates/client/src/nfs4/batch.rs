@@ -1,0 +1,346 @@
+//! Many items in few compounds.
+//!
+//! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
+//! within what the server granted, and within what it has turned out to execute ([`CompoundSize`]). Several compounds are in
+//! flight. A compound ends at its first failed operation: the item there fails, those behind it were not executed and go into
+//! the next compound.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::types::{HasStatus, Status};
+
+use super::Nfs4;
+use super::session::{DELAY_FIRST, DELAY_MAX, Limits};
+use super::wire::Results;
+use crate::config::Caller;
+use crate::error::OpError;
+
+/// Operations of the first compounds: some 20 small files.
+const OPERATIONS_FIRST: usize = 128;
+/// Fewest operations that the size of compounds falls to: one item of any kind.
+const OPERATIONS_MIN: usize = 8;
+/// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
+const OVERHEAD: usize = 1024;
+/// How often one item is tried again after DELAY, GRACE or a compound that was too large.
+const TRIES_MAX: u32 = 64;
+
+/// One of many.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its operations; the first is PUTFH.
+    pub(crate) ops: Vec<Op>,
+    /// About how many bytes they take in a request.
+    pub(crate) request: usize,
+    /// At most how many bytes their results take in a reply.
+    pub(crate) reply: usize,
+}
+
+/// How many operations a compound has: it grows while compounds are executed, and falls where the server says that one was too
+/// large.
+#[derive(Debug)]
+pub(crate) struct CompoundSize(AtomicUsize);
+
+impl Default for CompoundSize {
+    fn default() -> Self {
+        Self(AtomicUsize::new(OPERATIONS_FIRST))
+    }
+}
+
+impl CompoundSize {
+    fn get(&self, limits: &Limits) -> usize {
+        // SEQUENCE takes one.
+        let granted = (limits.operations as usize).saturating_sub(1).max(1);
+        self.0.load(Ordering::Relaxed).min(granted)
+    }
+
+    /// Notes that a compound with this many operations was executed.
+    fn grow(&self, operations: usize) {
+        if operations * 2 > self.0.load(Ordering::Relaxed) {
+            self.0.fetch_max((operations * 2).max(OPERATIONS_FIRST), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a compound with this many operations was too large.
+    fn shrink(&self, operations: usize) {
+        self.0.store((operations / 2).max(OPERATIONS_MIN), Ordering::Relaxed);
+    }
+}
+
+/// What came of an item.
+pub(crate) type ItemOutcome = Result<Results, OpError>;
+
+/// The items of a batch on their way.
+struct Batch {
+    items: Vec<Item>,
+    outcomes: Vec<Option<ItemOutcome>>,
+    tries: Vec<u32>,
+    /// Items that no compound has yet, by number.
+    waiting: VecDeque<usize>,
+}
+
+/// What is to be done about a failed item.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// Its outcome.
+    Final,
+    /// It is tried again after a pause.
+    Later,
+    /// It is tried again in a smaller compound.
+    Smaller,
+}
+
+fn failure(status: Status) -> Failure {
+    match status {
+        Status::DELAY | Status::GRACE => Failure::Later,
+        Status::RESOURCE
+        | Status::TOO_MANY_OPS
+        | Status::REP_TOO_BIG
+        | Status::REP_TOO_BIG_TO_CACHE
+        | Status::REQ_TOO_BIG => Failure::Smaller,
+        _ => Failure::Final,
+    }
+}
+
+impl Nfs4 {
+    /// Executes items and returns an outcome for each, in their order. Results of an item that failed end with the failure.
+    ///
+    /// The server is not asked to keep the replies: servers keep a few KiB only. If a reply is lost with its connection, the
+    /// compound is executed again, and its results are marked as repeated: then NOENT or EXIST may come from the first time.
+    pub(crate) async fn batch(&self, caller: &Caller, items: Vec<Item>) -> Vec<ItemOutcome> {
+        let count = items.len();
+        let mut batch = Batch {
+            items,
+            outcomes: (0..count).map(|_| None).collect(),
+            tries: vec![0; count],
+            waiting: (0..count).collect(),
+        };
+        let mut running = FuturesUnordered::new();
+        let mut pause = DELAY_FIRST;
+        loop {
+            let limits = match self.session().await {
+                Ok(session) => session.limits,
+                Err(error) => return batch.fail_rest(&error),
+            };
+            let in_flight_max = self.config.slots as usize;
+            while running.len() < in_flight_max {
+                let Some(numbers) = batch.next_compound(self.compound_size.get(&limits), &limits) else {
+                    break;
+                };
+                let ops: Vec<Op> =
+                    numbers.iter().flat_map(|number| batch.items[*number].ops.clone()).collect();
+                running.push(async move {
+                    let outcome = self.compound(caller, &ops, false).await;
+                    (numbers, ops.len(), outcome)
+                });
+            }
+            let Some((numbers, operations, outcome)) = running.next().await else {
+                return batch.finish();
+            };
+            match batch.handle(&numbers, outcome) {
+                Some(Failure::Smaller) => self.compound_size.shrink(operations),
+                Some(Failure::Later) => {
+                    self.engine.sleep(pause).await;
+                    pause = (pause * 2).min(DELAY_MAX);
+                }
+                Some(Failure::Final) => {}
+                None => {
+                    self.compound_size.grow(operations);
+                    pause = DELAY_FIRST;
+                }
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Takes items for a compound of at most `operations`: the next ones, as many as fit; one always does.
+    fn next_compound(&mut self, operations: usize, limits: &Limits) -> Option<Vec<usize>> {
+        let (mut left_ops, mut left_request, mut left_reply) = (
+            operations,
+            (limits.request as usize).saturating_sub(OVERHEAD),
+            (limits.response as usize).saturating_sub(OVERHEAD),
+        );
+        let mut taken = Vec::new();
+        while let Some(number) = self.waiting.front().copied() {
+            let Item { ops, request, reply } = &self.items[number];
+            let fits = ops.len() <= left_ops && *request <= left_request && *reply <= left_reply;
+            if !fits && !taken.is_empty() {
+                break;
+            }
+            left_ops = left_ops.saturating_sub(ops.len());
+            left_request = left_request.saturating_sub(*request);
+            left_reply = left_reply.saturating_sub(*reply);
+            self.waiting.pop_front();
+            taken.push(number);
+            // An item that was part of a compound too large is tried alone in the end.
+            if self.tries[number] > TRIES_MAX / 2 {
+                break;
+            }
+        }
+        (!taken.is_empty()).then_some(taken)
+    }
+
+    /// Handles the outcome of a compound with these items; returns what is to be done about a failure.
+    fn handle(&mut self, numbers: &[usize], outcome: Result<Results, OpError>) -> Option<Failure> {
+        let mut results = match outcome {
+            Ok(results) => results,
+            Err(OpError::Status(status)) if failure(status) != Failure::Final => {
+                return Some(self.retry(numbers, status));
+            }
+            Err(error) => {
+                for number in numbers {
+                    self.outcomes[*number] = Some(Err(error.clone()));
+                }
+                return Some(Failure::Final);
+            }
+        };
+        let is_repeated = results.is_repeated;
+        for (at, number) in numbers.iter().enumerate() {
+            let own: Vec<OpResult> = results.take_results(self.items[*number].ops.len());
+            let status = own.last().map_or(Status::OK, HasStatus::status);
+            let is_whole = own.len() == self.items[*number].ops.len() && status == Status::OK;
+            if is_whole {
+                self.outcomes[*number] = Some(Ok(Results::new(Status::OK, own, is_repeated)));
+                continue;
+            }
+            if own.is_empty() && results.status() == Status::OK {
+                let error = OpError::BadReply("results are missing");
+                self.outcomes[*number] = Some(Err(error));
+                continue;
+            }
+            let status = if own.is_empty() { results.status() } else { status };
+            let has_changed = own.iter().any(|result| {
+                result.status() == Status::OK && matches!(result, OpResult::Open(_) | OpResult::Create(_))
+            });
+            if failure(status) != Failure::Final && !has_changed {
+                return Some(self.retry(&numbers[at..], status));
+            }
+            self.outcomes[*number] = Some(Ok(Results::new(status, own, is_repeated)));
+            // Those behind it were not executed.
+            for number in numbers[at + 1..].iter().rev() {
+                self.waiting.push_front(*number);
+            }
+            return Some(if has_changed { failure(status) } else { Failure::Final });
+        }
+        None
+    }
+
+    /// Puts items back whose compound ended before them; the first was the one that failed.
+    fn retry(&mut self, numbers: &[usize], status: Status) -> Failure {
+        let (mut rest, failure) = (numbers, failure(status));
+        if let Some(first) = numbers.first() {
+            self.tries[*first] += 1;
+            if self.tries[*first] > TRIES_MAX {
+                self.outcomes[*first] = Some(Err(OpError::Status(status)));
+                rest = &numbers[1..];
+            }
+        }
+        for number in rest.iter().rev() {
+            self.waiting.push_front(*number);
+        }
+        failure
+    }
+
+    fn fail_rest(mut self, error: &OpError) -> Vec<ItemOutcome> {
+        for outcome in &mut self.outcomes {
+            outcome.get_or_insert_with(|| Err(error.clone()));
+        }
+        self.finish()
+    }
+
+    fn finish(self) -> Vec<ItemOutcome> {
+        let missing = || Err(OpError::BadReply("results are missing"));
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::types::Handle;
+
+    use super::super::ops::put;
+    use super::*;
+
+    const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50 };
+
+    fn batch(count: usize, ops: usize, reply: usize) -> Batch {
+        let item = Item { ops: vec![put(Handle::default()); ops], request: 100, reply };
+        Batch {
+            items: vec![item; count],
+            outcomes: (0..count).map(|_| None).collect(),
+            tries: vec![0; count],
+            waiting: (0..count).collect(),
+        }
+    }
+
+    fn results(statuses: &[Status]) -> Results {
+        let result = |status: &Status| {
+            OpResult::PutFh(match *status {
+                Status::OK => Ok(()).into(),
+                status => Err(status).into(),
+            })
+        };
+        Results::new(*statuses.last().unwrap(), statuses.iter().map(result).collect(), false)
+    }
+
+    fn statuses(batch: Batch) -> Vec<Status> {
+        batch
+            .finish()
+            .into_iter()
+            .map(|outcome| outcome.map_or_else(|_| Status::IO, |own| own.status()))
+            .collect()
+    }
+
+    #[test]
+    fn compounds_keep_within_operations_and_bytes() {
+        assert_eq!(batch(100, 5, 10).next_compound(49, &LIMITS).unwrap().len(), 9);
+        assert_eq!(batch(100, 5, 30_000).next_compound(49, &LIMITS).unwrap().len(), 3);
+        assert_eq!(batch(2, 60, 1 << 20).next_compound(49, &LIMITS).unwrap(), [0], "one is tried");
+        assert_eq!(batch(0, 1, 1).next_compound(49, &LIMITS), None);
+    }
+
+    #[test]
+    fn a_failed_item_fails_alone_and_those_behind_it_run_again() {
+        let mut batch = batch(3, 2, 10);
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        let failed =
+            batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK, Status::OK, Status::NOENT])));
+        assert_eq!((failed, &batch.waiting), (Some(Failure::Final), &VecDeque::from([2])));
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        assert_eq!(batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK]))), None);
+        assert_eq!(statuses(batch), [Status::OK, Status::NOENT, Status::OK]);
+    }
+
+    #[test]
+    fn an_item_that_must_wait_runs_again_with_those_behind_it() {
+        let mut batch = batch(3, 1, 10);
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        let delayed = batch.handle(&numbers, Ok(results(&[Status::OK, Status::DELAY])));
+        assert_eq!((delayed, &batch.waiting), (Some(Failure::Later), &VecDeque::from([1, 2])));
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        let too_big = batch.handle(&numbers, Err(OpError::Status(Status::REP_TOO_BIG)));
+        assert_eq!((too_big, batch.waiting.len()), (Some(Failure::Smaller), 2));
+        for _ in 0..TRIES_MAX {
+            let numbers = batch.next_compound(49, &LIMITS).unwrap();
+            batch.handle(&numbers, Ok(results(&[Status::DELAY])));
+        }
+        assert_eq!((batch.waiting.len(), batch.outcomes[1].is_some()), (1, true), "not for ever");
+    }
+
+    #[test]
+    fn the_size_of_compounds_grows_and_falls() {
+        let size = CompoundSize::default();
+        assert_eq!(size.get(&LIMITS), 49, "SEQUENCE takes one of those granted");
+        size.grow(30);
+        assert_eq!(size.0.load(Ordering::Relaxed), OPERATIONS_FIRST, "compounds this small prove nothing");
+        size.grow(100);
+        assert_eq!(size.0.load(Ordering::Relaxed), 200);
+        size.shrink(49);
+        assert_eq!(size.get(&LIMITS), 24);
+        size.shrink(1);
+        assert_eq!(size.get(&LIMITS), OPERATIONS_MIN);
+    }
+}

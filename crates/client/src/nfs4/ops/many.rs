@@ -1,0 +1,277 @@
+//! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) where files are opened.
+
+use bytes::Bytes;
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareDeny};
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Outcome, StableHow, Stateid, Status};
+use xdr::Opaque;
+
+use super::super::Nfs4;
+use super::super::batch::{Item, ItemOutcome};
+use super::super::convert::{component, set_attributes};
+use super::super::recovery::{open_owner, share_access};
+use super::super::wire::{Results, take};
+use super::{get_attributes, put, take_attributes, take_object};
+use crate::attributes::{Attributes, SetAttributes};
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
+use crate::opens::OpenMode;
+use crate::results::{FileHandle, Object};
+
+/// About the bytes of an item's request apart from names, attributes and data.
+const REQUEST: usize = 512;
+/// Bytes of the results of an item with a handle and attributes, data not counted.
+const REPLY: usize = 768;
+
+impl Nfs4 {
+    /// Opens, reads from the start, and closes. Files that are longer than asked for are not whole.
+    pub(crate) async fn read_many(
+        &self,
+        caller: &Caller,
+        files: &[ReadFile<'_>],
+    ) -> Vec<Result<Whole, OpError>> {
+        let opening = |file: &ReadFile<'_>, owner| {
+            let open = self.open_op(file.name, owner, OpenMode::READ, OpenHow::NoCreate)?;
+            let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: file.count });
+            let ops = vec![put(file.directory), open, Op::GetFh, read, get_attributes(), close()];
+            Ok(Item { ops, request: REQUEST + file.name.len(), reply: REPLY + file.count as usize })
+        };
+        self.with_owners(caller, files, opening, |results, file| {
+            results.skip_many(3)?;
+            let read = take!(results, Read)?;
+            let attributes = take_attributes(results)?;
+            let data = read.data.into_bytes();
+            if data.len() > file.count as usize {
+                return Err(OpError::BadReply("more data than were asked for"));
+            }
+            Ok(Whole { is_whole: read.eof, data, attributes })
+        })
+        .await
+    }
+
+    /// Creates files with all their data, which are stable afterwards.
+    pub(crate) async fn write_many(
+        &self,
+        caller: &Caller,
+        files: &[NewFile<'_>],
+    ) -> Vec<Result<Object, OpError>> {
+        let opening = |file: &NewFile<'_>, owner| {
+            let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(file.mode) };
+            let how = OpenHow::Create(CreateHow::Unchecked(set_attributes(&set)));
+            let open = self.open_op(file.name, owner, OpenMode::WRITE, how)?;
+            let mut ops = vec![put(file.directory), open, Op::GetFh];
+            if !file.data.is_empty() {
+                ops.push(write(&file.data)?);
+            }
+            if !file.set.is_empty() {
+                ops.push(set_op(&file.set));
+            }
+            ops.extend([get_attributes(), close()]);
+            Ok(Item { ops, request: REQUEST + file.name.len() + file.data.len(), reply: REPLY })
+        };
+        self.with_owners(caller, files, opening, |results, file| {
+            results.skip_many(2)?;
+            let handle = take!(results, GetFh)?;
+            if !file.data.is_empty() {
+                let written = take!(results, Write)?;
+                if written.count as usize != file.data.len() || written.committed < StableHow::FileSync {
+                    return Err(OpError::Invalid(Errno::EIO, "the server wrote less than the file"));
+                }
+            }
+            if !file.set.is_empty() {
+                results.skip()?;
+            }
+            Ok(Object { handle, attributes: take_attributes(results)? })
+        })
+        .await
+    }
+
+    /// Looks up names and returns what is there.
+    pub(crate) async fn stat_many(
+        &self,
+        caller: &Caller,
+        names: &[(FileHandle, &[u8])],
+    ) -> Vec<Result<Object, OpError>> {
+        let item = |(directory, name): &(FileHandle, &[u8])| {
+            let lookup = Op::Lookup(LookupArgs { name: component(name)? });
+            let ops = vec![put(*directory), lookup, Op::GetFh, get_attributes()];
+            Ok(Item { ops, request: REQUEST + name.len(), reply: REPLY })
+        };
+        let take = |results: &mut Results| {
+            results.skip_many(2)?;
+            take_object(results)
+        };
+        self.run_many(caller, names, item, take).await
+    }
+
+    /// Creates directories.
+    pub(crate) async fn create_directories(
+        &self,
+        caller: &Caller,
+        directories: &[NewDirectory<'_>],
+    ) -> Vec<Result<Object, OpError>> {
+        let item = |new: &NewDirectory<'_>| {
+            let create = CreateArgs {
+                object_type: CreateType::DIRECTORY,
+                name: component(new.name)?,
+                attributes: set_attributes(&SetAttributes::with_mode(new.mode)),
+            };
+            let ops = vec![put(new.parent), Op::Create(create), Op::GetFh, get_attributes()];
+            Ok(Item { ops, request: REQUEST + new.name.len(), reply: REPLY })
+        };
+        let take = |results: &mut Results| match results.skip_many(2) {
+            // A session was lost after it had created the directory: the reply to that is gone.
+            Err(OpError::Status(Status::EXIST)) if results.is_repeated => Ok(None),
+            created => created.and_then(|()| take_object(results)).map(Some),
+        };
+        let mut outcomes = Vec::with_capacity(directories.len());
+        let created = self.run_many(caller, directories, item, take).await;
+        for (new, outcome) in directories.iter().zip(created) {
+            outcomes.push(match outcome {
+                Ok(Some(object)) => Ok(object),
+                Ok(None) => self.lookup(caller, new.parent, new.name).await,
+                Err(error) => Err(error),
+            });
+        }
+        outcomes
+    }
+
+    /// Removes names of files or of empty directories.
+    pub(crate) async fn remove_many(
+        &self,
+        caller: &Caller,
+        names: &[(FileHandle, &[u8])],
+    ) -> Vec<Result<(), OpError>> {
+        let item = |(directory, name): &(FileHandle, &[u8])| {
+            let remove = Op::Remove(RemoveArgs { target: component(name)? });
+            Ok(Item { ops: vec![put(*directory), remove], request: REQUEST + name.len(), reply: 128 })
+        };
+        let take = |results: &mut Results| match results.skip_many(2) {
+            // A session was lost after it had removed the name: the reply to that is gone.
+            Err(OpError::Status(Status::NOENT)) if results.is_repeated => Ok(()),
+            removed => removed,
+        };
+        self.run_many(caller, names, item, take).await
+    }
+
+    /// Sets attributes of objects.
+    pub(crate) async fn set_attributes_many(
+        &self,
+        caller: &Caller,
+        objects: &[(FileHandle, SetAttributes)],
+    ) -> Vec<Result<Attributes, OpError>> {
+        let item = |(handle, set): &(FileHandle, SetAttributes)| {
+            let ops = vec![put(*handle), set_op(set), get_attributes()];
+            Ok(Item { ops, request: REQUEST, reply: REPLY })
+        };
+        let take = |results: &mut Results| {
+            results.skip_many(2)?;
+            take_attributes(results)
+        };
+        self.run_many(caller, objects, item, take).await
+    }
+
+    /// Runs an item for each of `list`; those that cannot be encoded fail at once.
+    async fn run_many<I, T>(
+        &self,
+        caller: &Caller,
+        list: &[I],
+        item: impl Fn(&I) -> Result<Item, OpError>,
+        take: impl Fn(&mut Results) -> Result<T, OpError>,
+    ) -> Vec<Result<T, OpError>> {
+        let made: Vec<Result<Item, OpError>> = list.iter().map(item).collect();
+        let items = made.iter().filter_map(|made| made.as_ref().ok().cloned()).collect();
+        let mut outcomes = self.batch(caller, items).await.into_iter();
+        let mut next = || outcomes.next().unwrap_or(Err(OpError::BadReply("results are missing")));
+        made.into_iter().map(|made| made.and_then(|_| next()).and_then(|mut own| take(&mut own))).collect()
+    }
+
+    /// Runs an item with an open-owner for each of `list`, and closes what a failed item has left open.
+    async fn with_owners<I, T>(
+        &self,
+        caller: &Caller,
+        list: &[I],
+        item: impl Fn(&I, u32) -> Result<Item, OpError>,
+        take: impl Fn(&mut Results, &I) -> Result<T, OpError>,
+    ) -> Vec<Result<T, OpError>> {
+        if let Err(error) = self.session().await {
+            return list.iter().map(|_| Err(error.clone())).collect();
+        }
+        let owners: Vec<u32> = list.iter().map(|_| self.opens.take_owner()).collect();
+        let made: Vec<_> = list.iter().zip(&owners).map(|(of, owner)| item(of, *owner)).collect();
+        let items = made.iter().filter_map(|made| made.as_ref().ok().cloned()).collect();
+        let mut outcomes = self.batch(caller, items).await.into_iter();
+        let mut taken = Vec::with_capacity(list.len());
+        for (of, made) in list.iter().zip(made) {
+            let outcome: ItemOutcome = match made {
+                Ok(_) => outcomes.next().unwrap_or(Err(OpError::BadReply("results are missing"))),
+                Err(error) => Err(error),
+            };
+            if let Ok(results) = &outcome {
+                self.close_left_open(caller, results).await;
+            }
+            taken.push(outcome.and_then(|mut results| take(&mut results, of)));
+        }
+        for owner in owners {
+            self.opens.free_owner(owner);
+        }
+        taken
+    }
+
+    /// Closes the file of an item that failed between OPEN and CLOSE.
+    async fn close_left_open(&self, caller: &Caller, results: &Results) {
+        let (mut opened, mut handle) = (None, None);
+        for result in results.all() {
+            match result {
+                OpResult::Open(Outcome::Ok(open)) => opened = Some(open.stateid),
+                OpResult::GetFh(Outcome::Ok(of)) => handle = Some(*of),
+                OpResult::Close(Outcome::Ok(_)) => return,
+                _ => {}
+            }
+        }
+        if let (Some(open_stateid), Some(handle)) = (opened, handle) {
+            let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
+            // The item has failed whatever comes of this.
+            let _ = self.compound(caller, &[put(handle), close], true).await;
+        }
+    }
+
+    fn open_op(&self, name: &[u8], owner: u32, mode: OpenMode, how: OpenHow) -> Result<Op, OpError> {
+        Ok(Op::Open(OpenArgs {
+            seqid: 0,
+            share_access: share_access(mode),
+            share_deny: ShareDeny::empty(),
+            // RFC 8881 §18.16.3: the client ID here "MUST be ignored by the server".
+            owner: open_owner(0, owner),
+            how,
+            claim: OpenClaim::Null(component(name)?),
+        }))
+    }
+}
+
+/// CLOSE of the file that the compound has opened.
+fn close() -> Op {
+    Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT })
+}
+
+fn write(data: &Bytes) -> Result<Op, OpError> {
+    let data = Opaque::new(data.clone())
+        .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
+    Ok(Op::Write(WriteArgs { stateid: Stateid::CURRENT, offset: 0, stable: StableHow::FileSync, data }))
+}
+
+fn set_op(set: &SetAttributes) -> Op {
+    let attributes: FileAttributes = set_attributes(set);
+    let stateid = if set.size.is_some() { Stateid::CURRENT } else { Stateid::ANONYMOUS };
+    Op::SetAttr(SetAttrArgs { stateid, attributes })
+}
