@@ -3,12 +3,14 @@
 //! Bottom up:
 //! - [`engine`] has connections and calls. A transport carries its records (`net::transport`, or a simulation).
 //! - [`Client`] speaks one version of the protocol: its session with its slots, and the operations of NFS on it.
+//! - [`cache`] has the memory budget and what the client remembers; it knows no protocol.
 //! - [`fs`] has files by path, as POSIX programs see them.
 //!
 //! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+pub mod cache;
 mod client;
 pub mod config;
 pub mod engine;

@@ -1,0 +1,437 @@
+//! Attributes of files and directories, and whether what is cached of their content is still valid.
+//!
+//! - **Timeouts** are those of the Linux kernel (nfs(5): `acregmin`, `acregmax`, `acdirmin`, `acdirmax`, `actimeo`, `noac`).
+//! - **Late replies**: a request takes a [`Started`] when it is sent. A reply does not replace attributes that arrived after
+//!   its request was sent, unless its change attribute or ctime is newer.
+//! - **Weak cache consistency** (RFC 1813 §2.6): a change of our own invalidates nothing if the attributes before it are
+//!   those that the cache knows. Several own changes may be in flight, and their replies may arrive in any order: the
+//!   cache joins them into a chain, and decides when the last one ends.
+//! - Where a server sends no attributes from before the change, NFSv2's rule holds: a different mtime or size invalidates.
+//!
+//! Everything cached about a file's content carries an [`Epoch`]. The epoch stays while only own changes happen.
+
+use std::time::Duration;
+
+use super::FileId;
+use super::bounded::{Bounded, Value};
+use super::limiter::User;
+use crate::attributes::{Attributes, Before, Changed, FileKind};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes that are accounted for one file's attributes.
+pub const ENTRY_BYTES: u64 = 384;
+/// Own changes of one file whose place in the chain is not known yet; more invalidate.
+pub const LINKS_MAX: usize = 1024;
+
+/// Returns what identifies this state of an object: it is the `before` of the next change.
+pub fn version(attributes: &Attributes) -> Before {
+    match attributes.change {
+        Some(change) => Before::Change(change),
+        None => Before::Weak { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime },
+    }
+}
+
+/// Returns true if the content may differ. A new ctime alone is a change of attributes.
+fn content_differs(one: &Before, other: &Before) -> bool {
+    match (one, other) {
+        (Before::Weak { size, mtime, .. }, Before::Weak { size: other_size, mtime: other_mtime, .. }) => {
+            (size, mtime) != (other_size, other_mtime)
+        }
+        _ => one != other,
+    }
+}
+
+/// Returns true if the object changed after `other` was true.
+fn is_newer(attributes: &Attributes, other: &Attributes) -> bool {
+    match (attributes.change, other.change) {
+        (Some(change), Some(other)) => change > other,
+        _ => attributes.ctime > other.ctime,
+    }
+}
+
+/// Returns true if these cannot be of the same object: a handle that a broken server uses again.
+fn is_other_object(attributes: &Attributes, other: &Attributes) -> bool {
+    (attributes.kind, attributes.fsid, attributes.fileid) != (other.kind, other.fsid, other.fileid)
+}
+
+/// Timeouts with the kernel's option names. Cached attributes are used for that long without asking the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Minimum for everything but directories (default 3 s).
+    pub acregmin: Duration,
+    /// Maximum for everything but directories (default 60 s).
+    pub acregmax: Duration,
+    /// Minimum for directories (default 30 s).
+    pub acdirmin: Duration,
+    /// Maximum for directories (default 60 s).
+    pub acdirmax: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { acregmin: seconds(3), acregmax: seconds(60), acdirmin: seconds(30), acdirmax: seconds(60) }
+    }
+}
+
+impl Timeouts {
+    /// `actimeo=`: one value for all four.
+    pub fn actimeo(timeout: Duration) -> Self {
+        Self { acregmin: timeout, acregmax: timeout, acdirmin: timeout, acdirmax: timeout }
+    }
+
+    /// `noac`: attributes are never used without asking the server.
+    pub fn noac() -> Self {
+        Self::actimeo(Duration::ZERO)
+    }
+
+    /// Returns the minimum and the maximum, which is never below the minimum.
+    fn of(&self, kind: FileKind) -> (Duration, Duration) {
+        let (min, max) = match kind {
+            FileKind::Directory => (self.acdirmin, self.acdirmax),
+            _ => (self.acregmin, self.acregmax),
+        };
+        (min, max.max(min))
+    }
+}
+
+/// The moment when a request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the reply needs it"]
+pub struct Started {
+    generation: u64,
+    at: Duration,
+}
+
+/// A change of our own that is in flight. It ends with [`AttributeCache::end_change`].
+#[derive(Debug)]
+#[must_use = "a change that never ends keeps the cache undecided"]
+pub struct OwnChange {
+    file: FileId,
+    started: Started,
+}
+
+/// Names a period in which nobody else changed an object, as far as this client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch(u64);
+
+#[cfg(test)]
+impl Epoch {
+    /// An epoch for tests of other caches.
+    pub(super) fn for_test(epoch: u64) -> Self {
+        Self(epoch)
+    }
+}
+
+/// What the caller must forget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "stale caches must be dropped"]
+pub struct Invalidate {
+    /// Cached file data, except what is dirty.
+    pub data: bool,
+    /// Names and listings of a directory.
+    pub directory: bool,
+    /// Results of ACCESS.
+    pub access: bool,
+    /// The handle now names another object. Open files fail with ESTALE.
+    pub replaced: bool,
+}
+
+impl Invalidate {
+    fn content(kind: FileKind) -> Self {
+        let directory = kind == FileKind::Directory;
+        Self { data: !directory, directory, access: true, replaced: false }
+    }
+}
+
+/// The attributes of many files, bounded by bytes.
+pub struct AttributeCache {
+    entries: Bounded<FileId, Entry>,
+    timeouts: Timeouts,
+    generation: u64,
+    last_epoch: u64,
+}
+
+struct Entry {
+    attributes: Attributes,
+    /// When the request that brought the attributes was sent.
+    checked_at: Duration,
+    timeout: Duration,
+    timeout_since: Duration,
+    /// Set when the attributes are known to be old.
+    expired: bool,
+    /// The generation in which attributes or versions were last accepted.
+    generation: u64,
+    epoch: Epoch,
+    /// The state that the cached content belongs to.
+    valid: Before,
+    /// The newest state that the server told of.
+    latest: Before,
+    /// Own changes in flight.
+    changes: u32,
+    /// Ended own changes that do not join `valid` yet.
+    links: Vec<(Before, Before)>,
+}
+
+impl Value for Entry {
+    fn is_pinned(&self) -> bool {
+        self.changes > 0
+    }
+}
+
+impl AttributeCache {
+    /// Creates a cache of at most `capacity` bytes, paid by `user`.
+    pub fn new(user: User, capacity: u64, timeouts: Timeouts) -> Self {
+        Self { entries: Bounded::new(user, capacity, ENTRY_BYTES), timeouts, generation: 0, last_epoch: 0 }
+    }
+
+    /// Returns attributes that may be used without asking the server.
+    pub fn get(&self, file: FileId, now: Duration) -> Option<&Attributes> {
+        let entry = self.entries.get(&file)?;
+        let fresh = !entry.expired && now < entry.checked_at.saturating_add(entry.timeout);
+        fresh.then_some(&entry.attributes)
+    }
+
+    /// Returns the last known attributes, however old.
+    pub fn last_known(&self, file: FileId) -> Option<&Attributes> {
+        self.entries.get(&file).map(|entry| &entry.attributes)
+    }
+
+    /// Returns the epoch of a file. What was cached in another epoch is not valid.
+    pub fn epoch(&self, file: FileId) -> Option<Epoch> {
+        self.entries.get(&file).map(|entry| entry.epoch)
+    }
+
+    /// A request that brings attributes is sent.
+    pub fn start(&self, now: Duration) -> Started {
+        Started { generation: self.generation, at: now }
+    }
+
+    /// A request of our own that changes `file` is sent: WRITE, SETATTR, or CREATE, REMOVE, RENAME in a directory.
+    pub fn start_change(&mut self, file: FileId, now: Duration) -> OwnChange {
+        self.entries.change(&file, |entry| entry.changes += 1);
+        OwnChange { file, started: self.start(now) }
+    }
+
+    /// Attributes arrived with the reply to a request that changed nothing.
+    pub fn update(
+        &mut self,
+        file: FileId,
+        started: Started,
+        attributes: Attributes,
+        now: Duration,
+    ) -> Invalidate {
+        let generation = self.next_generation();
+        let timeouts = self.timeouts;
+        let changed = self.entries.change(&file, |entry| {
+            let mut invalidate = entry.accept(generation, started, attributes);
+            entry.adjust_timeout(timeouts, now);
+            merge(&mut invalidate, entry.decide(timeouts, now));
+            (invalidate, entry.attributes.kind)
+        });
+        match changed {
+            Some((invalidate, kind)) => self.new_epoch_if_invalid(file, kind, invalidate),
+            None => self.insert(file, started, attributes, now),
+        }
+    }
+
+    /// An own change ended. `changed` is empty if nothing is known of it, and `None` if it certainly changed nothing.
+    pub fn end_change(&mut self, change: OwnChange, changed: Option<Changed>, now: Duration) -> Invalidate {
+        let OwnChange { file, started } = change;
+        let generation = self.next_generation();
+        let timeouts = self.timeouts;
+        let known = self.entries.change(&file, |entry| {
+            // The entry may be newer than the change if it was evicted meanwhile.
+            entry.changes = entry.changes.saturating_sub(1);
+            let mut invalidate = match changed {
+                Some(changed) => entry.end_change(generation, started, changed),
+                None => Invalidate::default(),
+            };
+            merge(&mut invalidate, entry.decide(timeouts, now));
+            (invalidate, entry.attributes.kind)
+        });
+        match (known, changed.and_then(|changed| changed.after)) {
+            (Some((invalidate, kind)), _) => self.new_epoch_if_invalid(file, kind, invalidate),
+            (None, Some(attributes)) => self.insert(file, started, attributes, now),
+            (None, None) => Invalidate { data: true, directory: true, access: true, replaced: false },
+        }
+    }
+
+    /// The attributes must be fetched before they are used again, as at open (close-to-open consistency).
+    pub fn expire(&mut self, file: FileId) {
+        self.entries.change(&file, |entry| entry.expired = true);
+    }
+
+    /// Forgets a file.
+    pub fn remove(&mut self, file: FileId) {
+        self.entries.remove(&file);
+    }
+
+    /// Gives up attributes of at least `bytes`, if there are so many. Returns the bytes released.
+    pub fn reclaim(&mut self, bytes: u64) -> u64 {
+        self.entries.reclaim(bytes)
+    }
+
+    /// Returns the bytes accounted.
+    pub fn bytes(&self) -> u64 {
+        self.entries.bytes()
+    }
+
+    /// Returns the number of files.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns true if nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Without earlier attributes nobody knows whether cached content is valid.
+    fn insert(
+        &mut self,
+        file: FileId,
+        started: Started,
+        attributes: Attributes,
+        now: Duration,
+    ) -> Invalidate {
+        self.last_epoch += 1;
+        let version = version(&attributes);
+        let entry = Entry {
+            attributes,
+            checked_at: started.at,
+            timeout: self.timeouts.of(attributes.kind).0,
+            timeout_since: now,
+            expired: false,
+            generation: self.generation,
+            epoch: Epoch(self.last_epoch),
+            valid: version,
+            latest: version,
+            changes: 0,
+            links: Vec::new(),
+        };
+        self.entries.insert(file, entry, ENTRY_BYTES);
+        Invalidate::content(attributes.kind)
+    }
+
+    fn next_generation(&mut self) -> u64 {
+        self.generation += 1;
+        self.generation
+    }
+
+    fn new_epoch_if_invalid(
+        &mut self,
+        file: FileId,
+        kind: FileKind,
+        mut invalidate: Invalidate,
+    ) -> Invalidate {
+        if invalidate.replaced {
+            merge(&mut invalidate, Invalidate::content(kind));
+        }
+        if invalidate.data || invalidate.directory {
+            self.last_epoch += 1;
+            let epoch = Epoch(self.last_epoch);
+            self.entries.change(&file, |entry| entry.epoch = epoch);
+        }
+        invalidate
+    }
+}
+
+impl Entry {
+    /// Takes attributes over, unless the reply is late.
+    fn accept(&mut self, generation: u64, started: Started, attributes: Attributes) -> Invalidate {
+        let late = self.generation > started.generation;
+        if late && !is_newer(&attributes, &self.attributes) {
+            return Invalidate::default();
+        }
+        let replaced = is_other_object(&attributes, &self.attributes);
+        let rights = |attributes: &Attributes| (attributes.mode, attributes.uid, attributes.gid);
+        let access = rights(&attributes) != rights(&self.attributes);
+        self.attributes = attributes;
+        self.latest = version(&attributes);
+        self.checked_at = started.at;
+        self.expired = false;
+        self.generation = generation;
+        Invalidate { access, replaced, ..Invalidate::default() }
+    }
+
+    fn end_change(&mut self, generation: u64, started: Started, changed: Changed) -> Invalidate {
+        let after = changed.after.as_ref().map(version).or(changed.change_after.map(Before::Change));
+        if let (Some(before), Some(after)) = (changed.before, after) {
+            self.join(before, after);
+        }
+        match (changed.after, after) {
+            (Some(attributes), _) => self.accept(generation, started, attributes),
+            (None, after) => {
+                // The cached attributes are older than the change.
+                self.expired = true;
+                self.generation = generation;
+                if let Some(after) = after.filter(|after| is_later(after, &self.latest)) {
+                    self.latest = after;
+                }
+                Invalidate::default()
+            }
+        }
+    }
+
+    /// Advances the valid state along the chain of own changes.
+    fn join(&mut self, before: Before, after: Before) {
+        if before != self.valid {
+            if self.links.len() < LINKS_MAX {
+                self.links.push((before, after));
+            }
+            return;
+        }
+        self.valid = after;
+        while let Some(index) = self.links.iter().position(|(before, _)| *before == self.valid) {
+            self.valid = self.links.swap_remove(index).1;
+        }
+    }
+
+    /// Decides whether the content is valid, once no own change is in flight.
+    fn decide(&mut self, timeouts: Timeouts, now: Duration) -> Invalidate {
+        if self.changes > 0 {
+            return Invalidate::default();
+        }
+        self.links.clear();
+        if self.valid == self.latest {
+            return Invalidate::default();
+        }
+        let content = content_differs(&self.valid, &self.latest);
+        self.valid = self.latest;
+        self.timeout = timeouts.of(self.attributes.kind).0;
+        self.timeout_since = now;
+        if content {
+            Invalidate::content(self.attributes.kind)
+        } else {
+            // An ACL changes only the ctime.
+            Invalidate { access: true, ..Invalidate::default() }
+        }
+    }
+
+    /// Like the kernel: attributes that outlived their timeout unchanged get twice the time.
+    fn adjust_timeout(&mut self, timeouts: Timeouts, now: Duration) {
+        if now >= self.timeout_since.saturating_add(self.timeout) {
+            let (_, max) = timeouts.of(self.attributes.kind);
+            self.timeout = self.timeout.saturating_mul(2).min(max);
+            self.timeout_since = now;
+        }
+    }
+}
+
+fn is_later(version: &Before, than: &Before) -> bool {
+    match (version, than) {
+        (Before::Change(version), Before::Change(than)) => version > than,
+        (Before::Weak { ctime, .. }, Before::Weak { ctime: than, .. }) => ctime >= than,
+        _ => true,
+    }
+}
+
+fn merge(into: &mut Invalidate, other: Invalidate) {
+    into.data |= other.data;
+    into.directory |= other.directory;
+    into.access |= other.access;
+    into.replaced |= other.replaced;
+}
