@@ -1,0 +1,391 @@
+//! Write-behind: takes what programs write, and says what to send when.
+//!
+//! [`WriteBehind`] owns the page cache of one server. Kinds of methods:
+//!
+//! - Commands of the program: [`write`](WriteBehind::write), [`sync`](WriteBehind::sync),
+//!   [`start_truncate`](WriteBehind::start_truncate), [`open`](WriteBehind::open), [`close`](WriteBehind::close).
+//! - [`poll_action`](WriteBehind::poll_action) returns the next request, each once. Call it while the server has room for
+//!   requests; there is no limit on their number here. Send it after the lock around this structure is released. When it
+//!   returns `None`, call it again after any other method, and at [`poll_timeout`](WriteBehind::poll_timeout).
+//! - [`handle_written`](WriteBehind::handle_written) and [`handle_committed`](WriteBehind::handle_committed) take the ends of
+//!   requests.
+//! - [`give_up`](WriteBehind::give_up) does what the memory limiter demands.
+//!
+//! **What is sent**: full requests as soon as there are any; the rest when somebody waits for it (fsync, close), after
+//! `dirty_age`, or when memory is short. Files take turns; those that somebody waits for go first. Bytes of which a WRITE is
+//! under way are not sent again before it ends, but the program may overwrite them at any time.
+//!
+//! A writer waits for nobody here: no call depends on replies. What slows writers down is the memory limiter alone.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::errors::OpenFile;
+use super::file::{Effect, Effects, FileWrites, Sent};
+use super::pace::RewritePace;
+use super::page_state::PageState;
+use super::request::{Next, RequestError, RequestId, Verifier, WriteAction, Written};
+use super::settings::Settings;
+use super::ticket::SyncTicket;
+use crate::cache::FileId;
+use crate::cache::limiter::{Demand, Kind, Permit};
+use crate::cache::pages::PageCache;
+use crate::errno::Errno;
+use crate::results::Stability;
+
+#[cfg(test)]
+mod tests;
+
+/// Files without descriptions whose error nobody was told of. The oldest numbers are forgotten beyond this.
+pub const UNSEEN_ERRORS_MAX: usize = 1024;
+
+/// The written data of many files of one server.
+#[derive(Debug)]
+pub struct WriteBehind {
+    settings: Settings,
+    pages: PageCache,
+    files: HashMap<FileId, FileWrites>,
+    /// Files with anything that is not stable.
+    unstable: BTreeSet<FileId>,
+    requests: HashMap<RequestId, Request>,
+    urgent: VecDeque<FileId>,
+    normal: VecDeque<FileId>,
+    /// When the dirty data of files have waited long enough.
+    aging: BTreeSet<(Duration, FileId)>,
+    pace: RewritePace,
+    /// Files with lost data that are not stable again.
+    rewriting: BTreeSet<FileId>,
+    /// Files whose rewriting waits, and until when.
+    paced: BTreeSet<FileId>,
+    paced_until: Duration,
+    /// Files without descriptions whose error nobody was told of.
+    unseen_errors: BTreeSet<FileId>,
+    last_request: u64,
+    last_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Request {
+    file: FileId,
+    /// `None` for a COMMIT.
+    write: Option<Sent>,
+    /// Memory that was replaced in the cache while the request uses it.
+    held: Vec<Permit>,
+}
+
+impl WriteBehind {
+    /// Creates the state without files.
+    pub fn new(settings: Settings) -> Self {
+        debug_assert!(settings.wsize > 0 && settings.wsize.is_multiple_of(4096));
+        Self {
+            settings,
+            pages: PageCache::default(),
+            files: HashMap::new(),
+            unstable: BTreeSet::new(),
+            requests: HashMap::new(),
+            urgent: VecDeque::new(),
+            normal: VecDeque::new(),
+            aging: BTreeSet::new(),
+            pace: RewritePace::new(settings.rewrite_rate, settings.wsize),
+            rewriting: BTreeSet::new(),
+            paced: BTreeSet::new(),
+            paced_until: Duration::ZERO,
+            unseen_errors: BTreeSet::new(),
+            last_request: 0,
+            last_ticket: 0,
+        }
+    }
+
+    /// Returns the page cache.
+    pub fn pages(&self) -> &PageCache {
+        &self.pages
+    }
+
+    /// Returns the page cache for reads, fetches and invalidation. Do not write to it or remove from it.
+    pub fn pages_mut(&mut self) -> &mut PageCache {
+        &mut self.pages
+    }
+
+    /// Returns the bytes of a file that are not stable.
+    pub fn unstable_bytes(&self, file: FileId) -> u64 {
+        let bytes = |file: &FileWrites| PageState::ALL.iter().map(|state| file.states().bytes(*state)).sum();
+        self.files.get(&file).map_or(0, bytes)
+    }
+
+    /// Returns where the unstable data of a file end: its size is at least that, whatever the server's attributes say.
+    pub fn unstable_end(&self, file: FileId) -> Option<u64> {
+        self.files.get(&file)?.states().end()
+    }
+
+    /// The program writes `data` at `offset`; their end is below 2⁶³. `permit` is of [`Kind::Dirty`] and holds
+    /// [`charge`](crate::cache::pages::charge) of their length. `stability` is that of O_SYNC and O_DSYNC; the caller then
+    /// waits for a [`sync`](Self::sync) of the range.
+    pub fn write(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: Bytes,
+        permit: Permit,
+        stability: Stability,
+        now: Duration,
+    ) {
+        if data.is_empty() {
+            return;
+        }
+        let range = offset..offset + data.len() as u64;
+        let replaced = self.pages.write(file, offset, data, permit);
+        self.hold(file, &range, replaced);
+        let settings = self.settings;
+        let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));
+        if writes.write(&range, stability, now) {
+            self.aging.insert((now.saturating_add(settings.dirty_age), file));
+        }
+        self.changed(file);
+    }
+
+    /// Returns a ticket that is done when everything is stable that was written to `range` before this call (`0..u64::MAX`
+    /// for fsync and close), or failed.
+    pub fn sync(&mut self, file: FileId, range: Range<u64>) -> SyncTicket {
+        self.last_ticket += 1;
+        let id = self.last_ticket;
+        match self.files.get_mut(&file) {
+            Some(writes) => {
+                let ticket = writes.sync(&range, id);
+                self.changed(file);
+                ticket
+            }
+            None => {
+                let ticket = SyncTicket::new();
+                ticket.finish();
+                ticket
+            }
+        }
+    }
+
+    /// The program sets the size. Cached data beyond it are gone, and nothing of the file is sent until
+    /// [`end_truncate`](Self::end_truncate). Send the SETATTR when the ticket is done: a late WRITE would make the file longer
+    /// again.
+    pub fn start_truncate(&mut self, file: FileId, size: u64) -> SyncTicket {
+        let beyond = size..u64::MAX;
+        let removed = self.pages.remove(file, beyond.clone());
+        self.hold(file, &beyond, removed);
+        let settings = self.settings;
+        let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));
+        let ticket = writes.truncate(size);
+        self.changed(file);
+        ticket
+    }
+
+    /// The SETATTR of a truncation ended, in whatever way.
+    pub fn end_truncate(&mut self, file: FileId) {
+        if let Some(writes) = self.files.get_mut(&file) {
+            writes.holds = writes.holds.saturating_sub(1);
+            self.changed(file);
+        }
+    }
+
+    /// The program opens the file.
+    pub fn open(&mut self, file: FileId) -> OpenFile {
+        let settings = self.settings;
+        let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));
+        writes.opens += 1;
+        writes.errors.open(file)
+    }
+
+    /// Returns an error of earlier writes that this description was not told of yet. Ask at write, and after the ticket of an
+    /// fsync is done.
+    pub fn take_error(&mut self, open: &mut OpenFile) -> Result<(), Errno> {
+        self.files.get_mut(&open.file).map_or(Ok(()), |writes| writes.errors.take(open))
+    }
+
+    /// The program closes the file. Wait for a [`sync`](Self::sync) of the whole file first.
+    pub fn close(&mut self, mut open: OpenFile) -> Result<(), Errno> {
+        let result = self.take_error(&mut open);
+        if let Some(writes) = self.files.get_mut(&open.file) {
+            writes.opens = writes.opens.saturating_sub(1);
+            self.changed(open.file);
+        }
+        result
+    }
+
+    /// Does what the memory limiter demands of pages: evicts, and makes files with much unstable data send and commit them.
+    pub fn give_up(&mut self, demand: Demand) {
+        self.pages.evict(Kind::Clean, demand.clean);
+        self.pages.evict(Kind::ReadAhead, demand.read_ahead);
+        let written = demand.commit.then_some(PageState::Written);
+        let dirty = demand.flush.then_some(PageState::Dirty);
+        for state in [written, dirty].into_iter().flatten() {
+            for file in self.largest(state) {
+                let Some(writes) = self.files.get_mut(&file) else { continue };
+                match state {
+                    PageState::Written => writes.commit_wanted = true,
+                    _ => writes.flush_wanted = true,
+                }
+                self.changed(file);
+            }
+        }
+    }
+
+    /// Returns the next request to send, if there is one.
+    pub fn poll_action(&mut self, now: Duration) -> Option<WriteAction> {
+        self.enqueue_due(now);
+        loop {
+            let urgent = self.urgent.pop_front();
+            let file = urgent.or_else(|| self.normal.pop_front())?;
+            let Some(writes) = self.files.get_mut(&file) else { continue };
+            match urgent {
+                Some(_) => writes.queued_urgent = false,
+                None => writes.queued = false,
+            }
+            match writes.next(&self.settings, &mut self.pace, now) {
+                Ok(None) => {}
+                Ok(Some(next)) => return Some(self.start(file, next)),
+                Err(until) => {
+                    self.paced.insert(file);
+                    self.paced_until = until;
+                }
+            }
+        }
+    }
+
+    /// Returns when [`poll_action`](Self::poll_action) may have something to send although nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let aged = self.aging.first().map(|(at, _)| *at);
+        let paced = (!self.paced.is_empty()).then_some(self.paced_until);
+        aged.into_iter().chain(paced).min()
+    }
+
+    /// A WRITE ended.
+    pub fn handle_written(&mut self, id: RequestId, result: Result<Written, RequestError>) {
+        let Some(Request { write: Some(_), .. }) = self.requests.get(&id) else { return };
+        let Some(Request { file, write: Some(sent), held }) = self.requests.remove(&id) else { return };
+        let effects = self.files.get_mut(&file).map(|writes| writes.end_write(&sent, result));
+        self.apply(file, effects.unwrap_or_default());
+        drop(held);
+    }
+
+    /// A COMMIT ended.
+    pub fn handle_committed(&mut self, id: RequestId, result: Result<Verifier, RequestError>) {
+        let Some(&Request { file, write: None, .. }) = self.requests.get(&id) else { return };
+        self.requests.remove(&id);
+        let effects = self.files.get_mut(&file).map(|writes| writes.end_commit(id, result));
+        self.apply(file, effects.unwrap_or_default());
+    }
+
+    /// Returns the requests under way.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn start(&mut self, file: FileId, next: Next) -> WriteAction {
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        let writes = self.files.get_mut(&file).expect("the file had something to send");
+        let (action, write) = match next {
+            Next::Write { range, stability } => {
+                writes.start_write(&range, stability, id);
+                let data = self.pages.slices(file, range.clone());
+                let offset = range.start;
+                debug_assert_eq!(
+                    data.iter().map(|data| data.len() as u64).sum::<u64>(),
+                    range.end - range.start
+                );
+                let sent = Sent { id, range, tickets_before: self.last_ticket + 1 };
+                (WriteAction::Write { file, offset, data, stability, id }, Some(sent))
+            }
+            Next::Commit { range } => {
+                writes.start_commit(&range, id);
+                // Zero reaches to the end of the file (RFC 1813 §3.3.21).
+                let count = u32::try_from(range.end - range.start).unwrap_or(0);
+                (WriteAction::Commit { file, offset: range.start, count, id }, None)
+            }
+        };
+        self.requests.insert(id, Request { file, write, held: Vec::new() });
+        self.changed(file);
+        action
+    }
+
+    /// Memory that requests under way still use is accounted until they end.
+    fn hold(&mut self, file: FileId, range: &Range<u64>, replaced: Vec<Permit>) {
+        if replaced.is_empty() {
+            return;
+        }
+        let Some(id) = self.files.get(&file).and_then(|writes| writes.in_flight(range)) else { return };
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.held.extend(replaced);
+        }
+    }
+
+    fn apply(&mut self, file: FileId, effects: Effects) {
+        for (range, effect) in effects {
+            match effect {
+                Effect::Stable => self.pages.convert(file, range, Kind::Clean),
+                Effect::Uncommitted => self.pages.convert(file, range, Kind::Uncommitted),
+                Effect::Lost => self.pages.convert(file, range, Kind::Dirty),
+                Effect::Dropped => drop(self.pages.remove(file, range)),
+            }
+        }
+        self.changed(file);
+    }
+
+    /// Puts a file into the queue if it may have something to send, and forgets it if it is idle.
+    fn changed(&mut self, file: FileId) {
+        let Some(writes) = self.files.get_mut(&file) else { return };
+        if writes.is_rewriting() {
+            self.rewriting.insert(file);
+        } else if self.rewriting.remove(&file) && self.rewriting.is_empty() {
+            self.pace.end();
+        }
+        if writes.states().is_clean() {
+            self.unstable.remove(&file);
+            match (writes.is_idle(), writes.errors.has_unseen()) {
+                (true, true) => self.remember_error(file),
+                (true, false) => drop(self.files.remove(&file)),
+                (false, _) => {}
+            }
+            return;
+        }
+        self.unstable.insert(file);
+        if writes.is_urgent() && !writes.queued_urgent {
+            writes.queued_urgent = true;
+            self.urgent.push_back(file);
+        } else if !writes.is_urgent() && !writes.queued {
+            writes.queued = true;
+            self.normal.push_back(file);
+        }
+    }
+
+    fn remember_error(&mut self, file: FileId) {
+        self.unseen_errors.insert(file);
+        if self.unseen_errors.len() <= UNSEEN_ERRORS_MAX {
+            return;
+        }
+        let Some(oldest) = self.unseen_errors.pop_first() else { return };
+        if self.files.get(&oldest).is_some_and(FileWrites::is_idle) {
+            self.files.remove(&oldest);
+        }
+    }
+
+    fn enqueue_due(&mut self, now: Duration) {
+        while let Some((_, file)) = self.aging.first().copied().filter(|(at, _)| *at <= now) {
+            self.aging.pop_first();
+            self.changed(file);
+        }
+        if now >= self.paced_until {
+            std::mem::take(&mut self.paced).into_iter().for_each(|file| self.changed(file));
+        }
+    }
+
+    /// Returns the files that hold most of the bytes in `state`: each that has at least half of the average.
+    fn largest(&self, state: PageState) -> Vec<FileId> {
+        let bytes = |file: &FileId| self.files.get(file).map_or(0, |writes| writes.states().bytes(state));
+        let with: Vec<(FileId, u64)> =
+            self.unstable.iter().map(|file| (*file, bytes(file))).filter(|(_, bytes)| *bytes > 0).collect();
+        let total: u64 = with.iter().map(|(_, bytes)| bytes).sum();
+        let enough = total / (2 * with.len() as u64).max(1);
+        with.into_iter().filter(|(_, bytes)| *bytes >= enough).map(|(file, _)| file).collect()
+    }
+}
