@@ -1,4 +1,5 @@
-//! The MOUNT protocol, version 3 (RFC 1813 §5) and version 1 (RFC 1094 appendix A), which differ only in the results of MNT.
+//! The MOUNT protocol, version 3 (RFC 1813 §5), version 1 (RFC 1094 appendix A) and version 2, which X/Open specifies (XNFS, "Mount
+//! Protocol Specification"). Version 3 differs from the others in the results of MNT; version 2 adds PATHCONF to version 1.
 
 use xdr::{Chain, Decode, DecodeError, Encode, List, Opaque, Reader, Writer};
 
@@ -9,6 +10,8 @@ use crate::procedure::{Effect, Procedure, ProgramVersion};
 pub const PROGRAM: u32 = 100_005;
 /// The version that goes with NFS version 2.
 pub const VERSION_1: u32 = 1;
+/// The version that goes with NFS version 2 and has PATHCONF.
+pub const VERSION_2: u32 = 2;
 /// The version that goes with NFS version 3.
 pub const VERSION_3: u32 = 3;
 
@@ -36,7 +39,7 @@ pub type Name = Opaque<MNTNAMLEN>;
 pub type FileHandle1 = [u8; FHSIZE];
 
 xdr::constants! {
-    /// The procedures of both versions.
+    /// The procedures of all versions.
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
@@ -50,6 +53,10 @@ xdr::constants! {
         UMNTALL = 4,
         /// Lists the exports. Results: [`Exports`].
         EXPORT = 5,
+        /// As EXPORT; in versions 1 and 2 only.
+        EXPORTALL = 6,
+        /// Gets the limits of a mounted directory; in version 2 only. Arguments: [`DirPath`]; results: [`PathConf`].
+        PATHCONF = 7,
     }
 }
 
@@ -156,6 +163,70 @@ pub struct ExportNode {
 /// Results of EXPORT (`exports`).
 pub type Exports = Chain<ExportNode, MAX_EXPORTS>;
 
+/// Results of PATHCONF (`ppathcnf`). The types of C that the specification uses are 32 bits long on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct PathConf {
+    /// The greatest number of links of a file.
+    pub link_max: u32,
+    /// The longest line of a terminal in bytes.
+    pub max_canon: u32,
+    /// Bytes that a terminal can take at once.
+    pub max_input: u32,
+    /// The longest name in bytes.
+    pub name_max: u32,
+    /// The longest path in bytes.
+    pub path_max: u32,
+    /// The longest atomic write to a pipe in bytes.
+    pub pipe_buf: u32,
+    /// The character that turns off a special character of a terminal.
+    pub vdisable: u32,
+    /// Unused.
+    pub unused: u32,
+    /// A bit for each [`PathConfBit`], the lowest first.
+    pub mask: u32,
+    /// Bits of later systems.
+    pub more_mask: u32,
+}
+
+xdr::constants! {
+    /// A bit of [`PathConf::mask`]. Set for a number, it says that the number is not valid; for a property, that the directory has it.
+    pub struct PathConfBit: u32 {
+        /// Nothing is valid: the call failed.
+        ERROR = 0,
+        /// [`PathConf::link_max`].
+        LINK_MAX = 1,
+        /// [`PathConf::max_canon`].
+        MAX_CANON = 2,
+        /// [`PathConf::max_input`].
+        MAX_INPUT = 3,
+        /// [`PathConf::name_max`].
+        NAME_MAX = 4,
+        /// [`PathConf::path_max`].
+        PATH_MAX = 5,
+        /// [`PathConf::pipe_buf`].
+        PIPE_BUF = 6,
+        /// Longer names are refused, not truncated.
+        NO_TRUNC = 7,
+        /// [`PathConf::vdisable`].
+        VDISABLE = 8,
+        /// Only the superuser can give files away.
+        CHOWN_RESTRICTED = 9,
+    }
+}
+
+impl PathConf {
+    /// Sets a bit.
+    pub fn set(&mut self, bit: PathConfBit) {
+        self.mask |= 1 << bit.0;
+    }
+
+    /// Returns whether a bit is set.
+    #[must_use]
+    pub fn is_set(&self, bit: PathConfBit) -> bool {
+        self.mask & (1 << bit.0) != 0
+    }
+}
+
 const PROCEDURES: &[Procedure] = &[
     Procedure::new(0, "NULL", Effect::None),
     Procedure::new(1, "MNT", Effect::Repeatable),
@@ -165,9 +236,28 @@ const PROCEDURES: &[Procedure] = &[
     Procedure::new(5, "EXPORT", Effect::None),
 ];
 
-/// The procedures of version 1.
-pub static TABLE_1: ProgramVersion =
-    ProgramVersion { program: PROGRAM, version: VERSION_1, name: "mount1", procedures: PROCEDURES };
+const PROCEDURES_2: &[Procedure] = &[
+    PROCEDURES[0],
+    PROCEDURES[1],
+    PROCEDURES[2],
+    PROCEDURES[3],
+    PROCEDURES[4],
+    PROCEDURES[5],
+    Procedure::new(6, "EXPORTALL", Effect::None),
+    Procedure::new(7, "PATHCONF", Effect::None),
+];
+
+/// The procedures of version 1. Implementations serve EXPORTALL beside those of RFC 1094.
+pub static TABLE_1: ProgramVersion = ProgramVersion {
+    program: PROGRAM,
+    version: VERSION_1,
+    name: "mount1",
+    procedures: PROCEDURES_2.split_at(7).0,
+};
+
+/// The procedures of version 2, which are all that there are.
+pub static TABLE_2: ProgramVersion =
+    ProgramVersion { program: PROGRAM, version: VERSION_2, name: "mount2", procedures: PROCEDURES_2 };
 
 /// The procedures of version 3.
 pub static TABLE_3: ProgramVersion =

@@ -21,7 +21,8 @@ fn agrees(table: &ProgramVersion, numbers: &[u32], name: impl Fn(u32) -> Option<
 fn tables_match_the_constants() {
     let to = |last: u32| (0..=last).collect::<Vec<_>>();
     agrees(&nfs3::TABLE, &to(21), |n| nfs3::Proc(n).name());
-    agrees(&mount::TABLE_1, &to(5), |n| mount::Proc(n).name());
+    agrees(&mount::TABLE_1, &to(6), |n| mount::Proc(n).name());
+    agrees(&mount::TABLE_2, &to(7), |n| mount::Proc(n).name());
     agrees(&mount::TABLE_3, &to(5), |n| mount::Proc(n).name());
     agrees(&portmap::TABLE, &to(5), |n| portmap::Proc(n).name());
     agrees(&rpcbind::TABLE_3, &to(8), |n| rpcbind::Proc(n).name());
