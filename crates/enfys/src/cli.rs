@@ -156,6 +156,13 @@ pub struct ServeArguments {
     /// [default: 1GiB]; for several, give `:/PSEUDO` for each
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
     pub memory: Option<Option<Size>>,
+    /// Versions of NFS to serve: 2, 3, 4, 4.0, 4.1, 4.2 [default: 3,4]
+    #[arg(long, value_name = "VERSION,…", value_delimiter = ',')]
+    pub versions: Vec<String>,
+    /// Serve versions 2 and 3 over UDP too, on the same ports. Calls must come from ports below 1024, also those of this
+    /// machine, unless --insecure is given
+    #[arg(long)]
+    pub udp: bool,
     /// Answer port mapper calls on port 111 of the listening addresses, or register with the port mapper that runs
     /// there
     #[arg(long)]

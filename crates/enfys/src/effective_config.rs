@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use server::{ExportOptions, HandleKey, Settings, Squash, Versions};
+use server::{ExportOptions, HandleKey, LargeFiles, Settings, Squash, Versions};
 
 use crate::control;
 use crate::exports::{ExportPlan, Source};
@@ -21,6 +21,7 @@ pub struct EffectiveConfig {
     local_users: bool,
     portmap: bool,
     versions: Vec<&'static str>,
+    udp: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     id_domain: Option<String>,
     persistent_sessions: bool,
@@ -80,6 +81,9 @@ struct EffectiveExport {
     clients: Vec<String>,
     sec: Vec<&'static str>,
     insecure: bool,
+    short_handles: bool,
+    v2_large_files: &'static str,
+    v2_signed_sizes: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     r#async: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +139,7 @@ impl EffectiveConfig {
             local_users: plan.local_users,
             portmap: plan.wants_port_mapper,
             versions: names(plan.versions),
+            udp: plan.udp,
             id_domain: plan.id_domain.clone(),
             persistent_sessions: plan.persistent_sessions,
             copy_source: plan.copy_source,
@@ -190,6 +195,12 @@ impl EffectiveExport {
             },
             sec: options.flavors.iter().map(server::Flavor::name).collect(),
             insecure: options.insecure,
+            short_handles: options.short_handles,
+            v2_large_files: match options.v2_large_files {
+                LargeFiles::Refuse => "refuse",
+                LargeFiles::Clamp => "clamp",
+            },
+            v2_signed_sizes: options.v2_signed_sizes,
             client: plan.entries.iter().map(EffectiveClient::new).collect(),
             ..Self::default()
         };
@@ -209,7 +220,8 @@ impl EffectiveExport {
     }
 }
 
-fn names(versions: Versions) -> Vec<&'static str> {
-    let all = ["3", "4.0", "4.1", "4.2"].into_iter();
+/// Returns the names of versions, lowest first.
+pub fn names(versions: Versions) -> Vec<&'static str> {
+    let all = ["2", "3", "4.0", "4.1", "4.2"].into_iter();
     all.filter(|name| Versions::named(name).is_some_and(|version| versions.contains(version))).collect()
 }

@@ -56,6 +56,12 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
+    if plan.udp {
+        for address in &addresses {
+            let bound = bind_udp(*address, &addresses).map_err(|error| refused("udp ", *address, &error))?;
+            listeners.udp.push(bound);
+        }
+    }
     let port_mapper = choose_port_mapper(plan.wants_port_mapper);
     if port_mapper == PortMapper::Own {
         let own: Vec<_> =
@@ -143,6 +149,22 @@ fn bind_to(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
         Ok(socket)
     };
     bind().map(TcpListener::from).map_err(io::Error::from)
+}
+
+/// Receives datagrams at `address`, beside the other addresses in `all`.
+fn bind_udp(address: SocketAddr, all: &[SocketAddr]) -> io::Result<UdpSocket> {
+    let is_ipv4_elsewhere = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+    let bind = || -> rustix::io::Result<OwnedFd> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket =
+            rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(ipproto::UDP))?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, is_ipv4_elsewhere)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        Ok(socket)
+    };
+    bind().map(UdpSocket::from).map_err(io::Error::from)
 }
 
 fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {

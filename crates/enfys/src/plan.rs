@@ -31,6 +31,8 @@ pub struct Plan {
     pub local_users: bool,
     pub wants_port_mapper: bool,
     pub versions: Versions,
+    /// Whether versions 2 and 3 and MOUNT are served over UDP too.
+    pub udp: bool,
     /// Domain of the names of owners and groups in NFSv4.
     pub id_domain: Option<String>,
     /// Whether clients may have sessions that survive a restart of the server or its machine.
@@ -67,8 +69,11 @@ impl Plan {
         let mut limits = config.limits;
         limits.cores = arguments.cores.or(limits.cores);
         check_limits(&limits, &locations)?;
-        let versions = parse_versions(config.versions.as_deref())
-            .map_err(|(index, why)| locations.error(&format!("versions.{index}"), why))?;
+        let versions = match &arguments.versions[..] {
+            [] => parse_versions(config.versions.as_deref())
+                .map_err(|(index, why)| locations.error(&format!("versions.{index}"), why))?,
+            names => parse_versions(Some(names)).map_err(|(_, why)| format!("--versions: {why}"))?,
+        };
         let id_domain = config.id_domain;
         id_domain.as_deref().map_or(Ok(()), check_domain).map_err(|why| locations.error("id-domain", why))?;
         let copy_from = networks(&config.copy_from)
@@ -95,6 +100,7 @@ impl Plan {
             local_users,
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
+            udp: arguments.udp || config.udp,
             id_domain,
             persistent_sessions: config.persistent_sessions,
             copy_source: config.copy_source,
@@ -132,6 +138,7 @@ impl Plan {
             ("local-users", self.local_users != other.local_users),
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
+            ("udp", self.udp != other.udp),
             ("id-domain", self.id_domain != other.id_domain),
             ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
             ("copy-source", self.copy_source != other.copy_source),
@@ -146,6 +153,7 @@ impl Plan {
     /// Applies versions, copy rules and limits to the server's settings.
     pub fn apply_limits(&self, settings: &mut Settings) {
         settings.versions = self.versions;
+        settings.udp = self.udp;
         settings.copy_source = self.copy_source;
         settings.copy_from.clone_from(&self.copy_from);
         let limits = &self.limits;
@@ -204,6 +212,7 @@ fn locations_in_effect(config: &Config, arguments: &ServeArguments) -> KeyLocati
     let overridden = [
         ("listen", !arguments.listen.is_empty()),
         ("metrics", arguments.metrics.is_some()),
+        ("versions", !arguments.versions.is_empty()),
         ("state-dir", arguments.state_dir.is_some()),
         ("control.socket", arguments.control.is_some()),
         ("limits.cores", arguments.cores.is_some()),
@@ -277,23 +286,23 @@ fn networks(texts: &[String]) -> Result<Vec<Network>, (usize, String)> {
     networks.map(|(index, text)| text.parse().map_err(|why| (index, why))).collect()
 }
 
-/// Parses the names of versions; `None` is all of them.
+/// Parses the names of versions; `None` is [`Versions::DEFAULT`].
 ///
 /// # Errors
 /// The index of the first wrong name, and what is wrong with it.
 fn parse_versions(names: Option<&[String]>) -> Result<Versions, (usize, String)> {
-    let Some(names) = names else { return Ok(Versions::IMPLEMENTED) };
+    let Some(names) = names else { return Ok(Versions::DEFAULT) };
     let mut versions = Versions::empty();
     for (index, name) in names.iter().enumerate() {
         versions |= Versions::named(name)
             .map(|named| named & Versions::IMPLEMENTED)
             .filter(|named| !named.is_empty())
             .ok_or_else(|| {
-                (index, format!("expected \"3\", \"4\", \"4.0\", \"4.1\" or \"4.2\", found {name:?}"))
+                (index, format!("expected \"2\", \"3\", \"4\", \"4.0\", \"4.1\" or \"4.2\", found {name:?}"))
             })?;
     }
     if versions.is_empty() {
-        return Err((0, "expected at least one version: remove the key to serve all".into()));
+        return Err((0, "expected at least one version: remove the key to serve 3 and 4".into()));
     }
     Ok(versions)
 }
@@ -389,7 +398,8 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             parse_versions(Some(&names))
         };
-        assert_eq!(parse_versions(None), Ok(Versions::IMPLEMENTED));
+        assert_eq!(parse_versions(None), Ok(Versions::DEFAULT));
+        assert_eq!(parse(&["2", "4"]), Ok(Versions::V2 | Versions::V4));
         assert_eq!(parse(&["3", "4.1"]), Ok(Versions::V3 | Versions::V4_1));
     }
 
@@ -405,7 +415,8 @@ mod tests {
                 state_dir: None,
                 local_users: false,
                 wants_port_mapper: false,
-                versions: Versions::IMPLEMENTED,
+                versions: Versions::DEFAULT,
+                udp: false,
                 id_domain: None,
                 persistent_sessions: false,
                 copy_source: false,

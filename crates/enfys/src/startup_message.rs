@@ -5,30 +5,41 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
+use server::Versions;
 use tracing::{info, warn};
 
 use crate::client_addresses::addresses_for_clients;
+use crate::effective_config::names;
 use crate::exports::ExportPlan;
 use crate::flavors::mount_option;
+use crate::plan::Plan;
 
 /// Prints exports and mount commands to standard output. Logs the addresses, and warns of exports that are open to all clients.
-pub fn print(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
+pub fn print(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
     let metrics = metrics.map(|address| addresses_for_clients(&[address])[0]);
-    let text = text(exports, &addresses_for_clients(addresses), metrics);
+    let text = text(plan, &addresses_for_clients(addresses), metrics);
     // Standard output may be closed: a server needs no reader.
     let _ = std::io::stdout().write_all(text.as_bytes());
     for address in addresses {
         info!("listening on {address}");
     }
-    warnings_of_open_exports(exports, addresses).iter().for_each(|warning| warn!("{warning}"));
+    let versions = names(plan.versions).join(", ");
+    info!(%versions, udp = plan.udp, "versions of NFS");
+    warnings_of_open_exports(&plan.exports, addresses).iter().for_each(|warning| warn!("{warning}"));
 }
 
-fn text(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> String {
+fn text(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> String {
     let mut text = String::new();
-    for export in exports {
+    let has_v2 = plan.versions.contains(Versions::V2);
+    for export in &plan.exports {
         writeln!(text, "serving {export}").expect("a String takes everything");
         let sec = mount_option(export.options.flavors);
-        addresses.iter().for_each(|address| text.push_str(&mount_commands(&export.pseudo, *address, &sec)));
+        for address in addresses {
+            text.push_str(&mount_commands(&export.pseudo, *address, &sec));
+            if has_v2 {
+                text.push_str(&mount_command_of_version_2(&export.pseudo, *address, &sec));
+            }
+        }
     }
     if let Some(address) = metrics {
         writeln!(text, "metrics: http://{address}/metrics").expect("a String takes everything");
@@ -53,6 +64,14 @@ fn mount_commands(path: &str, address: SocketAddr, sec: &str) -> String {
         writeln!(text, "  {}", quoted(&url)).expect("a String takes everything");
     }
     text
+}
+
+/// Returns the mount command of version 2, for kernels that have it.
+fn mount_command_of_version_2(path: &str, address: SocketAddr, sec: &str) -> String {
+    let (host, port) = (host(address), address.port());
+    let source = format!("{host}:{path}");
+    let options = format!("vers=2,tcp,port={port},mountport={port},mountproto=tcp,nolock{sec}");
+    format!("  mount -t nfs -o {options} {} /mnt\n", quoted(&source))
 }
 
 /// Returns the text as one word of a POSIX shell.

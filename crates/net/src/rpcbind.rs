@@ -24,17 +24,23 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, and replaces earlier registrations.
+    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, and with `udp` over UDP too, and replaces earlier
+    /// registrations.
     ///
     /// # Errors
     /// Returns an error if the port mapper does not answer, or refuses.
-    pub fn new(versions: Versions, addresses: &[SocketAddr]) -> io::Result<Self> {
+    pub fn new(versions: Versions, udp: bool, addresses: &[SocketAddr]) -> io::Result<Self> {
         let registered = Self { mapper: Mapper::new()?, programs: registrations(versions).collect() };
         let to_register = addresses_to_register(addresses);
         for registration in &registered.programs {
             registered.mapper.unset(*registration)?;
-            for address in &to_register {
-                if !registered.mapper.set(*registration, *address)? {
+            let transports: &[_] = match udp && registration.is_over_udp {
+                true => &[Protocol::TCP, Protocol::UDP],
+                false => &[Protocol::TCP],
+            };
+            let all = to_register.iter().flat_map(|address| transports.iter().map(move |it| (address, it)));
+            for (address, transport) in all {
+                if !registered.mapper.set(*registration, *transport, *address)? {
                     let why = format!("the port mapper refuses program {}", registration.program);
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }
@@ -103,14 +109,19 @@ impl Mapper {
     }
 
     /// Registers a program at `address`, if there is one; returns false if that is refused.
-    fn set(&self, registration: Registration, address: SocketAddr) -> io::Result<bool> {
+    fn set(&self, registration: Registration, transport: Protocol, address: SocketAddr) -> io::Result<bool> {
         if self.knows_networks {
-            let netid: &[u8] = if address.is_ipv4() { b"tcp" } else { b"tcp6" };
+            let netid: &[u8] = match (transport, address.is_ipv4()) {
+                (Protocol::UDP, true) => b"udp",
+                (Protocol::UDP, false) => b"udp6",
+                (_, true) => b"tcp",
+                (_, false) => b"tcp6",
+            };
             let universal = UniversalAddress(address).to_string();
             return self.change(rpcbind::Proc::SET, &service(registration, netid, universal.as_bytes()));
         }
         let port = u32::from(address.port());
-        Ok(address.is_ipv6() || self.change_old(portmap::Proc::SET, registration, port)?)
+        Ok(address.is_ipv6() || self.change_old(portmap::Proc::SET, registration, (transport, port))?)
     }
 
     /// Removes a program from all networks; returns false if it was not registered.
@@ -120,16 +131,22 @@ impl Mapper {
             // … are deleted.'
             return self.change(rpcbind::Proc::UNSET, &service(registration, b"", b""));
         }
-        self.change_old(portmap::Proc::UNSET, registration, 0)
+        // RFC 1833 §3.2: "The protocol and port number fields of the argument are ignored."
+        self.change_old(portmap::Proc::UNSET, registration, (Protocol::TCP, 0))
     }
 
     fn change(&self, procedure: rpcbind::Proc, service: &Rpcb) -> io::Result<bool> {
         self.call(rpcbind::VERSION_4, procedure.0, service)?.map_err(|error| said(&error))
     }
 
-    fn change_old(&self, procedure: portmap::Proc, wanted: Registration, port: u32) -> io::Result<bool> {
+    fn change_old(
+        &self,
+        procedure: portmap::Proc,
+        wanted: Registration,
+        (protocol, port): (Protocol, u32),
+    ) -> io::Result<bool> {
         let (program, version) = (wanted.program, wanted.version);
-        let mapping = Mapping { program, version, protocol: Protocol::TCP, port };
+        let mapping = Mapping { program, version, protocol, port };
         self.call(portmap::VERSION, procedure.0, &mapping)?.map_err(|error| said(&error))
     }
 
@@ -157,7 +174,7 @@ fn said(error: &RpcError) -> io::Error {
 
 fn service(registration: Registration, netid: &[u8], address: &[u8]) -> Rpcb {
     let text = |bytes: &[u8]| Text::new(bytes.to_vec()).expect("netids and addresses are short");
-    let Registration { program, version } = registration;
+    let Registration { program, version, .. } = registration;
     Rpcb { program, version, netid: text(netid), addr: text(address), owner: text(b"enfys") }
 }
 

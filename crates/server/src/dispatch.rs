@@ -13,9 +13,11 @@ use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::identity::Identity;
 use crate::replay::crash_replay::{CallOwner, LoggedCall};
 use crate::request::{Request, Served};
-use crate::{Connection, Now, Operation, Server};
+use crate::{Connection, Now, Operation, Server, Transport};
 
+mod once;
 mod programs;
+mod version2;
 mod version3;
 
 /// What the driver does after [`Server::handle`].
@@ -52,7 +54,7 @@ impl Server {
         record: Bytes,
         reply: &mut Writer,
     ) -> Outcome {
-        let start = reply.mark();
+        let (start, received) = (reply.mark(), record.len());
         if connection.outbox.is_used() && matches!(peek(&record), Ok((_, MessageType::REPLY))) {
             return self.replied(connection, record);
         }
@@ -89,7 +91,7 @@ impl Server {
                 Err(error) => return self.refuse_credential(connection, now, xid, error, reply),
             }
         };
-        let operation = match programs::select(&self.shared.settings, &header, connection) {
+        let operation = match programs::select(&self.shared, &header, connection) {
             Ok(operation) => operation,
             Err(status) => {
                 self.shared.metrics.unserved.fetch_add(1, Relaxed);
@@ -118,6 +120,7 @@ impl Server {
             Some(sealing) => sealing.begin(xid, reply),
         }
         let served = match operation {
+            Operation::Nfs2(_) => Box::pin(self.nfs2(&mut request, &header, reader, reply)).await,
             Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
             Operation::Nfs4(PROC_COMPOUND) => {
@@ -128,8 +131,8 @@ impl Server {
             }
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
-                Box::pin(crate::programs::mount::procedure(&request, &self.mounts, procedure, reader, reply))
-                    .await
+                let call = (header.version, procedure);
+                Box::pin(crate::programs::mount::procedure(&request, &self.mounts, call, reader, reply)).await
             }
             Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
             Operation::Portmap(_) => {
@@ -140,7 +143,12 @@ impl Server {
         // This call may be the first that sees a revocation.
         crate::files::durable::wait_durable(&request).await;
         let sealing = sealing.as_deref();
-        self.conclude(Call { xid, operation, sealing, start }, served, reply)
+        let call = Call { xid, operation, sealing, start };
+        if connection.transport == Transport::Udp && !may_send(operation, received, reply.length_since(start))
+        {
+            return call.reject(AcceptStatus::SystemError, reply);
+        }
+        self.conclude(call, served, reply)
     }
 
     /// Ends a reply by the outcome of the call.
@@ -234,7 +242,7 @@ impl Server {
     ) -> Outcome {
         let (xid, start) = (header.xid, reply.mark());
         let call = |operation| Call { xid, operation, sealing: None, start };
-        let operation = match programs::select(&self.shared.settings, header, connection) {
+        let operation = match programs::select(&self.shared, header, connection) {
             Ok(operation) => operation,
             Err(status) => {
                 self.shared.metrics.unserved.fetch_add(1, Relaxed);
@@ -277,6 +285,22 @@ impl Server {
         self.shared.metrics.refused.fetch_add(1, Relaxed);
         header.encode(reply);
         Outcome { disposition: Disposition::Reply, operation: Operation::None, is_error: true }
+    }
+}
+
+/// Bytes of a reply over UDP for each byte of its call, for callers that have shown nothing that this server made. Their addresses may be
+/// forged, and the replies are then traffic that others did not ask for. RFC 9000 §8 has the same bound.
+const AMPLIFICATION_MAX: usize = 3;
+
+/// Returns whether a reply may be sent over UDP. Calls of NFS are not limited: they name a file by a handle.
+fn may_send(operation: Operation, received: usize, length: usize) -> bool {
+    match operation {
+        Operation::Mount(_) | Operation::Portmap(_) => length <= AMPLIFICATION_MAX * received,
+        Operation::Nfs2(_)
+        | Operation::Nfs3(_)
+        | Operation::Nfs4(_)
+        | Operation::NfsAcl(_)
+        | Operation::None => true,
     }
 }
 

@@ -1,8 +1,13 @@
+mod short;
+
 use std::fmt;
 use std::ops::Deref;
 
 use siphasher::sip::SipHasher24;
 use vfs::{Handle, MAX_HANDLE};
+
+pub use short::SHORT_HANDLE_BYTES;
+use short::SHORT_VERSION;
 
 /// Format of handles; a change of the layout is another version, so that old handles answer BADHANDLE, not garbage.
 const VERSION: u8 = 1;
@@ -87,11 +92,15 @@ impl HandleKey {
     /// Checks a handle from the wire and splits it. Returns none if this key never sealed it.
     #[must_use]
     pub fn open(&self, wire: &[u8]) -> Option<(ExportId, Handle)> {
-        if wire.len() < INNER_AT || wire.len() > WIRE_HANDLE_MAX || wire[0] != VERSION {
+        if wire.len() < INNER_AT || wire.len() > WIRE_HANDLE_MAX {
             return None;
         }
         let export = ExportId(u32::from_be_bytes(*wire[EXPORT_AT..].first_chunk()?));
-        let inner = Handle::new(&wire[INNER_AT..]).ok()?;
+        let inner = match wire[0] {
+            VERSION => Handle::new(&wire[INNER_AT..]).ok()?,
+            SHORT_VERSION => short::inner_of(wire)?,
+            _ => return None,
+        };
         let tag = u64::from_be_bytes(*wire[TAG_AT..].first_chunk()?);
         // One comparison of 64 bits takes the same time wherever a forged tag differs.
         (u64::from_be_bytes(self.tag(export, &inner)) == tag).then_some((export, inner))

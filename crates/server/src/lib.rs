@@ -59,10 +59,11 @@ pub use connection::Connection;
 pub use dispatch::{Disposition, Outcome};
 pub use exports::junction::Junction;
 pub use exports::{
-    ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportOptions, ExportTable, Squash,
+    ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportOptions, ExportTable,
+    LargeFiles, Squash,
 };
 pub use flavor::{Flavor, Flavors, FlavorsError};
-pub use handle::{ExportId, HandleKey, WIRE_HANDLE_MAX, WireHandle};
+pub use handle::{ExportId, HandleKey, SHORT_HANDLE_BYTES, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
 pub use metrics::{Effort, Metrics, Observer, Operation, OperationMetrics};
 pub use network::Network;

@@ -29,6 +29,8 @@ pub struct Effort {
 pub enum Operation {
     /// None that is served.
     None,
+    /// An NFSv2 procedure.
+    Nfs2(u32),
     /// An NFSv3 procedure.
     Nfs3(u32),
     /// An NFSv4 procedure: NULL or COMPOUND.
@@ -66,12 +68,14 @@ const NFS4_OPERATIONS: usize = 80;
 /// The counters of a server. They can be read at any time, without a lock.
 #[derive(Debug)]
 pub struct Metrics {
+    /// NFSv2 procedures by number.
+    pub nfs2: [OperationMetrics; 18],
     /// NFSv3 procedures by number.
     pub nfs3: [OperationMetrics; 22],
     /// NFSv4 operations by number (RFC 7863); numbers beyond the table at its end.
     pub nfs4: [OperationMetrics; NFS4_OPERATIONS],
-    /// MOUNT procedures by number.
-    pub mount: [OperationMetrics; 6],
+    /// MOUNT procedures by number, of versions 1 to 3: those of one number ask for the same.
+    pub mount: [OperationMetrics; 8],
     /// NFS_ACL procedures by number.
     pub nfsacl: [OperationMetrics; 3],
     /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
@@ -104,6 +108,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
+            nfs2: std::array::from_fn(|_| OperationMetrics::default()),
             nfs3: std::array::from_fn(|_| OperationMetrics::default()),
             nfs4: std::array::from_fn(|_| OperationMetrics::default()),
             mount: std::array::from_fn(|_| OperationMetrics::default()),
@@ -136,6 +141,7 @@ impl Metrics {
     #[must_use]
     pub fn call(&self, operation: Operation) -> Option<&OperationMetrics> {
         match operation {
+            Operation::Nfs2(number) => self.nfs2.get(number as usize),
             Operation::Nfs3(number) => self.nfs3.get(number as usize),
             Operation::Mount(number) => self.mount.get(number as usize),
             Operation::NfsAcl(number) => self.nfsacl.get(number as usize),

@@ -10,13 +10,11 @@ use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Ti
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::Export;
-use crate::files::name_changes::Changer;
-use crate::files::object::File;
-use crate::files::recall;
-use crate::files::recall::announce_change;
 use crate::files::rights::Right;
+use crate::files::stateless;
+use crate::files::stateless::Refusal;
 use crate::request::{Request, Served, Target, TargetError};
-use crate::state::{ChangeGuard, Conflict, IoKind};
+use crate::state::{Conflict, IoKind};
 
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
@@ -84,78 +82,35 @@ fn target_status(error: TargetError) -> NfsStat {
     }
 }
 
-/// Checks that no open of an NFSv4 client denies the I/O. An open can specify "the type of access to deny others" (RFC 8881 §9.7). NFSv3
-/// has no status for it; with JUKEBOX its client tries again.
+/// As [`stateless::check_denials`].
 pub(crate) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: IoKind) -> Result<(), NfsStat> {
-    check_denials_of(request, target.export, target.handle, kind)
+    stateless::check_denials(request, target, kind).map_err(refusal_status)
 }
 
-fn check_denials_of(
-    request: &Request<'_>,
-    export: &Export,
-    handle: Handle,
-    kind: IoKind,
-) -> Result<(), NfsStat> {
-    let state = &request.server.state;
-    if !state.has_share_denies() {
-        return Ok(());
-    }
-    let key = File::new(export, handle).key(request.server);
-    state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
-}
-
-/// Recalls the delegations of NFSv4 clients that conflict with an operation on a file, for which the caller needs `right`. In version 3
-/// JUKEBOX stands for DELAY.
+/// As [`stateless::recall_conflicts`].
 pub(crate) async fn recall_conflicts(
     request: &Request<'_>,
     target: &Target<'_>,
     against: Conflict,
     right: Right<'_>,
 ) -> Result<(), NfsStat> {
-    let object = (target.export, &target.handle);
-    let recalled = recall::recall_conflicts(request, None, object, against, (&target.context, right));
-    recalled.await.map_err(status)
+    stateless::recall_conflicts(request, target, against, right).await.map_err(status)
 }
 
-/// As [`recall_conflicts`], for I/O, which opens may deny ([`check_denials`]): the present ones, and those that a client makes when it
-/// returns its delegation.
+/// As [`stateless::admit_io`].
 pub(crate) async fn admit_io(
     request: &Request<'_>,
     target: &Target<'_>,
     kind: IoKind,
 ) -> Result<(), NfsStat> {
-    check_denials(request, target, kind)?;
-    recall_conflicts(request, target, Conflict::io(kind), Right::Content(kind)).await?;
-    check_denials(request, target, kind)
+    stateless::admit_io(request, target, kind).await.map_err(refusal_status)
 }
 
-/// Returns the caller of a change of names, which is no client of version 4.
-pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
-    Changer { request, client: None, ops: request.logged_ops() }
-}
-
-/// As [`check_denials`] and [`recall_conflicts`], before the file of this name, if there is one, is truncated.
-pub(crate) async fn admit_truncation<'s>(
-    request: &Request<'s>,
-    directory: &Target<'_>,
-    name: &[u8],
-) -> Result<Option<ChangeGuard<'s>>, NfsStat> {
-    let state = &request.server.state;
-    let unnamed = state.begin_unnamed_change();
-    if unnamed.is_some() && !state.has_share_denies() {
-        return Ok(unnamed);
-    }
-    let backend = &directory.export.backend;
-    match backend.lookup(&directory.context, &directory.handle, name).await {
-        Ok(found) if found.attributes.kind == FileKind::Regular => {
-            let changing = announce_change(request, &found.handle);
-            let context = directory.context.clone();
-            let file = Target { export: directory.export, handle: found.handle, context };
-            admit_io(request, &file, IoKind::Write).await?;
-            Ok(Some(changing))
-        }
-        // The operation itself finds out what is wrong.
-        _ => Ok(None),
+/// Returns the status for an operation that conflicts. Version 3 has no status for a denied share; with JUKEBOX its client tries again.
+pub(crate) fn refusal_status(refusal: Refusal) -> NfsStat {
+    match refusal {
+        Refusal::Denied => NfsStat::JUKEBOX,
+        Refusal::Failed(error) => status(error),
     }
 }
 
@@ -194,7 +149,7 @@ impl Target<'_> {
 
 /// Encodes a backend's handle.
 pub(crate) fn seal(request: &Request<'_>, export: &Export, handle: &Handle) -> FileHandle {
-    let wire = request.server.settings.handle_key.seal(export.id, handle);
+    let wire = export.seal(&request.server.settings.handle_key, handle);
     FileHandle::new(&wire).expect("wire handles fit version 3's bound")
 }
 

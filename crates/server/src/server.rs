@@ -9,6 +9,7 @@ use crate::exports::HostNames;
 #[cfg(test)]
 use crate::gss::Gss;
 use crate::programs::mount::MountTable;
+use crate::programs::nfs2::cookies::ShortCookies;
 use crate::replay::crash_replay::{CallLog, ReplyLog, Stable, StableLog};
 use crate::replay::reply_cache::ReplyCache;
 use crate::replay::reply_cache::short::Short;
@@ -52,29 +53,32 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 pub struct Server {
     pub(crate) shared: Shared,
     host_names: Arc<HostNames>,
-    /// Replies to WRITEs of version 3.
-    pub(crate) write3_reply_cache: ReplyCache<Short>,
+    /// Replies to WRITEs of versions 2 and 3.
+    pub(crate) write_reply_cache: ReplyCache<Short>,
     pub(crate) driver: Driver,
     pub(crate) mounts: MountTable,
+    /// Cookies of READDIR in version 2.
+    pub(crate) nfs2_cookies: ShortCookies,
     /// Exports that were replaced while calls still use them.
     retired: Mutex<Vec<Weak<ExportTable>>>,
 }
 
-/// One part in so many of the reply cache is for version 3's WRITEs, whose replies are short there: 16,384 of them in 8 MiB.
-const WRITE3_REPLY_SHARE: usize = 16;
+/// One part in so many of the reply cache is for the WRITEs of versions 2 and 3, whose replies are short there: 16,384 of them in 8 MiB.
+const WRITE_REPLY_SHARE: usize = 16;
 
 impl Server {
     /// Makes a server of `exports`.
     #[must_use]
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         let bytes = settings.reply_cache_bytes;
-        let write3_bytes = bytes / WRITE3_REPLY_SHARE;
+        let write_bytes = bytes / WRITE_REPLY_SHARE;
         let host_names = Arc::<HostNames>::default();
-        let shared = Shared::new(settings, exports.with_names(Arc::clone(&host_names)), bytes - write3_bytes);
+        let shared = Shared::new(settings, exports.with_names(Arc::clone(&host_names)), bytes - write_bytes);
         Self {
+            nfs2_cookies: ShortCookies::new(shared.call_secret),
             shared,
             host_names,
-            write3_reply_cache: ReplyCache::new(write3_bytes),
+            write_reply_cache: ReplyCache::new(write_bytes),
             driver: Driver::default(),
             mounts: MountTable::default(),
             retired: Mutex::default(),

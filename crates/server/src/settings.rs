@@ -17,6 +17,8 @@ pub struct Settings {
     pub server_name: Vec<u8>,
     /// Versions that are served.
     pub versions: Versions,
+    /// Whether versions 2 and 3, MOUNT and NFS_ACL are served over UDP too.
+    pub udp: bool,
     /// Names of owners and groups in NFSv4; without them the server sends numbers.
     pub id_names: Option<Arc<IdNames>>,
     /// The mechanism of RPCSEC_GSS; without one that flavor is refused.
@@ -80,7 +82,8 @@ impl Settings {
             instance,
             secret,
             server_name,
-            versions: Versions::IMPLEMENTED,
+            versions: Versions::DEFAULT,
+            udp: false,
             id_names: None,
             gss: None,
             max_io: Self::DEFAULT_MAX_IO,

@@ -14,12 +14,17 @@ bitflags! {
         const V4_2 = 1 << 3;
         /// Version 4 with all its minor versions.
         const V4 = Self::V4_0.bits() | Self::V4_1.bits() | Self::V4_2.bits();
+        /// Version 2 (RFC 1094).
+        const V2 = 1 << 4;
     }
 }
 
 impl Versions {
     /// All versions that this software can serve.
     pub const IMPLEMENTED: Self = Self::all();
+
+    /// The versions that are served unless configured otherwise. Version 2 has 32-bit sizes, and few clients still need it.
+    pub const DEFAULT: Self = Self::V3.union(Self::V4);
 
     /// The minor versions of version 4, lowest first.
     const MINOR: [Self; 3] = [Self::V4_0, Self::V4_1, Self::V4_2];
@@ -30,22 +35,18 @@ impl Versions {
         Self::MINOR.get(minor as usize).is_some_and(|version| self.contains(*version))
     }
 
-    /// Returns the lowest and highest version of the NFS program, for PROG_MISMATCH; none if none is served.
+    /// Returns the versions of the NFS program, as a set of bits: bit 3 for version 3.
     #[must_use]
-    pub fn program_versions(self) -> Option<(u32, u32)> {
-        let four = self.intersects(Self::V4);
-        match (self.contains(Self::V3), four) {
-            (true, true) => Some((3, 4)),
-            (true, false) => Some((3, 3)),
-            (false, true) => Some((4, 4)),
-            (false, false) => None,
-        }
+    pub fn program_versions(self) -> u32 {
+        let bit = |is_served: bool, version: u32| u32::from(is_served) << version;
+        bit(self.contains(Self::V2), 2) | bit(self.contains(Self::V3), 3) | bit(self.intersects(Self::V4), 4)
     }
 
-    /// Parses a version: `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
+    /// Parses a version: `2`, `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
+            "2" => Self::V2,
             "3" => Self::V3,
             "4" => Self::V4,
             "4.0" => Self::V4_0,
@@ -70,11 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn a_program_answers_from_its_lowest_to_its_highest_version() {
-        assert_eq!((Versions::V3 | Versions::V4_1).program_versions(), Some((3, 4)));
-        assert_eq!(Versions::V4_0.program_versions(), Some((4, 4)));
-        assert_eq!(Versions::V3.program_versions(), Some((3, 3)));
-        assert_eq!(Versions::empty().program_versions(), None);
+    fn minor_versions_are_one_version_of_the_program() {
+        assert_eq!((Versions::V3 | Versions::V4_1).program_versions(), 0b11000);
+        assert_eq!((Versions::V2 | Versions::V4_0 | Versions::V4_2).program_versions(), 0b10100);
+        assert_eq!(Versions::DEFAULT.program_versions(), 0b11000);
+        assert_eq!(Versions::empty().program_versions(), 0);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use store::error_text;
 use errors::describe_error;
 pub use locations::KeyLocations;
 pub use schema::{
-    ClientConfig, Config, ExportConfig, Limits, LocalChangesConfig, SquashConfig, SubmountsConfig,
+    ClientConfig, Config, ExportConfig, LargeFilesConfig, Limits, LocalChangesConfig, SquashConfig,
+    SubmountsConfig,
 };
 
 impl Config {

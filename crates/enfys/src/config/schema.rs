@@ -23,8 +23,10 @@ pub struct Config {
     pub local_users: bool,
     /// Whether to answer port mapper calls.
     pub portmap: bool,
-    /// Versions of NFS to serve, named as in mount options. Default: all.
+    /// Versions of NFS to serve, named as in mount options. Default: all but version 2.
     pub versions: Option<Vec<String>>,
+    /// Whether versions 2 and 3 and MOUNT are served over UDP too.
+    pub udp: bool,
     /// Domain of the names of owners and groups in NFSv4. Without it, clients get numbers.
     pub id_domain: Option<String>,
     /// Whether NFSv4.1 sessions survive a restart of the server or its machine.
@@ -175,6 +177,16 @@ pub enum LocalChangesConfig {
     Ignore,
 }
 
+/// `v2-large-files = "…"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LargeFilesConfig {
+    /// Calls that name them fail.
+    Refuse,
+    /// Clients see the first bytes, as many as they can count.
+    Clamp,
+}
+
 /// `submounts = "…"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -235,6 +247,12 @@ pub struct ExportConfig {
     pub sec: Option<Vec<String>>,
     /// Whether AUTH_SYS is accepted from any port of other machines.
     pub insecure: bool,
+    /// Whether version 3 has handles of 32 bytes, like version 2, for boot loaders that cut longer ones off.
+    pub short_handles: bool,
+    /// What version 2 does with files that are longer than its sizes can say. Default: refuse.
+    pub v2_large_files: Option<LargeFilesConfig>,
+    /// Whether clients of version 2 take sizes as signed numbers, so that files have 2 GiB - 1 at most.
+    pub v2_signed_sizes: bool,
     /// Whether to reply before data are on stable storage.
     pub r#async: bool,
     /// Other options for some clients.

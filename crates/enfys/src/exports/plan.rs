@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
+use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, LargeFiles, Squash};
 use store::error_text;
 use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{
-    ClientConfig, Config, ExportConfig, KeyLocations, LocalChangesConfig, SquashConfig, SubmountsConfig,
+    ClientConfig, Config, ExportConfig, KeyLocations, LargeFilesConfig, LocalChangesConfig, SquashConfig,
+    SubmountsConfig,
 };
 use crate::flavors;
 use crate::name_services::hosts::{FORMS, patterns};
@@ -150,6 +151,9 @@ impl ExportPlan {
             flavors,
             insecure: config.insecure,
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
+            short_handles: config.short_handles,
+            v2_large_files: config.v2_large_files.map_or(LargeFiles::Refuse, LargeFiles::from),
+            v2_signed_sizes: config.v2_signed_sizes,
         };
         let mut warn = |key: &str, unknown: &mut Vec<(usize, String)>| {
             warnings.extend(unknown.drain(..).map(|(index, why)| {
@@ -293,6 +297,9 @@ fn entry(
         flavors: flavors.map_err(|why| ("sec".to_owned(), format!("`sec`: {why}")))?,
         insecure: config.insecure.unwrap_or(export.insecure),
         recall_local_changes: export.recall_local_changes,
+        short_handles: export.short_handles,
+        v2_large_files: export.v2_large_files,
+        v2_signed_sizes: export.v2_signed_sizes,
     })
 }
 
@@ -382,6 +389,9 @@ impl fmt::Display for ExportPlan {
         if !self.options.recall_local_changes {
             f.write_str(", local changes ignored")?;
         }
+        if self.options.short_handles {
+            f.write_str(", short handles")?;
+        }
         if self.serves_submounts { f.write_str(", with what is mounted inside") } else { Ok(()) }
     }
 }
@@ -392,6 +402,15 @@ impl From<SquashArgument> for Squash {
             SquashArgument::Root => Self::Root,
             SquashArgument::All => Self::All,
             SquashArgument::None => Self::None,
+        }
+    }
+}
+
+impl From<LargeFilesConfig> for LargeFiles {
+    fn from(config: LargeFilesConfig) -> Self {
+        match config {
+            LargeFilesConfig::Refuse => Self::Refuse,
+            LargeFilesConfig::Clamp => Self::Clamp,
         }
     }
 }

@@ -130,8 +130,11 @@ impl Sources {
         for (row, counts) in protocol::nfs3::TABLE.procedures.iter().zip(&metrics.nfs3) {
             one("nfs3", row.name, counts)?;
         }
-        for (row, counts) in protocol::mount::TABLE_3.procedures.iter().zip(&metrics.mount) {
-            one("mount3", row.name, counts)?;
+        for (row, counts) in protocol::nfs2::TABLE.procedures.iter().zip(&metrics.nfs2) {
+            one("nfs2", row.name, counts)?;
+        }
+        for (row, counts) in protocol::mount::TABLE_2.procedures.iter().zip(&metrics.mount) {
+            one("mount", row.name, counts)?;
         }
         for (row, counts) in protocol::nfsacl::TABLE.procedures.iter().zip(&metrics.nfsacl) {
             one("nfsacl3", row.name, counts)?;

@@ -16,15 +16,17 @@ const BUCKETS: usize = 28;
 /// Number of procedures of each program; all others share one class.
 const NFS3: usize = 22;
 const NFS4: usize = 2;
-const MOUNT: usize = 6;
+const MOUNT: usize = 8;
 const NFSACL: usize = 3;
 const PORTMAP: usize = 13;
+const NFS2: usize = 18;
 /// First class of each program.
 const NFS4_AT: usize = NFS3;
 const MOUNT_AT: usize = NFS4_AT + NFS4;
 const NFSACL_AT: usize = MOUNT_AT + MOUNT;
 const PORTMAP_AT: usize = NFSACL_AT + NFSACL;
-const OTHER: usize = PORTMAP_AT + PORTMAP;
+const NFS2_AT: usize = PORTMAP_AT + PORTMAP;
+const OTHER: usize = NFS2_AT + NFS2;
 const CLASSES: usize = OTHER + 1;
 
 /// Number of NFSv4 operations; the last class is for unknown ones.
@@ -165,6 +167,7 @@ fn class(operation: Operation) -> usize {
         Operation::Mount(number) if (number as usize) < MOUNT => MOUNT_AT + number as usize,
         Operation::NfsAcl(number) if (number as usize) < NFSACL => NFSACL_AT + number as usize,
         Operation::Portmap(number) if (number as usize) < PORTMAP => PORTMAP_AT + number as usize,
+        Operation::Nfs2(number) if (number as usize) < NFS2 => NFS2_AT + number as usize,
         _ => OTHER,
     }
 }
@@ -178,9 +181,10 @@ fn name(class: usize) -> (&'static str, &'static str) {
         _ if class < NFS4_AT => ("nfs3", procedure(&protocol::nfs3::TABLE, class)),
         NFS4_AT => ("nfs4", "NULL"),
         _ if class < MOUNT_AT => ("nfs4", "COMPOUND"),
-        _ if class < NFSACL_AT => ("mount3", procedure(&protocol::mount::TABLE_3, class - MOUNT_AT)),
+        _ if class < NFSACL_AT => ("mount", procedure(&protocol::mount::TABLE_2, class - MOUNT_AT)),
         _ if class < PORTMAP_AT => ("nfsacl3", procedure(&protocol::nfsacl::TABLE, class - NFSACL_AT)),
-        _ if class < OTHER => ("portmap", procedure(&protocol::rpcbind::TABLE_4, class - PORTMAP_AT)),
+        _ if class < NFS2_AT => ("portmap", procedure(&protocol::rpcbind::TABLE_4, class - PORTMAP_AT)),
+        _ if class < OTHER => ("nfs2", procedure(&protocol::nfs2::TABLE, class - NFS2_AT)),
         _ => ("other", "OTHER"),
     }
 }
@@ -218,6 +222,7 @@ mod tests {
             Operation::Mount(77),
             Operation::NfsAcl(2),
             Operation::Portmap(12),
+            Operation::Nfs2(8),
             Operation::None,
         ] {
             let is_error = operation == Operation::Nfs4(1);
@@ -230,14 +235,15 @@ mod tests {
         let expected = [
             ("nfs3", "READ"),
             ("nfs4", "COMPOUND"),
-            ("mount3", "MNT"),
+            ("mount", "MNT"),
             ("nfsacl3", "SETACL"),
             ("portmap", "GETSTAT"),
+            ("nfs2", "WRITE"),
             ("other", "OTHER"),
         ];
         assert_eq!(named, expected);
         let failed: Vec<_> = latencies.calls().map(|(_, _, calls)| calls.errors.load(Relaxed)).collect();
-        assert_eq!(failed, [0, 1, 0, 0, 0, 0]);
+        assert_eq!(failed, [0, 1, 0, 0, 0, 0, 0]);
         let (_, _, other) = latencies.calls().last().unwrap();
         assert_eq!((other.received.load(Relaxed), other.sent.load(Relaxed)), (200, 80));
         let snapshot = other.took.snapshot();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use net::Clock;
-use server::{ExportTable, HandleKey, Server, Settings};
+use server::{ExportTable, HandleKey, Server, Settings, Versions};
 use store::random;
 use store::reply_log::{self, FileReplyLog, RecoveredCalls};
 use store::state_dir::{Identity, StateDir};
@@ -76,6 +76,7 @@ pub(super) fn server(
     }
     settings.gss = kerberos::mechanism(plan).map_err(|why| plan.error("keytab", why))?;
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
+    warn_of_long_handles(&settings, &exports);
     let server = with_logs(Server::new(settings, exports), plan, state);
     let latencies = plan.metrics.as_ref().map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
@@ -83,6 +84,17 @@ pub(super) fn server(
         None => server,
     };
     Ok((Arc::new(server), latencies))
+}
+
+/// Warns of exports whose handles are too long for version 2.
+fn warn_of_long_handles(settings: &Settings, exports: &ExportTable) {
+    let has_v2 = settings.versions.contains(Versions::V2);
+    for export in exports.iter().filter(|export| has_v2 || export.options.short_handles) {
+        if settings.handle_key.seal_short(export.id, &export.backend.root()).is_none() {
+            let path = &export.path;
+            warn!("export {path}: its file system's handles do not fit 32 bytes: version 2 cannot serve it");
+        }
+    }
 }
 
 /// Gives the server its durable logs. It can serve without them.

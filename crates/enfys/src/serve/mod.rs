@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use net::{Limits, Registered, Running};
-use server::{Server, Versions};
+use server::Server;
 use store::{error_text, state_dir};
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
@@ -68,7 +68,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let limits = within(descriptors, wanted);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits, observer, peers)
         .map_err(|error| format!("cannot start threads: {}", error_text(&error)))?;
-    let registered = register(bound.port_mapper, plan.versions, &bound.addresses)?;
+    let registered = register(&plan, bound.port_mapper, &bound.addresses)?;
     let metrics_address = metrics.as_ref().map(MetricsServer::address);
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         let sources = Sources {
@@ -86,7 +86,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         control.start(Arc::clone(&server), running.clock())
     });
     let _answering = answering.transpose()?;
-    startup_message::print(&plan.exports, &bound.addresses, metrics_address);
+    startup_message::print(&plan, &bound.addresses, metrics_address);
     systemd::ready();
     runtime.block_on(reload_until_stopped(arguments, plan, &mut signals, (&server, &running), &mut backends));
     systemd::stopping();
@@ -144,15 +144,15 @@ fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
 
 /// Registers with the port mapper that runs on this machine, if it is to be used.
 fn register(
+    plan: &Plan,
     port_mapper: PortMapper,
-    versions: Versions,
     addresses: &[SocketAddr],
 ) -> Result<Option<Registered>, String> {
     if port_mapper != PortMapper::Other {
         return Ok(None);
     }
     info!("a port mapper runs on this machine: registering with it");
-    let registered = Registered::new(versions, addresses);
+    let registered = Registered::new(plan.versions, plan.udp, addresses);
     registered.map(Some).map_err(|error| {
         format!("cannot register with the port mapper of this machine: {}", error_text(&error))
     })

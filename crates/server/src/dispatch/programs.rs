@@ -2,16 +2,22 @@
 
 use rpc::message::{AcceptStatus, CallHeader, VersionRange};
 
-use crate::{Connection, Operation, Settings, Transport, Versions};
+use crate::shared::Shared;
+use crate::{Connection, Operation, Transport, Versions};
+
+/// Versions of a program: bit 3 for version 3. All programs have versions below 32.
+type VersionSet = u32;
 
 /// A program. Its handler is chosen by the [`Operation`], in one exhaustive match: the handlers' futures have different types, and a
 /// box for each call would cost an allocation.
 struct Program {
     /// Its number.
     number: u32,
-    /// Returns the lowest and the highest version that is served, if any. All versions between them are served too.
-    versions: fn(&Settings) -> Option<(u32, u32)>,
-    /// Whether it is served on the port mapper's port and over UDP.
+    /// Returns the versions that are served.
+    versions: fn(&Shared) -> VersionSet,
+    /// The versions that are served over UDP too, if [`Settings::udp`](crate::Settings::udp).
+    over_udp: VersionSet,
+    /// Whether it is served on the port mapper's port.
     is_port_mapper: bool,
     /// Names a procedure of a version that is served.
     operation: fn(version: u32, procedure: u32) -> Operation,
@@ -21,56 +27,97 @@ struct Program {
 const PROGRAMS: [Program; 4] = [
     Program {
         number: protocol::nfs3::PROGRAM,
-        versions: |settings| settings.versions.program_versions(),
+        versions: |shared| shared.settings.versions.program_versions(),
+        // RFC 7530 §3.1 and RFC 8881 §2.9.1 forbid version 4 over UDP.
+        over_udp: set(&[protocol::nfs2::VERSION, protocol::nfs3::VERSION]),
         is_port_mapper: false,
         operation: |version, procedure| match version {
+            protocol::nfs2::VERSION => Operation::Nfs2(procedure),
             protocol::nfs3::VERSION => Operation::Nfs3(procedure),
             _ => Operation::Nfs4(procedure),
         },
     },
     Program {
         number: protocol::nfsacl::PROGRAM,
-        versions: |settings| {
-            let version = protocol::nfsacl::VERSION;
-            settings.versions.contains(Versions::V3).then_some((version, version))
+        versions: |shared| match shared.settings.versions.contains(Versions::V3) {
+            true => set(&[protocol::nfsacl::VERSION]),
+            false => 0,
         },
+        over_udp: set(&[protocol::nfsacl::VERSION]),
         is_port_mapper: false,
         operation: |_, procedure| Operation::NfsAcl(procedure),
     },
     Program {
         number: protocol::mount::PROGRAM,
-        versions: |_| Some((protocol::mount::VERSION_3, protocol::mount::VERSION_3)),
+        versions: mount_versions,
+        over_udp: VersionSet::MAX,
         is_port_mapper: false,
         operation: |_, procedure| Operation::Mount(procedure),
     },
     Program {
         number: protocol::portmap::PROGRAM,
-        versions: |settings| {
-            settings.portmap.map(|_| (protocol::portmap::VERSION, protocol::rpcbind::VERSION_4))
+        versions: |shared| match shared.settings.portmap {
+            Some(_) => {
+                use protocol::rpcbind::{VERSION_3, VERSION_4};
+                set(&[protocol::portmap::VERSION, VERSION_3, VERSION_4])
+            }
+            None => 0,
         },
+        over_udp: VersionSet::MAX,
         is_port_mapper: true,
         operation: |_, procedure| Operation::Portmap(procedure),
     },
 ];
 
+/// Returns the set of these versions.
+const fn set(versions: &[u32]) -> VersionSet {
+    let (mut set, mut at) = (0, 0);
+    while at < versions.len() {
+        set |= 1 << versions[at];
+        at += 1;
+    }
+    set
+}
+
+/// Versions 1 and 2 return handles for version 2. Boot loaders also use these handles with version 3, if they fit.
+fn mount_versions(shared: &Shared) -> VersionSet {
+    use protocol::mount::{VERSION_1, VERSION_2, VERSION_3};
+    let has_short =
+        shared.settings.versions.contains(Versions::V2) || shared.exports.load().has_short_handles();
+    if has_short { set(&[VERSION_1, VERSION_2, VERSION_3]) } else { set(&[VERSION_3]) }
+}
+
 /// Returns what a call asks for, or why it is not served.
 pub(super) fn select(
-    settings: &Settings,
+    shared: &Shared,
     header: &CallHeader,
     connection: &Connection,
 ) -> Result<Operation, AcceptStatus> {
     let program = PROGRAMS.iter().find(|program| program.number == header.program);
     let program = program.ok_or(AcceptStatus::ProgramUnavailable)?;
-    // Only the port mapper is served on its port, and above all over UDP: the source of a datagram can be forged. `clients` would
-    // mean nothing, and long replies would go to somebody who never asked. RFC 8881 §2.9.1 forbids NFSv4.1 over UDP.
-    let is_for_port_mapper =
-        connection.transport == Transport::Udp || connection.local.port() == protocol::portmap::PORT;
-    if is_for_port_mapper && settings.portmap.is_some() && !program.is_port_mapper {
+    let is_udp = connection.transport == Transport::Udp;
+    if !is_served_at(shared, program, connection.local.port(), is_udp) {
         return Err(AcceptStatus::ProgramUnavailable);
     }
-    let (low, high) = (program.versions)(settings).ok_or(AcceptStatus::ProgramUnavailable)?;
-    if !(low..=high).contains(&header.version) {
+    let served = (program.versions)(shared) & if is_udp { program.over_udp } else { VersionSet::MAX };
+    if served == 0 {
+        return Err(AcceptStatus::ProgramUnavailable);
+    }
+    if header.version >= VersionSet::BITS || served & (1 << header.version) == 0 {
+        let (low, high) = (served.trailing_zeros(), VersionSet::BITS - 1 - served.leading_zeros());
         return Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
     }
     Ok((program.operation)(header.version, header.procedure))
+}
+
+/// Returns whether a program is served on a port. Only the port mapper is served on its own port, where every source may ask, and other
+/// programs over UDP only if that is wanted: the source of a datagram can be forged.
+fn is_served_at(shared: &Shared, program: &Program, port: u16, is_udp: bool) -> bool {
+    let settings = &shared.settings;
+    let is_mappers = port == protocol::portmap::PORT || (is_udp && !settings.udp);
+    match (is_mappers, program.is_port_mapper) {
+        (true, false) => settings.portmap.is_none() && !is_udp,
+        (false, true) => !is_udp,
+        _ => true,
+    }
 }

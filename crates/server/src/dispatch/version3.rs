@@ -4,35 +4,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs3::NfsStat;
 use rpc::message::CallHeader;
-use xdr::{Mark, Reader, Writer};
+use xdr::{Reader, Writer};
 
 use crate::Server;
-use crate::replay::crash_replay::RecoveredCall;
-use crate::replay::reply_cache::{Begin, CallKey, Execution};
+use crate::replay::reply_cache::{Begin, CallKey};
 use crate::request::{Request, Served};
 
 /// WRITE of NFS 3.
 const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
 
 impl Server {
-    /// Begins a call that is executed for the first time, or answers a repeated one.
-    async fn begin_once(
-        &self,
-        request: &Request<'_>,
-        key: CallKey,
-        start: Mark,
-        reply: &mut Writer,
-    ) -> std::result::Result<Execution<'_>, Served> {
-        match self.shared.reply_cache.begin(key, request.now.monotonic) {
-            Begin::Execute(execution) => Ok(execution),
-            Begin::InProgress => Err(Served::Drop),
-            Begin::Replay(cached) => {
-                request.sync_log_of_earlier_call().await;
-                Err(self.replay(&cached, start, reply))
-            }
-        }
-    }
-
     /// Serves NFS_ACL, with the reply cache around SETACL: a late copy would restore an older list. SETACL is not in the log for the next
     /// process, because it does the same when executed again.
     pub(super) async fn nfs_acl(
@@ -78,28 +59,13 @@ impl Server {
         if header.procedure == WRITE3 {
             return self.write3(request, key, arguments, reply).await;
         }
-        let execution = match self.begin_once(request, key, start, reply).await {
+        let execution = match self.begin_logged(request, key, start, reply).await {
             Ok(execution) => execution,
             Err(served) => return served,
         };
-        let journal = self.shared.journal.as_ref();
-        if let Some(journal) = journal {
-            request.logged.id = Some(key.id());
-            if let RecoveredCall::Replied(kept) =
-                journal.recognise(key.id(), request.logged.owner, request.now, false)
-            {
-                execution.finish(&kept);
-                return self.replay(&kept, start, reply);
-            }
-        }
         let served = crate::programs::nfs3::procedure(request, header.procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
-            let results = reply.inline_since(start);
-            execution.finish(results);
-            if let Some(journal) = journal.filter(|_| request.logged.has_operations()) {
-                journal.finish(key.id(), request.now.wall, results);
-                request.sync_log().await;
-            }
+            self.end_logged(request, (key, execution), reply.inline_since(start)).await;
         }
         served
     }
@@ -113,7 +79,7 @@ impl Server {
         arguments: Reader,
         reply: &mut Writer,
     ) -> Served {
-        let execution = match self.write3_reply_cache.begin(key, request.now.monotonic) {
+        let execution = match self.write_reply_cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
             Begin::Replay(kept) => {
@@ -129,13 +95,5 @@ impl Server {
             execution.finish(&crate::programs::nfs3::write::shorten(reply.inline_since(results)));
         }
         served
-    }
-
-    /// Answers with the results of the first execution.
-    fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
-        self.shared.metrics.replayed.fetch_add(1, Relaxed);
-        reply.rewind(start);
-        reply.raw(kept);
-        Served::Done { is_error: false }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use core::net::IpAddr;
-use vfs::{Backend, Credentials};
+use vfs::{Backend, Credentials, Handle};
 
 mod clients;
 pub(crate) mod junction;
@@ -16,7 +16,7 @@ use clients::Rank;
 
 use crate::exports::junction::Junctions;
 use crate::exports::pseudo::PseudoFs;
-use crate::{ExportId, Flavors};
+use crate::{ExportId, Flavors, HandleKey, WireHandle};
 
 /// Which callers are mapped to the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,21 @@ pub struct ExportOptions {
     pub insecure: bool,
     /// Whether changes by local processes recall delegations, if the backend can see them.
     pub recall_local_changes: bool,
+    /// Whether the handles of version 3 have 32 bytes too, if the backend's handles allow that. Version 4's do not.
+    pub short_handles: bool,
+    /// What version 2, whose sizes have 32 bits, does with longer files.
+    pub v2_large_files: LargeFiles,
+    /// Whether version 2's clients take sizes as signed numbers: no file may then exceed 2 GiB - 1.
+    pub v2_signed_sizes: bool,
+}
+
+/// What version 2 does with a file that is longer than its sizes can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LargeFiles {
+    /// Answers FBIG, so that no client takes a part for the whole.
+    Refuse,
+    /// Shows the longest size that there is, and the bytes up to there.
+    Clamp,
 }
 
 impl Default for ExportOptions {
@@ -62,11 +77,20 @@ impl Default for ExportOptions {
             flavors: Flavors::SYS,
             insecure: false,
             recall_local_changes: true,
+            short_handles: false,
+            v2_large_files: LargeFiles::Refuse,
+            v2_signed_sizes: false,
         }
     }
 }
 
 impl ExportOptions {
+    /// Returns the greatest size of a file in version 2, bytes.
+    #[must_use]
+    pub fn v2_max_size(&self) -> u32 {
+        if self.v2_signed_sizes { i32::MAX as u32 } else { u32::MAX }
+    }
+
     /// Returns how narrowly a pattern of this rank matches a client, in bits of its address; none if none matches. Without patterns
     /// every client matches.
     fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> Option<u8> {
@@ -113,6 +137,15 @@ impl Export {
         self.id == other.id
             && self.path == other.path
             && core::ptr::addr_eq(Arc::as_ptr(&self.backend), Arc::as_ptr(&other.backend))
+    }
+
+    /// Returns a handle of this export as version 3 sends it.
+    pub(crate) fn seal(&self, key: &HandleKey, inner: &Handle) -> WireHandle {
+        if self.options.short_handles {
+            key.seal_short_if_possible(self.id, inner)
+        } else {
+            key.seal(self.id, inner)
+        }
     }
 
     /// Returns the part of a path below this export: empty, or with a slash at its start. None if the path is not in it.
@@ -283,6 +316,11 @@ impl ExportTable {
             entries.iter().any(takes_names) && !is_meant(Rank::Host) && !is_meant(Rank::Network)
         };
         self.needs_names && self.entries.iter().any(is_open)
+    }
+
+    /// Returns whether any entry has handles of 32 bytes in version 3.
+    pub(crate) fn has_short_handles(&self) -> bool {
+        self.entries.iter().flatten().any(|export| export.options.short_handles)
     }
 
     /// Returns the same exports, with the host names of a server.

@@ -2,6 +2,7 @@
 //! [`files`](crate::files) and [`state`](crate::state).
 
 pub(crate) mod mount;
+pub(crate) mod nfs2;
 pub(crate) mod nfs3;
 pub(crate) mod nfs4;
 pub(crate) mod nfsacl;

@@ -656,6 +656,12 @@ impl Lab {
         self.fly(record)
     }
 
+    /// Starts a call of version 2 with these bytes as its arguments.
+    pub(crate) fn start_nfs2(&mut self, procedure: u32, arguments: &[u8]) -> PendingCall {
+        let record = self.record_of((PROGRAM, protocol::nfs2::VERSION, procedure), arguments);
+        self.fly(record)
+    }
+
     fn fly(&self, record: Bytes) -> PendingCall {
         let (server, connection, now) = (Arc::clone(&self.server), Arc::clone(&self.connection), self.now());
         PendingCall(Box::pin(async move {

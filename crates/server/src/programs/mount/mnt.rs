@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
+use protocol::mount::{DirPath, FhStatus, MountOk, MountResult, MountStat, VERSION_3};
 use tracing::info;
 use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
@@ -11,36 +11,67 @@ use crate::files::mount_points::cross;
 use crate::request::Request;
 use crate::{Export, Flavor, Quoted};
 
-/// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
+/// MNT (RFC 1813 §5.2.1, RFC 1094 §A.5.2): the handle of an export, or of a directory below one.
 pub(super) async fn serve(
     request: &Request<'_>,
     table: &MountTable,
-    path: &DirPath,
+    (version, path): (u32, &DirPath),
     reply: &mut Writer,
 ) -> MountStat {
     let peer = request.connection.peer;
-    match mount(request, path).await {
-        Ok(ok) => {
+    let start = reply.mark();
+    match mount(request, (version, path), reply).await {
+        Ok(()) => {
             if let Some(suppressed) = request.server.throttle.admit(request.now) {
-                info!(path = %Quoted(path), version = 3, %peer, suppressed, "mounted");
+                info!(path = %Quoted(path), version, %peer, suppressed, "mounted");
             }
             table.insert(request.connection.peer.ip(), path);
-            MountResult::Ok(ok).encode(reply);
             MountStat::OK
         }
         Err(status) => {
             if let Some(suppressed) = request.server.throttle.admit(request.now) {
-                info!(path = %Quoted(path), version = 3, %peer, ?status, suppressed, "mount refused");
+                info!(path = %Quoted(path), version, %peer, ?status, suppressed, "mount refused");
             }
-            MountResult::Fail(status).encode(reply);
+            reply.rewind(start);
+            match version {
+                VERSION_3 => MountResult::Fail(status).encode(reply),
+                _ => FhStatus::Fail(errno(status)).encode(reply),
+            }
             status
         }
     }
 }
 
-async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat> {
+/// Writes the results of a version, if the path can be mounted.
+async fn mount(
+    request: &Request<'_>,
+    (version, path): (u32, &[u8]),
+    reply: &mut Writer,
+) -> Result<(), MountStat> {
+    let (export, handle) = find(request, path).await?;
+    let key = &request.server.settings.handle_key;
+    if version != VERSION_3 {
+        let handle = key.seal_short(export.id, &handle).ok_or(MountStat::SERVERFAULT)?;
+        FhStatus::Ok(handle).encode(reply);
+        return Ok(());
+    }
+    let wire = export.seal(key, &handle);
+    let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
+    // RFC 2623 §2.7: the list has pseudo flavors, which include mechanism and service. It omits AUTH_NONE beside AUTH_SYS: Linux's client
+    // would take it for a server that ignores credentials.
+    let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
+    let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
+    MountResult::Ok(MountOk { fhandle, auth_flavors }).encode(reply);
+    Ok(())
+}
+
+/// Finds the directory at `path`, if the client may mount it. Also returns its export.
+pub(super) async fn find<'r>(
+    request: &'r Request<'_>,
+    path: &[u8],
+) -> Result<(&'r Export, Handle), MountStat> {
     let client = request.connection.peer.ip();
-    let (export, rest) = find(request, path).ok_or(MountStat::NOENT)?;
+    let (export, rest) = export_of(request, path).ok_or(MountStat::NOENT)?;
     let Some(export) = request.exports.for_client(export.id, client) else {
         request.server.metrics.refused.fetch_add(1, Relaxed);
         return Err(MountStat::ACCES);
@@ -48,18 +79,20 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
     if request.is_port_refused(export) {
         return Err(MountStat::ACCES);
     }
-    let (export, handle) = walk(request, export, rest).await.map_err(status)?;
-    let wire = request.server.settings.handle_key.seal(export.id, &handle);
-    let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
-    // RFC 2623 §2.7: the list has pseudo flavors, which include mechanism and service. It omits AUTH_NONE beside AUTH_SYS: Linux's client
-    // would take it for a server that ignores credentials.
-    let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
-    let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
-    Ok(MountOk { fhandle, auth_flavors })
+    walk(request, export, rest).await.map_err(status)
+}
+
+/// Returns the error of versions 1 and 2, "a UNIX error number" (RFC 1094 §A.4.3).
+fn errno(status: MountStat) -> u32 {
+    match status {
+        // Version 3 numbers all others by their errno.
+        MountStat::NOTSUPP | MountStat::SERVERFAULT => MountStat::IO.0,
+        status => status.0,
+    }
 }
 
 /// Returns the export of `path`, and the part of the path below it.
-fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
+fn export_of<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
     request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
 }
 

@@ -3,17 +3,22 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::mount::{MountList, MountOk, MountResult, PROGRAM, VERSION_3};
+use protocol::mount::{
+    FhStatus, MountList, MountOk, MountResult, PROGRAM, PathConf, PathConfBit, VERSION_1, VERSION_2,
+    VERSION_3,
+};
 use protocol::nfs3::{
     self, DirOpArgs, FileHandle, Filename, LookupArgs, LookupResult, MkdirArgs, NfsPath, Sattr, SymlinkArgs,
 };
 use rpc::auth::AuthFlavor;
 use rpc::gss::Service;
-use rpc::message::{AcceptStatus, RpcError};
+use rpc::message::{AcceptStatus, RpcError, VersionRange};
 
 use super::*;
-use crate::testing::{Lab, export, export_for, lab_of};
-use crate::{Connection, ConnectionId, Export, ExportId, ExportOptions, Flavor, Flavors, Transport};
+use crate::testing::{KEY, Lab, export, export_for, lab_of, lab_with};
+use crate::{
+    Connection, ConnectionId, Export, ExportId, ExportOptions, Flavor, Flavors, Transport, Versions,
+};
 
 impl Lab {
     /// Calls come from there from now on.
@@ -193,4 +198,105 @@ fn an_export_at_the_root_is_mounted_by_a_slash() {
     assert_eq!(lab.mnt(b"dir"), Err(MountStat::NOENT));
     assert!(lab.server.exports().by_path(b"/").is_some());
     assert!(lab.server.exports().by_path(b"/dir").is_none());
+}
+
+/// As [`site`], on a server of version 2 too.
+fn site2() -> Lab {
+    let mut open = export(1, "/export");
+    open.options.insecure = true;
+    let exports = vec![open, export_for(2, "/closed", "10.0.0.0/8")];
+    let mut lab = lab_with(exports, |settings| settings.versions |= Versions::V2);
+    lab.file(&["export", "file"], b"");
+    lab
+}
+
+#[test]
+fn versions_1_and_2_return_handles_of_32_bytes_or_an_errno() {
+    let mut lab = site2();
+    let long = lab.mnt(b"/export").unwrap().fhandle;
+    for version in [VERSION_1, VERSION_2] {
+        let mut mnt = |path: &'static [u8]| -> FhStatus {
+            let path = xdr::to_bytes(&DirPath::from_static(path));
+            xdr::from_bytes(lab.ask((PROGRAM, version, Proc::MNT.0), &path).unwrap()).unwrap()
+        };
+        let FhStatus::Ok(short) = mnt(b"/export") else { panic!("a handle") };
+        assert_eq!(KEY.open(&short), KEY.open(&long), "the same directory");
+        for (path, errno) in
+            [(&b"/none"[..], 2), (b"/export/none", 2), (b"/closed", 13), (b"/export/file", 20)]
+        {
+            assert_eq!(mnt(path), FhStatus::Fail(errno), "{}", path.escape_ascii());
+        }
+    }
+    assert_eq!(lab.dump(), ["127.0.0.1:/export"]);
+}
+
+#[test]
+fn each_version_has_its_procedures() {
+    let mut lab = site2();
+    let path = xdr::to_bytes(&DirPath::from_static(b"/export"));
+    let is_served = |lab: &mut Lab, version, procedure: u32| {
+        let unavailable = Err(RpcError::NotExecuted(AcceptStatus::ProcedureUnavailable));
+        lab.ask((PROGRAM, version, procedure), &path) != unavailable
+    };
+    for (version, last) in [(VERSION_1, 6), (VERSION_2, 7), (VERSION_3, 5)] {
+        for procedure in 0..10 {
+            let expected = procedure <= last;
+            assert_eq!(is_served(&mut lab, version, procedure), expected, "{procedure} of {version}");
+        }
+    }
+    let export = lab.ask((PROGRAM, VERSION_1, Proc::EXPORT.0), &[]);
+    assert_eq!(lab.ask((PROGRAM, VERSION_1, Proc::EXPORTALL.0), &[]), export);
+}
+
+#[test]
+fn pathconf_returns_the_limits_of_a_directory() {
+    let mut lab = site2();
+    let mut pathconf = |path: &'static [u8]| -> PathConf {
+        let path = xdr::to_bytes(&DirPath::from_static(path));
+        xdr::from_bytes(lab.ask((PROGRAM, VERSION_2, Proc::PATHCONF.0), &path).unwrap()).unwrap()
+    };
+    let limits = pathconf(b"/export");
+    assert_eq!((limits.name_max, limits.path_max), (255, 1024));
+    let is_set = |bit| limits.is_set(bit);
+    assert!(is_set(PathConfBit::NO_TRUNC) && is_set(PathConfBit::PIPE_BUF));
+    assert!(!is_set(PathConfBit::ERROR) && !is_set(PathConfBit::NAME_MAX));
+    for refused in [pathconf(b"/none"), pathconf(b"/closed")] {
+        assert!(refused.is_set(PathConfBit::ERROR) && refused.is_set(PathConfBit::NAME_MAX));
+        assert_eq!((refused.name_max, refused.link_max), (0, 0));
+    }
+}
+
+#[test]
+fn short_handles_serve_version_3_too() {
+    let mut export = export(1, "/export");
+    (export.options.insecure, export.options.short_handles) = (true, true);
+    let mut lab = lab_of(vec![export]);
+    let mounted = lab.mnt(b"/export").unwrap().fhandle;
+    assert_eq!(mounted.len(), 32);
+    let path = xdr::to_bytes(&DirPath::from_static(b"/export"));
+    let first: FhStatus =
+        xdr::from_bytes(lab.ask((PROGRAM, VERSION_1, Proc::MNT.0), &path).unwrap()).unwrap();
+    assert_eq!(first, FhStatus::Ok(mounted[..].try_into().unwrap()), "boot loaders mix the versions");
+    lab.file(&["export", "file"], b"");
+    let what = DirOpArgs { dir: mounted, name: Filename::from_static(b"file") };
+    let found = lab.ask((nfs3::PROGRAM, 3, nfs3::Proc::LOOKUP.0), &xdr::to_bytes(&LookupArgs { what }));
+    let found: LookupResult = xdr::from_bytes(found.unwrap()).unwrap();
+    assert_eq!(found.into_result().unwrap().object.len(), 32);
+}
+
+#[test]
+fn answers_over_udp_are_no_longer_than_three_times_the_question() {
+    let exports = (1..60).map(|id| export(id, &format!("/export-{id}"))).collect();
+    let mut lab = lab_with(exports, |settings| settings.udp = true);
+    let (peer, local) = (lab.connection.peer, lab.connection.local);
+    let over = |transport| Arc::new(Connection::new(ConnectionId(78), peer, local, transport, false));
+    lab.connection = over(Transport::Tcp);
+    assert!(lab.mount(Proc::EXPORT, &[]).unwrap().len() > 1000);
+    lab.connection = over(Transport::Udp);
+    let refused = Err(RpcError::NotExecuted(AcceptStatus::SystemError));
+    assert_eq!(lab.mount(Proc::EXPORT, &[]), refused);
+    assert!(lab.mnt(b"/export-1").is_ok());
+    assert_eq!(lab.ask((nfs3::PROGRAM, 3, 0), &[]).map(|results| results.len()), Ok(0));
+    let mismatch = AcceptStatus::ProgramMismatch(VersionRange { low: 3, high: 3 });
+    assert_eq!(lab.ask((nfs3::PROGRAM, 4, 0), &[]), Err(RpcError::NotExecuted(mismatch)));
 }

@@ -2,9 +2,8 @@ use protocol::nfs3::{CreateArgs, CreateHow, CreateOk, DirOpArgs, NfsStat, Outcom
 use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
-use crate::nfs3_reply::{
-    admit_truncation, answer, changer, fattr, resolve_writable, set_attributes, status, wcc_data,
-};
+use crate::files::stateless::{admit_truncation, changer};
+use crate::nfs3_reply::{answer, fattr, refusal_status, resolve_writable, set_attributes, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// CREATE (RFC 1813 §3.3.8).
@@ -50,7 +49,11 @@ async fn create_in(
     let set = set_attributes(attributes)?;
     // An unchecked CREATE truncates an existing file.
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
-    let _changing = if cuts { Box::pin(admit_truncation(request, target, name)).await? } else { None };
+    let _changing = if cuts {
+        Box::pin(admit_truncation(request, target, name)).await.map_err(refusal_status)?
+    } else {
+        None
+    };
     let created = changer(request).create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one status for an existing name, whatever the object: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {

@@ -1,7 +1,8 @@
 use protocol::nfs3::{LinkArgs, LinkWcc, NfsStat, Outcome};
 use xdr::Writer;
 
-use crate::nfs3_reply::{answer, changer, fattr, resolve_writable, status, wcc_data};
+use crate::files::stateless::changer;
+use crate::nfs3_reply::{answer, fattr, resolve_writable, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// LINK (RFC 1813 §3.3.15).

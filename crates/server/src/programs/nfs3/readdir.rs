@@ -5,11 +5,12 @@ use protocol::nfs3::{
     ReaddirplusOk,
 };
 use protocol::nfs4::types::Bitmap;
-use vfs::{Attributes, Entry, FileKind, Handle, ReadDir};
+use vfs::{Attributes, Entry, Handle, ReadDir};
 use xdr::{Encode, Writer, padding};
 
 use crate::files::listings;
 use crate::files::listings::Way;
+use crate::files::lookup::dots;
 use crate::listing_cache::{Form, Kind};
 use crate::nfs3_reply::{answer, fattr, resolve, status};
 use crate::payload;
@@ -183,19 +184,10 @@ impl Page<'_> {
 
     /// Writes `.` and `..`, which backends do not list. Returns true if they do not fit.
     async fn push_dots(&mut self, cookie: u64) -> Result<bool, NfsStat> {
-        let Target { export, handle, context } = self.target;
-        let own = export.backend.getattr(context, handle).await.map_err(status)?;
-        if own.kind != FileKind::Directory {
-            return Err(NfsStat::NOTDIR);
-        }
-        if cookie < DOT && !self.push(&dot(b".", DOT, *handle, own)) {
+        let [own, parent] = dots(self.target).await.map_err(status)?;
+        if cookie < DOT && !self.push(&dot(b".", DOT, own.0, own.1)) {
             return Ok(true);
         }
-        // The root of the export is its own parent. So is here a directory whose parent cannot be read.
-        let parent = match export.backend.parent(context, handle).await {
-            Ok(parent) => (parent.handle, parent.attributes),
-            Err(_) => (*handle, own),
-        };
         Ok(!self.push(&dot(b"..", DOT_DOT, parent.0, parent.1)))
     }
 
@@ -239,7 +231,7 @@ impl Page<'_> {
         bytes[4..4 + FATTR_LENGTH].copy_from_slice(&fattr(export, attributes).to_wire());
         bytes[4 + FATTR_LENGTH + 3] = 1;
         self.reply.raw(&bytes);
-        self.reply.opaque(&self.request.server.settings.handle_key.seal(export.id, handle));
+        self.reply.opaque(&export.seal(&self.request.server.settings.handle_key, handle));
     }
 }
 

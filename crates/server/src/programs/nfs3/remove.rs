@@ -2,7 +2,8 @@ use protocol::nfs3::{NfsStat, Outcome, RemoveArgs, WccData};
 use vfs::Removal;
 use xdr::Writer;
 
-use crate::nfs3_reply::{answer, changer, removal_status, resolve_writable, wcc_data};
+use crate::files::stateless::changer;
+use crate::nfs3_reply::{answer, removal_status, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// REMOVE (RFC 1813 §3.3.12).

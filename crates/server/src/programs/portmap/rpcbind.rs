@@ -4,27 +4,26 @@ use protocol::rpcbind::{Entry, EntryList, Proc, Rpcb, RpcbList, Semantics, Text,
 use rpc::address::UniversalAddress;
 use xdr::{Reader, Writer};
 
-use super::{Listed, Registration, all, answer, decode};
+use super::{Listed, Registration, Service, answer, decode};
 use crate::Transport;
 use crate::request::{Request, Served};
 
 /// What the answers of one call depend on.
 struct Query<'a> {
     request: &'a Request<'a>,
-    /// The server's own port.
-    port: u16,
+    service: Service,
 }
 
 /// Versions 3 and 4 (RFC 1833 §2).
 pub(super) fn serve(
     request: &Request<'_>,
-    port: u16,
+    service: Service,
     version: u32,
     procedure: u32,
     arguments: Reader,
     reply: &mut Writer,
 ) -> Served {
-    let asked = Query { request, port };
+    let asked = Query { request, service };
     match Proc(procedure) {
         Proc::NULL => Served::Done { is_error: false },
         Proc::SET | Proc::UNSET => answer(reply, &false),
@@ -51,7 +50,7 @@ fn with(arguments: Reader, answer: impl FnOnce(&Rpcb) -> Served) -> Served {
 
 impl Query<'_> {
     fn all(&self) -> impl Iterator<Item = Listed> {
-        all(self.request.server.settings.versions, self.port)
+        self.service.all()
     }
 
     /// RFC 1833 §2.2.1: 'The "r_netid" field of the argument is ignored and the "r_netid" is inferred from the network
@@ -68,7 +67,7 @@ impl Query<'_> {
     /// RFC 1833 §2.2.2: "The client may be able use the results to determine alternate transports".
     fn addresses_of(&self, wanted: &Rpcb) -> EntryList {
         let is_wanted =
-            |Registration { program, version }| (program, version) == (wanted.program, wanted.version);
+            |Registration { program, version, .. }| (program, version) == (wanted.program, wanted.version);
         let found = self.all().filter(|known| is_wanted(known.registration));
         EntryList::new(found.map(|known| self.entry(&known)).collect()).expect("an entry a transport")
     }
@@ -218,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_dump_has_the_port_mapper_twice_and_the_others_once() {
-        for (transport, version) in [(Transport::Tcp, VERSION_4), (Transport::Udp, VERSION_3)] {
+        for (transport, version) in [(Transport::Tcp, VERSION_4), (Transport::Tcp, VERSION_3)] {
             let list = call::<RpcbList>("127.0.0.1", transport, version, Proc::DUMP, &()).unwrap();
             let rows: Vec<_> = list
                 .iter()
@@ -242,6 +241,9 @@ mod tests {
             ];
             assert_eq!(rows, expected, "{transport:?}");
         }
+        // Over UDP it would be many times the question, whose source may be forged.
+        let refused = call::<RpcbList>("127.0.0.1", Transport::Udp, VERSION_3, Proc::DUMP, &());
+        assert_eq!(refused, Err(RpcError::NotExecuted(AcceptStatus::SystemError)));
     }
 
     #[test]

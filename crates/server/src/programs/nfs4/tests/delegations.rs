@@ -12,7 +12,8 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Handle, Outcome, StableHow, Stateid, Status};
 use xdr::Opaque;
 
-use crate::testing::{Lab, at, lab, open, open_result, putfh};
+use crate::Versions;
+use crate::testing::{Lab, at, export, lab_with, open, open_result, putfh};
 
 mod cb_getattr;
 mod changes;
@@ -40,7 +41,7 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    scene_in(lab())
+    scene_in(lab_with(vec![export(1, "/export")], |settings| settings.versions |= Versions::V2))
 }
 
 fn scene_in(mut lab: Lab) -> Scene {

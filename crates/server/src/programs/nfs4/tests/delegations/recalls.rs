@@ -1,6 +1,6 @@
 //! Recalls by conflicting operations.
 
-use protocol::nfs3;
+use bytes::Bytes;
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::callback::CbOpResult;
 use protocol::nfs4::callback::recall::CbRecallArgs;
@@ -14,6 +14,7 @@ use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::types::{Handle, Outcome, Stateid, Status};
+use protocol::{nfs2, nfs3};
 use xdr::Opaque;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::RecallError;
 use crate::state::FileRecall;
-use crate::testing::{Lab, PendingCall, at, getattr, mode, name, open, open_args, putfh, size};
+use crate::testing::{KEY, Lab, PendingCall, at, getattr, mode, name, open, open_args, putfh, size};
 
 #[test]
 fn conflicting_open_waits_for_delegreturn() {
@@ -104,6 +105,44 @@ pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, PendingCa
     flights.push(("NFSv3 RENAME", true, other.start_nfs3(nfs3::Proc::RENAME.0, &rename)));
     let remove = nfs3::RemoveArgs { object: place("file") };
     flights.push(("NFSv3 REMOVE", true, other.start_nfs3(nfs3::Proc::REMOVE.0, &remove)));
+    flights.extend(conflicts_of_version_2(other, (&wire, &export)));
+    flights
+}
+
+/// As [`conflicts`], by calls of version 2.
+fn conflicts_of_version_2(
+    other: &mut Lab,
+    (file, root): (&nfs3::FileHandle, &nfs3::FileHandle),
+) -> Vec<(&'static str, bool, PendingCall)> {
+    let short = |wire: &[u8]| {
+        let (export, handle) = KEY.open(wire).unwrap();
+        KEY.seal_short(export, &handle).unwrap()
+    };
+    let (file, dir) = (short(file), short(root));
+    let place = |text: &'static str| nfs2::DirOpArgs { dir, name: Opaque::from_static(text.as_bytes()) };
+    let mut flights = Vec::new();
+    let mut start = |what, conflicts, procedure: nfs2::Proc, arguments: Bytes| {
+        flights.push((what, conflicts, other.start_nfs2(procedure.0, &arguments)));
+    };
+    let read = nfs2::ReadArgs { file, offset: 0, count: 10, totalcount: 0 };
+    start("NFSv2 READ", false, nfs2::Proc::READ, xdr::to_bytes(&read));
+    let data = Opaque::from_static(b"x");
+    let write = nfs2::WriteArgs { file, beginoffset: 0, offset: 0, totalcount: 0, data };
+    start("NFSv2 WRITE", true, nfs2::Proc::WRITE, xdr::to_bytes(&write));
+    for (what, attributes) in [
+        ("NFSv2 SETATTR", nfs2::Sattr { mode: 0o600, ..nfs2::Sattr::NONE }),
+        ("NFSv2 SETATTR of the size", nfs2::Sattr { size: 2, ..nfs2::Sattr::NONE }),
+    ] {
+        start(what, true, nfs2::Proc::SETATTR, xdr::to_bytes(&nfs2::SattrArgs { file, attributes }));
+    }
+    let link = nfs2::LinkArgs { from: file, to: place("link2") };
+    start("NFSv2 LINK", true, nfs2::Proc::LINK, xdr::to_bytes(&link));
+    let attributes = nfs2::Sattr { size: 0, ..nfs2::Sattr::NONE };
+    let create = nfs2::CreateArgs { where_: place("file"), attributes };
+    start("NFSv2 CREATE", true, nfs2::Proc::CREATE, xdr::to_bytes(&create));
+    let rename = nfs2::RenameArgs { from: place("file"), to: place("moved") };
+    start("NFSv2 RENAME", true, nfs2::Proc::RENAME, xdr::to_bytes(&rename));
+    start("NFSv2 REMOVE", true, nfs2::Proc::REMOVE, xdr::to_bytes(&place("file")));
     flights
 }
 
