@@ -350,11 +350,11 @@ mod tests {
                 &format!("FILE:2: `{key}` in [limits]: expected an integer {range}, found {value}"),
             );
         }
-        let versions = "expected \"3\", \"4\", \"4.0\", \"4.1\" or \"4.2\", found \"5\"";
+        let versions = "expected \"2\", \"3\", \"4\", \"4.0\", \"4.1\" or \"4.2\", found \"5\"";
         wrong("versions = [\n'3',\n'5']", &format!("FILE:3: `versions`: {versions}"));
         wrong(
             "versions = []",
-            "FILE:1: `versions`: expected at least one version: remove the key to serve all",
+            "FILE:1: `versions`: expected at least one version: remove the key to serve 3 and 4",
         );
         wrong(
             "\nid-domain = 'a b'",
