@@ -6,6 +6,7 @@ pub mod attributes;
 mod bounded;
 pub mod directory;
 pub mod limiter;
+pub mod metadata;
 pub mod names;
 pub mod pages;
 pub mod read_ahead;

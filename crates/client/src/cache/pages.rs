@@ -125,7 +125,8 @@ impl PageCache {
     /// Data from `offset` on arrived for the READ `fetch`, at most what it asked for. They fill the holes of the cache.
     /// `permit` holds [`charge`] of their length; what is not needed is released.
     ///
-    /// `data` keep their whole buffer in memory: if that is much larger, pass a copy.
+    /// `data` keep their whole buffer in memory: if that is much larger, pass a copy. A reader that waits gets what
+    /// [`overlay`](Self::overlay) returns for `data`: the cache may evict them before it reads again.
     pub fn end_fetch(&mut self, file: FileId, fetch: FetchId, offset: u64, data: Bytes, permit: Permit) {
         let Some(pages) = self.files.get_mut(&file) else { return };
         if let Some(ended) = pages.end_fetch(fetch, offset).filter(|ended| !ended.stale) {
