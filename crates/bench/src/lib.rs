@@ -13,3 +13,5 @@ pub mod peers;
 pub mod process;
 pub mod recalls;
 pub mod results;
+pub mod statistics;
+pub mod units;

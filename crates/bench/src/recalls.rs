@@ -26,7 +26,7 @@ use self::holders::Holders;
 use crate::layout::{self, SMALL_FILES};
 use crate::peers::{EXPORT, Peer, PeerConfig, RunningPeer};
 use crate::process;
-use crate::results::median;
+use crate::statistics::median;
 
 /// Linux's first pause after DELAY.
 const RETRY_MIN: Duration = Duration::from_millis(100);

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
+use crate::statistics::{median, ranks_outside};
 
 /// How a load is spread: the same number of outstanding requests on each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -88,18 +89,6 @@ impl Summary {
     }
 }
 
-/// The middle value, or the mean of the two in the middle.
-#[must_use]
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
-}
-
 /// What one thing is of another, where both were measured by turns: the machine's mood of a round is in both and cancels out, which it does not
 /// in the ratio of two medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,21 +109,6 @@ impl Ratio {
         let interval = (*rounds.get(outside)?, rounds[rounds.len() - 1 - outside]);
         Some(Self { median: median(rounds)?, interval })
     }
-}
-
-/// How many of `count` values can be left out at either end so that the rest spans the true median with 95 % confidence. A value is on either
-/// side of it as a coin falls: the interval from the n-th to the n-th last misses it where fewer than n values are on one side.
-fn ranks_outside(count: usize) -> usize {
-    // Probability that exactly `below` values are below the median, and that at most so many are.
-    let mut exactly = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
-    let mut at_most = exactly;
-    let mut below = 0;
-    while 2.0 * at_most <= 0.05 && below < count / 2 {
-        exactly *= (count - below) as f64 / (below + 1) as f64;
-        at_most += exactly;
-        below += 1;
-    }
-    below.saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -182,10 +156,5 @@ mod tests {
             "too few for any confidence: their extremes"
         );
         assert_eq!(Ratio::of(Vec::new()), None);
-    }
-
-    #[test]
-    fn one_wild_round_does_not_move_the_median() {
-        assert_eq!(median(vec![1.0, 900.0, 1.2, 1.1, 1.3]), Some(1.2));
     }
 }
