@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod floor;
+pub mod hashcast;
 pub mod layout;
 pub mod load;
 pub mod machine;
