@@ -11,6 +11,7 @@ pub mod load;
 pub mod machine;
 pub mod operation;
 pub mod peers;
+pub mod plan;
 pub mod process;
 pub mod recalls;
 pub mod results;

@@ -1,0 +1,28 @@
+//! Plans: what to measure, as a TOML file that becomes an ordered list of runs.
+//!
+//! A plan multiplies targets, versions, delays, threads, clients and any parameter of its workloads. Each round runs
+//! every case once, so that a change of the machine hits all cases alike. [`Plan::parse`] finds everything that is wrong
+//! in the text, [`Plan::check`] what this machine lacks; both name the line. A run has an [`Run::id`] that depends on all
+//! that decides its result, so that an interrupted plan goes on where it was.
+
+mod case;
+mod catalogue;
+mod errors;
+mod file;
+mod resolve;
+mod value;
+
+pub use self::case::{Case, Cold, Run, Target, TargetKind};
+pub use self::catalogue::{Kind, Parameter, WORKLOADS, Workload};
+pub use self::file::{Caches, NfsVersion};
+pub use self::resolve::{Machine, Plan};
+pub use self::value::Value;
+
+/// Cases of a plan at most, before rounds.
+pub const CASES_MAX: usize = 100_000;
+/// Rounds at most.
+pub const ROUNDS_MAX: u32 = 1000;
+/// Threads of a client at most; the 2015 paper uses 512.
+pub const THREADS_MAX: u32 = 4096;
+/// Clients at most.
+pub const CLIENTS_MAX: u32 = 10_000;

@@ -1,0 +1,484 @@
+//! From a plan's text to its runs, or to everything that is wrong with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::case::{Case, Cold, Run, Target, TargetKind};
+use super::catalogue::{WORKLOADS, Workload};
+use super::errors::{Source, did_you_mean};
+use super::file::{Caches, NfsVersion, PlanFile, TargetTable, Time, WorkloadTable};
+use super::value::Value;
+use super::{CASES_MAX, CLIENTS_MAX, ROUNDS_MAX, THREADS_MAX};
+use crate::statistics::ROUNDS_MIN;
+
+/// Measured time of a run, unless the plan says otherwise.
+const DURATION_DEFAULT: Duration = Duration::from_secs(60);
+/// Shortest measured time.
+const DURATION_MIN: Duration = Duration::from_secs(1);
+/// Time before it.
+const WARM_UP_DEFAULT: Duration = Duration::from_secs(5);
+/// Versions, unless the plan says otherwise.
+const VERSIONS_DEFAULT: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V41];
+/// The servers that `local:` names, with the program that each needs beside this one, and the versions it serves.
+const LOCAL_SERVERS: &[(&str, Option<&str>, &[NfsVersion])] = &[
+    ("enfys", None, ENFYS_VERSIONS),
+    ("enfys-async", None, ENFYS_VERSIONS),
+    ("enfys-memory", None, ENFYS_VERSIONS),
+    ("ganesha", Some("ganesha.nfsd"), KERNEL_VERSIONS),
+    ("knfsd", Some("linux.uml"), KERNEL_VERSIONS),
+];
+const KERNEL_VERSIONS: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
+const ENFYS_VERSIONS: &[NfsVersion] = KERNEL_VERSIONS;
+
+/// A plan whose text is right.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name, or that of its file.
+    pub name: String,
+    /// How often each case runs.
+    pub rounds: u32,
+    /// The cases, in the order of the plan.
+    pub cases: Vec<Case>,
+    duration: Duration,
+    warm_up: Duration,
+    seed: u64,
+    caches: Caches,
+    /// What the plan needs, with the place that says so.
+    needs: Vec<(String, Need)>,
+}
+
+/// What a plan needs of the machine.
+#[derive(Clone, Debug, PartialEq)]
+enum Need {
+    Program(&'static str),
+    Directory(String),
+    Root,
+}
+
+/// What a plan can ask about the machine that it shall run on.
+pub trait Machine {
+    /// Whether a program is in the search path.
+    fn has_program(&self, name: &str) -> bool;
+    /// Whether a directory can be written to.
+    ///
+    /// # Errors
+    /// Why not.
+    fn can_write(&self, directory: &Path) -> Result<(), String>;
+    /// Whether this process is root.
+    fn is_root(&self) -> bool;
+}
+
+impl Plan {
+    /// Reads a plan from its text; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong, one message each, with file and line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<String>> {
+        let source = Source { file, text };
+        let parsed: PlanFile = toml::from_str(text).map_err(|error| vec![source.reworded(&error)])?;
+        let mut resolver = Resolver { source, errors: Vec::new(), needs: Vec::new() };
+        let plan = resolver.plan(parsed);
+        if resolver.errors.is_empty() { Ok(plan) } else { Err(resolver.errors) }
+    }
+
+    /// Says why the plan cannot run here, one message for each reason, with file and line.
+    #[must_use]
+    pub fn check(&self, machine: &impl Machine) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (place, need) in &self.needs {
+            match need {
+                Need::Program(program) if !machine.has_program(program) => {
+                    missing.push(format!("{place}: the program `{program}` is not installed"));
+                }
+                Need::Directory(path) => {
+                    if let Err(why) = machine.can_write(Path::new(path)) {
+                        missing.push(format!("{place}: {path}: {why}"));
+                    }
+                }
+                Need::Root if !machine.is_root() => missing.push(format!("{place}: only root can do this")),
+                Need::Program(_) | Need::Root => {}
+            }
+        }
+        missing
+    }
+
+    /// Returns all runs in the order in which they are done: round by round, each beginning with another case, so that
+    /// no case always follows the same other.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Run> {
+        let count = self.cases.len();
+        let times = (self.duration, self.warm_up);
+        let runs_of = |round: u32| {
+            let first = (round as usize - 1) * count / self.rounds as usize;
+            let (behind, ahead) = self.cases.split_at(first);
+            // Another seed for each round, so that rounds differ as much as their random numbers do.
+            let seed = fastrand::Rng::with_seed(self.seed.wrapping_add(u64::from(round))).u64(..);
+            let cases: Vec<&Case> = ahead.iter().chain(behind).collect();
+            cases.into_iter().map(move |case| Run::new(case, round, seed, times, self.caches))
+        };
+        (1..=self.rounds).flat_map(runs_of).collect()
+    }
+
+    /// Returns the runs that an interrupted plan still has to do.
+    #[must_use]
+    pub fn remaining(&self, done: &BTreeSet<String>) -> Vec<Run> {
+        self.runs().into_iter().filter(|run| !done.contains(&run.id)).collect()
+    }
+
+    /// Returns the least time that the runs take.
+    #[must_use]
+    pub fn least_time(&self) -> Duration {
+        (self.duration + self.warm_up) * self.rounds * u32::try_from(self.cases.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns advice about a plan that can run, but promises little.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        let few = (self.rounds as usize) < ROUNDS_MIN;
+        few.then(|| format!("{} round(s): intervals of 95 % need at least {ROUNDS_MIN}", self.rounds))
+    }
+}
+
+struct Resolver<'t> {
+    source: Source<'t>,
+    errors: Vec<String>,
+    needs: Vec<(String, Need)>,
+}
+
+/// A target with what the matrix makes of it.
+struct Column {
+    target: Target,
+    versions: Vec<Option<NfsVersion>>,
+    delays: Vec<Duration>,
+}
+
+impl Resolver<'_> {
+    fn error(&mut self, at: &Range<usize>, why: impl std::fmt::Display) {
+        self.errors.push(self.source.error(at, why));
+    }
+
+    fn plan(&mut self, file: PlanFile) -> Plan {
+        let rounds = file.rounds.as_ref().map_or(ROUNDS_MIN as u32, |rounds| *rounds.get_ref());
+        if let Some(at) = file.rounds.filter(|_| !(1..=ROUNDS_MAX).contains(&rounds)).map(|r| r.span()) {
+            self.error(&at, format_args!("{rounds} rounds: expected 1 to {ROUNDS_MAX}"));
+        }
+        let duration = file.duration.as_ref().map_or(DURATION_DEFAULT, |time| time.get_ref().0);
+        if let Some(at) = file.duration.filter(|_| duration < DURATION_MIN).map(|time| time.span()) {
+            self.error(&at, "a run is measured for at least 1s");
+        }
+        let versions = self.list(file.matrix.versions.as_ref(), VERSIONS_DEFAULT, |_| None);
+        let delays = self.delays(file.matrix.delays.as_ref());
+        let threads =
+            self.list(file.matrix.threads.as_ref(), &[1], |n| out_of_range("threads", *n, THREADS_MAX));
+        let clients =
+            self.list(file.matrix.clients.as_ref(), &[1], |n| out_of_range("clients", *n, CLIENTS_MAX));
+        let columns = self.columns(&file.target, &versions, &delays, file.caches);
+        let rows = self.rows(&file.workload);
+        let cases = self.cases(&rows, &columns, &threads, &clients);
+        Plan {
+            name: file.name.unwrap_or_else(|| self.stem()),
+            rounds: rounds.max(1),
+            cases,
+            duration,
+            warm_up: file.warm_up.map_or(WARM_UP_DEFAULT, |time| time.0),
+            seed: file.seed.unwrap_or(1),
+            caches: file.caches,
+            needs: std::mem::take(&mut self.needs),
+        }
+    }
+
+    fn stem(&self) -> String {
+        let stem = Path::new(self.source.file).file_stem();
+        stem.map_or("plan".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    }
+
+    /// Returns a list of the matrix: not empty, without repetition, each value valid.
+    fn list<T: Clone + PartialEq>(
+        &mut self,
+        list: Option<&Spanned<Vec<Spanned<T>>>>,
+        default: &[T],
+        wrong: impl Fn(&T) -> Option<String>,
+    ) -> Vec<T> {
+        let Some(list) = list else { return default.to_vec() };
+        let mut values: Vec<T> = Vec::new();
+        if list.get_ref().is_empty() {
+            self.error(&list.span(), "an empty list: nothing would run");
+        }
+        for value in list.get_ref() {
+            if let Some(why) = wrong(value.get_ref()) {
+                self.error(&value.span(), why);
+            } else if values.contains(value.get_ref()) {
+                self.error(&value.span(), "the same value twice");
+            } else {
+                values.push(value.get_ref().clone());
+            }
+        }
+        values
+    }
+
+    fn delays(&mut self, list: Option<&Spanned<Vec<Spanned<Time>>>>) -> Vec<Duration> {
+        self.list(list, &[Time(Duration::ZERO)], |_| None).into_iter().map(|time| time.0).collect()
+    }
+
+    fn columns(
+        &mut self,
+        tables: &[Spanned<TargetTable>],
+        versions: &[NfsVersion],
+        delays: &[Duration],
+        caches: Caches,
+    ) -> Vec<Column> {
+        if tables.is_empty() {
+            self.errors.push(self.source.whole("no [[target]]: nothing would run"));
+        }
+        let mut names = BTreeSet::new();
+        let mut columns = Vec::new();
+        for table in tables {
+            let at = table.span();
+            let table = table.get_ref();
+            if !names.insert(table.name.get_ref()) {
+                self.error(&table.name.span(), format_args!("a second target `{}`", table.name.get_ref()));
+            }
+            let Some(kind) = self.kind(&table.server) else { continue };
+            let cold = self.cold(table, &kind);
+            if caches == Caches::Cold && cold.is_none() && table.cold.is_none() {
+                self.error(
+                    &at,
+                    "caches = \"cold\", but this target does not say how: cold = \"new-client\", \"restart\", \
+                     \"drop-caches\" or \"command: …\"",
+                );
+            }
+            let column = self.column(table, &kind, versions, delays);
+            let server = table.server.get_ref().clone();
+            let target = Target { name: table.name.get_ref().clone(), server, kind, cold };
+            columns.push(Column { target, versions: column.0, delays: column.1 });
+        }
+        columns
+    }
+
+    /// Returns the versions and delays of a target: its own, or those of the matrix as far as they apply.
+    fn column(
+        &mut self,
+        table: &TargetTable,
+        kind: &TargetKind,
+        versions: &[NfsVersion],
+        delays: &[Duration],
+    ) -> (Vec<Option<NfsVersion>>, Vec<Duration>) {
+        if let TargetKind::Directory { .. } = kind {
+            // The matrix does not apply: whoever mounted the directory has decided.
+            let own = [table.versions.as_ref().map(Spanned::span), table.delays.as_ref().map(Spanned::span)];
+            for at in own.into_iter().flatten() {
+                self.error(&at, "a mounted directory has the version and the delay of its mount");
+            }
+            return (vec![None], vec![Duration::ZERO]);
+        }
+        let versions = self.list(table.versions.as_ref(), versions, |_| None);
+        let delays = table.delays.as_ref().map_or(delays.to_vec(), |list| self.delays(Some(list)));
+        let server = table.server.span();
+        match kind {
+            TargetKind::Remote { .. } if delays.iter().any(|delay| !delay.is_zero()) => {
+                let at = table.delays.as_ref().map_or(server, Spanned::span);
+                self.error(&at, "the bench delays packets of local: servers only; set delays = [\"0\"] here");
+            }
+            TargetKind::Local { server: name } => {
+                let serves =
+                    LOCAL_SERVERS.iter().find(|(known, ..)| known == name).map_or(&[][..], |row| row.2);
+                for version in versions.iter().filter(|version| !serves.contains(version)) {
+                    let at = table.versions.as_ref().map_or(server.clone(), Spanned::span);
+                    self.error(
+                        &at,
+                        format_args!("{name} does not serve version {version}; set versions here"),
+                    );
+                }
+            }
+            _ => {}
+        }
+        (versions.into_iter().map(Some).collect(), delays)
+    }
+
+    fn kind(&mut self, server: &Spanned<String>) -> Option<TargetKind> {
+        let text = server.get_ref().as_str();
+        let place = self.source.error(&server.span(), "");
+        let place = place.trim_end_matches([':', ' ']).to_owned();
+        if let Some(name) = text.strip_prefix("local:") {
+            let Some((name, program, _)) = LOCAL_SERVERS.iter().find(|(known, ..)| *known == name) else {
+                let known = || LOCAL_SERVERS.iter().map(|row| row.0);
+                let expected = known().collect::<Vec<_>>().join(", ");
+                let meant = did_you_mean(name, known());
+                self.error(
+                    &server.span(),
+                    format_args!("no local server `{name}`{meant}, expected one of {expected}"),
+                );
+                return None;
+            };
+            self.needs.extend(program.map(|program| (place, Need::Program(program))));
+            return Some(TargetKind::Local { server: (*name).to_owned() });
+        }
+        if let Some((host, export)) = text.strip_prefix("nfs://").and_then(|rest| rest.split_once('/'))
+            && !host.is_empty()
+        {
+            return Some(TargetKind::Remote { host: host.to_owned(), export: format!("/{export}") });
+        }
+        if text.starts_with('/') {
+            self.needs.push((place, Need::Directory(text.to_owned())));
+            return Some(TargetKind::Directory { path: text.to_owned() });
+        }
+        self.error(
+            &server.span(),
+            format_args!("`{text}`: expected nfs://HOST/EXPORT, local:NAME, or the absolute path of a mounted directory"),
+        );
+        None
+    }
+
+    fn cold(&mut self, table: &TargetTable, kind: &TargetKind) -> Option<Cold> {
+        let text = table.cold.as_ref()?;
+        let at = text.span();
+        let is_local = matches!(kind, TargetKind::Local { .. });
+        let is_directory = matches!(kind, TargetKind::Directory { .. });
+        match text.get_ref().as_str() {
+            "new-client" if !is_directory => return Some(Cold::NewClient),
+            "restart" if is_local => return Some(Cold::Restart),
+            "drop-caches" => {
+                let place = self.source.error(&at, "cold = \"drop-caches\"");
+                self.needs.push((place, Need::Root));
+                return Some(Cold::DropCaches);
+            }
+            "new-client" => self.error(&at, "the client of a mounted directory is the kernel's"),
+            "restart" => self.error(&at, "the bench restarts local: servers only"),
+            other => match other.strip_prefix("command:").map(str::trim) {
+                Some(command) if !command.is_empty() => return Some(Cold::Command(command.to_owned())),
+                _ => self.error(
+                    &at,
+                    format_args!("`{other}`: expected new-client, restart, drop-caches, or command: and a shell command"),
+                ),
+            },
+        }
+        None
+    }
+
+    /// Returns each workload with every combination of its parameters.
+    fn rows(&mut self, tables: &[Spanned<WorkloadTable>]) -> Vec<(&'static str, BTreeMap<String, Value>)> {
+        if tables.is_empty() {
+            self.errors.push(self.source.whole("no [[workload]]: nothing would run"));
+        }
+        let mut rows = Vec::new();
+        for table in tables {
+            let table = table.get_ref();
+            let name = table.name.get_ref();
+            let Some(workload) = WORKLOADS.iter().find(|workload| workload.name == name) else {
+                let known = || WORKLOADS.iter().map(|workload| workload.name);
+                let meant = did_you_mean(name, known());
+                let expected = known().collect::<Vec<_>>().join(", ");
+                self.error(
+                    &table.name.span(),
+                    format_args!("no workload `{name}`{meant}, expected one of {expected}"),
+                );
+                continue;
+            };
+            let Some(combinations) = self.combinations(workload, table) else { continue };
+            for row in combinations.into_iter().map(|parameters| (workload.name, parameters)) {
+                if rows.contains(&row) {
+                    self.error(
+                        &table.name.span(),
+                        format_args!("workload `{name}` twice with the same parameters"),
+                    );
+                } else {
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    fn combinations(
+        &mut self,
+        workload: &Workload,
+        table: &WorkloadTable,
+    ) -> Option<Vec<BTreeMap<String, Value>>> {
+        let defaults = workload.parameters.iter().map(|p| (p.name.to_owned(), p.default_value()));
+        let mut combinations: Vec<BTreeMap<String, Value>> = vec![defaults.collect()];
+        for (key, values) in &table.set {
+            let Some(parameter) = workload.parameters.iter().find(|p| p.name == key.get_ref()) else {
+                let known = || workload.parameters.iter().map(|p| p.name);
+                let meant = did_you_mean(key.get_ref(), known());
+                let expected = known().collect::<Vec<_>>().join(", ");
+                let key_text = key.get_ref();
+                self.error(
+                    &key.span(),
+                    format_args!(
+                        "{} has no parameter `{key_text}`{meant}, expected one of {expected}",
+                        workload.name
+                    ),
+                );
+                continue;
+            };
+            let mut valid = Vec::new();
+            for value in &values.get_ref().0 {
+                match parameter.kind.check(value) {
+                    Ok(value) => valid.push(value),
+                    Err(why) => self.error(&values.span(), format_args!("{}: {why}", parameter.name)),
+                }
+            }
+            if combinations.len().saturating_mul(valid.len()) > CASES_MAX {
+                self.error(&key.span(), format_args!("more than {CASES_MAX} cases"));
+                return None;
+            }
+            let with = |value: &Value| {
+                let set = |mut combination: BTreeMap<String, Value>| {
+                    combination.insert(parameter.name.to_owned(), value.clone());
+                    combination
+                };
+                combinations.iter().cloned().map(set).collect::<Vec<_>>()
+            };
+            combinations = valid.iter().flat_map(with).collect();
+        }
+        Some(combinations)
+    }
+
+    fn cases(
+        &mut self,
+        rows: &[(&'static str, BTreeMap<String, Value>)],
+        columns: &[Column],
+        threads: &[u32],
+        clients: &[u32],
+    ) -> Vec<Case> {
+        let per_row: usize = columns.iter().map(|column| column.versions.len() * column.delays.len()).sum();
+        let count =
+            [per_row, threads.len(), clients.len()].into_iter().fold(rows.len(), usize::saturating_mul);
+        if count > CASES_MAX {
+            self.errors.push(self.source.whole(format_args!("{count} cases: at most {CASES_MAX}")));
+            return Vec::new();
+        }
+        let mut cases = Vec::with_capacity(count);
+        for (workload, parameters) in rows {
+            for delay_index in 0..columns.iter().map(|column| column.delays.len()).max().unwrap_or(0) {
+                for (threads, clients) in threads.iter().flat_map(|t| clients.iter().map(move |c| (*t, *c))) {
+                    // Targets and versions innermost: what is compared runs within a short time.
+                    for column in columns {
+                        let Some(delay) = column.delays.get(delay_index) else { continue };
+                        cases.extend(column.versions.iter().map(|version| Case {
+                            workload: (*workload).to_owned(),
+                            parameters: parameters.clone(),
+                            target: column.target.clone(),
+                            version: *version,
+                            delay: *delay,
+                            threads,
+                            clients,
+                        }));
+                    }
+                }
+            }
+        }
+        cases
+    }
+}
+
+fn out_of_range(what: &str, value: u32, most: u32) -> Option<String> {
+    (!(1..=most).contains(&value)).then(|| format!("{value} {what}: expected 1 to {most}"))
+}
+
+#[cfg(test)]
+mod tests;
