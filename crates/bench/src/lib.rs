@@ -14,6 +14,7 @@ pub mod peers;
 pub mod plan;
 pub mod process;
 pub mod recalls;
+pub mod report;
 pub mod result;
 pub mod results;
 pub mod statistics;

@@ -1,0 +1,19 @@
+//! Reports about results: a table for the terminal, a comparison, and an HTML page that stands alone.
+//!
+//! Rounds of one case become one [`Group`]; every output is a small function of groups. [`figure`] says what a plot
+//! shows, `svg` draws it, [`html`] puts it on a page.
+
+mod compare;
+pub mod figure;
+mod groups;
+pub mod html;
+mod numbers;
+#[cfg(feature = "png")]
+pub mod png;
+mod svg;
+mod table;
+
+pub use self::compare::{Comparison, compare};
+pub use self::groups::{Group, group};
+pub use self::svg::draw;
+pub use self::table::write_table;

@@ -1,0 +1,156 @@
+//! The table for the terminal.
+
+use std::fmt::{self, Write};
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+
+use super::groups::{Group, Property, group, varying};
+use super::numbers::short;
+use crate::result::{Measure, RunResult};
+use crate::statistics::{Mean, MedianInterval};
+
+/// Measures of the table after operations a second.
+const MEASURES: &[Measure] =
+    &[Measure::Bytes, Measure::Latency(500), Measure::Latency(990), Measure::Latency(999), Measure::Requests];
+
+/// Writes one line for each case, then what is doubtful.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
+    let groups = group(results);
+    let mut properties = varying(&groups);
+    // Two columns that every table has.
+    for always in [Property::Version, Property::Target] {
+        if !properties.contains(&always) {
+            properties.insert(0, always);
+        }
+    }
+    properties.sort_unstable();
+    let shown: Vec<Measure> =
+        MEASURES.iter().copied().filter(|m| groups.iter().any(|g| !g.samples(*m).is_empty())).collect();
+    let mut header: Vec<String> = properties.iter().map(|property| property.name()).collect();
+    header.extend(["rounds", "operations/s", "median (95 %)"].map(str::to_owned));
+    header.extend(shown.iter().map(|measure| measure.title()));
+    let mut table = new_table(header, properties.len());
+    for group in &groups {
+        table.add_row(row(group, &properties, &shown));
+    }
+    write_common(out, &groups, &properties)?;
+    writeln!(out, "{table}\n")?;
+    writeln!(out, "operations/s: mean ± 95 % by Student's t. median (95 %): interval by order statistics.")?;
+    write_warnings(out, &groups, &properties)
+}
+
+/// Returns a table whose first columns are text and whose others are numbers.
+pub(super) fn new_table(header: Vec<String>, text_columns: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(text_columns) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(group: &Group<'_>, properties: &[Property<'_>], measures: &[Measure]) -> Vec<String> {
+    let operations = group.samples(Measure::Operations);
+    let mut cells: Vec<String> = properties.iter().map(|property| property.text(group.case)).collect();
+    cells.push(group.runs.len().to_string());
+    cells.push(Mean::of(&operations).map_or("–".to_owned(), |mean| mean_text(&mean)));
+    cells.push(MedianInterval::of(&operations).map_or("–".to_owned(), |median| interval_text(&median)));
+    cells.extend(measures.iter().map(|measure| {
+        let median = MedianInterval::of(&group.samples(*measure));
+        median.map_or("–".to_owned(), |median| short(measure.in_unit(median.median)))
+    }));
+    cells
+}
+
+/// Writes `12.3k ± 1.2 %`.
+fn mean_text(mean: &Mean) -> String {
+    match mean.half_width {
+        Some(half_width) if mean.mean != 0.0 => {
+            format!("{} ± {:.1} %", short(mean.mean), half_width / mean.mean.abs() * 100.0)
+        }
+        _ => short(mean.mean),
+    }
+}
+
+/// Writes `12.3k (12.1k … 12.6k)`.
+pub(super) fn interval_text(median: &MedianInterval) -> String {
+    format!("{} ({} … {})", short(median.median), short(median.low), short(median.high))
+}
+
+/// Writes what all cases have in common.
+fn write_common(out: &mut impl Write, groups: &[Group<'_>], shown: &[Property<'_>]) -> fmt::Result {
+    let Some(first) = groups.iter().find_map(|group| group.runs.first().or(group.failed.first())) else {
+        return writeln!(out, "no runs");
+    };
+    let case = &first.run.case;
+    writeln!(out, "{} · {} · enfys {}", first.plan, first.machine, first.enfys_version)?;
+    let fixed = [Property::Workload, Property::Delay, Property::Threads, Property::Clients];
+    let parameters = case.parameters.keys().map(|name| Property::Parameter(name));
+    let common: Vec<String> = fixed
+        .into_iter()
+        .chain(parameters)
+        .filter(|property| !shown.contains(property))
+        .map(|property| format!("{} {}", property.name(), property.text(case)))
+        .collect();
+    writeln!(out, "{}\n", common.join(", "))
+}
+
+fn write_warnings(out: &mut impl Write, groups: &[Group<'_>], properties: &[Property<'_>]) -> fmt::Result {
+    for group in groups {
+        let name: Vec<String> = properties.iter().map(|property| property.text(group.case)).collect();
+        for warning in group.warnings() {
+            writeln!(out, "warning: {}: {warning}", name.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Outcome;
+    use crate::result::tests::result;
+
+    fn text(results: &[RunResult]) -> String {
+        let mut text = String::new();
+        write_table(&mut text, results).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_line_for_each_case_with_mean_and_median() {
+        let counts = [1000, 1010, 990, 1005, 995, 1002];
+        let mut results = Vec::new();
+        for (round, count) in (1..).zip(counts) {
+            results.push(result("enfys", "3", round, count));
+            results.push(result("enfys", "4.1", round, count * 2));
+        }
+        let text = text(&results);
+        let line = |version: &str| {
+            text.lines().find(|line| line.contains(&format!(" {version} "))).unwrap().to_owned()
+        };
+        // Mean 100.03, deviation 0.709, t(5) = 2.571: ± 0.74 %.
+        assert!(line("3").contains("100 ± 0.7 %"), "{text}");
+        assert!(line("3").contains("100 (99.0 … 101)"), "{text}");
+        assert!(line("4.1").contains("200 ± 0.7 %"), "{text}");
+        assert!(
+            text.contains(
+                "workload random-read, delay 0, threads 1, clients 1, file-size 20GiB, io-size 4KiB"
+            )
+        );
+        assert!(!text.contains("warning"), "{text}");
+    }
+
+    #[test]
+    fn failed_cases_have_no_numbers() {
+        let mut failed = result("enfys", "3", 1, 1000);
+        failed.outcome = Outcome::Failed("no space".to_owned());
+        let text = text(&[failed]);
+        assert!(text.contains('–') && text.contains("warning: enfys 3: round 1 failed: no space"), "{text}");
+    }
+}
