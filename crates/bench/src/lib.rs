@@ -7,6 +7,7 @@ pub mod error;
 pub mod floor;
 pub mod hashcast;
 pub mod layout;
+pub mod link;
 pub mod load;
 pub mod machine;
 pub mod operation;
