@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::Address;
+use crate::commands::bench::BenchCommand;
 use crate::commands::proxy::ProxyArguments;
 use crate::size::Size;
 
@@ -102,6 +103,9 @@ pub enum Command {
     Grace(GraceCommand),
     /// Relay TCP with the delay, rate, losses and outages of a long link
     Proxy(ProxyArguments),
+    /// Model, emulate and measure: links, results, and reports about them
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 impl Command {
@@ -114,6 +118,7 @@ impl Command {
             Self::Evict(arguments) => arguments.json,
             Self::Recall(arguments) => arguments.json,
             Self::Grace(GraceCommand::End(arguments)) => arguments.json,
+            Self::Bench(command) => command.wants_json(),
         }
     }
 }
@@ -303,7 +308,7 @@ mod tests {
         found.expect("the command is there").render_long_help().to_string()
     }
 
-    const COMMANDS: [&[&str]; 9] = [
+    const COMMANDS: [&[&str]; 14] = [
         &[],
         &["serve"],
         &["check-config"],
@@ -313,6 +318,11 @@ mod tests {
         &["grace"],
         &["grace", "end"],
         &["proxy"],
+        &["bench"],
+        &["bench", "hashcast"],
+        &["bench", "link"],
+        &["bench", "report"],
+        &["bench", "compare"],
     ];
 
     #[test]

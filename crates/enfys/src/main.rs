@@ -46,17 +46,19 @@ fn main() -> ExitCode {
         Err(error) => return print_usage(&error),
     };
     let wants_json = cli.command.wants_json();
+    let success = |()| ExitCode::SUCCESS;
     let done = match cli.command {
-        cli::Command::Serve(arguments) => serve::run(&arguments),
-        cli::Command::CheckConfig(arguments) => check_config::run(&arguments),
-        cli::Command::Status(arguments) => control::client::status(&arguments),
-        cli::Command::Evict(arguments) => control::client::evict(&arguments),
-        cli::Command::Recall(arguments) => control::client::recall(&arguments),
-        cli::Command::Grace(command) => control::client::grace(&command),
-        cli::Command::Proxy(arguments) => commands::proxy::run(&arguments),
+        cli::Command::Serve(arguments) => serve::run(&arguments).map(success),
+        cli::Command::CheckConfig(arguments) => check_config::run(&arguments).map(success),
+        cli::Command::Status(arguments) => control::client::status(&arguments).map(success),
+        cli::Command::Evict(arguments) => control::client::evict(&arguments).map(success),
+        cli::Command::Recall(arguments) => control::client::recall(&arguments).map(success),
+        cli::Command::Grace(command) => control::client::grace(&command).map(success),
+        cli::Command::Proxy(arguments) => commands::proxy::run(&arguments).map(success),
+        cli::Command::Bench(command) => commands::bench::run(&command),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(why) if wants_json => {
             print_error_as_json(&why);
             ExitCode::FAILURE

@@ -1,5 +1,6 @@
 //! The commands other than those of the server.
 
+pub mod bench;
 pub mod proxy;
 
 // The parts of the client's commands that need no server.

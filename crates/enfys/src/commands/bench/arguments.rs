@@ -1,0 +1,234 @@
+//! The command line of `enfys bench`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bench::link::{Outage, QUEUE_PACKETS_DEFAULT};
+use bench::units::{parse_percent, parse_rate, parse_size, parse_time};
+use clap::{Args, Subcommand, ValueEnum};
+
+const HASHCAST_HELP: &str = "\
+Examples:
+  enfys bench hashcast
+      Five clients and six queues, as in the paper, with random hashes.
+  enfys bench hashcast --paper
+      The paper's Figure 3: the hashes and the drain at 270 s that it tells of.
+  enfys bench hashcast --flows 8 --queues 64 --html hashcast.html
+
+A system hashes a TCP flow to a transmit queue of its network card, and keeps it there while packets of the flow wait. \
+All queues send at the same rate, so flows that share a queue get half of what others get: some clients win, some lose, \
+and it lasts for minutes. The command counts how likely that is, and plays clients that start one after another, first \
+with the card's queues, then with one queue and SFQ.";
+
+const LINK_HELP: &str = "\
+Examples:
+  enfys bench link --delay 10ms -- ping -c 3 10.77.0.1
+      Three round trips over a link of 10 ms.
+  enfys bench link --delay 40ms --rate 1gbit \\
+    --server 'enfys serve --memory --listen 10.77.0.1:2049 --insecure' \\
+    --ready-port 2049 -- sh -c 'nfs-ls nfs://$LINK_SERVER/export'
+      A server at one end, and a client at the other.
+  enfys bench link --delay 10ms --rate 100mbit --loss 1% --measure
+      Measure the link itself: is it what was asked for?
+
+The link joins two network namespaces of this machine by TUN devices, whose packets this process carries. Both ends are \
+the kernel's TCP: it sees the delay, and its buffers, its coalescing and its recovery of losses are real. The server's end \
+is 10.77.0.1, the client's 10.77.0.2; commands find them in $LINK_SERVER and $LINK_CLIENT. They reach nothing else.
+
+Delay and jitter are of the round trip. Rate, loss, reordering and queue are of each direction. A lost packet has used \
+the line. Packets stay in order, unless --reorder says otherwise.
+
+It runs as root, or without root where user namespaces are allowed. It ends with the status of the client's command.";
+
+const REPORT_HELP: &str = "\
+Examples:
+  enfys bench report results/
+      A table of all results in a directory.
+  enfys bench report results/ --html report.html
+      A page that stands alone, with a figure for each workload.
+  enfys bench report results/ --format fio-json > fio.json
+      Latencies for the tools around fio: fio_jsonplus_clat2csv fio.json out.csv
+
+A run that failed is named, and is in no figure.";
+
+const COMPARE_HELP: &str = "\
+Examples:
+  enfys bench compare before/ after/
+  enfys bench compare before/ after/ --fail-if-slower 5%
+      End with status 1 if a workload does at least 5 % fewer operations a second, significantly.
+
+Cases are compared that both sides have. If each side has one target, the targets may have different names. A difference \
+is significant if the Mann-Whitney test gives it less than 5 % by chance; otherwise `~` is shown. Each side needs at \
+least four rounds for that, and six for intervals of 95 %.";
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Show how hashing of flows to transmit queues makes some clients slow
+    Hashcast(HashcastArguments),
+    /// Run a server and a client at the ends of a link with delay, rate and loss
+    Link(Box<LinkArguments>),
+    /// Show results as a table, a page, or in the formats of other tools
+    Report(ReportArguments),
+    /// Compare two sets of results
+    Compare(CompareArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HASHCAST_HELP)]
+pub struct HashcastArguments {
+    /// Clients, one flow each
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub flows: usize,
+    /// Transmit queues of the server's card
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    pub queues: usize,
+    /// Use the paper's hashes and its drain at 270 s, and no other stalls
+    #[arg(long, conflicts_with_all = ["flows", "queues", "stall_every"])]
+    pub paper: bool,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Random assignments of flows to queues, to check the exact probabilities
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub trials: u32,
+    /// Simulated time
+    #[arg(long, value_name = "TIME", default_value = "360s", value_parser = parse_time)]
+    pub duration: Duration,
+    /// Time between the starts of two clients
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub interval: Duration,
+    /// Rate of the link
+    #[arg(long, value_name = "RATE", default_value = "1177MB/s", value_parser = parse_rate)]
+    pub rate: u64,
+    /// Round trip without waiting
+    #[arg(long, value_name = "TIME", default_value = "0.2ms", value_parser = parse_time)]
+    pub round_trip: Duration,
+    /// Bytes that a flow has on its way: the size of TCP's buffers
+    #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = size_u32)]
+    pub window: u32,
+    /// Bytes of one packet: what TCP hands to the card at once
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = size_u32)]
+    pub packet: u32,
+    /// Mean time between two stalls of a client; 0 for none
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_time)]
+    pub stall_every: Duration,
+    /// Length of a stall; if it drains the flow's queue, the flow is hashed again
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_time)]
+    pub stall: Duration,
+    /// Time of one line of the tables, in whole seconds
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub every: Duration,
+    /// Print one line of JSON to standard output, also for errors: {"error": "…"}
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with both figures
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LINK_HELP)]
+pub struct LinkArguments {
+    /// Additional round trip; half of it in each direction
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time)]
+    pub delay: Duration,
+    /// The round trip varies by at most so much, up or down
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_time)]
+    pub jitter: Duration,
+    /// Rate of each direction, as in 100mbit, 1gbit or 50MB/s [default: as fast as this machine]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub rate: Option<u64>,
+    /// Part of packets that are lost, in each direction
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_percent)]
+    pub loss: f64,
+    /// Part of packets that skip the delay, and so overtake others
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_percent)]
+    pub reorder: f64,
+    /// Packets that wait for the line at most; those beyond are dropped
+    #[arg(long, value_name = "PACKETS", default_value_t = QUEUE_PACKETS_DEFAULT)]
+    pub queue: u32,
+    /// Drop everything for a time: START+LENGTH, counted from the link's start; can be given several times
+    #[arg(long, value_name = "TIME+TIME")]
+    pub outage: Vec<Outage>,
+    /// Largest packet of the link, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    pub mtu: u32,
+    /// Largest TCP buffers at both ends, instead of the system's
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub tcp_buffer: Option<u64>,
+    /// Seed of losses, jitter and reordering
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Shell command for the server's end; it is stopped when the client's command ends
+    #[arg(long, value_name = "COMMAND")]
+    pub server: Option<String>,
+    /// Start the client when the server accepts TCP connections on this port
+    #[arg(long, value_name = "PORT", requires = "server")]
+    pub ready_port: Option<u16>,
+    /// Measure round trip, rate and loss of the link instead of running commands
+    #[arg(long, conflicts_with_all = ["server", "client"])]
+    pub measure: bool,
+    /// Print what the link carried, or measured, as one line of JSON to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Command for the client's end, with its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "measure")]
+    pub client: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP)]
+pub struct ReportArguments {
+    /// Result files, or directories of them
+    #[arg(value_name = "RESULTS", required = true)]
+    pub results: Vec<PathBuf>,
+    /// What to print to standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "csv"])]
+    pub json: bool,
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format")]
+    pub csv: bool,
+    /// Write a page that stands alone
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write each figure as PNG into this directory
+    #[cfg(feature = "png")]
+    #[arg(long, value_name = "DIR")]
+    pub png: Option<PathBuf>,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One line for each case, with intervals and warnings
+    Table,
+    /// All results as one list
+    Json,
+    /// One line for each run
+    Csv,
+    /// The output of fio --output-format=json+
+    FioJson,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_HELP)]
+pub struct CompareArguments {
+    /// Results before: a file, or a directory of them
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// Results after
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// End with status 1 if a case is slower by at least this part
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub fail_if_slower: Option<f64>,
+}
+
+/// Parses a size that fits 32 bits.
+fn size_u32(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_size(text)?).map_err(|_| format!("`{text}`: less than 4GiB"))
+}

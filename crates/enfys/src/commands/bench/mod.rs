@@ -1,0 +1,186 @@
+//! `enfys bench`: from the command line to the library, and the library's values to the terminal.
+
+mod arguments;
+
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use bench::hashcast::{self, Simulation};
+use bench::link::{self, Commands, Settings, measure};
+use bench::report;
+use bench::result::{RunResult, csv, file, fio};
+
+pub use arguments::BenchCommand;
+use arguments::{CompareArguments, Format, HashcastArguments, LinkArguments, ReportArguments};
+
+impl BenchCommand {
+    /// Whether output and errors are JSON.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Hashcast(arguments) => arguments.json,
+            Self::Report(arguments) => arguments.json || arguments.format == Format::Json,
+            Self::Link(_) | Self::Compare(_) => false,
+        }
+    }
+}
+
+/// Runs a command.
+pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
+    match command {
+        BenchCommand::Hashcast(arguments) => hashcast(arguments).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Link(arguments) => link(arguments),
+        BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Compare(arguments) => compare(arguments).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn hashcast(arguments: &HashcastArguments) -> Result<(), String> {
+    let base = if arguments.paper { Simulation::papers() } else { Simulation::default() };
+    let mut simulation = Simulation {
+        seed: arguments.seed,
+        bytes_per_second: arguments.rate as f64 / 8.0,
+        packet_bytes: arguments.packet,
+        window_bytes: arguments.window,
+        round_trip_seconds: arguments.round_trip.as_secs_f64(),
+        interval_seconds: arguments.interval.as_secs_f64(),
+        duration_seconds: arguments.duration.as_secs_f64(),
+        stall_seconds: arguments.stall.as_secs_f64(),
+        ..base
+    };
+    if !arguments.paper {
+        simulation.flows = arguments.flows;
+        simulation.queues = arguments.queues;
+        simulation.stall_every_seconds = arguments.stall_every.as_secs_f64();
+    }
+    let every = arguments.every.as_secs() as usize;
+    if every == 0 {
+        return Err("--every: at least 1s".to_owned());
+    }
+    let made = hashcast::Report::of(&simulation, arguments.trials)?;
+    if let Some(path) = &arguments.html {
+        write(path, report::html::of_hashcast(&made, every, &command_line())?.as_bytes())?;
+    }
+    if arguments.json {
+        return print(&serde_json::to_string(&made).map_err(|error| error.to_string())?);
+    }
+    let mut text = String::new();
+    hashcast::write_report(&mut text, &made, every).map_err(|error| error.to_string())?;
+    print(text.trim_end())
+}
+
+fn link(arguments: &LinkArguments) -> Result<ExitCode, String> {
+    let settings = Settings {
+        delay: arguments.delay,
+        jitter: arguments.jitter,
+        bits_per_second: arguments.rate,
+        loss: arguments.loss,
+        reorder: arguments.reorder,
+        queue_packets: arguments.queue,
+        outages: arguments.outage.clone(),
+        mtu: arguments.mtu,
+        seed: arguments.seed,
+    };
+    settings.check()?;
+    if arguments.measure {
+        let measured = measure::measure(&settings).map_err(|error| error.to_string())?;
+        if arguments.json {
+            eprintln!("{}", serde_json::to_string(&measured).map_err(|error| error.to_string())?);
+        }
+        print(&measured.to_string())?;
+        let is_right = measured.round_trip_is_right()
+            && measured.rate_is_right() != Some(false)
+            && measured.loss_is_right();
+        return Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let commands = Commands {
+        server: arguments.server.clone(),
+        ready_port: arguments.ready_port,
+        client: arguments.client.clone(),
+        tcp_buffer_bytes: arguments.tcp_buffer,
+    };
+    let finished = link::run(&settings, &commands).map_err(|error| error.to_string())?;
+    if arguments.json {
+        eprintln!("{}", serde_json::to_string(&finished.carried).map_err(|error| error.to_string())?);
+    } else {
+        eprintln!("link: {settings}\n{}", finished.carried);
+    }
+    // As a shell says it: 128 and the signal's number.
+    let status = finished.client.code().or(finished.client.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)))
+}
+
+fn report(arguments: &ReportArguments) -> Result<(), String> {
+    let results = file::read_all(&arguments.results)?;
+    if let Some(path) = &arguments.html {
+        write(path, report::html::of_results(&results)?.as_bytes())?;
+    }
+    #[cfg(feature = "png")]
+    if let Some(directory) = &arguments.png {
+        write_figures(directory, &results)?;
+    }
+    let format = match arguments {
+        ReportArguments { json: true, .. } => Format::Json,
+        ReportArguments { csv: true, .. } => Format::Csv,
+        other => other.format,
+    };
+    print(formatted(format, &results)?.trim_end())
+}
+
+fn formatted(format: Format, results: &[RunResult]) -> Result<String, String> {
+    let mut text = String::new();
+    match format {
+        Format::Table => report::write_table(&mut text, results).map_err(|error| error.to_string())?,
+        Format::Csv => csv::write(&mut text, results).map_err(|error| error.to_string())?,
+        Format::Json => text = serde_json::to_string(results).map_err(|error| error.to_string())?,
+        Format::FioJson => text = format!("{:#}", fio::export(results)),
+    }
+    Ok(text)
+}
+
+#[cfg(feature = "png")]
+fn write_figures(directory: &Path, results: &[RunResult]) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", directory.display());
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    for (number, figure) in report::figure::of_results(results).iter().enumerate() {
+        write(&directory.join(format!("figure-{}.png", number + 1)), &report::png::render(figure)?)?;
+    }
+    Ok(())
+}
+
+fn compare(arguments: &CompareArguments) -> Result<(), String> {
+    let read = |path: &Path| file::read_all(&[path.to_owned()]);
+    let comparison = report::compare(&read(&arguments.before)?, &read(&arguments.after)?)?;
+    print(comparison.to_string().trim_end())?;
+    let Some(part) = arguments.fail_if_slower else { return Ok(()) };
+    let slower = comparison.slower(part);
+    if slower.is_empty() {
+        return Ok(());
+    }
+    Err(format!("slower by at least {} %:\n  {}", part * 100.0, slower.join("\n  ")))
+}
+
+/// Returns the command line, for those who want to repeat it.
+fn command_line() -> String {
+    let quoted = |word: String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,+".contains(c);
+        if word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    std::iter::once("enfys".to_owned())
+        .chain(std::env::args().skip(1).map(quoted))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), String> {
+    std::fs::write(path, content).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Prints to standard output; a reader that has seen enough is no error.
+fn print(text: &str) -> Result<(), String> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
