@@ -28,12 +28,15 @@ const SIZES: &[(&str, f64)] = &[
     ("GiB", 1_073_741_824.0),
     ("TiB", 1_099_511_627_776.0),
 ];
-/// Units of rates, in bits a second: those of tc(8), and bytes a second.
+/// Units of rates, in bits a second: those of tc(8), others in use, and bytes a second.
 const RATES: &[(&str, f64)] = &[
     ("bit", 1.0),
     ("kbit", 1e3),
     ("mbit", 1e6),
     ("gbit", 1e9),
+    ("kbit/s", 1e3),
+    ("Mbit/s", 1e6),
+    ("Gbit/s", 1e9),
     ("B/s", 8.0),
     ("kB/s", 8e3),
     ("MB/s", 8e6),
@@ -178,7 +181,9 @@ mod tests {
             [parse_size("4096"), parse_size("4KiB"), parse_size("1MB")],
             [Ok(4096), Ok(4096), Ok(1_000_000)]
         );
-        assert_eq!((parse_rate("1gbit"), parse_rate("125MB/s")), (Ok(1_000_000_000), Ok(1_000_000_000)));
+        for rate in ["1gbit", "1Gbit/s", "1000 Mbit/s", "125MB/s"] {
+            assert_eq!(parse_rate(rate), Ok(1_000_000_000), "{rate}");
+        }
         assert_eq!(parse_percent("5%"), Ok(0.05));
     }
 

@@ -14,7 +14,7 @@ mod world;
 use std::time::Duration;
 
 use bench::process;
-use bench::results::median;
+use bench::statistics::median;
 use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 use protocol::nfs4::types::Stateid;
 use server::state::Locker;
