@@ -25,7 +25,12 @@ struct TestServer {
 }
 
 fn start() -> TestServer {
-    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    start_with(Arc::new(MemFs::new(&MemOptions::default())), 1, listener)
+}
+
+/// Starts a server with this content, as the `instance`th of its kind.
+fn start_with(backend: Arc<MemFs>, instance: u64, listener: TcpListener) -> TestServer {
     let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
     let export = Export {
         id: ExportId(1),
@@ -35,9 +40,8 @@ fn start() -> TestServer {
         fsid: (7, 0),
         counts: Arc::default(),
     };
-    let settings = Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+    let settings = Settings::new(HandleKey([9; 16]), instance, [3; 16], b"test".to_vec());
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let limits = Limits { cores: 1, ..Limits::default() };
     let running =
@@ -90,7 +94,10 @@ fn with_client<F: Future<Output = ()>>(config: Config, work: impl FnOnce(Client)
             async move { client.run().await }
         });
         work(client.clone()).await;
-        client.close().await.unwrap();
+        // Some tests close the client themselves.
+        if !client.engine().is_shut_down() {
+            client.close().await.unwrap();
+        }
         keeper.await.unwrap();
         transport.await.unwrap();
     });
@@ -243,4 +250,34 @@ fn many_files_take_few_requests() {
         fs.rmdir(b"many").await.unwrap();
     });
     assert_eq!(server.server.counts().opens, 0);
+}
+
+#[test]
+fn an_open_file_survives_a_restart_of_the_server() {
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = start_with(Arc::clone(&backend), 1, listener);
+    let address = first.address;
+    with_client(config(address.port(), None), async |client| {
+        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+        let file = fs.open(b"file", &OpenOptions::CREATE).await.unwrap();
+        file.write_at(0, Bytes::from_static(b"before ")).await.unwrap();
+        file.sync().await.unwrap();
+        drop(first);
+        // A request that no server answers waits for the next one.
+        let write = file.write_at(7, Bytes::from_static(b"and after"));
+        let restart = async {
+            let listener = TcpListener::bind(address).unwrap();
+            start_with(Arc::clone(&backend), 2, listener)
+        };
+        let (written, second) = futures_util::future::join(write, restart).await;
+        written.unwrap();
+        file.close().await.unwrap();
+        let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
+        assert_eq!(file.read_at(0, 100).await.unwrap().concat(), b"before and after");
+        file.close().await.unwrap();
+        assert_eq!(second.server.counts().opens, 0, "the open of before was replaced and closed");
+        client.close().await.unwrap();
+        drop(second);
+    });
 }

@@ -15,7 +15,7 @@ use rpc::message::{AcceptStatus, RpcError};
 use super::batch::CompoundSize;
 use super::callback::CallbackHandler;
 use super::establish::{Registration, Setup};
-use super::recovery::reopen;
+use super::recovery::{Reopening, reopen};
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
 use crate::config::{Caller, Config};
@@ -238,7 +238,7 @@ impl Nfs4 {
         // A confirmed client ID still has its state (RFC 8881 §18.35.4).
         if registration.client_id != client_id || !registration.is_confirmed {
             for file in self.opens.all() {
-                reopen(&session, &file, true).await?;
+                reopen(&self.engine, &session, &file, Reopening::Reclaim).await?;
             }
         }
         setup.reclaim_complete(&session).await?;

@@ -1,6 +1,7 @@
 //! What the client does about statuses that say that its state at the server is gone (RFC 8881 §8.4, §8.5).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::open::{
@@ -12,6 +13,7 @@ use xdr::Opaque;
 
 use super::session::{Session, Unexecuted};
 use super::wire::{Results, take};
+use crate::engine::Engine;
 use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
 
@@ -71,46 +73,59 @@ pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
     StateOwner { client_id, owner: name }
 }
 
-/// Opens a file again in a new session: reclaimed while the server is in its grace period, as a new open afterwards. A file
-/// that cannot be opened again is lost: its user gets the status.
+/// How a file is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reopening {
+    /// After the server restarted, before RECLAIM_COMPLETE (§8.4.2.1).
+    Reclaim,
+    /// At any other time, as a new open. It waits while the server is in its grace period.
+    Anew,
+}
+
+/// The pause before another attempt in the server's grace period.
+const GRACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Opens a file again in a new session. A file that cannot be opened is lost: its user gets the status. One that the server
+/// does not let this client reclaim is opened anew when it is used next.
 ///
 /// # Errors
 /// If the session was lost again.
 pub(super) async fn reopen(
+    engine: &Arc<Engine>,
     session: &Arc<Session>,
     file: &OpenFile,
-    may_reclaim: bool,
+    reopening: Reopening,
 ) -> Result<(), OpError> {
-    let claims: &[OpenClaim] = match may_reclaim {
-        true => &[OpenClaim::Previous(DelegationType::NONE), OpenClaim::Fh],
-        false => &[OpenClaim::Fh],
+    let claim = match reopening {
+        Reopening::Reclaim => OpenClaim::Previous(DelegationType::NONE),
+        Reopening::Anew => OpenClaim::Fh,
     };
-    for claim in claims {
-        let args = OpenArgs {
-            seqid: 0,
-            share_access: share_access(file.mode),
-            share_deny: ShareDeny::empty(),
-            owner: open_owner(session.client_id, file.owner),
-            how: OpenHow::NoCreate,
-            claim: claim.clone(),
-        };
-        let mut results = run(session, file, &[super::ops::put(file.handle), Op::Open(args)]).await?;
+    let args = OpenArgs {
+        seqid: 0,
+        share_access: share_access(file.mode),
+        share_deny: ShareDeny::empty(),
+        owner: open_owner(session.client_id, file.owner),
+        how: OpenHow::NoCreate,
+        claim,
+    };
+    let ops = [super::ops::put(file.handle), Op::Open(args)];
+    loop {
+        let mut results = run(session, file, &ops).await?;
         match results.skip().and_then(|()| take!(results, Open)) {
-            Ok(opened) => {
-                file.reclaimed(opened.stateid);
-                return Ok(());
+            Ok(opened) => file.reclaimed(opened.stateid),
+            Err(OpError::Status(Status::GRACE | Status::DELAY)) => {
+                engine.sleep(GRACE_PAUSE).await;
+                if session.lost().is_none() && !engine.is_shut_down() {
+                    continue;
+                }
+                return Err(OpError::Status(Status::BADSESSION));
             }
-            // §8.4.2.1: "the client ... will have to obtain the state anew".
             Err(OpError::Status(Status::NO_GRACE | Status::RECLAIM_BAD | Status::RECLAIM_CONFLICT)) => {}
-            Err(OpError::Status(status)) => {
-                file.lose(status);
-                return Ok(());
-            }
-            Err(_) => break,
+            Err(OpError::Status(status)) => file.lose(status),
+            Err(error) => return Err(error),
         }
+        return Ok(());
     }
-    file.lose(Status::EXPIRED);
-    Ok(())
 }
 
 /// Frees a stateid that the server has revoked (§18.38), so that the server can forget it.

@@ -10,7 +10,7 @@ use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
 use super::convert::{WANTED, attributes};
-use super::recovery::{Recovery, free_stateid, recovery, reopen};
+use super::recovery::{Recovery, Reopening, free_stateid, recovery, reopen};
 use super::session::{DELAY_FIRST, DELAY_MAX};
 use super::wire::{Results, take};
 use crate::attributes::Attributes;
@@ -132,7 +132,7 @@ impl Nfs4 {
                     let _turn = file.reopening().await;
                     if file.io_stateid()? == stateid {
                         free_stateid(&session, file).await?;
-                        reopen(&session, file, false).await?;
+                        reopen(&self.engine, &session, file, Reopening::Anew).await?;
                     }
                 }
                 _ => return Err(OpError::Status(status)),
