@@ -1,12 +1,11 @@
 //! Many items in few compounds.
 //!
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
-//! within what the server granted, and within what it has turned out to execute ([`CompoundSize`]). Several compounds are in
+//! within what the server granted, and within what it has turned out to execute ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, those behind it were not executed and go into
 //! the next compound.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -18,10 +17,6 @@ use super::wire::Results;
 use crate::config::Caller;
 use crate::error::OpError;
 
-/// Operations of the first compounds: some 20 small files.
-const OPERATIONS_FIRST: usize = 128;
-/// Fewest operations that the size of compounds falls to: one item of any kind.
-const OPERATIONS_MIN: usize = 8;
 /// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
 const OVERHEAD: usize = 1024;
 /// How often one item is tried again after DELAY, GRACE or a compound that was too large.
@@ -36,37 +31,6 @@ pub(crate) struct Item {
     pub(crate) request: usize,
     /// At most how many bytes their results take in a reply.
     pub(crate) reply: usize,
-}
-
-/// How many operations a compound has: it grows while compounds are executed, and falls where the server says that one was too
-/// large.
-#[derive(Debug)]
-pub(crate) struct CompoundSize(AtomicUsize);
-
-impl Default for CompoundSize {
-    fn default() -> Self {
-        Self(AtomicUsize::new(OPERATIONS_FIRST))
-    }
-}
-
-impl CompoundSize {
-    fn get(&self, limits: &Limits) -> usize {
-        // SEQUENCE takes one.
-        let granted = (limits.operations as usize).saturating_sub(1).max(1);
-        self.0.load(Ordering::Relaxed).min(granted)
-    }
-
-    /// Notes that a compound with this many operations was executed.
-    fn grow(&self, operations: usize) {
-        if operations * 2 > self.0.load(Ordering::Relaxed) {
-            self.0.fetch_max((operations * 2).max(OPERATIONS_FIRST), Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a compound with this many operations was too large.
-    fn shrink(&self, operations: usize) {
-        self.0.store((operations / 2).max(OPERATIONS_MIN), Ordering::Relaxed);
-    }
 }
 
 /// What came of an item.
@@ -261,7 +225,7 @@ impl Batch {
 mod tests {
     use protocol::nfs4::types::Handle;
 
-    use super::super::ops::put;
+    use super::super::wire::put;
     use super::*;
 
     const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50 };
@@ -328,19 +292,5 @@ mod tests {
             batch.handle(&numbers, Ok(results(&[Status::DELAY])));
         }
         assert_eq!((batch.waiting.len(), batch.outcomes[1].is_some()), (1, true), "not for ever");
-    }
-
-    #[test]
-    fn the_size_of_compounds_grows_and_falls() {
-        let size = CompoundSize::default();
-        assert_eq!(size.get(&LIMITS), 49, "SEQUENCE takes one of those granted");
-        size.grow(30);
-        assert_eq!(size.0.load(Ordering::Relaxed), OPERATIONS_FIRST, "compounds this small prove nothing");
-        size.grow(100);
-        assert_eq!(size.0.load(Ordering::Relaxed), 200);
-        size.shrink(49);
-        assert_eq!(size.get(&LIMITS), 24);
-        size.shrink(1);
-        assert_eq!(size.get(&LIMITS), OPERATIONS_MIN);
     }
 }

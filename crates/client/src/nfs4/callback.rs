@@ -10,7 +10,10 @@ use protocol::nfs4::types::{HasStatus, SessionId, Status};
 use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
 use xdr::{Decode, Encode, List, Reader, Writer};
 
-use super::establish::{CALLBACK_PROGRAM, CALLBACK_SLOTS};
+/// Slots of the back channel.
+pub(crate) const CALLBACK_SLOTS: u32 = 16;
+/// A transient program number (RFC 5531 §8.3) for callbacks.
+pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The slots of a session's back channel at the client: the reply cache of its callbacks.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use protocol::nfs4::types::{ClientId, ClientOwner, Status};
 use rpc::message::parse_reply;
 use xdr::{List, Opaque};
 
+use super::callback::{CALLBACK_PROGRAM, CALLBACK_SLOTS};
 use super::session::{DELAY_FIRST, DELAY_MAX, Limits, NewSession, Session, Unexecuted};
 use super::wire::{Results, encode_compound, take};
 use crate::config::{Config, SLOTS_MAX};
@@ -28,12 +29,8 @@ const OVERHEAD: u32 = 4096;
 const CACHED_MAX: u32 = 8192;
 /// Maximum number of operations in a compound to ask for.
 const OPERATIONS_MAX: u32 = 512;
-/// Slots of the back channel.
-pub(crate) const CALLBACK_SLOTS: u32 = 16;
 /// Maximum bytes of a callback.
 const CALLBACK_SIZE: u32 = 8192;
-/// A transient program number (RFC 5531 §8.3) for callbacks.
-pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// A client ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::Status;
 use rpc::message::{AcceptStatus, RpcError};
 
-use super::batch::CompoundSize;
 use super::callback::CallbackHandler;
+use super::compound_size::CompoundSize;
 use super::establish::{Registration, Setup};
 use super::recovery::{Reopening, reopen};
 use super::session::{Session, SessionEvent, Unexecuted};

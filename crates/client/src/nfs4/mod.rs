@@ -2,6 +2,7 @@
 
 mod batch;
 mod callback;
+mod compound_size;
 mod convert;
 mod establish;
 mod keeper;

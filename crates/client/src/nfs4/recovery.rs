@@ -12,7 +12,7 @@ use protocol::nfs4::types::{StateOwner, Status};
 use xdr::Opaque;
 
 use super::session::{Session, Unexecuted};
-use super::wire::{Results, take};
+use super::wire::{Results, put, take};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
@@ -108,7 +108,7 @@ pub(super) async fn reopen(
         how: OpenHow::NoCreate,
         claim,
     };
-    let ops = [super::ops::put(file.handle), Op::Open(args)];
+    let ops = [put(file.handle), Op::Open(args)];
     loop {
         let mut results = run(session, file, &ops).await?;
         match results.skip().and_then(|()| take!(results, Open)) {

@@ -1,8 +1,9 @@
 //! Compounds as records: encoding without a copy of WRITE's data, and access to results one by one.
 
 use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::session::SequenceArgs;
-use protocol::nfs4::types::{HasStatus, OpNum, Status};
+use protocol::nfs4::types::{Handle, HasStatus, OpNum, Status};
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::OpaqueAuth;
 use rpc::message::{CallHeader, encode_call};
@@ -55,6 +56,11 @@ pub(crate) fn encode_compound(
         record.push(writer.into_bytes());
     }
     record
+}
+
+/// Returns PUTFH.
+pub(crate) fn put(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
 }
 
 /// The results of a compound, taken one by one.

@@ -9,8 +9,8 @@ use protocol::nfs4::types::StableHow;
 use xdr::Opaque;
 
 use super::super::Nfs4;
-use super::super::wire::take;
-use super::{get_attributes, put, take_attributes};
+use super::super::wire::{put, take};
+use super::{get_attributes, take_attributes};
 use crate::attributes::Changed;
 use crate::config::Caller;
 use crate::errno::Errno;

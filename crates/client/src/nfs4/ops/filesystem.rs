@@ -6,8 +6,7 @@ use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::types::Bitmap;
 
 use super::super::Nfs4;
-use super::super::wire::take;
-use super::put;
+use super::super::wire::{put, take};
 use crate::config::{Caller, TRANSFER_MAX};
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, FsStat};

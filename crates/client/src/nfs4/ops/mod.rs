@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
@@ -16,7 +15,7 @@ use super::wire::{Results, take};
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::results::{FileHandle, Object, OpenState};
+use crate::results::{Object, OpenState};
 
 mod directory;
 mod file;
@@ -30,11 +29,6 @@ mod open;
 const REOPENS_MAX: u32 = 3;
 /// The pause before another attempt in the server's grace period.
 const GRACE_PAUSE: Duration = Duration::from_secs(1);
-
-/// PUTFH.
-pub(super) fn put(handle: FileHandle) -> Op {
-    Op::PutFh(PutFhArgs { handle })
-}
 
 /// GETATTR of the attributes that the client keeps.
 fn get_attributes() -> Op {

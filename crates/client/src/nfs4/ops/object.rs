@@ -7,8 +7,8 @@ use protocol::nfs4::ops::setattr::SetAttrArgs;
 
 use super::super::Nfs4;
 use super::super::convert::set_attributes;
-use super::super::wire::take;
-use super::{get_attributes, put, take_attributes};
+use super::super::wire::{put, take};
+use super::{get_attributes, take_attributes};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::config::Caller;
 use crate::error::OpError;

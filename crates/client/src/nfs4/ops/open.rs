@@ -9,8 +9,8 @@ use protocol::nfs4::ops::open::{
 use super::super::Nfs4;
 use super::super::convert::{changed, component, set_attributes};
 use super::super::recovery::{Recovery, open_owner, recovery, share_access};
-use super::super::wire::take;
-use super::{get_attributes, put, take_object};
+use super::super::wire::{put, take};
+use super::{get_attributes, take_object};
 use crate::attributes::SetAttributes;
 use crate::config::Caller;
 use crate::error::OpError;
