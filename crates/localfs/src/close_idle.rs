@@ -54,7 +54,7 @@ impl Volume {
             seen += 1;
             closed += usize::from(close(&object));
         }
-        // Objects behind the closed ones have moved up.
+        // Objects after the closed ones have moved up.
         self.closed_last.store(begin + seen - closed, Ordering::Relaxed);
         closed
     }

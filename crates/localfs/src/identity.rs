@@ -217,7 +217,7 @@ mod tests {
                 sets.effective.remove(lost);
                 sets.permitted.remove(lost);
                 sets.inheritable.remove(lost);
-                set_capabilities(None, sets).expect("a thread may give up what it has");
+                set_capabilities(None, sets).expect("a thread may drop its capabilities");
                 can_act_as_callers()
             };
             std::thread::spawn(changed).join().expect("thread")

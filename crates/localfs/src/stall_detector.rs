@@ -46,7 +46,7 @@ mod tests {
         for _ in 0..CHANGES_AFTER_STALL - 1 {
             stall_detector.took(1);
         }
-        assert!(stall_detector.is_stalling(), "it began anew");
+        assert!(stall_detector.is_stalling(), "it started over");
         stall_detector.took(1);
         assert!(!stall_detector.is_stalling());
     }

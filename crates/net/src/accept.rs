@@ -86,7 +86,7 @@ mod tests {
             |_| failures.set(failures.get() + 1),
         );
         let waited = tokio::time::timeout(Duration::from_secs(10), nothing).await;
-        assert!(waited.is_err(), "there is no connection");
+        assert!(waited.is_err(), "no connection");
         // One at the beginning, and one after each pause of ten seconds.
         assert!((2..=201).contains(&attempts.get()), "{} attempts", attempts.get());
         assert_eq!(attempts.get(), failures.get());

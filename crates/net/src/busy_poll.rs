@@ -287,7 +287,7 @@ mod tests {
         case.one_by_one(10, LIMIT / 2);
         case.reply_to(2);
         assert!(!case.wait(LIMIT / 2));
-        assert_eq!(case.one_by_one(PROMPT_MIN as usize, LIMIT / 2), 0, "they begin anew");
+        assert_eq!(case.one_by_one(PROMPT_MIN as usize, LIMIT / 2), 0, "they start over");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
                 assert_eq!(case.one_by_one(1, LIMIT / 2), 0);
             }
         }
-        assert!(one.one_by_one(100, LIMIT / 2) > 0, "the other one has gone");
+        assert!(one.one_by_one(100, LIMIT / 2) > 0, "the other connection is idle");
     }
 
     #[test]
@@ -333,12 +333,12 @@ mod tests {
         assert!(one.busy_poll.request_received());
         assert!(!one.busy_poll.request_received(), "two at a time");
         one.busy_poll.became_idle(|| one.now);
-        assert!(!has_core(&mut one), "it begins anew");
+        assert!(!has_core(&mut one), "it starts over");
         for _ in 0..10 {
             assert!(!has_core(&mut one) & !has_core(&mut other), "they share it");
         }
         let begun: Vec<_> = (0..=PROMPT_MIN + 1).map(|_| has_core(&mut other)).collect();
-        assert_eq!(begun, [false, false, false, false, true, true], "the other has gone");
+        assert_eq!(begun, [false, false, false, false, true, true], "the other connection is idle");
     }
 
     impl Case {
@@ -403,7 +403,7 @@ mod tests {
             let opens: Vec<_> = (0..=PROMPT_MIN + 1).map(|_| open(false, false)).collect();
             assert_eq!(opens[PROMPT_MIN as usize..], [(true, true); 2]);
             assert_eq!(open(holder_asks, other_asks), (true, false), "another client has sent");
-            assert_eq!(open(false, false), (false, false), "it begins anew");
+            assert_eq!(open(false, false), (false, false), "it starts over");
         }
     }
 

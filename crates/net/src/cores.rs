@@ -584,7 +584,7 @@ mod tests {
             [enter("2001:db8:0:1::1"), enter("192.0.2.1"), enter("::ffff:192.0.2.1")].map(Option::unwrap),
         );
         assert!(enter("192.0.2.1").is_none());
-        assert_eq!(counts.addresses().len(), 4, "each address whose name may matter, once");
+        assert_eq!(counts.addresses().len(), 4, "each address once");
         drop(open);
         assert!(counts.addresses().is_empty() && counts.lock().hosts.is_empty());
     }

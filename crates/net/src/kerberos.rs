@@ -182,7 +182,7 @@ fn owned(answer: Result<impl std::ops::Deref<Target = [u8]>, Error>) -> Result<B
 }
 
 /// Whether a token of `GSS_Wrap` is encrypted: `GSS_Unwrap` takes one that only has a checksum as well. RFC 4121 §4.2.6.2: TOK_ID is
-/// 05 04, and behind it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers are deprecated
+/// 05 04, and after it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers are deprecated
 /// (RFC 8429).
 fn is_sealed(token: &[u8]) -> bool {
     const TOK_ID: [u8; 2] = [0x05, 0x04];
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn tells_encrypted_tokens_from_others() {
-        // RFC 4121 §4.2.6.2, with filler, EC, RRC and a sequence number behind the flags.
+        // RFC 4121 §4.2.6.2, with filler, EC, RRC and a sequence number after the flags.
         let token = |flags| [&[0x05, 0x04, flags, 0xff, 0, 0, 0, 0][..], &[0; 24]].concat();
         assert!(is_sealed(&token(0x02)) && is_sealed(&token(0x07)));
         assert!(!is_sealed(&token(0x00)) && !is_sealed(&token(0x05)));

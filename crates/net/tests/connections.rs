@@ -254,7 +254,7 @@ fn closes_on_a_record_over_the_limit_and_serves_others() {
         let mut client = server.client();
         client.send(&record(1, Proc::NULL, &()));
         client.send(&header.to_be_bytes());
-        assert!(client.receive().is_some(), "what came before is answered");
+        assert!(client.receive().is_some(), "earlier calls are answered");
         assert!(client.receive().is_none(), "{header:#x}");
         assert!(other.is_alive());
     }
@@ -365,10 +365,10 @@ fn endless_records_delay_only_other_long_records() {
         let mut late = server.sent(first);
         assert!((0..20).all(|_| client.is_alive()));
         late.send(rest);
-        assert!((0..20).all(|_| client.is_alive()), "who asks for little goes on");
+        assert!((0..20).all(|_| client.is_alive()), "a client with small requests continues");
         late.stream.set_nonblocking(true).unwrap();
         let early = late.stream.read(&mut [0; 4]);
-        assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock, "there is no memory for it");
+        assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock, "no memory for it");
         drop(holders);
         late.stream.set_nonblocking(false).unwrap();
         let reply = late.receive().expect("memory was given back");
@@ -518,7 +518,7 @@ struct Sleeps(Mutex<Vec<u64>>);
 
 impl Observe for Sleeps {
     fn observe(&self, _: Call) {
-        let status = std::fs::read_to_string("/proc/thread-self/status").expect("this thread is there");
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("this thread exists");
         let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         self.0.lock().unwrap().push(sleeps.and_then(|sleeps| sleeps.trim().parse().ok()).expect("a number"));
     }

@@ -123,7 +123,7 @@ struct WatchedDirectory {
     bytes: usize,
     last: Duration,
     /// Bytes of cached replies, from the beginning of the listing, that were sent again.
-    told: u32,
+    hits: u32,
     wanted: u32,
 }
 
@@ -197,7 +197,7 @@ impl ListingCache {
         let watch = Arc::clone(&kept.watch);
         match kept.pages.get(form) {
             Some(page) if now < page.made + MAX_AGE && page.is_for(holder) => {
-                kept.told = kept.told.saturating_add(u32::from(form.cookie == 0));
+                kept.hits = kept.hits.saturating_add(u32::from(form.cookie == 0));
                 Lookup::Page(watch, page.bytes.clone())
             }
             _ => Lookup::Watched(watch),
@@ -221,7 +221,7 @@ impl ListingCache {
         table.bytes += bytes;
         table.kept.insert(
             key,
-            WatchedDirectory { watch, exports, pages: HashMap::new(), bytes, last: now, told: 0, wanted },
+            WatchedDirectory { watch, exports, pages: HashMap::new(), bytes, last: now, hits: 0, wanted },
         );
         table.make_room(self.max_bytes, &mut gone);
         drop(table);
@@ -304,7 +304,7 @@ impl Table {
         let kept = self.kept.remove(key)?;
         self.bytes -= kept.bytes;
         if let Some(counted) = self.counted.get_mut(key) {
-            counted.wanted = if kept.told >= WORTH_IT { FIRST_WANTED } else { kept.wanted };
+            counted.wanted = if kept.hits >= WORTH_IT { FIRST_WANTED } else { kept.wanted };
         }
         Some(kept)
     }

@@ -25,7 +25,7 @@ impl Network {
         }
     }
 
-    /// The address with the bits behind the prefix cleared.
+    /// The address with the bits after the prefix cleared.
     fn base(&self) -> IpAddr {
         match self.address {
             IpAddr::V4(address) => {
@@ -59,7 +59,7 @@ impl fmt::Display for Network {
 impl std::str::FromStr for Network {
     type Err = String;
 
-    /// An address, or `ADDRESS/PREFIX-LENGTH` without bits behind the prefix: with some, a network and a single address are
+    /// An address, or `ADDRESS/PREFIX-LENGTH` without bits after the prefix: with some, a network and a single address are
     /// equally likely to be meant.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));

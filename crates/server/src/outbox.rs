@@ -153,7 +153,7 @@ mod tests {
         assert!(outbox.take(numbers[0]).is_some());
         assert!(outbox.take(numbers[0]).is_none(), "answered before");
         outbox.close();
-        assert!(outbox.take(numbers[1]).is_none(), "what was lost is not answered");
+        assert!(outbox.take(numbers[1]).is_none(), "a lost call is not answered");
         assert!(!outbox.call((), |_| Bytes::new()));
         assert!(!outbox.open(), "nothing leaves it any more");
     }

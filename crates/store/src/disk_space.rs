@@ -25,7 +25,7 @@ pub(crate) fn overwrite_in_place(file: &File) {
     }
 }
 
-/// Allocates the first `bytes` bytes of a file. The file keeps its length; on file systems without fallocate(2), zeros are written behind
+/// Allocates the first `bytes` bytes of a file. The file keeps its length; on file systems without fallocate(2), zeros are written after
 /// its end instead.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ impl Call {
                 if let Some(at) = sequence_at {
                     patch(&mut record, *at, &self.sequence.to_be_bytes());
                 }
-                // The server takes what is behind the record mark.
+                // The server takes what is after the record mark.
                 all.extend_from_slice(&record[HEADER_LENGTH..]);
                 records.push(all.split().freeze());
             }

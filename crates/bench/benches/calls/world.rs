@@ -90,7 +90,7 @@ impl World {
             &mut self.reply
         ));
         let Poll::Ready(_) = served.poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("what is in memory waits for nothing")
+            panic!("memory does not wait")
         };
     }
 

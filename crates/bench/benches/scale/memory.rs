@@ -1,4 +1,4 @@
-//! Bytes that this program has asked its allocator for and not given back.
+//! Counts the bytes that this program has allocated and not freed.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -23,7 +23,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many they are now.
+/// Returns the current number.
 pub(crate) fn live_bytes() -> usize {
     LIVE_BYTES.load(Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Listing a directory with attributes, and the sending of as much alone.
+//! Listing a directory with attributes, and sending as many bytes without listing.
 
 use std::fs::File;
 use std::mem::MaybeUninit;

@@ -189,7 +189,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there, behind the bytes kept, and returns how many bytes the inbox holds.
+    /// Reads what is there, after the bytes kept, and returns how many bytes the inbox holds.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(&mut self.inbox[self.kept..]);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;

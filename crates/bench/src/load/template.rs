@@ -96,7 +96,7 @@ mod tests {
         let mut out = vec![7];
         let start = render(0).append(0x0102_0304, &mut out);
         patch(&mut out, start + field, &0x1122_3344_5566_7788_u64.to_be_bytes());
-        assert_eq!(out[0], 7, "what was there before");
+        assert_eq!(out[0], 7, "earlier content");
         let request = &out[1..];
         // RFC 5531 §11: the last fragment's bit, and the length of all that follows, the payload among it.
         let mark = u32::from_be_bytes(request[..4].try_into().unwrap());

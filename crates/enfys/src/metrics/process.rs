@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Indexes of fields of `/proc/self/stat` behind the name in parentheses: proc_pid_stat(5).
+/// Indexes of fields of `/proc/self/stat` after the name in parentheses: proc_pid_stat(5).
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;

@@ -57,7 +57,7 @@ fn closes_after(address: SocketAddr, bytes: &[u8], ends: bool) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
     }
-    assert!(output.is_empty(), "no answer to what is no call");
+    assert!(output.is_empty(), "no reply to an invalid call");
 }
 
 /// Streams that are not RPC, and whether they end. Each counts as malformed once.

@@ -42,7 +42,7 @@ fn keys(table: &str) -> Vec<String> {
     let dir = TestDir::new();
     let file = dir.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
     let output = refusal(&run(&["check-config".as_ref(), file.as_path()]));
-    let expected = output.split("expected ").nth(1).expect("the keys that there are");
+    let expected = output.split("expected ").nth(1).expect("the known keys");
     let expected = expected.strip_prefix("one of ").unwrap_or(expected);
     expected.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
 }
@@ -288,7 +288,7 @@ fn the_example_configuration_shows_the_defaults() {
     // Every limit but `cores`, which is the number of processors.
     let limits: BTreeSet<_> = keys("[limits]").into_iter().filter(|key| key != "cores").collect();
     assert!(limits.is_subset(&compared), "no default is shown of {:?}", limits.difference(&compared));
-    assert_eq!(plain["listen"], serde_json::json!(["127.0.0.1:2049"]), "as it stands at the top");
+    assert_eq!(plain["listen"], serde_json::json!(["127.0.0.1:2049"]), "as at the top");
     assert!(text.contains("\nlisten = [\"127.0.0.1:2049\"]\n"));
 }
 

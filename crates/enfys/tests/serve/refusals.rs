@@ -258,5 +258,5 @@ fn check_config_finds_what_a_start_would() {
         dir.path("missing").display()
     );
     assert!(output.ends_with(&expected), "{output}");
-    assert!(!dir.path("state").exists(), "a check leaves nothing behind");
+    assert!(!dir.path("state").exists(), "a check creates nothing");
 }

@@ -127,7 +127,7 @@ fn callers_cannot_use_blocks_reserved_for_root() {
             Ok(_) => offset += BLOCK.len() as u64,
             Err(status) => break status,
         }
-        assert!(offset < 16 << 20, "more than there is room for");
+        assert!(offset < 16 << 20, "more than fits");
     };
     assert_eq!(refused, NfsStat::NOSPC);
     assert!(disk.free().0 >= reserved, "of {reserved} blocks {:?} are left", disk.free());

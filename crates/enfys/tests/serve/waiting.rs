@@ -120,7 +120,7 @@ fn a_read_that_waits_for_the_disk_blocks_no_other_connection_and_a_bad_sector_is
             Err(NfsStat::IO) => (offset, failures) = (offset + 4096, failures + 1),
             Err(other) => panic!("{other:?}"),
         }
-        assert!(failures < 64, "only what is bad");
+        assert!(failures < 64, "only the bad sector");
     }
     assert!(failures > 0);
     // And again, now that the other blocks are cached.

@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(places(&index, *id), [(ROOT, name(inode).into_bytes())]);
         }
         std::fs::remove_dir(&path).expect("remove");
-        index.state.lock().compact().expect("now it can be put there");
+        index.state.lock().compact().expect("now it can be created");
         for (inode, id) in (10..).zip(&ids) {
             assert_eq!(places(&index, *id), [(ROOT, name(inode).into_bytes())]);
         }

@@ -83,7 +83,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn a_mark_is_removed_with_its_last_watch_although_the_object_is_closed() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let Some(volume) = volume(directory.path(), 1) else { return };
-    assert_eq!(marks(&volume), 0, "what was tried at the start");
+    assert_eq!(marks(&volume), 0, "the probe at the start");
     let (counter, first) = watch(&volume, 0);
     let second = watch(&volume, 0);
     assert_eq!(marks(&volume), 1);

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(name(&after, &root), Some(Vec::new()));
         assert_eq!(name(&tree(&["/"]), &root), None, "an export is mounted over it");
         let closed = ExportTable::new(vec![export_for(1, "/", "10.0.0.0/8")]).unwrap();
-        assert_eq!(name(&closed, &root), Some(Vec::new()), "the root of those who may not use the export");
+        assert_eq!(name(&closed, &root), Some(Vec::new()), "the root of clients that may not use the export");
     }
 
     #[test]

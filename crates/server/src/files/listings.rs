@@ -10,12 +10,12 @@ use crate::Export;
 use crate::listing_cache::{Form, Holder, Key, Lookup, MAX_EXCEPT, Page};
 use crate::request::Request;
 
-/// How a READDIR is answered.
-pub(crate) enum Way<'r> {
-    /// By a cached reply, with the current attributes of the directory.
-    Tell(bytes::Bytes, Attributes),
-    /// By reading the directory; the keeper, if any, caches the reply.
-    Look(Option<Keeper<'r>>),
+/// The source of the reply to a READDIR.
+pub(crate) enum ListingSource<'r> {
+    /// A cached reply, with the current attributes of the directory.
+    Cached(bytes::Bytes, Attributes),
+    /// The backend; the keeper, if any, caches the reply.
+    Backend(Option<Keeper<'r>>),
 }
 
 /// Caches the reply to a READDIR.
@@ -51,61 +51,69 @@ impl Keeper<'_> {
     }
 
     /// Stores the reply, given in parts.
-    pub(crate) fn keep(self, told: &[&[u8]]) {
+    pub(crate) fn keep(self, parts: &[&[u8]]) {
         if !self.may_be_kept {
             return;
         }
         let Self { request, grants, except, .. } = self;
-        let page = Page { bytes: told.concat().into(), made: request.now.monotonic, grants, except };
+        let page = Page { bytes: parts.concat().into(), made: request.now.monotonic, grants, except };
         request.server.listings.put(&self.key, self.form, &self.watch, page);
         request.server.metrics.kept_listings_made.fetch_add(1, Relaxed);
     }
 }
 
-/// Returns how to answer a READDIR that passed its own checks. `holder` is the caller if it may see something else than others.
-pub(crate) async fn way<'r>(
+/// Returns the source of the reply to a READDIR that passed its own checks. `holder` is the caller if it may see something else than others.
+pub(crate) async fn listing_source<'r>(
     request: &'r Request<'r>,
     export: &Export,
     context: &Context,
     directory: &Handle,
     form: Form,
     holder: Option<Holder>,
-) -> Way<'r> {
+) -> ListingSource<'r> {
     let server = request.server;
     let key = Key { export: export.id, directory: *directory };
     let now = request.now.monotonic;
     let watch = match server.listings.find(&key, &form, holder, &request.exports, now) {
-        Lookup::Nothing => return Way::Look(None),
+        Lookup::Nothing => return ListingSource::Backend(None),
         Lookup::Watched(watch) => watch,
         Lookup::Wanted => {
             // A caller who may not list the directory causes no watch.
             if may_list(export, context, directory).await.is_none() {
-                return Way::Look(None);
+                return ListingSource::Backend(None);
             }
             let watch = export.backend.watch_entries(context, directory).await.ok().flatten();
-            let Some(watch) = watch else { return Way::Look(None) };
+            let Some(watch) = watch else { return ListingSource::Backend(None) };
             server.listings.watch(key, &watch, &request.exports, now);
             watch
         }
         Lookup::Page(watch, page) => {
             let Some(attributes) = may_list(export, context, directory).await else {
-                return Way::Look(None);
+                return ListingSource::Backend(None);
             };
             // After the check of the directory, so that the entries are at least as new.
             if watch.is_unchanged() {
                 server.metrics.kept_listings_told.fetch_add(1, Relaxed);
-                return Way::Tell(page, attributes);
+                return ListingSource::Cached(page, attributes);
             }
             watch
         }
     };
     if !watch.is_unchanged() {
         server.listings.has_changed(&key, &watch);
-        return Way::Look(None);
+        return ListingSource::Backend(None);
     }
     // Before the directory is read.
     let grants = server.state.grants();
-    Way::Look(Some(Keeper { request, key, form, watch, may_be_kept: true, grants, except: Vec::new() }))
+    ListingSource::Backend(Some(Keeper {
+        request,
+        key,
+        form,
+        watch,
+        may_be_kept: true,
+        grants,
+        except: Vec::new(),
+    }))
 }
 
 /// Returns the directory's attributes if the caller may list it and look its entries up.

@@ -458,7 +458,7 @@ mod tests {
         let mut untaken = Box::pin(fetch(&server, &file, (0, 1)));
         assert!(untaken.as_mut().now_or_never().is_none());
         drop(untaken);
-        assert!(next(&server).is_none(), "what was not taken is taken back");
+        assert!(next(&server).is_none(), "an untaken request is withdrawn");
     }
 
     #[test]
@@ -517,7 +517,7 @@ mod tests {
         for _ in &ahead {
             next(&server).unwrap().answer(Ok(fetched.clone()));
         }
-        assert!(matches!(ask(Need::Later), Err(FetchError::Busy)), "what nobody has taken takes room");
+        assert!(matches!(ask(Need::Later), Err(FetchError::Busy)), "an untaken answer counts");
         let needed: Vec<_> = (0..FETCHES_A_SOURCE / 2).map(|_| ask(Need::Now).unwrap()).collect();
         assert!(matches!(ask(Need::Now), Err(FetchError::Busy)));
         drop(needed);

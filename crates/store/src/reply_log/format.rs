@@ -14,7 +14,7 @@ pub(super) const CELL: usize = 64;
 pub(super) const CELLS: usize = FILE_BYTES / CELL - 1;
 /// Bytes of number and length, before a record's content.
 pub(super) const PREFIX: usize = 8 + 4;
-/// Bytes of the checksum, behind the content.
+/// Bytes of the checksum, after the content.
 pub(super) const SUFFIX: usize = 4;
 /// Cells of the longest record.
 const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX + SUFFIX).div_ceil(CELL);
@@ -96,7 +96,7 @@ fn scan_cells(file: &File, seed: u32) -> io::Result<(Vec<Location>, usize)> {
     while cell < CELLS {
         let bytes = WINDOW.min((CELLS - cell) * CELL);
         file.read_exact_at(&mut window[..bytes], (CELL + cell * CELL) as u64)?;
-        // A record that may continue behind this window is read with the next one.
+        // A record that may continue after this window is read with the next one.
         let last = if cell + bytes / CELL == CELLS { bytes } else { bytes - CELLS_MAX * CELL };
         let mut at = 0;
         while at < last {

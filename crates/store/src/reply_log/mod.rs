@@ -121,7 +121,7 @@ fn recover(path: &Path, file: &File) -> io::Result<(Key, Vec<format::Location>, 
 
 /// Makes an empty log of whatever the file contains.
 fn create(file: &File) -> io::Result<Key> {
-    // The header comes last: with it, everything behind it is zero.
+    // The header comes last: with it, everything after it is zero.
     if file.metadata()?.len() == FILE_BYTES as u64 {
         // Its space stays allocated: a full disk would have none to give.
         disk_space::zero(file, 0, FILE_BYTES as u64)?;

@@ -8,7 +8,7 @@ use server::{RECORD_BYTES_MAX, prefetch};
 
 use super::format::{CELL, CELLS, Key, Location, PREFIX, SUFFIX, cells, checksum, checksum_seed};
 
-/// Bytes behind the last record that are prefetched: the two records of an operation, and most replies.
+/// Bytes after the last record that are prefetched: the two records of an operation, and most replies.
 const PREFETCHED: usize = 8 * CELL;
 
 /// The ring: where records are, and where the next one goes.
@@ -75,7 +75,7 @@ impl Ring {
         self.live.push_back((self.head as u32, cells as u32));
         (self.head, self.next) = (self.head + cells, number + 1);
         // The next records' cells were last touched a whole ring ago: a store to them would wait for memory, and every locked
-        // instruction behind it too.
+        // instruction after it too.
         let (next, most) = (CELL + self.head * CELL, self.map.len());
         prefetch(&self.map[next..most.min(next + PREFETCHED)]);
     }

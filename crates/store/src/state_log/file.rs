@@ -15,7 +15,7 @@ use crate::files::{open_file, sync_parent};
 /// A file that is longer than this is rewritten, if it is also [`REWRITE_FACTOR`] times as long as its map needs.
 const REWRITE_BYTES: u64 = 1 << 20;
 const REWRITE_FACTOR: u64 = 4;
-/// Zeros that are written behind the last record.
+/// Zeros that are written after the last record.
 const AHEAD_BYTES: u64 = 256 << 10;
 /// Space that each file has beyond what the map needs: for some ten thousand clients that arrive while the disk is full.
 const RESERVE_BYTES: u64 = 2 << 20;
@@ -59,14 +59,14 @@ pub(super) fn wanted_bytes(live_bytes: u64) -> u64 {
     (format::HEADER as u64 + live_bytes + RESERVE_BYTES).next_multiple_of(64 << 10)
 }
 
-/// The file in use. Zeros are written behind the records as far as the disk has space: a record that replaces them changes
+/// The file in use. Zeros are written after the records as far as the disk has space: a record that replaces them changes
 /// neither the file's size nor its blocks, so its sync writes nothing else and commits no journal.
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
     /// Where the records end.
     bytes: u64,
-    /// Where the zeros behind them end.
+    /// Where the zeros after them end.
     written: u64,
     /// Where the allocated space ends.
     allocated: u64,
@@ -75,7 +75,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file of the previous server, which is intact up to `end`, and clears what is behind.
+    /// Opens the file of the previous server, which is intact up to `end`, and clears what is after.
     ///
     /// # Errors
     /// It cannot be opened or cleared.
@@ -98,7 +98,7 @@ impl LogFile {
         self.bytes > REWRITE_BYTES && self.bytes > REWRITE_FACTOR * live_bytes
     }
 
-    /// Appends `changes` and syncs. On a full disk there is at most a torn tail behind the older records, and the changes can be
+    /// Appends `changes` and syncs. On a full disk there is at most a torn tail after the older records, and the changes can be
     /// appended again.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl LogFile {
         !self.has_room || self.bytes + bytes as u64 <= self.written
     }
 
-    /// Writes zeros behind the records. Without space for them, the file ends behind its records.
+    /// Writes zeros after the records. Without space for them, the file ends after its records.
     fn write_ahead(&mut self, disk: &Disk) {
         let end = (self.bytes + AHEAD_BYTES).next_multiple_of(16 << 10);
         if !self.has_room || self.written >= end {

@@ -16,7 +16,7 @@ pub(super) const RECORD_HEADER: usize = 32;
 const SECTOR: usize = 512;
 /// Bytes of a body's kind and key length.
 const BODY_HEADER: usize = 3;
-/// Last byte of a body: not zero, so that the end of a whole record differs from the zeros behind it.
+/// Last byte of a body: not zero, so that the end of a whole record differs from the zeros after it.
 const END: u8 = 0xa5;
 /// Bytes of a body without key and value.
 const BODY_MIN: usize = BODY_HEADER + 1;
@@ -141,7 +141,7 @@ fn push_record(to: &mut Vec<u8>, in_batch: u32, sums: &Key, number: u64, key: &[
     to.extend(number.to_le_bytes());
     to.extend((bytes as u32).to_le_bytes());
     to.extend(in_batch.to_le_bytes());
-    // With the number, so that a body is valid behind its own header only.
+    // With the number, so that a body is valid after its own header only.
     to.extend(checksum(sums, &[&number.to_le_bytes()[..], &parts.concat()]).to_le_bytes());
     to.extend(checksum(sums, &[&to[start..start + 24]]).to_le_bytes());
     parts.iter().for_each(|part| to.extend_from_slice(part));
@@ -189,7 +189,7 @@ pub(super) fn scan(file: &[u8]) -> Scan {
     Scan::Log { map, damaged, torn, tail }
 }
 
-/// Returns all whole records that begin at or behind `from`, with their offsets.
+/// Returns all whole records that begin at or after `from`, with their offsets.
 fn records<'f>(sums: &Key, file: &'f [u8], from: usize) -> impl Iterator<Item = (usize, Record<'f>)> {
     (from..file.len()).filter_map(move |at| Some((at, parse(sums, &file[at..], None)?)))
 }
@@ -261,7 +261,7 @@ fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {
     (is_cut_off || sectors.any(is_unwritten)) && is_in_last_batch(sums, file, at)
 }
 
-/// Whether no batch that began behind `at` was written.
+/// Whether no batch that began after `at` was written.
 fn is_in_last_batch(sums: &Key, file: &[u8], at: usize) -> bool {
     records(sums, file, at + 1).all(|(place, record)| place.saturating_sub(record.in_batch) <= at)
 }

@@ -17,14 +17,14 @@
 //! body    kind (1: a key is set, 0: it is removed), length of the key (2), key, value, 0xa5
 //! ```
 //!
-//! A batch is the records of one write and one sync. The file is written with some hundred KiB of zeros behind the last record.
+//! A batch is the records of one write and one sync. The file is written with some hundred KiB of zeros after the last record.
 //! A new record replaces zeros, so its sync writes neither a new file size nor new blocks, and no journal. On a full disk
 //! without zeros, records are appended at the end of the file.
 //!
 //! **Crashes.** A batch that was being written when the machine crashed was not acknowledged. Any of its sectors may be
 //! missing: there the file ends, or has the zeros of before. So the tail is *torn*, and ignored without loss, where a record
-//! lacks a sector and all records behind it belong to the same batch. Anything else that is not a record is *damage*: it may
-//! have been a record that removed an older key. So nothing before the damage is believed, and everything behind it is, since
+//! lacks a sector and all records after it belong to the same batch. Anything else that is not a record is *damage*: it may
+//! have been a record that removed an older key. So nothing before the damage is believed, and everything after it is, since
 //! each record has the whole value of its key. A log that is empty, missing or of another version is not believed. One line in
 //! the server's log names any of these.
 //!

@@ -32,7 +32,7 @@ pub(super) fn an_acl_is_kept_and_shows_in_the_mode(t: &Subject) {
     assert_eq!(me.get_acl(&directory, AclKind::Default).unwrap(), None);
     me.set_acl(&directory, AclKind::Default, Some(&list)).unwrap();
     assert_eq!(me.get_acl(&directory, AclKind::Default).unwrap(), Some(list));
-    assert_eq!(me.getattr(&directory).unwrap().mode & 0o777, 0o640, "what is inherited grants nothing here");
+    assert_eq!(me.getattr(&directory).unwrap().mode & 0o777, 0o640, "inherited entries grant nothing here");
     me.set_acl(&directory, AclKind::Default, None).unwrap();
     me.set_acl(&directory, AclKind::Default, None).unwrap();
     assert_eq!(me.get_acl(&directory, AclKind::Default).unwrap(), None);
@@ -96,7 +96,7 @@ pub(super) fn a_default_acl_is_inherited_and_replaces_the_umask(t: &Subject) {
     let strict = SetAttributes { mode: Some(0o604), ..set };
     let made =
         me.create(&parent, "strict", &Create::File(CreateMode::Exclusive(*b"another.")), &strict).unwrap();
-    assert_eq!(made.attributes.mode, 0o600, "no more than the mode says");
+    assert_eq!(made.attributes.mode, 0o600, "no more than the mode grants");
     let inner = me.create(&parent, "inner", &Create::Directory, &set).unwrap();
     assert_eq!(me.get_acl(&inner.handle, AclKind::Default).unwrap(), Some(list));
     let link = me.symlink(&parent, "link", "x");

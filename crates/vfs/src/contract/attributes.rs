@@ -38,7 +38,7 @@ pub(super) fn the_root_is_a_directory(t: &Subject) {
 pub(super) fn properties_and_identity_are_plausible(t: &Subject) {
     let properties = t.backend().properties();
     assert!(properties.max_file_size >= 1 << 31, "large files");
-    assert!(properties.max_file_size <= i64::MAX as u64, "offsets fit what systems can say");
+    assert!(properties.max_file_size <= i64::MAX as u64, "offsets fit into off_t");
     assert_eq!(properties.max_name, 255);
     assert!(properties.max_links >= 1000);
     assert!((1..=1_000_000_000).contains(&properties.time_delta_ns));

@@ -36,7 +36,7 @@ pub(super) fn every_change_of_a_file_moves_its_change_attribute(t: &Subject) {
             ("rename over", &|| done(me.rename((&top, "f"), (&top, "target")).unwrap())),
         ],
     );
-    assert!(me.getattr(&target).is_err(), "the file renamed over is gone");
+    assert!(me.getattr(&target).is_err(), "the replaced file is gone");
     if t.backend().properties().xattrs {
         each_moves(
             t,

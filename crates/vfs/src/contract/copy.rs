@@ -214,7 +214,7 @@ pub(super) fn data_under_a_copied_hole_read_as_zeros(t: &Subject) {
     let target = me.file(&top, "d");
     me.write(&target, 3 * MIB, vec![9; MIB as usize]).unwrap();
     copy_all(&me, range(source, 2 * MIB, target, 0, 8 * MIB));
-    assert!(content(&me, &target) == vec![0; 8 * MIB as usize], "what was there shows");
+    assert!(content(&me, &target) == vec![0; 8 * MIB as usize], "existing data show");
 }
 
 pub(super) fn bad_copies_change_nothing(t: &Subject) {

@@ -66,7 +66,7 @@ pub(super) fn reading_appends_to_the_buffer(t: &Subject) {
     let mut into = BytesMut::from(&b"header:"[..]);
     let read = t.wait(t.backend().read(&me.context(), &file, request, &mut into)).unwrap();
     let header = into.split_to(7);
-    assert_eq!(&header[..], b"header:", "what was in the buffer stays");
+    assert_eq!(&header[..], b"header:", "earlier buffer content stays");
     assert_eq!(payload(&read, &into), b"tent");
 }
 

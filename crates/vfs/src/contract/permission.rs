@@ -221,7 +221,7 @@ pub(super) fn listing_needs_read_permission(t: &Subject) {
     assert_eq!(user.names(&directory), [b"f"], "names may be read without search permission");
     let request = crate::ReadDir { cookie: 0, verifier: [0; 8], plus: true };
     let listing = user.page_with(&directory, request, 9).unwrap();
-    assert!(listing.entries[0].object.is_none(), "what they lead to may not");
+    assert!(listing.entries[0].object.is_none(), "their targets may not");
 }
 
 // POSIX.1-2024 §4.5 Directory Protection.
@@ -288,7 +288,7 @@ pub(super) fn access_agrees_with_operations(t: &Subject) {
         assert_eq!(
             user.access(&directory, Access::LOOKUP).unwrap(),
             granted & Access::LOOKUP,
-            "only what was asked"
+            "only requested accesses"
         );
     }
     let file = file_of_one(t, 0o666);

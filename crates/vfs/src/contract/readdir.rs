@@ -24,7 +24,7 @@ fn all_pages(
         if page.eof {
             return all;
         }
-        assert!(!stuck, "a listing that goes on brings something");
+        assert!(!stuck, "a continued listing returns entries");
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) fn plus_returns_handles_and_attributes(t: &Subject) {
     let listing = me.page_with(&top, request, usize::MAX).unwrap();
     assert_eq!(listing.entries.len(), 3);
     for entry in listing.entries {
-        let (handle, attributes) = entry.object.expect("what is there has attributes");
+        let (handle, attributes) = entry.object.expect("existing entries have attributes");
         assert_eq!(handle, made[&entry.name]);
         assert_eq!(attributes, me.getattr(&handle).unwrap());
         assert_eq!(entry.fileid, attributes.fileid);

@@ -279,7 +279,7 @@ impl<'t> Caller<'t> {
             let read = self.subject.wait(self.backend().read(&self.context(), file, request, &mut into))?;
             assert!(may_splice || !matches!(read.payload, Payload::Range(_)), "spliced without leave");
             let data = payload(&read, &into);
-            assert_eq!(data.len(), read.count as usize, "count is not what was read");
+            assert_eq!(data.len(), read.count as usize, "count differs from the bytes read");
             Ok((data, read))
         };
         let spliced = ask(true);
@@ -502,12 +502,12 @@ pub(super) fn payload(read: &Read, into: &BytesMut) -> Vec<u8> {
     match &read.payload {
         Payload::Appended => into.to_vec(),
         Payload::Bytes(bytes) => {
-            assert!(into.is_empty(), "bytes both in the buffer and beside it");
+            assert!(into.is_empty(), "bytes both in the buffer and outside");
             bytes.to_vec()
         }
         Payload::Range(range) => {
             assert!(into.is_empty(), "bytes both in the buffer and in the file");
-            assert_eq!(range.length, read.count, "a range as long as what was read");
+            assert_eq!(range.length, read.count, "a range of the length read");
             let mut data = vec![0xee; range.length as usize];
             range.source.read_at(range.offset, &mut data);
             data

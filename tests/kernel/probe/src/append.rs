@@ -1,4 +1,4 @@
-//! O_APPEND from several descriptors of one client at once: every record arrives whole, and once.
+//! O_APPEND from several descriptors of one client at once: every record arrives complete and once.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::{Checked, same, told};
 const WRITERS: usize = 4;
 const RECORD_BYTES: usize = 97;
 
-/// Each of the writers appends `records` records.
+/// Appends `records` records with each of the writers.
 pub(crate) fn check(path: &Path, records: usize) -> Checked {
     let results: Vec<Checked> = thread::scope(|scope| {
         let writers: Vec<_> =

@@ -1,4 +1,4 @@
-//! Names that change all the while, as the server comes and goes: what was done before it went must not fail behind it.
+//! Changes of names while the server is restarted: an executed change must not fail after the restart.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::progress::Progress;
 use crate::{Checked, same, told};
 
-/// Makes `directory` and changes names in it until `stop` is there; one file stays of each round.
+/// Creates `directory` and changes names in it until `stop` exists; each round leaves one file.
 pub(crate) fn make(directory: &Path, progress: &Path, stop: &Path) -> Checked {
     let progress = Progress::new(progress)?;
     fs::create_dir(directory).map_err(told(directory))?;
@@ -24,7 +24,7 @@ pub(crate) fn make(directory: &Path, progress: &Path, stop: &Path) -> Checked {
     same("files left", rounds, left)
 }
 
-/// None of these may fail: each name is of this program alone.
+/// None of these may fail: no other program uses these names.
 fn round(directory: &Path, number: usize) -> Checked {
     let at = |kind: &str| directory.join(format!("{kind}{number}"));
     let (inner, link, moved, pointer, fifo) = (at("d"), at("link"), at("moved"), at("symlink"), at("fifo"));

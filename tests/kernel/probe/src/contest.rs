@@ -1,4 +1,4 @@
-//! Of several that make one directory at the same time, as the server comes and goes, exactly one is told that it has made it.
+//! Several racers create one directory at the same time while the server is restarted: exactly one succeeds.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::{Checked, same, told};
 
 const RACERS: usize = 4;
 
-/// Contends for one name after the other below `directory` until `stop` is there.
+/// Contends for one name after the other below `directory` until `stop` exists.
 pub(crate) fn hold(directory: &Path, progress: &Path, stop: &Path) -> Checked {
     let progress = Progress::new(progress)?;
     fs::create_dir(directory).map_err(told(directory))?;
@@ -20,7 +20,7 @@ pub(crate) fn hold(directory: &Path, progress: &Path, stop: &Path) -> Checked {
     let mut winners = Vec::new();
     thread::scope(|scope| {
         let others: Vec<_> = (1..RACERS).map(|_| scope.spawn(|| contest.race(|_| false))).collect();
-        // One says to all whether there is another round.
+        // One racer decides for all whether there is another round.
         let own = contest.race(|rounds| {
             progress.tell(rounds).unwrap_or_else(|why| give_up(&why));
             stop.exists()
@@ -38,7 +38,7 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Of each name, whether this racer was told that it has made it.
+    /// For each name, whether this racer succeeded.
     fn race(&self, is_over: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut won = Vec::new();
         loop {
@@ -50,13 +50,13 @@ impl Contest<'_> {
                 return won;
             }
             won.push(makes(&self.directory.join(format!("name-{}", won.len()))));
-            // Nobody asks whether it is over while others have not yet heard of this round.
+            // Nobody asks whether it is over before all others know of this round.
             self.start.wait();
         }
     }
 }
 
-/// Of each racer, which names it won.
+/// The names that each racer won.
 fn judge(racers: &[Vec<bool>]) -> Checked {
     for name in 0..racers[0].len() {
         let winners = racers.iter().filter(|won| won.get(name) == Some(&true)).count();
@@ -65,7 +65,7 @@ fn judge(racers: &[Vec<bool>]) -> Checked {
     Ok(())
 }
 
-/// Whether it was this one that made it.
+/// Whether this racer created it.
 fn makes(path: &Path) -> bool {
     match fs::create_dir(path) {
         Ok(()) => true,
@@ -74,7 +74,7 @@ fn makes(path: &Path) -> bool {
     }
 }
 
-/// The others wait at the barrier: without this one they would wait for ever.
+// The others wait at the barrier: without this racer they would wait for ever.
 fn give_up(why: &str) -> ! {
     eprintln!("contest: {why}");
     std::process::exit(1)

@@ -1,4 +1,4 @@
-//! O_EXCL: of all who want to make a name at the same time, exactly one does.
+//! O_EXCL: of all that create a name at the same time, exactly one succeeds.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -35,7 +35,7 @@ pub(crate) fn check(directory: &Path, other: &Path, names: usize) -> Checked {
     Ok(())
 }
 
-/// Tries every name; answers those it made.
+/// Tries every name; returns those it created.
 fn race(directory: &Path, racer: usize, names: usize, start: &Barrier) -> Result<Vec<usize>, String> {
     let mut won = Vec::new();
     for name in 0..names {
@@ -48,7 +48,7 @@ fn race(directory: &Path, racer: usize, names: usize, start: &Barrier) -> Result
                 won.push(name);
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            // The others wait at the barrier: without this one they would wait for ever.
+            // The others wait at the barrier: without this racer they would wait for ever.
             Err(error) => std::process::exit({
                 eprintln!("exclusive: {path:?}: {error}");
                 1

@@ -1,4 +1,4 @@
-//! A large directory listed while it changes: what stays is seen exactly once.
+//! A large directory listed while it changes: entries that stay are seen exactly once.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use crate::{Checked, same, told};
 
 /// Small, so that one listing needs many calls, between which the directory changes.
 const GETDENTS_BYTES: usize = 2048;
-/// How many entries come and go at the same time.
+/// Entries that come and go at the same time.
 const CHURN_WIDTH: usize = 50;
 
-/// Makes `files` entries that stay.
+/// Creates `files` entries that stay.
 pub(crate) fn populate(directory: &Path, files: usize) -> Checked {
     (0..files).map(kept_name).try_for_each(|name| {
         let path = directory.join(name);
@@ -51,14 +51,14 @@ fn list_once(directory: &Path, files: usize, round: usize, churned: &AtomicUsize
             seen.get(name.as_bytes()).copied().unwrap_or(0),
         )?;
     }
-    // No name is used twice, so that even one that came or went must not be seen twice.
+    // No name is used twice, so even an entry that comes or goes must not be seen twice.
     match seen.iter().find(|(_, times)| **times > 1) {
         Some((name, times)) => Err(format!("round {round}: {} was seen {times} times", name.escape_ascii())),
         None => Ok(()),
     }
 }
 
-/// Names and how often each was seen. Waits for a change now and then, or a quick listing would meet none.
+/// Returns the names and how often each was seen. Waits for a change now and then, because a quick listing would see none.
 fn list(directory: &Path, churned: &AtomicUsize) -> Result<HashMap<Vec<u8>, usize>, String> {
     let file = File::open(directory).map_err(told(directory))?;
     let mut buffer = [MaybeUninit::uninit(); GETDENTS_BYTES];
@@ -78,7 +78,7 @@ fn list(directory: &Path, churned: &AtomicUsize) -> Result<HashMap<Vec<u8>, usiz
     Ok(seen)
 }
 
-/// Creates and removes entries until `done`, each under a name of its own; removes all at the end.
+/// Creates and removes entries until `done`, each with its own name; removes all at the end.
 fn churn(directory: &Path, done: &AtomicBool, churned: &AtomicUsize) -> Checked {
     let path = |number: usize| directory.join(format!("{:03}-churn-{number}", number % 251));
     let mut number = 0;
@@ -106,7 +106,7 @@ fn remove(path: &Path) -> Checked {
     fs::remove_file(path).map_err(told(path))
 }
 
-/// Of different lengths, so that replies end at different entries.
+/// Names have different lengths, so that replies end at different entries.
 fn kept_name(number: usize) -> String {
     format!("keep-{number:05}-{}", "x".repeat(number % 40))
 }

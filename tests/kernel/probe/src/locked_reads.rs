@@ -1,4 +1,4 @@
-//! Files that are read under a lock, again and again, in one process: the loop of the paper of 2015 on version 4.1 (§5.2).
+//! Reads files repeatedly under a lock in one process: the loop of the paper of 2015 on version 4.1 (§5.2).
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,7 +10,7 @@ use crate::{Checked, same, told};
 /// Bytes of each file.
 const FILE_BYTES: usize = 4096;
 
-/// Makes the files, and one more, `warm`.
+/// Creates the files, and one more, `warm`.
 pub(crate) fn populate(directory: &Path, files: usize) -> Checked {
     let mut all = (0..files).map(|number| name(directory, number)).chain([directory.join("warm")]);
     all.try_for_each(|path| fs::write(&path, [b'x'; FILE_BYTES]).map_err(told(&path)))

@@ -1,4 +1,4 @@
-//! A program that writes under a lock which it never lets go, while the server comes and goes.
+//! Writes under one lock, which is held while the server is restarted.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::sys::{self, Lock};
 use crate::{Checked, same, told};
 
-/// Every so many records, what was written goes to the server's disk.
+/// Number of records after which the file is synced.
 const RECORDS_PER_SYNC: usize = 16;
-/// Between two records: many programs at once are to be held up by the server, and not by the processor.
+/// Pause between two records: many programs at once should be limited by the server, not by the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Appends numbered records to `path` under a lock of the whole file until `stop` is there; nobody else may have written meanwhile.
+/// Appends numbered records to `path` under a lock of the whole file until `stop` exists; nobody else may have written meanwhile.
 pub(crate) fn check(path: &Path, stop: &Path) -> Checked {
     let mut file =
         File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(told(path))?;

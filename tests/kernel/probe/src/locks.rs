@@ -1,4 +1,4 @@
-//! Locks of two processes. Each is this program again (`hold`), told what to do line by line.
+//! Locks of two processes. Each process is this program (`hold`), controlled line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -49,7 +49,7 @@ fn splits_and_upgrades(a: &mut Holder, b: &mut Holder) -> Checked {
     b.expect("lock write 99 100", "busy")?;
     b.expect("lock write 200 201", "busy")?;
     b.expect("lock unlock 0 END", "ok")?;
-    // What was two locks becomes one of another kind, and both ends hold.
+    // Two locks become one of another kind, and both ends hold.
     a.expect("lock read 0 300", "ok")?;
     b.expect("test write 0 END", "read 0 300")?;
     b.expect("lock read 0 300", "ok")?;
@@ -74,7 +74,7 @@ fn far_ends(a: &mut Holder, b: &mut Holder) -> Checked {
 
 fn waits(a: &mut Holder, b: &mut Holder) -> Checked {
     a.expect("lock write 0 10", "ok")?;
-    // No answer yet: b waits in the kernel. The next line is an answer to the question of before.
+    // No answer yet: b waits in the kernel. The next line answers the earlier command.
     b.tell("wait write 0 10")?;
     a.expect("lock write 20 30", "ok")?;
     a.expect("lock unlock 0 10", "ok")?;
@@ -105,7 +105,7 @@ fn released_by_death(mut a: Holder, b: &mut Holder) -> Checked {
     Ok(())
 }
 
-/// flock(2), which an NFS client makes a lock of the whole file.
+/// flock(2), which an NFS client turns into a lock of the whole file.
 pub(crate) fn check_flock(path: &Path, other: &Path) -> Checked {
     let (mut a, mut b) = (Holder::new(path)?, Holder::new(other)?);
     a.expect("flock write", "ok")?;
@@ -166,13 +166,13 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It may have been killed already, which is all that is wanted here.
+        // It may have been killed already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Reads commands from standard input, one a line, and answers each with a line.
+/// Reads commands from standard input, one per line, and answers each with a line.
 pub(crate) fn hold(path: &Path) -> Checked {
     let open =
         || File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(told(path));

@@ -1,6 +1,6 @@
-//! `kernel-probe`: what the kernel tests do on a mount that no common program does, or does not do exactly.
+//! `kernel-probe`: operations on a mount that no common program does, or not exactly enough.
 //!
-//! Every command checks what it does and says on standard error what was not as it must be.
+//! Every command checks its own results and reports errors on standard error.
 
 mod append;
 mod changes;
@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What a command answers: nothing, or what was wrong.
+/// The result of a command: nothing, or an error.
 pub(crate) type Checked = Result<(), String>;
 
 /// A command: its name, its arguments for the usage message, how many, and the function that does it.
@@ -123,12 +123,12 @@ fn number(text: &OsString) -> Result<usize, String> {
     text.to_str().and_then(|text| text.parse().ok()).ok_or(format!("not a number: {text:?}"))
 }
 
-/// Says what a system call on a path answered.
+/// Returns an error of a system call on a path.
 pub(crate) fn told<E: std::fmt::Display>(what: impl std::fmt::Debug) -> impl FnOnce(E) -> String {
     move |error| format!("{what:?}: {error}")
 }
 
-/// Both must be the same.
+/// Fails unless both are equal.
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, actual: T) -> Checked {
     if expected == actual { Ok(()) } else { Err(format!("{what}: expected {expected:?}, is {actual:?}")) }
 }

@@ -1,4 +1,4 @@
-//! A tree as text: one line an entry, so that `diff` shows what two trees differ in.
+//! A tree as text, one line for each entry, so that `diff` shows the differences of two trees.
 
 use std::fmt::Write as _;
 use std::fs::{self, Metadata};
@@ -46,7 +46,7 @@ fn line(root: &Path, path: &Path, metadata: &Metadata) -> Result<String, String>
         metadata.uid(),
         metadata.gid()
     );
-    // Each file system counts the links and the size of a directory in its own way.
+    // File systems count links and sizes of directories differently.
     if !metadata.is_dir() {
         let _ = write!(line, " links={} size={}", metadata.nlink(), metadata.size());
     }

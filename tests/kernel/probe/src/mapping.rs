@@ -1,4 +1,4 @@
-//! Shared mappings: what is written through one is read by all, and reaches the server.
+//! Shared mappings: data written through one are read by all, and reach the server.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use crate::{Checked, same, told};
 
 const LENGTH: usize = 1 << 20;
 
-/// Leaves a file behind whose content [`expected`] says, so that it can be compared by another mount.
+/// Leaves a file whose content is [`expected`], for a comparison over another mount.
 pub(crate) fn check(path: &Path) -> Checked {
     let file = open(path)?;
     file.set_len(LENGTH as u64).map_err(told(path))?;

@@ -1,4 +1,4 @@
-//! Files that are renamed, replaced and removed while they are open: the open file goes on as it was.
+//! Open files that are renamed, replaced and removed: the descriptor stays usable.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::{Checked, same, told};
 
-/// How often, and how far apart, to look whether the client has removed what it kept for open files.
+/// How often, and at which interval, to check whether the client has removed its `.nfs…` files.
 const LEFT_OVER_TRIES: u32 = 600;
 const LEFT_OVER_PAUSE: Duration = Duration::from_millis(100);
 
 type Scenario = (&'static str, fn(&Path) -> Checked);
 
-/// All scenarios, each in a directory of its own below `root`.
+/// All scenarios, each in its own directory below `root`.
 pub(crate) fn check(root: &Path) -> Checked {
     const SCENARIOS: &[Scenario] = &[
         ("removed-while-open", removed_while_open),
@@ -45,7 +45,7 @@ fn text_of(file: &mut File) -> Result<String, String> {
     Ok(text)
 }
 
-/// What a user sees in a directory: no `.nfs…` that keeps a removed file for the client.
+/// Returns the names that a user sees: not the `.nfs…` files, by which the client keeps removed files.
 fn visible(directory: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(directory).map_err(told(directory))?;
     let names: Result<Vec<String>, String> = entries
@@ -59,8 +59,8 @@ fn visible(directory: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// How many entries there are, `.nfs…` among them. The client removes these after the last close, when it has time:
-/// so this waits for a while until there are `expected`.
+/// Returns the number of entries, `.nfs…` files included. The client removes these some time after the last close, so this waits
+/// until there are `expected`.
 fn left_over(directory: &Path, expected: usize) -> Checked {
     let mut count = 0;
     for _ in 0..LEFT_OVER_TRIES {

@@ -1,4 +1,4 @@
-//! How much a program has done, in a file that a script waits on.
+//! A program's progress, in a file that a script waits on.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::{Checked, told};
 
-/// Written anew in place, and always as long: a reader finds one number, never none.
+/// Overwritten in place with a constant length: a reader always finds one number.
 pub(crate) struct Progress(File);
 
 impl Progress {
-    /// Nothing has been done.
+    /// Starts at zero.
     pub(crate) fn new(path: &Path) -> Result<Progress, String> {
         let progress = Progress(File::create(path).map_err(told(path))?);
         progress.tell(0)?;

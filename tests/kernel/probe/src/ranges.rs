@@ -1,4 +1,4 @@
-//! What programs do with ranges of files: seek holes, reserve and free space, have the kernel copy.
+//! Operations on ranges of files: finding holes, reserving and freeing space, copying by the kernel.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::{Checked, same, told};
 /// A unit that is a multiple of every block size here.
 const UNIT: u64 = 64 << 10;
 
-/// Makes a file of data, a hole and data, by punching; finds its borders; reserves space.
+/// Creates a file of data, a hole and data, by punching; finds its borders; reserves space.
 pub(crate) fn check_holes(path: &Path) -> Checked {
     let mut file = File::options().read(true).write(true).create_new(true).open(path).map_err(told(path))?;
     let data = vec![7; 16 * UNIT as usize];
@@ -45,7 +45,7 @@ pub(crate) fn check_holes(path: &Path) -> Checked {
     same("size after reserving", 17 * UNIT, extended.len())
 }
 
-/// Has the kernel copy a file whole, to where another has something already.
+/// Has the kernel copy a whole file, over existing data.
 pub(crate) fn copy_over(source: &Path, target: &Path) -> Checked {
     let from = File::open(source).map_err(told(source))?;
     let to = File::options().write(true).open(target).map_err(told(target))?;
@@ -68,7 +68,7 @@ fn copy_all(from: &File, to: &File, (read_at, write_at): (u64, u64), size: u64) 
     Ok(())
 }
 
-/// Has the kernel copy a file whole, at an odd offset too, and compares.
+/// Has the kernel copy a whole file, at an odd offset too, and compares.
 pub(crate) fn check_copy(source: &Path, target: &Path) -> Checked {
     let from = File::open(source).map_err(told(source))?;
     let to = File::options().read(true).write(true).create(true).truncate(true).open(target);

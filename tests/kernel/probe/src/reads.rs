@@ -1,4 +1,4 @@
-//! Many programs that read one file at the same time, past the cache.
+//! Many threads that read one file at the same time, around the cache.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use crate::{Checked, told};
 
 const BLOCK_BYTES: usize = 4096;
 
-/// As many threads as `readers` read all of `path`, block after block.
+/// Reads all of `path` block by block with `readers` threads.
 pub(crate) fn at_once(path: &Path, readers: usize) -> Checked {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path).map_err(told(path))?;
     let start = Barrier::new(readers);

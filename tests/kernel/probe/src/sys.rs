@@ -1,4 +1,4 @@
-//! The system calls that need `unsafe`: POSIX locks, shared mappings, and what writes a file out without making it stable.
+//! System calls that need `unsafe`: POSIX locks, shared mappings, and writing a file out without making it stable.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) fn set_lock(file: &File, lock: Lock, range: &Range<u64>, wait: bool) 
     fcntl(file, command, &mut description(lock, range))
 }
 
-/// F_GETLK: the kind and range of a lock in the way; nothing where there is none.
+/// F_GETLK: the kind and range of a conflicting lock, if any.
 pub(crate) fn test_lock(
     file: &File,
     lock: Lock,
@@ -66,7 +66,7 @@ fn fcntl(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Resul
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// sync_file_range(2) of the whole file: it is written out, and that has ended, but nothing says that it is stable. On NFS those are WRITEs
+/// sync_file_range(2) of the whole file: writes it out and waits for that, without a promise of stability. On NFS, these are WRITEs
 /// without a COMMIT.
 pub(crate) fn write_out(file: &File) -> io::Result<()> {
     let how = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;

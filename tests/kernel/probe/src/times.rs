@@ -1,4 +1,4 @@
-//! Times to the nanosecond, and what changes them by itself.
+//! Times to the nanosecond, and operations that change them.
 
 use std::fs::{self, File};
 use std::io::Write;

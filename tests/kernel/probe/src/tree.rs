@@ -10,17 +10,17 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, ut
 use crate::{Checked, told};
 
 const FILES_PER_DIRECTORY: usize = 64;
-/// Sizes around what programs, pages and transfers are made of.
+/// Sizes around multiples of the units of programs, pages and transfers.
 const SIZES: [usize; 16] =
     [0, 1, 100, 511, 512, 1000, 2048, 4095, 4096, 4097, 6000, 8192, 12_000, 16_385, 40_000, 65_537];
-/// Every so many files one is as large as this: more than one WRITE at any transfer size.
+/// One file in this many is this large: more than one WRITE at any transfer size.
 const LARGE_EVERY: usize = 500;
 const LARGE_BYTES: usize = (3 << 20) + 7;
 const MODES: [u32; 12] =
     [0o644, 0o600, 0o755, 0o444, 0o400, 0o000, 0o4755, 0o2755, 0o6711, 0o1644, 0o666, 0o777];
 const OWNERS: [(u32, u32); 4] = [(0, 0), (1000, 1000), (1234, 2001), (65_534, 65_534)];
 
-/// Makes `files` files below `root`, and directories, links and special files among them.
+/// Creates `files` files below `root`, with directories, links and special files among them.
 pub(crate) fn make(root: &Path, files: usize) -> Checked {
     let mut directories = vec![root.to_path_buf()];
     fs::create_dir_all(root).map_err(told(root))?;
@@ -54,7 +54,7 @@ fn directory_of(root: &Path, number: usize) -> PathBuf {
 fn entry(directory: &Path, index: usize) -> Checked {
     let path = directory.join(format!("file-{index:05}"));
     match index {
-        // A hard link needs an older file beside it; of pipes with two names tar makes two pipes.
+        // A hard link needs an older file; tar turns a pipe with two names into two pipes.
         _ if index % 23 == 22 && index % FILES_PER_DIRECTORY > 1 && (index - 2) % 251 != 250 => {
             fs::hard_link(directory.join(format!("file-{:05}", index - 2)), &path).map_err(told(&path))
         }
@@ -76,7 +76,7 @@ fn entry(directory: &Path, index: usize) -> Checked {
     }
 }
 
-/// Owner before mode, since a change of owner clears set-user-id; times last.
+/// Owner before mode, because a change of owner clears set-user-id; times last.
 fn finish(path: &Path, index: usize, mode: u32) -> Checked {
     let (uid, gid) = OWNERS[index % OWNERS.len()];
     chown(path, Some(uid), Some(gid)).map_err(told(path))?;
@@ -92,7 +92,7 @@ fn touch(path: &Path, index: usize) -> Checked {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(told(path))
 }
 
-/// Bytes that differ from file to file and place to place (the generator is Knuth's MMIX one).
+/// Bytes that differ between files and positions (the generator is Knuth's MMIX one).
 pub(crate) fn contents(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);

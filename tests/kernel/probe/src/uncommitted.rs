@@ -1,4 +1,4 @@
-//! A file that the server was sent and has not been asked to keep.
+//! A file that was sent to the server without a COMMIT.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,11 +11,11 @@ use rustix::fs::{Timespec, Timestamps, futimens};
 
 use crate::{Checked, same, sys, told};
 
-/// How long `go` may take.
+/// Time limit for `go` to appear.
 const GO_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Writes `content` to `path` and has the client send it, without COMMIT; makes `sent`; when `go` is there, sets the times to those of
+/// Writes `content` to `path` and has the client send it, without COMMIT; creates `sent`; when `go` exists, sets the times to those of
 /// `content`, as cp(1) does before it closes, and closes.
 pub(crate) fn write(content: &Path, path: &Path, sent: &Path, go: &Path) -> Checked {
     let original = File::open(content).and_then(|file| file.metadata()).map_err(told(content))?;

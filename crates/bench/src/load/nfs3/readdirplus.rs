@@ -1,5 +1,5 @@
-//! READDIRPLUS of the directory of small files: as many calls as it takes, counted as one operation; and a reply as long that lists
-//! nothing.
+//! READDIRPLUS of the directory of small files: all calls of a listing count as one operation; and a reply of the same length without a
+//! listing.
 
 use protocol::nfs3::{CookieVerf, FileHandle, Proc, ReaddirplusArgs, ReaddirplusResult};
 
@@ -12,7 +12,7 @@ use crate::load::template::{Template, patch};
 use crate::load::workload::{Outcome, Workload};
 use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
-/// Where a slot's listing goes on.
+/// The position of a slot's listing.
 #[derive(Clone, Debug)]
 struct Position {
     cookie: u64,
@@ -90,13 +90,13 @@ impl Workload for Readdirplus {
     }
 }
 
-/// The floor's own call: a reply of as many bytes as a listing takes, which mean nothing.
+/// The floor's own call: a reply of as many arbitrary bytes as a listing takes.
 pub(super) struct Send {
     template: Template,
 }
 
 impl Send {
-    /// Of as many as READDIRPLUS carries.
+    /// Returns the workload for as many bytes as READDIRPLUS returns.
     pub(super) fn new() -> Self {
         Self { template: request(SEND, &LISTING_BYTES) }
     }

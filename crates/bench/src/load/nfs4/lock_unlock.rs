@@ -1,7 +1,7 @@
-//! LOCK and LOCKU of a range, a compound each; the pair counts as one operation.
+//! LOCK and LOCKU of a range, each in its own compound; the pair counts as one operation.
 //!
-//! All slots of all connections lock in the same file, each by a lock-owner of its own a range of its own, so that no lock
-//! is refused and every request is checked against all locks that others hold at the moment.
+//! All slots of all connections lock in the same file. Each slot has its own lock-owner and range, so no lock is refused, and every
+//! request is checked against all locks held at the moment.
 
 use std::rc::Rc;
 
@@ -60,7 +60,7 @@ async fn open_file(setup: &mut Setup<'_>) -> Result<(Handle, Stateid), LoadError
     let results = setup.call("OPEN", vec![Op::PutFh(PutFhArgs { handle }), Op::Open(by_handle)]).await?;
     match &results[..] {
         [_, OpResult::Open(Answer::Ok(opened))] => {
-            // RFC 8881 §8.2.2: with a sequence number of 0, it is the most recent one of the file whatever comes later.
+            // RFC 8881 §8.2.2: with a sequence number of 0, it always means the most recent one.
             let stateid = Stateid { seqid: 0, ..opened.stateid };
             setup.close_later(handle, stateid);
             Ok((handle, stateid))
@@ -69,7 +69,7 @@ async fn open_file(setup: &mut Setup<'_>) -> Result<(Handle, Stateid), LoadError
     }
 }
 
-/// What a slot locks.
+/// The lock of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     handle: Handle,

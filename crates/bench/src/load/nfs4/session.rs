@@ -164,7 +164,7 @@ pub(super) fn unexpected(what: &str, results: &[OpResult]) -> LoadError {
     LoadError::wrong(what, format!("results {results:?}"))
 }
 
-/// Calls that stand before and behind all sessions.
+/// Calls that stand before and after all sessions.
 struct Bare<'a> {
     caller: &'a mut Caller,
     minor_version: u32,

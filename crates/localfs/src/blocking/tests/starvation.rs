@@ -160,7 +160,7 @@ fn requests_that_wait_for_a_lock_do_not_block_other_clients() {
             tokio::task::yield_now().await;
         }
         case.use_all_lanes("victim").await;
-        assert_eq!(attacked.lock.waiting(), calls.len(), "none of them has the lock");
+        assert_eq!(attacked.lock.waiting(), calls.len(), "no request has the lock");
         drop(lock);
         for call in calls {
             assert_eq!(call.await, Ok(()));

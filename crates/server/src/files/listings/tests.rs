@@ -321,7 +321,7 @@ fn memory_is_bounded_and_unused_listings_are_dropped() {
             assert!(bytes <= max_bytes && directories <= MAX_DIRECTORIES, "{bytes}, {directories}");
         }
     }
-    assert_eq!(lab.server.kept_listings().1, MAX_DIRECTORIES, "there was room for as many");
+    assert_eq!(lab.server.kept_listings().1, MAX_DIRECTORIES, "there was room for all");
     lab.pass(IDLE.as_secs() + 1);
     assert_eq!(lab.server.kept_listings(), (0, 0));
 }

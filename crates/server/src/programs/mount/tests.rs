@@ -120,7 +120,7 @@ fn failed_mounts_return_the_reason() {
         let text = path.escape_ascii().to_string();
         assert_eq!(lab.mnt(path).map(|ok| ok.fhandle), Err(expected), "{text}");
     }
-    assert_eq!(lab.dump(), ["127.0.0.1:/export"], "what was refused is not listed");
+    assert_eq!(lab.dump(), ["127.0.0.1:/export"], "refused mounts are not listed");
     // RFC 1813 §5.1.3: "const MNTPATHLEN = 1024".
     let mut too_long = 1025u32.to_be_bytes().to_vec();
     too_long.extend([b'/'; 1028]);
@@ -140,7 +140,7 @@ fn a_client_as_a_whole_is_not_stopped_by_permissions_and_its_users_are() {
     assert!(lab.mnt(b"/export/private").is_ok(), "a privileged port speaks for all of the client's users");
     assert!(lab.mnt(b"/export/private/").is_ok());
     lab.come_from("127.0.0.1:5000");
-    assert!(lab.mnt(b"/export/private").is_ok(), "that it is there is seen without searching it");
+    assert!(lab.mnt(b"/export/private").is_ok(), "its existence shows without searching it");
     assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::ACCES));
     lab.come_from("127.0.0.1:1023");
     assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::NOENT));
@@ -151,8 +151,12 @@ fn unproven_callers_learn_no_names_in_exports_for_kerberos() {
     let (mut lab, _) = site();
     let look = |lab: &mut Lab, path: &[u8]| lab.mnt(path).map(|_| ());
     lab.come_from("127.0.0.1:5000");
-    assert_eq!(look(&mut lab, b"/export/private/x"), Err(MountStat::NOENT), "the owner may look there");
-    assert_eq!(look(&mut lab, b"/shut/private/x"), Err(MountStat::ACCES), "who says to be the owner may not");
+    assert_eq!(look(&mut lab, b"/export/private/x"), Err(MountStat::NOENT), "the owner may search it");
+    assert_eq!(
+        look(&mut lab, b"/shut/private/x"),
+        Err(MountStat::ACCES),
+        "a caller who claims to be the owner may not"
+    );
     // A directory that anybody may look up, and one that a client mounts for users who will identify themselves.
     assert_eq!(look(&mut lab, b"/shut/dir"), Ok(()));
     lab.come_from("127.0.0.1:1023");

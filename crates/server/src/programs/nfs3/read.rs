@@ -9,7 +9,7 @@ use crate::payload;
 use crate::request::Request;
 use crate::state::IoKind;
 
-/// Bytes before the data of a successful reply: status, attributes behind their flag, count, end-of-file, length.
+/// Bytes before the data of a successful reply: status, attributes after their flag, count, end-of-file, length.
 const HEAD: usize = 4 + 4 + FATTR_LENGTH + 4 + 4 + 4;
 
 /// READ (RFC 1813 §3.3.6).

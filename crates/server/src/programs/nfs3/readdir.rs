@@ -9,7 +9,7 @@ use vfs::{Attributes, Entry, Handle, ReadDir};
 use xdr::{Encode, Writer, padding};
 
 use crate::files::listings;
-use crate::files::listings::Way;
+use crate::files::listings::ListingSource;
 use crate::files::lookup::dots;
 use crate::listing_cache::{Form, Kind};
 use crate::nfs3_reply::{answer, fattr, resolve, status};
@@ -20,7 +20,7 @@ use crate::request::{Request, Target};
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// Bytes of a reply around its entries: status, directory attributes behind their flag, verifier, the end of the list, and
+/// Bytes of a reply around its entries: status, directory attributes after their flag, verifier, the end of the list, and
 /// end-of-file.
 const AROUND: usize = 4 + 4 + FATTR_LENGTH + 8 + 4 + 4;
 
@@ -102,22 +102,23 @@ async fn try_list(
         ReadDir { cookie, verifier, plus: limits.plus }
     };
     let way = match is_full {
-        true => Way::Look(None),
+        true => ListingSource::Backend(None),
         false => {
             // Version 3 has no change attribute and no delegations.
             let form = page.form(read_dir);
-            listings::way(request, target.export, &target.context, &target.handle, form, None).await
+            listings::listing_source(request, target.export, &target.context, &target.handle, form, None)
+                .await
         }
     };
     let mut keeper = match way {
         // The cached bytes begin after the verifier.
-        Way::Tell(told, directory) => {
-            let entries = told.slice(size_of::<CookieVerf>()..);
-            put_head(target, &directory, &told[..size_of::<CookieVerf>()], (start, reply));
+        ListingSource::Cached(page, directory) => {
+            let entries = page.slice(size_of::<CookieVerf>()..);
+            put_head(target, &directory, &page[..size_of::<CookieVerf>()], (start, reply));
             payload::share(reply, entries);
             return Ok(());
         }
-        Way::Look(keeper) => keeper,
+        ListingSource::Backend(keeper) => keeper,
     };
     let entries_at = page.reply.mark();
     let mut visit = |entry: Entry<'_>| {

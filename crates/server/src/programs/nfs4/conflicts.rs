@@ -115,7 +115,7 @@ impl Compound<'_> {
         std::mem::replace(&mut attributes.change, change) != change
     }
 
-    /// Tells of all clients that may be told of another change attribute than what a listing has met in `directory` has.
+    /// Calls `tell` for all clients that may have to see another change attribute of an entry of `directory` than a listing did.
     pub(crate) fn holders_of_older_change(
         &self,
         directory: File<'_>,

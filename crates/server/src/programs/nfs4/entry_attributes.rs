@@ -169,8 +169,7 @@ struct Over<'a>(&'a mut [u8]);
 impl Over<'_> {
     #[inline]
     fn put<const LENGTH: usize>(&mut self, value: [u8; LENGTH]) {
-        let (place, rest) =
-            std::mem::take(&mut self.0).split_first_chunk_mut().expect("a number stands here");
+        let (place, rest) = std::mem::take(&mut self.0).split_first_chunk_mut().expect("a numeric owner");
         *place = value;
         self.0 = rest;
     }

@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Written(Status),
     /// SEQUENCE found a retransmission: this is the reply of the whole compound.
     Replay(Bytes),
-    /// An owner's seqid told a retransmission of version 4.0: this is the operation's result.
+    /// An owner's seqid shows a retransmission of version 4.0: this is the operation's cached result.
     Saved(Box<SavedReply>),
 }
 

@@ -23,7 +23,7 @@
 //! may ask there, by the same user from the same address.
 //!
 //! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
-//! was answered: any *one* of them may be told so. So a claim is valid unless the last acknowledged change of that name, since the
+//! was answered: any *one* of them may get that reply. So a claim is valid unless the last acknowledged change of that name, since the
 //! call began or shortly before, is of the same kind: then another client, which got that reply, made what is there.
 //! A removal is not even executed again if another client is known to have created the name since. All this needs one order of all
 //! records, and losses in that order, so the log is one ring and not one for each core.

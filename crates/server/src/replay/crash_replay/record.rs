@@ -193,7 +193,7 @@ mod tests {
         bytes.extend(&reply);
         assert_eq!(Record::parse(bytes.clone().into()), Some(finished));
         bytes[0] = STARTED;
-        assert_eq!(Record::parse(bytes.clone().into()), None, "bytes behind what has no reply");
+        assert_eq!(Record::parse(bytes.clone().into()), None, "bytes after a record without a reply");
         bytes[0] = 0;
         assert_eq!(Record::parse(bytes.clone().into()), None);
         let begun = Record::Started { call, at, kind: Kind::Create, targets }.head();

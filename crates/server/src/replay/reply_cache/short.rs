@@ -88,7 +88,7 @@ mod tests {
             short.put(digest, reply(xid, &[1; SHORT]));
         }
         for (digest, xid) in [(7, 1), (8, 5), (9, 3), (10, 4)] {
-            assert_eq!(short.get(digest), Some(reply(xid, &[1; SHORT])), "nothing else has gone");
+            assert_eq!(short.get(digest), Some(reply(xid, &[1; SHORT])), "no other entry was replaced");
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
             short.put(7, reply(1, &vec![1; length]));
             assert_eq!(short.get(7), None, "{length}");
         }
-        assert_eq!(short.get(0), None, "there is nothing yet");
+        assert_eq!(short.get(0), None, "empty");
         short.put(1 << 40, reply(1, &[0; SHORT]));
         assert_eq!(short.get(0), None, "an empty place is no reply");
         let mut none = Short::new(100);

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_bucket_is_found_by_its_tags_only() {
         let mut tagged = Tagged::<u32, 4>::new(3);
-        assert!(tagged.find(0).is_none(), "nothing is there yet");
+        assert!(tagged.find(0).is_none(), "empty");
         let in_second = |tag: u64| 0x8000_0000_0000_0000 | tag << 8;
         let (bucket, tags) = tagged.find_mut(in_second(7)).unwrap();
         *bucket = 5;

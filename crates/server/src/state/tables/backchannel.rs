@@ -336,7 +336,7 @@ mod tests {
         assert!(back.answered(first).is_some());
         assert_eq!(send(&mut back).unwrap(), turn(0, 2, 1));
         assert!(back.answered(first).is_none());
-        assert!(send(&mut back).is_err(), "an answer to what was answered before frees nothing");
+        assert!(send(&mut back).is_err(), "a repeated reply frees nothing");
         back.lost(second);
         assert!(send(&mut back).is_err(), "a lost callback keeps its slot");
         assert_eq!(back.unsure(), [1]);
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(back.awaits(second, at(1)), None, "that one was lost");
         assert_eq!(back.awaits(second, at(5)), Some(new.0));
         back.lost_connection(home.0);
-        assert_eq!(back.unsure(), [0], "what went over the new one is still on its way");
+        assert_eq!(back.unsure(), [0], "callbacks over the new connection still wait");
         assert_eq!(back.abandon().len(), 2);
         assert!(back.answered(turn(1, 1, 1)).is_none(), "nobody waits for it any more");
     }

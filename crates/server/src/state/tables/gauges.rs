@@ -155,7 +155,7 @@ impl Gauges {
         client.host().delegations.fetch_sub(1, Relaxed);
     }
 
-    /// Where memory for what a client is to be told is counted.
+    /// Returns the counters of the memory for a client's notifications.
     pub(crate) fn notices_of<'a>(&'a self, client: &'a Client) -> Account<'a> {
         Account { all: &self.notices, own: &client.holdings.notices }
     }

@@ -232,7 +232,11 @@ mod tests {
             }
         }
         assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number != 1), Some(2));
-        assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number == 1), Some(1), "it goes round");
+        assert_eq!(
+            hosts.replaceable(key("192.0.2.9"), |number| number == 1),
+            Some(1),
+            "the search continues and wraps"
+        );
         assert_eq!(hosts.replaceable(key("192.0.2.9"), |number| number > 3), Some(4));
         assert_eq!(hosts.replaceable(b.key(), |number| number > 3), None);
         hosts.add(&b, 7);

@@ -64,7 +64,7 @@ mod tests {
     fn the_table_of_leases_is_sound() {
         check_table(TRANSITIONS, Running, &[Running, Courtesy, Over]);
         for event in [LeaseEvent::Empty, LeaseEvent::Holding, LeaseEvent::Press, LeaseEvent::Day] {
-            assert_eq!(step(TRANSITIONS, Over, event), None, "what is over is over");
+            assert_eq!(step(TRANSITIONS, Over, event), None, "an ended lease stays ended");
         }
         for event in [LeaseEvent::Press, LeaseEvent::Day] {
             assert_eq!(step(TRANSITIONS, Running, event), None, "§8.3: a lease that runs is not taken");

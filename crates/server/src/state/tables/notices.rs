@@ -50,14 +50,14 @@ impl Unconfirmed {
     }
 }
 
-/// Where the memory for one client's notices is counted.
+/// The counters of the memory for one client's notifications.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account<'a> {
     pub(crate) all: &'a Arc<Unconfirmed>,
     pub(crate) own: &'a Arc<Unconfirmed>,
 }
 
-/// What one callback tells, counted until nobody has it any more: the delegation, until it is answered, and whatever queue it is in.
+/// The charge for the changes in one callback. It counts as long as the delegation (until the answer) or a queue holds it.
 #[derive(Debug)]
 pub(crate) struct Charge {
     bytes: usize,
@@ -86,7 +86,7 @@ impl Account<'_> {
         self.all.release(bytes);
     }
 
-    /// Has what was taken given back by itself.
+    /// Turns a charge into one that is released by its drop.
     fn hand_over(self, bytes: usize) -> Arc<Charge> {
         Arc::new(Charge { bytes, all: Arc::clone(self.all), own: Arc::clone(self.own) })
     }
@@ -96,32 +96,33 @@ impl Account<'_> {
 #[derive(Debug)]
 pub(crate) struct Notices {
     /// The directory's `change` after the last change that the holder was notified of; at first, as of the grant.
-    told_until: u64,
+    notified_until: u64,
     gathered: Vec<Notification>,
-    /// What the callback under way tells; none where none is.
+    /// The charge of the callback in progress.
     under_way: Option<Arc<Charge>>,
 }
 
 impl Notices {
-    /// Of a directory that is granted where its `change` is this, or was a moment ago: then it is recalled at the next change.
+    /// Returns the notifications of a delegation granted at this `change` of the directory. If the directory has changed since, the next
+    /// change causes a recall.
     pub(crate) fn since(change: u64) -> Self {
-        Self { told_until: change, gathered: Vec::new(), under_way: None }
+        Self { notified_until: change, gathered: Vec::new(), under_way: None }
     }
 
-    /// Takes a change; false where it does not go on from the last one, or too much has gathered.
+    /// Queues a change. Returns false if it does not follow the last one, or the queue is full.
     pub(crate) fn push(
         &mut self,
         change: &Change,
         entries: &EntryChange<'_>,
-        is_told: bool,
+        is_subscribed: bool,
         account: Account<'_>,
     ) -> bool {
-        let goes_on = self.told_until == change.before.change;
-        self.told_until = change.after.change;
+        let goes_on = self.notified_until == change.before.change;
+        self.notified_until = change.after.change;
         if !change.atomic || !goes_on || self.gathered.len() >= GATHERED_MAX {
             return false;
         }
-        if !is_told {
+        if !is_subscribed {
             return true;
         }
         let notification = entries.notification().filter(|one| account.take(bytes(one)));
@@ -130,7 +131,7 @@ impl Notices {
         is_kept
     }
 
-    /// The next callback's, and what they count; none while one is under way.
+    /// Returns the changes for the next callback, with their charge; `None` while a callback is in progress.
     pub(crate) fn take(&mut self, account: Account<'_>) -> Option<(Vec<Notification>, Weak<Charge>)> {
         if self.under_way.is_some() || self.gathered.is_empty() {
             return None;
@@ -143,12 +144,12 @@ impl Notices {
         let count = self.gathered.iter().take_while(fits).count();
         let taken: Vec<Notification> = self.gathered.drain(..count).collect();
         let charge = account.hand_over(taken.iter().map(bytes).sum());
-        let told = Arc::downgrade(&charge);
+        let weak = Arc::downgrade(&charge);
         self.under_way = Some(charge);
-        Some((taken, told))
+        Some((taken, weak))
     }
 
-    /// The holder has answered for what was under way.
+    /// Notes that the holder has answered the callback.
     pub(crate) fn answered(&mut self) {
         self.under_way = None;
     }
@@ -158,14 +159,14 @@ impl Notices {
         account.release(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
     }
 
-    /// The delegation ends.
+    /// Ends the delegation.
     pub(crate) fn end(&mut self, account: Account<'_>) {
         self.forget(account);
         self.answered();
     }
 }
 
-/// What a change takes of the memory while it is kept.
+/// Returns the memory of a queued change.
 fn bytes(notification: &Notification) -> usize {
     RECORD_BYTES + notification.values.len()
 }

@@ -246,12 +246,12 @@ fn places(slots: u32) -> usize {
 
 /// Reads the sessions of a log at the start. Removes entries that cannot be decoded.
 fn read(log: &dyn StateLog, entries: &[(Bytes, Bytes)], now: Now) -> HashMap<SessionId, DeadSession> {
-    let told = || entries.iter().filter_map(|(key, value)| Some((key, parse_key(key)?, value)));
+    let parsed = || entries.iter().filter_map(|(key, value)| Some((key, parse_key(key)?, value)));
     let mut dead: HashMap<SessionId, DeadSession> = HashMap::new();
-    for (_, (id, _), value) in told().filter(|(_, (_, kind), _)| *kind == EntryKind::Session) {
+    for (_, (id, _), value) in parsed().filter(|(_, (_, kind), _)| *kind == EntryKind::Session) {
         dead.extend(DeadSession::read(value, now).map(|session| (id, session)));
     }
-    for (key, (id, kind), value) in told() {
+    for (key, (id, kind), value) in parsed() {
         // A slot without its session: the log was damaged, and other slots may be missing too.
         if !dead.get_mut(&id).is_some_and(|dead| dead.add_entry(kind, value, now)) {
             log.set(key, None);

@@ -395,7 +395,7 @@ impl SlotTable {
         }
     }
 
-    /// DELAY, for want of memory.
+    /// Counts a request that is delayed because memory is short.
     fn defer(&self) -> Status {
         count(&self.deferred);
         self.memory.count_deferred();
@@ -440,12 +440,12 @@ impl SlotTable {
     }
 }
 
-/// The server's time as slots have it.
+/// Returns the server's time in whole seconds.
 pub(crate) fn whole_seconds(now: Duration) -> u32 {
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// A slot number, and a time in seconds.
+/// Unpacks a slot number and a time in seconds.
 fn unpack(acknowledged: u64) -> (u32, u32) {
     ((acknowledged >> 32) as u32, acknowledged as u32)
 }

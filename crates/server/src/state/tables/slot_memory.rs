@@ -158,7 +158,7 @@ mod tests {
         a.withdraw(200 << 10);
         b.withdraw(200 << 10);
         assert_eq!((whole.used(), a.used(), b.used()), (0, 0, 0));
-        assert!(a.promise(256 << 10), "all of it is there again");
+        assert!(a.promise(256 << 10), "all memory is free again");
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let whole = Arc::new(SlotMemory::new(1 << 20));
         let shares: [_; 4] = std::array::from_fn(|_| SlotMemory::share_of(&whole));
         shares[..3].iter().for_each(|share| share.charge(256 << 10));
-        assert_eq!(shares[3].pressure(), 1, "three quarters are gone, none of them its own");
+        assert_eq!(shares[3].pressure(), 1, "three quarters are used, by others");
         shares[3].charge(250 << 10);
         assert_eq!(shares[3].pressure(), STEPS);
     }

@@ -141,9 +141,9 @@ mod tests {
             window.adjust(now_s, false);
             seen.push(window.target());
         }
-        assert_eq!(seen[..4], [1024; 4], "busy at the first look, not yet a minute ago at the others");
+        assert_eq!(seen[..4], [1024; 4], "busy at the first call, less than a minute ago at the others");
         assert_eq!(seen[4..9], [512, 256, 128, 64, 64]);
-        assert_eq!(window.granted(), 1024, "what was accepted is accepted still");
+        assert_eq!(window.granted(), 1024, "accepted slots stay accepted");
     }
 
     #[test]

@@ -68,8 +68,7 @@ fn an_audit_finds_state_of_a_removed_client() {
     let why = found(|world, [open, _]| {
         let entry_id = entry_id(world, &open);
         let id = world.state.shards[entry_id.shard].lock().entry(entry_id.index).client.id();
-        let record =
-            world.state.clients.lock().remove(id, RecordEvent::Expire).expect("its record was there");
+        let record = world.state.clients.lock().remove(id, RecordEvent::Expire).expect("its record existed");
         drop(record);
     });
     assert!(why.contains("records name"), "its session is nobody's: {why}");

@@ -237,11 +237,11 @@ fn another_connection_of_the_session_takes_over() {
     world.outbox = Arc::default();
     let back = DirFromClient::BACK;
     world.state.bind_connection(ConnectionId(60), Some(&world.outbox), &peer.session, back).unwrap();
-    assert_eq!(drain(&world.outbox).len(), 1, "a trial; what is on its way is not sent twice");
+    assert_eq!(drain(&world.outbox).len(), 1, "a probe; a callback in progress is not repeated");
     first.close();
     world.state.connection_closed(peer.connection);
     assert_eq!(drain(&world.outbox).pop().unwrap().place(), sent.place());
-    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "there is a path");
+    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the path works");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_misordered_back_channel_is_reported_and_other_sessions_continue() {
         let call = drain(&world.outbox).pop().unwrap();
         assert!(answer(&world, &peer, reply(&call)));
         assert_eq!(peer.ping(&world), SequenceStatus::BACKCHANNEL_FAULT);
-        assert!(!peer.client.is_reachable(), "what it were delegated could not be recalled");
+        assert!(!peer.client.is_reachable(), "a delegation could not be recalled");
         let both = DirFromClient::FORE_OR_BOTH;
         world.state.bind_connection(peer.connection, Some(&world.outbox), &peer.session, both).unwrap();
         for trial in drain(&world.outbox) {
@@ -306,7 +306,7 @@ fn a_misordered_back_channel_is_reported_and_other_sessions_continue() {
         }
         assert!(!peer.client.is_reachable(), "that it answers a trial is not enough");
         send(&world, &peer, [6]);
-        assert!(drain(&world.outbox).is_empty(), "nothing goes through it any more");
+        assert!(drain(&world.outbox).is_empty(), "it carries no more callbacks");
         // The client must create another session.
         let id = peer.client.id();
         let created = world.create(id, 2, 70).unwrap();
@@ -349,7 +349,7 @@ fn a_misordered_session_does_not_replace_a_lost_one() {
         } else {
             world.state.connection_closed(ConnectionId(70));
         }
-        assert!(!peer.client.is_reachable(), "what it were delegated could not be recalled");
+        assert!(!peer.client.is_reachable(), "a delegation could not be recalled");
     }
 }
 
@@ -524,7 +524,7 @@ fn scarce_slots_are_recalled_once() {
     memory.release(left / 16 * 16 + 1000);
     assert_eq!(recalled(&mut world), []);
     memory.charge(left);
-    assert_eq!(recalled(&mut world), [(peer.session, 1)], "it was told of more in between");
+    assert_eq!(recalled(&mut world), [(peer.session, 1)], "the target was raised in between");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn an_expired_lock_is_revoked_with_its_stateid() {
     world.pass(LEASE);
     let b = world.peer("b");
     let of_b = (1, world.open(&b, 1, "o", BOTH));
-    assert_eq!(world.in_the_way(&b, 1, "x", LockType::Write, range(5, 1)), None, "a test sees it gone");
+    assert_eq!(world.in_the_way(&b, 1, "x", LockType::Write, range(5, 1)), None, "TEST_STATEID reports it");
     assert_eq!(world.state.counts().locks, 3, "and pushes nothing");
     world.lock(&b, &of_b, "x", LockType::Write, range(5, 1)).unwrap();
     // RFC 8881 §8.4.3: "it must revoke all locks associated with a given stateid, even if the conflict is with only a subset".

@@ -39,7 +39,7 @@ impl World {
 fn an_address_that_fills_the_table_leaves_room_for_others() {
     let world = World::with(&Settings { max_clients: 100, ..settings() }, &[]);
     let greedy = world.peers_at(A, 200);
-    assert_eq!(greedy.len(), 100, "it may have all while nobody else wants it");
+    assert_eq!(greedy.len(), 100, "one address may use the whole limit while no other needs it");
     // A client without state yields until both addresses have as many.
     let others = world.peers_at(B, 200);
     assert_eq!(others.len(), 50);

@@ -22,7 +22,7 @@ fn confirmed_records_are_bounded_and_expired_ones_yield() {
     world.pass(LEASE);
     peers[1].ping(&world);
     assert!(world.exchange("d", 1, &ROOT).is_ok());
-    assert!(world.state.sessions.get(&peers[1].session).is_some(), "whoever renews its lease stays");
+    assert!(world.state.sessions.get(&peers[1].session).is_some(), "a client that renews its lease stays");
     assert_eq!(world.state.counts().opens, 1);
 }
 
@@ -39,7 +39,7 @@ fn opens_and_locks_are_bounded_and_expired_ones_yield() {
     assert_eq!(world.lock(&a, &open, "m", LockType::Write, range(500, 1)), Err(Status::DELAY.into()));
     let unlock = |at| world.state.unlock(world.now, &a.client, file(0), &Stateid { seqid: 0, ..lock }, at);
     assert_eq!(unlock(range(40, 10)), Err(Status::DELAY), "it would leave two ranges");
-    assert!(unlock(range(50, 50)).is_ok(), "what frees needs no room");
+    assert!(unlock(range(50, 50)).is_ok(), "releasing state needs no room");
     assert!(unlock(range(0, 50)).is_ok());
     assert_eq!(world.state.counts().locks, 0);
     assert!(world.try_open(&a, 9, "o", READ, NONE).is_ok());
@@ -74,7 +74,7 @@ fn one_client_leaves_room_for_the_others() {
     assert_eq!(world.try_open(&a, 3, "o", READ, NONE), Err(Status::DELAY));
     assert!(world.try_open(&b, 3, "o", READ, NONE).is_ok());
     world.close(&a, 0, &open.1).unwrap();
-    assert!(world.try_open(&a, 3, "o", READ, NONE).is_ok(), "what is closed counts no more");
+    assert!(world.try_open(&a, 3, "o", READ, NONE).is_ok(), "closed opens do not count");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_change_before_the_grant_prevents_it() {
     );
     assert_eq!(refused, Err(NotDelegated::Contention));
     assert_eq!((recalls(&world), world.state.counts().delegations), ((0, 0), 0));
-    assert_eq!(Arc::strong_count(&watches), 1, "the watch is gone");
+    assert_eq!(Arc::strong_count(&watches), 1, "the watch has ended");
     world.state.audit().unwrap();
 }
 
@@ -158,7 +158,7 @@ fn a_late_report_does_not_recall_a_new_delegation() {
     let first = grant(&notifier);
     notifier.notify();
     world.state.return_delegation(world.now, &peer.client, file(1), &first).unwrap();
-    assert_eq!(Arc::strong_count(&watches), 1, "the watch goes with the delegation");
+    assert_eq!(Arc::strong_count(&watches), 1, "the watch ends with the delegation");
     grant(&world.state.change_notifier(&peer.client, file(1)));
     world.state.recall_for(world.now, &next(&world).unwrap());
     assert_eq!(recalls(&world), (0, 0));

@@ -22,7 +22,7 @@ fn exclusive_locks_deny_others_and_name_the_holder() {
     // Anybody who learned another client's ID could create a session for it (RFC 8881 §18.36.4).
     let told = denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(149, 1))).expect("a conflict");
     assert_eq!((told.0, told.1, told.2, &told.4[..]), (100, 50, LockType::Write, &b"process 7"[..]));
-    assert!(told.3 != a.client.id() && told.3 != b.client.id(), "a number that stands for the holder");
+    assert!(told.3 != a.client.id() && told.3 != b.client.id(), "a number instead of the holder's client ID");
     assert_eq!(denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(100, 1))), Some(told), "the same");
     assert_eq!(denied_by(world.lock(&a, &of_a, "q", LockType::WriteWait, range(0, u64::MAX))), holder);
     assert_eq!(denied_by(world.lock(&b, &of_b, "p", LockType::Write, range(150, u64::MAX))), None);
@@ -30,7 +30,7 @@ fn exclusive_locks_deny_others_and_name_the_holder() {
     let rest = denied_by(world.lock(&a, &of_a, "process 7", LockType::Write, range(120, 100)));
     assert!(matches!(rest, Some((150, u64::MAX, LockType::Write, id, _)) if id != b.client.id()), "{rest:?}");
     let counts = world.state.counts();
-    assert_eq!((counts.locks, counts.opens), (3, 2), "a denied lock leaves nothing behind");
+    assert_eq!((counts.locks, counts.opens), (3, 2), "a denied lock leaves no state");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn freeing_a_lost_open_frees_its_lost_locks() {
     let lost_with_it = world.lock(&a, &(1, open), "m", LockType::Write, range(1, 1)).unwrap();
     world.state.revoke(&a.client, &lost_before).unwrap();
     world.state.revoke(&a.client, &open).unwrap();
-    assert_eq!(world.close(&a, 1, &open), Err(Status::ADMIN_REVOKED), "what is lost is not closed");
+    assert_eq!(world.close(&a, 1, &open), Err(Status::ADMIN_REVOKED), "a lost lock is not closed");
     assert_eq!(world.state.counts().revoked, 3);
     assert_eq!(world.state.free_stateid(&a.client, &open), Ok(()));
     for stateid in [&lost_before, &lost_with_it] {

@@ -28,13 +28,13 @@ fn a_hundred_thousand_locks_of_a_file_conflict_with_others() {
     for place in [0, 1, 777, MANY / 2, MANY - 1] {
         let (owner, offset, _) = way(&b, "l", at(place)).expect("an owner of another client");
         assert_eq!((&owner[..], offset), (&b"l"[..], 20 * place));
-        assert_eq!(way(&b, "l", range(20 * place + 10, 10)), None, "between two of them");
+        assert_eq!(way(&b, "l", range(20 * place + 10, 10)), None, "between two ranges");
     }
-    assert_eq!(way(&b, "m", range(0, u64::MAX)).unwrap().1, 0, "the first of them");
+    assert_eq!(way(&b, "m", range(0, u64::MAX)).unwrap().1, 0, "the first range");
     assert_eq!(way(&a, "l", range(0, u64::MAX)), None, "its own");
     let second = (0, world.open(&b, 0, "o", BOTH));
     world.lock(&b, &second, "m", LockType::Write, range(20 * MANY, 1)).unwrap();
-    assert_eq!(way(&a, "l", range(0, u64::MAX)).unwrap().1, 20 * MANY, "behind all of its own");
+    assert_eq!(way(&a, "l", range(0, u64::MAX)).unwrap().1, 20 * MANY, "after all own ranges");
     world.close(&a, 0, &Stateid { seqid: 0, ..open.1 }).unwrap();
     assert_eq!(world.state.counts().locks, 1);
 }

@@ -109,7 +109,7 @@ fn io_needs_the_access_of_its_open() {
         assert_eq!(io(&a, &invalid, IoKind::Read), Err(Status::BAD_STATEID));
     }
     let lock = world.lock(&a, &(1, writer), "l", LockType::Write, range(0, 1)).unwrap();
-    assert_eq!(io(&a, &lock, IoKind::Write), Ok(Authority::Opened), "a lock stateid stands for its open");
+    assert_eq!(io(&a, &lock, IoKind::Write), Ok(Authority::Opened), "a lock stateid has its open's access");
     let newest =
         world.state.check_io(world.now, &a.client, file(1), &Stateid { seqid: 0, ..lock }, IoKind::Write);
     assert_eq!(newest.unwrap().stateid, lock);
@@ -127,7 +127,7 @@ fn a_deny_mode_refuses_io_without_an_open() {
     };
     assert_eq!(io(&Stateid::ANONYMOUS, IoKind::Read), Err(Status::LOCKED));
     assert_eq!(io(&Stateid::ANONYMOUS, IoKind::Write), Ok(Authority::Caller));
-    assert_eq!(io(&writer, IoKind::Read), Err(Status::LOCKED), "an open for writing is none for reading");
+    assert_eq!(io(&writer, IoKind::Read), Err(Status::LOCKED), "an open for writing does not permit reading");
     // RFC 8881 §8.2.3: READ bypass passes a READ; in a WRITE it is the anonymous one.
     assert_eq!(io(&Stateid::READ_BYPASS, IoKind::Read), Ok(Authority::Caller));
     assert_eq!(world.state.check_stateless_io(world.now, file(1), IoKind::Read), Err(Status::LOCKED));
@@ -161,7 +161,7 @@ fn an_undone_open_leaves_no_state() {
     let upgrade = world.try_open(&peer, 1, "o", WRITE, NONE).unwrap();
     let parallel = world.open(&peer, 1, "o", WRITE);
     world.state.withdraw_open(&peer.client, upgrade);
-    assert_eq!(world.close(&peer, 1, &parallel), Ok(()), "an open made meanwhile stands");
+    assert_eq!(world.close(&peer, 1, &parallel), Ok(()), "a newer open stays");
 }
 
 #[test]

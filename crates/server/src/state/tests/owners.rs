@@ -128,7 +128,7 @@ fn owners_are_removed_with_their_client() {
     assert_eq!(world.state.gauges.total(), 0);
     assert_eq!(world.state.holder(world.now, &open).unwrap_err(), Status::EXPIRED);
     let again = world.state.begin_stateid_request(world.now, &closed, 5, 8, false, root());
-    assert_eq!(again.unwrap_err(), Status::BAD_STATEID, "not even what was closed last is remembered");
+    assert_eq!(again.unwrap_err(), Status::BAD_STATEID, "the last closed stateid is forgotten too");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn another_users_confirmation_removes_no_state() {
     assert_eq!(confirm(), Err(Status::CLID_INUSE));
     assert!(world.state.holder(world.now, &open).is_ok());
     world.close0(&mut victim, 1, &open);
-    assert_eq!(confirm(), Ok(()), "what holds nothing is nobody's loss");
+    assert_eq!(confirm(), Ok(()), "a record without state may be replaced");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_client_that_closed_the_open_of_a_lost_lock_begins_anew() {
     world.close0(&mut peer, 1, &open);
     assert_eq!(world.state.audit(), Ok(()));
     // This is the only sign of a partial loss for a version 4.0 client (RFC 7530 §9.6.3.1).
-    assert!(world.state.holder(world.now, &lost).is_ok(), "it is known whose it was");
+    assert!(world.state.holder(world.now, &lost).is_ok(), "its client is known");
     assert_eq!(world.state.named_client(world.now, peer.id).unwrap_err(), Status::EXPIRED);
     assert_eq!((world.state.counts().revoked, world.state.audit()), (0, Ok(())));
 }

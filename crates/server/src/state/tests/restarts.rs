@@ -267,11 +267,7 @@ fn a_client_absent_for_two_restarts_reclaims_nothing() {
         } else {
             site.end_grace();
         }
-        assert_eq!(
-            site.waits(&b.client),
-            (true, true),
-            "others may have what was a's only when that is written down"
-        );
+        assert_eq!(site.waits(&b.client), (true, true), "others get a's lock only after that is durable");
         site.disk.sync();
         let taken = site.world.try_open(&b, 1, "o", BOTH, ShareDeny::BOTH).unwrap().stateid;
         site.world.close(&b, 1, &taken).unwrap();
@@ -330,7 +326,7 @@ fn another_principal_of_the_same_name_does_not_affect_reclaims() {
     assert!(!recovery.begin_reclaim(site.world.now, &stranger));
     assert_eq!(site.reclaim_as(&stranger, 1), Err(Status::NO_GRACE));
     site.world.state.reclaim_complete(&stranger).unwrap();
-    assert!(site.in_grace(), "the one who held it may still come");
+    assert!(site.in_grace(), "the former holder may still return");
     recovery.forget(&stranger);
     site.come_back("a", &[1]);
 }
@@ -436,7 +432,7 @@ fn replies_wait_until_the_removal_of_a_reclaimer_is_durable() {
     site.disk.slow_down();
     site.world.state.evict(a.client.id()).unwrap();
     assert!(!site.in_grace());
-    assert!(site.world.state.pending_change(None).is_some(), "what it held is free from now on");
+    assert!(site.world.state.pending_change(None).is_some(), "its state is free from now on");
 }
 
 #[test]
@@ -601,7 +597,7 @@ fn repeated_requests_for_new_state_complete_v40_reclaims() {
     let mut site = site;
     site.restart();
     let peer = site.world.peer0("a", 1);
-    assert_eq!(site.reclaim0(&peer, 1), Ok(()), "its record stands");
+    assert_eq!(site.reclaim0(&peer, 1), Ok(()), "its record stays");
 }
 
 #[test]
@@ -636,7 +632,7 @@ fn replies_wait_until_the_removal_of_a_v40_client_is_durable() {
         let _ = site.ask0(&peer);
     }
     assert!(!site.in_grace());
-    assert_eq!(site.waits(&stranger.client), (true, true), "what it held is free from now on");
+    assert_eq!(site.waits(&stranger.client), (true, true), "its state is free from now on");
     site.disk.sync();
     assert_eq!(site.waits(&stranger.client), (false, false));
 }
@@ -675,7 +671,7 @@ fn renew_alone_does_not_keep_a_v40_record() {
     let (mut site, peer) = Site::with_client0();
     site.renew0(&peer);
     site.end_grace();
-    assert_eq!(site.disk.clients(), 0, "others may have what it held");
+    assert_eq!(site.disk.clients(), 0, "others may get its state");
     site.restart();
     let again = site.world.peer0("a", 1);
     assert_eq!(site.reclaim0(&again, 1), Err(Status::NO_GRACE));

@@ -70,7 +70,7 @@ fn another_request_under_the_same_sequence_id_is_a_false_retry() {
         let digest = world.state.digest(caller, request, length);
         assert_eq!(send(&peer, digest).err(), Some(Status::SEQ_FALSE_RETRY));
     }
-    assert_eq!(replay(send(&peer, first)), Some(Bytes::from_static(b"ok")), "the slot is as it was");
+    assert_eq!(replay(send(&peer, first)), Some(Bytes::from_static(b"ok")), "the slot is unchanged");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_failed_create_session_confirms_nothing_and_may_be_retried() {
     assert_eq!(
         world.state.create_session(world.now, &replayed),
         Ok(made),
-        "what succeeded is not done again"
+        "a successful request is not executed again"
     );
 }
 

@@ -142,7 +142,7 @@ fn clients_with_lost_state_only_are_not_waited_for() {
     }
     assert_eq!(site.stop_and_start(), ["b"]);
     let b = site.world.fresh_peer("b", 1);
-    assert_eq!(site.reclaim(&b, 2), Err(Status::NO_GRACE), "what it lost stays lost");
+    assert_eq!(site.reclaim(&b, 2), Err(Status::NO_GRACE), "lost state stays lost");
     assert!(site.reclaim(&b, 3).is_ok());
 }
 

@@ -333,7 +333,7 @@ fn waiters_are_bounded_per_file_per_client_and_in_total() {
     assert_eq!(ask(&world, &d, 3, 1030), 2472);
     assert_eq!(ask(&world, &e, 4, 1030), 3496);
     assert_eq!(ask(&world, &f, 5, 1030), 4096, "of all");
-    assert_eq!(ask(&world, &f, 5, 1), 4096, "who is known asks again");
+    assert_eq!(ask(&world, &f, 5, 1), 4096, "a known waiter polls");
     for peer in [&a.peer, &b, &c, &d, &e, &f] {
         world.state.evict(peer.client.id()).unwrap();
     }

@@ -63,7 +63,7 @@ fn map(entries: &[(&str, &str)]) -> Map {
     entries.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
 }
 
-/// Returns the file without the zeros behind the records.
+/// Returns the file without the zeros after the records.
 fn written(path: &Path) -> Vec<u8> {
     without_zeros(&fs::read(path).unwrap()).to_vec()
 }
@@ -139,7 +139,7 @@ fn a_torn_tail_loses_only_what_was_not_acknowledged() {
     let (_directory, path) = new_path();
     let ends = file_of(&path);
     let whole = written(&path);
-    // Cut anywhere: the whole records count, and the line names the number of bytes behind them.
+    // Cut anywhere: the whole records count, and the line names the number of bytes after them.
     for cut in ends[0]..whole.len() {
         let end = *ends.iter().rfind(|end| **end <= cut).unwrap();
         let (expected, nothing) = format::scan(&whole[..end]).into_map();
@@ -147,7 +147,7 @@ fn a_torn_tail_loses_only_what_was_not_acknowledged() {
         let said = torn(&whole[end..cut]);
         assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, said), "cut at {cut}");
     }
-    // The server reports it, and appends behind the last whole record.
+    // The server reports it, and appends after the last whole record.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
     let (log, recovered) = FileStateLog::open(&path, true).unwrap();
     let said = torn(&whole[ends[ends.len() - 2]..whole.len() - 3]).unwrap();
@@ -202,7 +202,7 @@ fn any_flipped_bit_is_noticed_and_nothing_before_it_is_believed() {
             bytes[at] ^= bit;
             let (seen, damage) = format::scan(&bytes).into_map();
             assert!(damage.is_some_and(|damage| !damage.starts_with("torn")), "byte {at}");
-            // Only records behind the damage count.
+            // Only records after the damage count.
             let behind = ends.iter().filter(|end| **end > at).count().saturating_sub(1);
             let expected = match behind {
                 _ if at < format::HEADER => Map::new(),
@@ -347,7 +347,7 @@ fn records_replace_zeros_and_the_file_grows_rarely() {
     assert_eq!(in_file(&path), (Map::from([(b"c-a".to_vec(), [&[0xe7, 3][..], &[7; 998]].concat())]), None));
 }
 
-/// A file of synced records with zeros behind them, and a batch that was written but not synced.
+/// A file of synced records with zeros after them, and a batch that was written but not synced.
 struct Unsynced {
     synced: Vec<u8>,
     batch: Vec<u8>,

@@ -95,7 +95,7 @@ impl Model {
         if target == Some(source) {
             return Expected::default();
         }
-        let object = self.get(source).expect("an entry leads to what exists");
+        let object = self.get(source).expect("an entry leads to an existing object");
         let mut errors = self.removal(who, parent, source);
         if object.is_directory() && self.is_inside(to.0, source) {
             errors.push(Error::Invalid);
@@ -108,7 +108,7 @@ impl Model {
         }
         if let Some(target) = target {
             errors.extend(self.removal(who, new_parent, target));
-            let replaced = self.get(target).expect("an entry leads to what exists");
+            let replaced = self.get(target).expect("an entry leads to an existing object");
             match (object.is_directory(), replaced.is_directory()) {
                 (true, false) => errors.push(Error::NotDirectory),
                 (false, true) => errors.extend([Error::IsDirectory, Error::NotEmpty]),

@@ -76,7 +76,7 @@ fn a_late_copy_of_setacl_is_not_executed() {
         |xid, args: &SetAclArgs| pair.raw(xid, PROGRAM, VERSION, Proc::SETACL.0, args).expect("a reply");
     let first = send(7_000, &with(&LISTED));
     send(7_001, &with(&closed));
-    assert_eq!(send(7_000, &with(&LISTED)), first, "what was answered is answered again");
+    assert_eq!(send(7_000, &with(&LISTED)), first, "the cached reply is sent again");
     assert_eq!(pair.get_acl(file, Mask::ACL).acl, list(&closed, 0));
 }
 
@@ -103,7 +103,7 @@ fn a_default_acl_is_set_alone_and_removed() {
     let wanted = SecAttr { mask, acl: Acl::default(), dfacl: list(&LISTED, AclTag::DEFAULT) };
     assert_eq!(pair.set_acl(pair.root, wanted.clone()), NfsStat::OK);
     assert_eq!(pair.get_acl(pair.root, mask), wanted);
-    assert_eq!(pair.get_acl(pair.root, Mask::ACL).acl.entries.len(), 4, "the access list is as it was");
+    assert_eq!(pair.get_acl(pair.root, Mask::ACL).acl.entries.len(), 4, "the access ACL is unchanged");
     assert_eq!(pair.set_acl(pair.root, SecAttr { mask, ..SecAttr::default() }), NfsStat::OK);
     assert_eq!(pair.get_acl(pair.root, mask), SecAttr { mask, ..SecAttr::default() });
 }

@@ -75,7 +75,7 @@ fn write_permission_needs_all_write_bits() {
         (2, 0, 0)
     );
     let directory = |mask| converted(vec![allow("EVERYONE@", mask)], &DIRECTORY).unwrap().0.mode();
-    assert_eq!(directory(W), 0, "who may not remove names may not write to a directory");
+    assert_eq!(directory(W), 0, "a caller who may not remove names may not write to a directory");
     assert_eq!(directory(W | AceMask::DELETE_CHILD), 0o222);
 }
 
@@ -119,7 +119,7 @@ fn fully_inherited_aces_become_default_acl() {
     ];
     let (access, default) = converted(aces, &DIRECTORY).unwrap();
     assert_eq!(access.get(AclTag::User(1002)), Some(4));
-    assert_eq!(access.get(AclTag::User(1000)), None, "for what is new only");
+    assert_eq!(access.get(AclTag::User(1000)), None, "for new objects only");
     let default = default.unwrap();
     assert_eq!(default.get(AclTag::User(1000)), Some(0), "a DENY holds for more than it says");
     assert_eq!(default.get(AclTag::User(1001)), None, "an ALLOW for files alone cannot be said");
@@ -375,7 +375,7 @@ fn maps_names_to_ids() {
     lab.ok(vec![putfh(file), Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })]);
     let shown = lab.attributes(&["export", "file"], &[n::ACL, n::OWNER, n::OWNER_GROUP]);
     assert_eq!(shown.owner.as_deref(), Some(&b"alice@example.org"[..]));
-    assert_eq!(shown.owner_group.as_deref(), Some(&b"0"[..]), "who has no name is a number");
+    assert_eq!(shown.owner_group.as_deref(), Some(&b"0"[..]), "an owner without a name is a number");
     let acl = shown.acl.unwrap();
     let named = |text: &[u8]| acl.iter().any(|ace| ace.who[..] == *text);
     assert!(named(b"staff@example.org") && named(b"1001"));

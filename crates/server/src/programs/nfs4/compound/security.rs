@@ -175,8 +175,8 @@ mod tests {
     use crate::testing::{Lab, at, create, export, getattr, lab_of, lookup, mode, name, open_args, putfh};
     use crate::{Export, ExportTable, Flavor, Flavors};
 
-    /// A server whose `/open` takes AUTH_SYS and whose `/shut` has come to take Kerberos alone, and handles there: of the tops,
-    /// of a directory and of a file in it.
+    /// A server whose `/open` accepts AUTH_SYS and whose `/shut` was changed to accept Kerberos only, and handles in both: of the
+    /// roots, of a directory and of a file.
     struct Two {
         lab: Lab,
         open: Handle,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     impl Two {
-        /// Which of these operations, from 0, is the one that ends them and how.
+        /// Returns the index of the operation that ends the compound, and its status.
         #[track_caller]
         fn ends(&mut self, ops: Vec<Op>) -> (usize, Status) {
             let result = self.lab.run(ops);
@@ -240,15 +240,15 @@ mod tests {
         let used = [getattr(&[n::TYPE]), Op::GetFh, Op::ReadLink, open_by(OpenClaim::Fh), directory("new")];
         for next in used {
             assert_eq!(two.ends(vec![putfh(file), next.clone()]), (0, Status::WRONGSEC), "{next:?}");
-            // RFC 8881 §2.6.3.1.1.1: as if SAVEFH were not there.
+            // RFC 8881 §2.6.3.1.1.1: SAVEFH is ignored.
             let saved = vec![putfh(file), Op::SaveFh, Op::SaveFh, next.clone()];
             assert_eq!(two.ends(saved), (0, Status::WRONGSEC), "{next:?}");
         }
-        // §2.6.3.1.1.2: not the first of two; RESTOREFH is one of them.
+        // §2.6.3.1.1.2: the first of two put operations does not fail; RESTOREFH is one.
         assert_eq!(two.ends(vec![putfh(shut), putfh(open), getattr(&[n::TYPE])]), (2, Status::OK));
         let restored = vec![putfh(shut), Op::SaveFh, putfh(open), Op::RestoreFh, getattr(&[n::TYPE])];
         assert_eq!(two.ends(restored), (3, Status::WRONGSEC));
-        // §2.6.3.1.1.6: nor with nothing behind it.
+        // §2.6.3.1.1.6: nor does a put operation at the end.
         assert_eq!(two.ends(vec![putfh(shut)]), (0, Status::OK));
         assert_eq!(two.ends(vec![putfh(shut), Op::SaveFh]), (1, Status::OK));
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(two.ends(vec![Op::PutRootFh, lookup("shut")]), (1, Status::WRONGSEC));
         assert_eq!(two.ends(vec![Op::PutRootFh, lookup("open"), Op::GetFh]), (2, Status::OK));
         assert_eq!(two.ends(vec![putfh(directory), lookup("file")]), (1, Status::WRONGSEC));
-        // Whether a name is there is not told either.
+        // The existence of a name is not revealed either.
         assert_eq!(two.ends(vec![putfh(directory), lookup("absent")]), (1, Status::WRONGSEC));
         assert_eq!(
             two.ends(vec![putfh(directory), open_by(OpenClaim::Null(name("file")))]),
@@ -268,7 +268,7 @@ mod tests {
         );
         assert_eq!(two.ends(vec![putfh(directory), create("new", b"owner")]), (1, Status::WRONGSEC));
         assert_eq!(two.ends(vec![putfh(directory), Op::LookupParent]), (1, Status::WRONGSEC));
-        // Out of the export is where others are, too.
+        // LOOKUPP out of the export leads to objects that others may use too.
         assert_eq!(two.ends(vec![putfh(shut), Op::LookupParent, Op::GetFh]), (2, Status::OK));
     }
 
@@ -276,7 +276,7 @@ mod tests {
     fn secinfo_tells_callers_with_the_wrong_flavor_which_are_right() {
         let mut two = two();
         let (shut, directory) = (two.shut, two.directory);
-        // privacy, then none: RFC 2203 §5.3.1's numbers, behind RPCSEC_GSS, the mechanism and its quality of protection.
+        // privacy, then none: RFC 2203 §5.3.1's numbers, after RPCSEC_GSS, the mechanism and its quality of protection.
         let oid = [0, 0, 0, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2, 0, 0, 0];
         let entry = |service| [&[0, 0, 0, 6][..], &oid, &[0, 0, 0, 0, 0, 0, 0, service]].concat();
         let kerberos = [&[0, 0, 0, 0, 0, 0, 0, 2][..], &entry(3), &entry(1)].concat();
@@ -293,7 +293,7 @@ mod tests {
             };
             assert_eq!(xdr::to_bytes(&told), kerberos, "{ops:?}");
         }
-        // Above the exports, whatever leads to one of them.
+        // Above the exports, any flavor of an export below is accepted.
         let OpResult::SecInfoNoName(told) = two.lab.last(vec![putfh(shut), no_name(SecInfoStyle::PARENT)])
         else {
             panic!()

@@ -125,6 +125,6 @@ pub(super) mod tests {
         assert_eq!(status(from, to, CloneArgs { destination_stateid: wrong, ..ANY }), Status::BAD_STATEID);
         assert_eq!(content(&mut lab, to), b"x");
         let alone = lab.status(vec![putfh(to), Op::Clone(ANY)]);
-        assert_eq!(alone, Status::NOFILEHANDLE, "there is no saved file handle");
+        assert_eq!(alone, Status::NOFILEHANDLE, "no saved file handle");
     }
 }

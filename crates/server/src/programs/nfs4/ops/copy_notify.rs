@@ -143,11 +143,15 @@ mod tests {
         let write = Op::Write(WriteArgs { stateid: ok.stateid, offset: 0, stable, data });
         assert_eq!(reader.status(vec![putfh(file), write]), Status::BAD_STATEID);
         let other = lab.file(&["export", "other"], b"secret");
-        assert_eq!(reader.status(read(other, ok.stateid)), Status::BAD_STATEID, "only what was named");
+        assert_eq!(reader.status(read(other, ok.stateid)), Status::BAD_STATEID, "only the named file");
         assert_eq!(promised(&mut lab, file, open, READER).stateid, ok.stateid, "renewed");
         let elsewhere = promised(&mut lab, file, open, ELSEWHERE);
         assert_ne!(elsewhere.stateid, ok.stateid);
-        assert_eq!(reader.status(read(file, elsewhere.stateid)), Status::BAD_STATEID, "only who was named");
+        assert_eq!(
+            reader.status(read(file, elsewhere.stateid)),
+            Status::BAD_STATEID,
+            "only the named server"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use self::mounted::Mounted;
 use super::lookup::{enter, not_directory};
 use crate::exports::pseudo::Node;
 use crate::files::listings;
-use crate::files::listings::Way;
+use crate::files::listings::ListingSource;
 use crate::files::object::{File, Object};
 use crate::listing_cache::{Form, Kind};
 use crate::programs::nfs4::acl;
@@ -159,16 +159,16 @@ async fn directory(
         None => Vec::new(),
     };
     let way = match inside.is_empty() {
-        true => way(compound, directory, &context, (arguments, &listing)).await,
-        false => Way::Look(None),
+        true => listing_source(compound, directory, &context, (arguments, &listing)).await,
+        false => ListingSource::Backend(None),
     };
     let mut keeper = match way {
-        Way::Tell(told, attributes) => {
+        ListingSource::Cached(page, attributes) => {
             compound.set_fresh(attributes);
-            payload::share(reply, told);
+            payload::share(reply, page);
             return Ok(());
         }
-        Way::Look(keeper) => keeper,
+        ListingSource::Backend(keeper) => keeper,
     };
     let verifier_at = listing.begin(reply);
     let mut attributes =
@@ -226,15 +226,15 @@ async fn directory(
 }
 
 /// Returns whether and how a cached listing may be used. Space and ACLs are not cached: they differ among callers.
-async fn way<'r>(
+async fn listing_source<'r>(
     compound: &Compound<'r>,
     directory: File<'_>,
     context: &Context,
     (arguments, listing): (&ReadDirArgs, &Listing<'_>),
-) -> Way<'r> {
+) -> ListingSource<'r> {
     let mask = listing.mask;
     if needs_space(mask) || mask.has(number::ACL) {
-        return Way::Look(None);
+        return ListingSource::Backend(None);
     }
     let form = Form {
         kind: Kind::Nfs4(compound.minor),
@@ -245,7 +245,8 @@ async fn way<'r>(
         room: [listing.dircount, listing.left, 0, 0],
     };
     let holder = compound.holder(mask);
-    listings::way(compound.request, directory.export, context, &directory.handle, form, holder).await
+    listings::listing_source(compound.request, directory.export, context, &directory.handle, form, holder)
+        .await
 }
 
 /// Returns whether the verifier that the client sent is outdated.

@@ -65,16 +65,16 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         }
     };
     // The attributes set so far.
-    let mut told = Bitmap::EMPTY;
+    let mut attributes_set = Bitmap::EMPTY;
     if !set.is_empty() {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
             Ok(change) => {
-                told = wanted.mask.difference(LAST);
+                attributes_set = wanted.mask.difference(LAST);
                 // "what (if any) attributes were successfully set" (§18.30.3): not the mode of an object without one.
                 if set.for_kind(change.after.kind).mode.is_none() {
-                    told = told.difference(MODES);
+                    attributes_set = attributes_set.difference(MODES);
                 }
                 note_times(compound, &file, &set, &change.after);
                 compound.set_fresh(change.after);
@@ -84,9 +84,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     let done = set_last(compound, &file, acl, held).await;
     if done.is_ok() {
-        told = told.union(wanted.mask.intersection(LAST));
+        attributes_set = attributes_set.union(wanted.mask.intersection(LAST));
     }
-    told.encode(reply);
+    attributes_set.encode(reply);
     // "A failed SETATTR may partially change a file's attributes, hence the reason why the reply always includes the status and
     // the list of attributes that were set" (§18.30.4).
     done.map_err(|failure| match failure {

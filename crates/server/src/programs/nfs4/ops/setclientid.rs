@@ -78,7 +78,7 @@ mod tests {
         let (file, open) = lab.open("file", b"owner");
         let (first, second) = (ok(&mut lab, 1, 9), ok(&mut lab, 1, 10));
         assert_eq!((first.client_id, second.client_id), (lab.client_id, lab.client_id));
-        assert_eq!(callback_port(&lab), None, "port 0 is none");
+        assert_eq!(callback_port(&lab), None, "port 0 is invalid");
         // "Any pre-existing unconfirmed { v, x, c, *, * } is removed."
         assert_eq!(lab.confirm(&first), Status::STALE_CLIENTID);
         assert_eq!((lab.confirm(&second), lab.confirm(&second)), (Status::OK, Status::OK));

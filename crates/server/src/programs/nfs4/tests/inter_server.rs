@@ -375,7 +375,7 @@ fn cancels_copy_while_source_is_silent() {
     assert!(fetch.poll_unwanted(&context).is_ready());
     let late = of_size(&fetch, 3 * MIB, scene.client.now());
     fetch.answer(Ok(late));
-    assert_eq!(scene.size(), MIB, "what comes late is not written");
+    assert_eq!(scene.size(), MIB, "a late reply is not written");
     assert!(scene.client.calls().is_empty());
 }
 
@@ -509,7 +509,7 @@ fn refuses_invalid_copy_before_reading_source() {
     assert_eq!(client.status(special), Status::BAD_STATEID);
     assert_eq!(client.status(bypass), Status::BAD_STATEID);
     assert_eq!(client.status(foreign), Status::BAD_STATEID);
-    assert_eq!(client.status(local), Status::STALE, "a foreign handle is none of this server's files");
+    assert_eq!(client.status(local), Status::STALE, "a foreign handle names no file of this server");
     assert_eq!(client.status(same), Status::INVAL);
     assert_eq!(client.status(onto_itself), Status::STALE);
     scene.make_read_only();

@@ -382,6 +382,6 @@ fn requests_one_callback_connection_at_a_time() {
     assert!(third.0.outbox.is_hung_up() && wanted(&lab).is_none());
     let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 10, HOME) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);
-    assert!(Called::make(&lab, 902, last).0.outbox.is_hung_up(), "its client is gone");
+    assert!(Called::make(&lab, 902, last).0.outbox.is_hung_up(), "its client was removed");
     assert!(!Called::take(&lab, 903).0.outbox.is_hung_up());
 }

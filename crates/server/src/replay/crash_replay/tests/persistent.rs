@@ -363,7 +363,7 @@ fn dead_sessions_are_removed_when_clients_return_or_time_is_over() {
         let id = lab.exchange(name);
         lab.create_session(&id, channel()).flags.contains(CreateSessionFlags::PERSIST)
     };
-    assert!(!persists(&mut lab, b"a stranger"), "two dead ones take all there is");
+    assert!(!persists(&mut lab, b"a stranger"), "two dead sessions take the whole space");
     assert_eq!(lab.raw(&call).unwrap(), reply);
     // Its client's next session replaces it only if there is no other space.
     assert!(persists(&mut lab, b"of the user"));
@@ -395,7 +395,7 @@ fn another_principal_of_the_same_name_removes_no_dead_sessions() {
     assert!(lab.server.end_grace(lab.now()).is_some());
     lab.uid = 1001;
     let (is_persistent, stranger) = persists(&mut lab, b"of the user");
-    assert!(!is_persistent, "two dead ones take all there is");
+    assert!(!is_persistent, "two dead sessions take the whole space");
     lab.server.shared.state.evict(stranger).unwrap();
     lab.uid = 1000;
     assert_eq!(lab.raw(&call).unwrap(), reply);
@@ -501,7 +501,7 @@ fn ends_persistent_sessions(is_full: bool) {
     machine.log.is_full.store(is_full, Relaxed);
     assert_eq!(lab.raw(&call).unwrap(), reply, "from the slot");
     assert_eq!(lab.status(vec![]), Status::DEADSESSION);
-    assert_eq!(lab.raw(&call).unwrap(), reply, "DEADSESSION left the slot as it was");
+    assert_eq!(lab.raw(&call).unwrap(), reply, "DEADSESSION left the slot unchanged");
     // The client ID is still valid.
     let id = lab.exchange(b"of the user");
     assert_eq!(id.client_id, lab.client_id);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_one_place_are_told_apart() {
+    fn files_of_one_entry_are_distinguished() {
         let (recalls, now) = (RecentRecalls::default(), Duration::from_secs(100));
         let (recalled, other) = (5, 5 | 1 << 40);
         recalls.add(recalled, now);

@@ -45,7 +45,7 @@ impl Summary {
         Self { reach: self.reach.max(other.reach), owners }
     }
 
-    /// Returns whether a range of another owner than `except` may end at `start` or behind it.
+    /// Returns whether a range of another owner than `except` may end at `start` or after it.
     fn may_reach(self, start: u64, except: Option<LockOwner>) -> bool {
         let others = match self.owners {
             Owners::None => false,

@@ -10,7 +10,7 @@ pub struct LockRange {
 
 impl LockRange {
     /// Returns the range of `length` bytes from `offset`; a length of 2^64 - 1 means "to the end of the file". Returns `None`
-    /// for an empty range, and for one that ends behind byte 2^64 - 1.
+    /// for an empty range, and for one that ends after byte 2^64 - 1.
     #[must_use]
     pub fn new(offset: u64, length: u64) -> Option<Self> {
         let end = match length {

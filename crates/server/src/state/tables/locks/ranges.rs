@@ -120,7 +120,7 @@ impl LockedRanges {
         found
     }
 
-    /// Restores the parts of an old range that lie before and behind a new one.
+    /// Restores the parts of an old range that lie before and after a new one.
     fn put_back_outside(&mut self, old: HeldLock, new: LockRange) {
         let LockRange { start, end } = old.range;
         if start < new.start {

@@ -160,6 +160,6 @@ fn foreign_keys_are_left_alone() {
     let lease = Duration::from_secs(90);
     let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };
     let recovery = Recovery::new(records, lease, lease);
-    assert!(!recovery.in_grace(lease), "what is not understood lets nobody reclaim");
+    assert!(!recovery.in_grace(lease), "an invalid record lets nobody reclaim");
     assert_eq!(disk.changes(), 2, "the broken one is taken away, and the lease written");
 }

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(opened.downgraded((1, 1)), Err(Status::INVAL), "no OPEN denied reading");
         let less = opened.downgraded((1, 0)).unwrap();
         assert_eq!(less.bits(), (1, 0));
-        assert_eq!(less.downgraded((3, 0)), Err(Status::INVAL), "that OPEN is no longer in effect");
+        assert_eq!(less.downgraded((3, 0)), Err(Status::INVAL), "that OPEN was undone");
         let both = Modes::new((1, 1)).upgraded((2, 2));
         assert!(both.downgraded((3, 3)).is_ok(), "a union of two");
         assert_eq!(both.downgraded((1, 0)), Err(Status::INVAL), "both OPENs denied something");

@@ -33,7 +33,7 @@ fn the_table_of_phases_is_sound() {
     check_table(TRANSITIONS, SlotPhase::Fresh, &phases);
     assert_eq!(step(TRANSITIONS, SlotPhase::InProgress, SlotEvent::Begin), None, "a slot runs one request");
     for phase in [SlotPhase::Fresh, SlotPhase::Cached, SlotPhase::Uncached] {
-        assert_eq!(step(TRANSITIONS, phase, SlotEvent::Keep), None, "only what runs can end");
+        assert_eq!(step(TRANSITIONS, phase, SlotEvent::Keep), None, "only a request in progress can end");
         assert_eq!(step(TRANSITIONS, phase, SlotEvent::Forget), None);
     }
 }
@@ -77,7 +77,7 @@ fn memory_is_charged_and_released() {
 fn under_pressure_only_guaranteed_slots_continue() {
     let memory = Arc::new(SlotMemory::new(12_000));
     let slots = fixed(64, &memory).unwrap();
-    assert_eq!(slots.target_highest(), 63, "what is promised to it makes nothing scarce");
+    assert_eq!(slots.target_highest(), 63, "reserved memory is not scarce");
     let mut waiting = None;
     for slot in 2..16 {
         match arrive(&slots, slot, 1, 0, true) {
@@ -93,7 +93,11 @@ fn under_pressure_only_guaranteed_slots_continue() {
     assert_eq!(slots.target_highest(), 1);
     assert!(fixed(1, &memory).is_none(), "no other session fits");
     assert_eq!(arrive(&slots, 16, 1, 0, false), Err(Status::DELAY), "a new chunk is memory too");
-    assert_eq!(arrive(&slots, waiting, 1, 0, false), Ok(Verdict::New), "what keeps nothing goes on");
+    assert_eq!(
+        arrive(&slots, waiting, 1, 0, false),
+        Ok(Verdict::New),
+        "requests without a cached reply continue"
+    );
     for sequence_id in 1..9 {
         assert_eq!(arrive(&slots, 0, sequence_id, 0, true), Ok(Verdict::New));
         slots.finish(0, Some(&[0; 4096]));
@@ -132,7 +136,7 @@ fn replies_received_by_the_client_are_released() {
     }
     let full = memory.used();
     slots.release_idle();
-    assert_eq!(memory.used(), full, "no request has told anything yet");
+    assert_eq!(memory.used(), full, "no request has named its highest slot");
     // It may have been sent before those on the other slots: its predecessor is not older than they are.
     pass(&slots, 0, 2, 0, 30);
     slots.release_idle();
@@ -189,11 +193,11 @@ fn window_grows_from_64_slots_to_500_threads() {
     assert_eq!(arrive(&slots, 64, 1, 0, true), Err(Status::BADSLOT));
     let before = memory.used();
     // A client keeps to the limit in the previous reply.
-    let mut told = 63;
+    let mut announced = 63;
     for slot in 0..512 {
-        assert!(slot <= told, "slot {slot} has to wait, {told} is the last");
+        assert!(slot <= announced, "slot {slot} has to wait, {announced} is the last");
         assert_eq!(arrive(&slots, slot, 1, 0, true), Ok(Verdict::New));
-        told = slots.target_highest();
+        announced = slots.target_highest();
     }
     assert_eq!((slots.usage().in_use, slots.usage().full, slots.granted()), (512, 0, 1024));
     assert!(memory.used() - before < 512 * 80, "{} bytes a slot", (memory.used() - before) / 512);

@@ -50,7 +50,7 @@ fn asks_write_holder_for_attributes() {
     assert!(second.poll().is_none());
     // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
     tell(&holder, before.change.unwrap(), 5);
-    assert!(holder.calls().is_empty(), "those who ask at once ask once");
+    assert!(holder.calls().is_empty(), "concurrent requests share one callback");
     assert_eq!(answered(flight.poll()), before);
     assert_eq!(answered(second.poll()), before);
     // Another value says that it has changed the file: its size counts, and times and change attribute advance each time.

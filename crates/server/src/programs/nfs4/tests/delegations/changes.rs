@@ -40,7 +40,7 @@ fn waiting_rename_blocks_delegation() {
         assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(0));
         let (_, read) = opened(&mut other, open("file", b"p", READ));
         // The renamed file itself was never contended.
-        assert!(delegated(&read).is_some(), "the operation is over");
+        assert!(delegated(&read).is_some(), "the operation has ended");
     }
 }
 
@@ -77,7 +77,7 @@ fn waiting_copy_blocks_delegation_of_destination() {
         assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
         assert_eq!(status(flight.poll()), Some(Status::OK));
         let (_, read) = opened(&mut other, open("destination", b"p", READ));
-        assert!(delegated(&read).is_some(), "the operation is over");
+        assert!(delegated(&read).is_some(), "the operation has ended");
     }
 }
 

@@ -241,7 +241,7 @@ fn subscriber_keeps_directory_and_gets_ordered_notifications() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     let more = ENTRIES.union(Bitmap::of(&[notify_type::CHANGE_DIR_ATTRS, notify_type::CHANGE_CHILD_ATTRS]));
     let granted = granted(&mut holder, &["export", "d"], more);
-    assert_eq!(granted.notification_types, ENTRIES, "what is not told is not promised");
+    assert_eq!(granted.notification_types, ENTRIES, "unsupported notifications are not granted");
     assert_eq!((granted.child_attributes, granted.directory_attributes), (NONE, NONE));
     other.ok(vec![putfh(directory), make("new")]);
     other.ok(vec![putfh(directory), Op::SaveFh, rename("new", "newer")]);
@@ -393,7 +393,7 @@ fn recalls_holders_of_entry_that_appears_after_lookup() {
         backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
         let mut flight = other.start(1, vec![putfh(directory), Op::SaveFh, op]);
         assert_eq!(status(flight.poll()), None);
-        assert!(holder.calls().is_empty(), "there is nothing to take away");
+        assert!(holder.calls().is_empty(), "nothing to remove");
         holder.ok(vec![putfh(directory), make("late")]);
         gate.open();
         assert_eq!(status(flight.poll()), None, "{method:?}");
@@ -422,7 +422,7 @@ fn notifies_subscriber_before_other_holder_returns() {
     holder.ok(vec![putfh(directory), make("late")]);
     assert_eq!(told(&third, Status::OK).1, [added("late")]);
     gate.open();
-    assert_eq!(status(flight.poll()), None, "the other holder has it still");
+    assert_eq!(status(flight.poll()), None, "the other holder keeps its delegation");
     assert_eq!(told(&third, Status::OK).1, [removed("late")]);
     // The next notification continues from there.
     holder.ok(vec![putfh(directory), make("next")]);
@@ -448,7 +448,7 @@ fn recalls_directory_when_notifications_fail() {
         other.ok(vec![putfh(directory), make("new")]);
         other.ok(vec![putfh(directory), remove("new")]);
         turns += 1;
-        assert!(turns < 1000, "what gathers is bounded");
+        assert!(turns < 1000, "the queue is bounded");
     }
 }
 
@@ -507,7 +507,7 @@ fn looks_up_changed_names_in_delegated_directories_only() {
     assert_eq!(backend.calls(Method::Lookup), before);
     let mut flight = other.start(1, vec![putfh(directory), make("new")]);
     assert!(flight.poll().is_none());
-    assert_eq!(backend.calls(Method::Lookup), before + 1, "whether the name is there already");
+    assert_eq!(backend.calls(Method::Lookup), before + 1, "whether the name exists already");
     assert_eq!(recalled(&holder).len(), 1);
 }
 
@@ -546,7 +546,7 @@ fn reports_unavailable_directory_delegation() {
     assert_eq!(lab.status_at(&["export", "private"], set(mode(0o700))), Status::OK);
     assert_eq!(lab.status_at(&["export", "file"], ask(NONE, false)), Status::NOTDIR);
     assert_eq!(asked(&mut lab, &["export"], NONE), unavailable, "it cannot be called");
-    assert_eq!(asked(&mut holder, &[], NONE), unavailable, "what leads to exports");
+    assert_eq!(asked(&mut holder, &[], NONE), unavailable, "names that lead to exports");
     // RFC 8881 §18.39.3: a client that wants a signal when a delegation is available learns that none will come.
     assert_eq!(lab.status_at(&["export"], ask(NONE, true)), Status::DIRDELEG_UNAVAIL);
     let stateid = granted(&mut holder, &["export"], NONE).stateid;

@@ -77,9 +77,9 @@ fn local_changes_recall_conflicting_delegations() {
         backend.outsiders().meet(&object(&backend, "file"), does);
         assert_eq!((recall(&lab), holder.calls().len()), (0, 0), "it is recalled once");
         assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
-        assert_eq!(backend.outsiders().watched(), 0, "the watch goes with the delegation");
+        assert_eq!(backend.outsiders().watched(), 0, "the watch ends with the delegation");
         let (_, given) = opened(&mut other, open("file", b"o", READ));
-        assert_eq!(delegated(&given).is_none(), recalls, "what was contended is left alone for a while");
+        assert_eq!(delegated(&given).is_none(), recalls, "a contended file is not delegated for a while");
     }
 }
 
@@ -274,7 +274,7 @@ fn watches_nothing_when_local_changes_are_ignored() {
     assert_eq!(backend.calls(Method::Watch), 0);
     let before = change_of(&mut holder, &["export", "file"]);
     change(&backend, "file");
-    assert_ne!(change_of(&mut holder, &["export", "file"]), before, "what the file says");
+    assert_ne!(change_of(&mut holder, &["export", "file"]), before, "the file's own attribute");
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn holder_does_not_conflict_with_itself() {
         assert_eq!(holder.status(ops), Status::OK);
     }
     assert!(holder.calls().is_empty());
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK, "though the file is gone");
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK, "although the file was removed");
     drop(lab.run(vec![]));
 }
 

@@ -571,7 +571,7 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let mut settled = |scene: &mut Scene| {
         (0..200)
             .find_map(|_| Some(listed(scene)).filter(|(is_told_again, _)| *is_told_again))
-            .expect("told again")
+            .expect("from the cache")
             .1
     };
     let first = settled(&mut scene);

@@ -67,7 +67,7 @@ fn waiters_continue_when_holder_lease_ends() {
     // Its lease has expired, so waits for it end (§8.4.3).
     lab.pass(LEASE_SECONDS / 2);
     other.seconds = lab.seconds;
-    assert_eq!(other.status(vec![]), Status::OK, "or it would be gone too");
+    assert_eq!(other.status(vec![]), Status::OK, "otherwise it would be removed too");
     lab.pass(LEASE_SECONDS / 2);
     other.seconds = lab.seconds;
     assert_eq!(other.status(at(&["export"], vec![open("file", b"o", WRITE)])), Status::OK);

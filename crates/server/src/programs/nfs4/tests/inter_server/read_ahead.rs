@@ -58,7 +58,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
     assert_eq!(copy.go_on(), None);
     let mut fetches = all_fetches(&scene);
     let offsets: Vec<_> = fetches.iter().map(|fetch| fetch.offset / MIB).collect();
-    assert_eq!(offsets, (1..=8).collect::<Vec<_>>(), "one behind the other");
+    assert_eq!(offsets, (1..=8).collect::<Vec<_>>(), "consecutive");
     loop {
         // The last first: nothing is written before the bytes that come before it.
         while let Some(fetch) = fetches.pop() {
