@@ -1,4 +1,4 @@
-//! What the kernel knows about a process: CPU time to the nanosecond, resident memory; and where a thread may run.
+//! A process's CPU time to the nanosecond and its resident memory, from the kernel; and CPU affinity.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// CPU time that all threads of process `pid` have used so far, user and system together.
+/// Returns the CPU time that all threads of process `pid` have used, user and system together.
 ///
 /// # Errors
-/// `ESRCH` when there is no such process.
+/// `ESRCH` if there is no such process.
 pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     let mut clock: libc::clockid_t = 0;
@@ -26,10 +26,10 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Resident set of process `pid`, in bytes (`VmRSS`).
+/// Returns the resident set of process `pid`, in bytes (`VmRSS`).
 ///
 /// # Errors
-/// When the process is gone.
+/// If the process is gone.
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = status
@@ -40,20 +40,20 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmRSS line"))
 }
 
-/// Lets the calling thread, and what it starts from now on, run on core `core` only.
+/// Pins the calling thread, and what it starts from now on, to core `core`.
 ///
 /// # Errors
-/// `EINVAL` when there is no such core.
+/// `EINVAL` if there is no such core.
 pub fn pin_to(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Runs `start` with the calling thread on `core`, so that a child started there inherits it; then undoes it.
+/// Runs `start` with the calling thread pinned to `core`, so that a child inherits it; then unpins the thread.
 ///
 /// # Errors
-/// Those of [`pin_to`], and whatever `start` answers.
+/// Those of [`pin_to`] and of `start`.
 pub fn pinned<T>(core: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = sched_getaffinity(None)?;
     pin_to(core)?;

@@ -15,10 +15,10 @@ use crate::operation::LARGE_BYTES;
 
 /// First read of a batch: small enough that a large record's rest can follow to its end in one piece.
 const FIRST_READ_BYTES: usize = 256 << 10;
-/// The receive buffer: a partial first read, and the rest of the largest record.
+/// The receive buffer: an incomplete first read, and the rest of the largest record.
 const BUFFER_BYTES: usize = FIRST_READ_BYTES + LARGE_BYTES as usize + (4 << 10);
 
-/// Serves until the client closes, or does what the floor does not know.
+/// Serves until the client closes the connection or sends something that the floor does not support.
 pub(super) async fn run(stream: TcpStream, files: &'static Files) {
     if let Err(error) = serve(stream, files).await
         && error.kind() == io::ErrorKind::InvalidData
@@ -71,12 +71,12 @@ fn next_record(bytes: &[u8]) -> Option<&[u8]> {
     rest.get(..(u32::from_be_bytes(*mark) & !(1 << 31)) as usize)
 }
 
-/// How far the buffer may be filled: to the end of a large record that has begun, so that its rest and nothing more
-/// comes in and no payload is ever moved.
+/// Returns how far the buffer may be filled: to the end of a large record that has begun, so that exactly its rest arrives and no payload
+/// is moved.
 fn read_limit(partial: &[u8]) -> io::Result<usize> {
     let Some(mark) = partial.first_chunk::<4>() else { return Ok(FIRST_READ_BYTES) };
     let end = 4 + (u32::from_be_bytes(*mark) & !(1 << 31)) as usize;
-    // Requests of several fragments, and records that do not fit, are not for the floor.
+    // The floor does not support fragmented requests, or records that do not fit.
     if mark[0] & 0x80 == 0 || end > BUFFER_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a record that the floor does not take"));
     }
@@ -89,7 +89,7 @@ async fn flush(stream: &mut TcpStream, replies: &mut Replies) -> io::Result<()> 
     Ok(())
 }
 
-/// Sends `replies`, saying that file data follow at once.
+/// Sends `replies`, and tells the kernel that file data follow.
 async fn flush_more(stream: &TcpStream, replies: &mut Replies) -> io::Result<()> {
     let mut sent = 0;
     while sent < replies.len() {

@@ -1,4 +1,4 @@
-//! One call at a time, for what comes before and after a measurement.
+//! Single calls, for the preparation and the end of a measurement.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::replies::{REPLY_BYTES_MAX, Reply};
 use super::template::{Program, Template};
 use crate::error::LoadError;
 
-/// How long a server may take to answer one call outside the measured window.
+/// Time limit for one call outside the measured window.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection that waits for each reply.
@@ -80,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// Gives the connection away, with nothing outstanding on it.
+    /// Returns the connection, with nothing outstanding on it.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -94,7 +94,7 @@ impl Caller {
 /// Calls NFSv3 NULL on a blocking connection and waits for the reply.
 ///
 /// # Errors
-/// A broken connection, or any reply but success.
+/// A broken connection, or any reply except success.
 pub fn null_call(stream: &mut std::net::TcpStream, xid: u32) -> io::Result<()> {
     let mut record = Vec::new();
     Template::call(NFS3, Proc::NULL.0, &()).append(xid, &mut record);

@@ -1,7 +1,7 @@
-//! Directories in the place of files: a write makes an entry that is named by the value, and a read finds the last of them.
+//! Directories instead of files: a write creates an entry whose name is the value, and a read finds the greatest one.
 //!
-//! Values grow, so that this is a register as a file is: a read that does not show an entry which was acknowledged before it
-//! began has read what was overwritten.
+//! Values grow, so a directory is a register like a file: a read without an entry that was acknowledged before it began has read an
+//! overwritten value.
 
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::Op;
@@ -39,7 +39,7 @@ pub(crate) fn read(directory: &str, notification_types: Bitmap) -> Vec<Op> {
     ops
 }
 
-/// Makes the entry of a value.
+/// Creates the entry of a value.
 pub(super) fn write(directory: &str, value: u64) -> Vec<Op> {
     let name = Opaque::new(value.to_string().into_bytes()).expect("a short name");
     let attributes = FileAttributes::default();
@@ -48,7 +48,7 @@ pub(super) fn write(directory: &str, value: u64) -> Vec<Op> {
     ops
 }
 
-/// The value that a listing shows; none where it is not whole.
+/// Returns the value that a listing shows; `None` for an incomplete listing.
 pub(super) fn value(listing: &ReadDirOk) -> Option<u64> {
     let names = listing.entries.iter().map(|entry| std::str::from_utf8(&entry.name).ok()?.parse().ok());
     let values: Option<Vec<u64>> = names.collect();

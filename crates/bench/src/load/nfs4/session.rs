@@ -1,4 +1,4 @@
-//! A client and its session: made for one connection, taken down after it.
+//! A client and its session: created for one connection, destroyed after it.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ use crate::operation::LARGE_BYTES;
 const COMPOUND_SLACK_BYTES: u32 = 4 << 10;
 /// Most operations of one compound that this generator sends.
 const OPERATIONS_MAX: u32 = 16;
-/// A program number for call-backs, which are never sent: the session has no back channel.
+/// A program number for callbacks, which are never sent: the session has no back channel.
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// A client and its session.
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     id: SessionId,
     slots: Rc<Slots>,
     minor_version: u32,
-    /// What was opened for all of the measurement, to be closed after it.
+    /// Opens that last for the whole measurement, and are closed after it.
     open: Vec<(Handle, Stateid)>,
 }
 
@@ -64,7 +64,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The slots that the server granted, or fewer if fewer were asked for.
+    /// The slots that the server granted; at most as many as requested.
     pub(super) fn slots(&self) -> Rc<Slots> {
         Rc::clone(&self.slots)
     }
@@ -89,7 +89,7 @@ impl Session {
         Ok(results)
     }
 
-    /// Takes the session and its client down again.
+    /// Destroys the session and its client.
     async fn end(mut self, caller: &mut Caller, xids: &Xids) -> Result<(), LoadError> {
         for (handle, open_stateid) in std::mem::take(&mut self.open) {
             let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
@@ -116,7 +116,7 @@ pub(crate) async fn end_all(
     Ok(())
 }
 
-/// Everything that making a workload ready takes.
+/// What a workload needs for its preparation.
 pub(super) struct Setup<'a> {
     /// Number of the connection, from 0.
     pub(super) connection: u32,
@@ -153,7 +153,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Has `open` of the file `handle` closed when the measurement has ended.
+    /// Registers the open of the file `handle` for a CLOSE after the measurement.
     pub(super) fn close_later(&mut self, handle: Handle, open: Stateid) {
         self.session.open.push((handle, open));
     }
@@ -164,7 +164,7 @@ pub(super) fn unexpected(what: &str, results: &[OpResult]) -> LoadError {
     LoadError::wrong(what, format!("results {results:?}"))
 }
 
-/// Calls that stand before and after all sessions.
+/// Calls before and after all sessions.
 struct Bare<'a> {
     caller: &'a mut Caller,
     minor_version: u32,
@@ -208,7 +208,7 @@ impl Bare<'_> {
 /// EXCHANGE_ID of a client without pNFS.
 ///
 /// # Panics
-/// Where the owner's name is longer than such names may be.
+/// If the owner's name is longer than the protocol allows.
 #[must_use]
 pub fn exchange_id(owner: String) -> ExchangeIdArgs {
     let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
@@ -221,7 +221,7 @@ pub fn exchange_id(owner: String) -> ExchangeIdArgs {
     }
 }
 
-/// CREATE_SESSION with so many slots, without a back channel.
+/// CREATE_SESSION with this number of slots, without a back channel.
 #[must_use]
 pub fn create_session(client_id: ClientId, sequence: u32, slots: u32) -> CreateSessionArgs {
     let channel = |bytes, max_requests| ChannelAttributes {

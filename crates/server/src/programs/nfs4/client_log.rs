@@ -1,7 +1,7 @@
 //! Log lines about clients: when they are confirmed, which exports they use, and when they leave.
 //!
-//! Clients make these lines come, so that all of them are bounded: by the server's throttle, and each export of a client by a set of
-//! fixed size, which costs a call one load where the export is the client's first.
+//! Clients can cause these lines, so all are bounded: by the server's throttle, and for the exports of a client by a set of fixed
+//! size. It costs a call one load if the export is the client's first.
 
 use tracing::info;
 
@@ -29,7 +29,7 @@ impl Compound<'_> {
     pub(super) fn uses(&self, export: &Export) {
         let used = match self.session() {
             Some(running) => &running.client().used_exports,
-            // Version 4.0 does not say whose a compound is; a connection is one client's.
+            // A compound of version 4.0 does not name its client; a connection has only one.
             None => &self.request.connection.used_exports,
         };
         if used.is_first(export.id) {
@@ -41,7 +41,7 @@ impl Compound<'_> {
     fn log_use(&self, export: &Export) {
         let of_connection = || {
             let client = self.request.connection.v40_owner.get()?;
-            // Not once more over another connection.
+            // Not repeated over another connection.
             Some((client.used_exports.is_first(export.id), client))
         };
         let client = match self.client() {
@@ -62,7 +62,7 @@ fn log_use(request: &Request<'_>, version: Version, client: Option<&Client>, exp
         Some(client) => {
             info!(name = %Quoted(client.owner()), %version, %export, %peer, suppressed, "export in use");
         }
-        // A client of version 4.0 that has not said who it is.
+        // A version 4.0 client that has not identified itself.
         None => info!(%version, %export, %peer, suppressed, "export in use"),
     }
 }

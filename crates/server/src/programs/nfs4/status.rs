@@ -1,4 +1,4 @@
-//! Where failures become `nfsstat4`.
+//! Conversion of failures to `nfsstat4`.
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
@@ -7,14 +7,14 @@ use xdr::DecodeError;
 pub(crate) use crate::nfs4_status::of_backend;
 use crate::state::SavedReply;
 
-/// Why an operation did not succeed.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// With this status, and nothing else in the reply.
+    /// With this status, and no further results.
     Status(Status),
-    /// With this status; what the protocol returns along with it was written (`LOCK4denied`, for instance).
+    /// With this status; results that belong to it are already written (`LOCK4denied`, for instance).
     Written(Status),
-    /// SEQUENCE found a retransmission: this is the reply of the whole compound.
+    /// SEQUENCE found a retransmission: the cached reply of the whole compound.
     Replay(Bytes),
     /// An owner's seqid shows a retransmission of version 4.0: this is the operation's cached result.
     Saved(Box<SavedReply>),
@@ -42,9 +42,9 @@ impl From<DecodeError> for Failure {
     }
 }
 
-/// The status as `minor` knows it. Version 4.0 has no WRONG_TYPE (RFC 7530 §13.1 answers INVAL), nor errors of sessions: what
-/// has no room is RESOURCE ("the server may exhaust available resources", §13.1.3.4), and a client whose record has gone
-/// meanwhile is EXPIRED.
+/// Returns the status for minor version `minor`. Version 4.0 has no WRONG_TYPE (RFC 7530 §13.1 has INVAL), and no errors of
+/// sessions: a lack of room is RESOURCE ("the server may exhaust available resources", §13.1.3.4), and a client whose record was
+/// removed meanwhile is EXPIRED.
 pub(crate) const fn in_minor(status: Status, minor: u32) -> Status {
     match (status, minor) {
         (Status::WRONG_TYPE, 0) => Status::INVAL,
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn translates_what_clients_act_on() {
-        // RFC 8881 §15.1.1.3: DELAY, and nothing else, makes a client come again.
+        // RFC 8881 §15.1.1.3: only DELAY makes a client retry.
         assert_eq!(of_backend(vfs::Error::Later), Status::DELAY);
         assert_eq!(of_backend(vfs::Error::Stale), Status::STALE);
         assert_eq!(of_backend(vfs::Error::NoSpace), Status::NOSPC);

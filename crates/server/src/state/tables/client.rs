@@ -190,7 +190,7 @@ impl Client {
         self.id
     }
 
-    /// Which of all [grants](crate::state::State::grants) was its last; 0 where it never had one.
+    /// Returns the number of its last grant among all [grants](crate::state::State::grants); 0 without one.
     #[must_use]
     pub fn last_grant(&self) -> u64 {
         self.holdings.last_grant.load(SeqCst)
@@ -232,9 +232,9 @@ impl Client {
         self.renew(now);
     }
 
-    /// A COMPOUND ended; `now` where the time is known. §8.3: once the response "has been sent, the server MUST set the
-    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute". Where the time
-    /// is not known, that of the next look is no sooner: a sweep's, a second later, or that of a request in conflict.
+    /// Ends a COMPOUND; `now` if the time is known. §8.3: once the response "has been sent, the server MUST set the
+    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute". If the time
+    /// is unknown, the next check of the lease uses its own, which is later: a sweep's, or that of a conflicting request.
     pub(crate) fn end(&self, now: Option<Duration>) {
         match now {
             Some(now) => self.renew(now),
@@ -426,8 +426,8 @@ impl Client {
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
         flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
         flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
-        // Also for a delegation that went with the lease or was taken by the administrator, as Linux's server has it: by the other
-        // two flags its client looks at its opens and locks alone, and would go on believing what was delegated.
+        // Also for delegations revoked with the lease or by the administrator, as in Linux's server: the other two flags make Linux's
+        // client check only its opens and locks.
         flags.set(SequenceStatus::RECALLABLE_STATE_REVOKED, some(&self.holdings.lost_delegations));
         // "Until the client sends a global RECLAIM_COMPLETE …, every SEQUENCE operation will return
         // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
@@ -439,10 +439,10 @@ impl Client {
 }
 
 impl Client {
-    /// Whether `by` may do an operation that concerns the client ID, or a session of it.
+    /// Checks that `by` may do an operation on the client ID or a session of it.
     ///
     /// # Errors
-    /// WRONG_CRED where its machine alone may.
+    /// WRONG_CRED if only the machine principal may.
     pub fn admit(&self, operation: OpNum, by: &Credential) -> Result<(), Status> {
         let protect = self.protect();
         // §15.1.6.4: "attempted by a principal that was not allowed to modify that piece of state."
@@ -450,13 +450,13 @@ impl Client {
         if may { Ok(()) } else { Err(Status::WRONG_CRED) }
     }
 
-    /// Whether each of its sessions' connections has to be bound. §18.35.3: "If spo_must_enforce in the results has
+    /// Whether its sessions accept only bound connections. §18.35.3: "If spo_must_enforce in the results has
     /// BIND_CONN_TO_SESSION set, then connection binding enforcement is enabled".
     pub(crate) fn binds_connections(&self) -> bool {
         self.protect().enforces(OpNum::BIND_CONN_TO_SESSION)
     }
 
-    /// Whether `by` is its machine, and this is among what that may do with what its users hold (`spo_must_allow`).
+    /// Whether `by` is the machine principal, and may do this operation on its users' state (`spo_must_allow`).
     #[must_use]
     pub fn is_allowed(&self, operation: OpNum, by: &Credential) -> bool {
         match self.protect() {

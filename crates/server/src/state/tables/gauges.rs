@@ -180,14 +180,14 @@ impl Gauges {
     }
 }
 
-/// One more or less of something counted, or mostly neither.
+/// Adds `by`, which is mostly zero, to a counter.
 pub(crate) fn adjust(counter: &AtomicU64, by: i64) {
     if by != 0 {
         counter.fetch_add(by.cast_unsigned(), Relaxed);
     }
 }
 
-/// What a counter says.
+/// Returns a counter's value.
 pub(crate) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }

@@ -20,7 +20,7 @@ const BEFORE_DATA: usize = 8;
 /// The largest offset: offsets are signed on POSIX systems.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
-/// A READ that passed all checks but that for delegations.
+/// A READ that passed all checks except the one for delegations.
 struct CheckedRead<'r> {
     file: File<'r>,
     stateid: Stateid,

@@ -1,4 +1,4 @@
-//! Whether records, owners and sessions name each other; see [`State::audit`](crate::state::State::audit).
+//! Checks that records, owners and sessions refer to each other; see [`State::audit`](crate::state::State::audit).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::state::tables::audit::same;
 use crate::state::tables::session_table::SessionTable;
 
 impl ClientTable {
-    /// All clients by their IDs.
+    /// Returns all clients by ID.
     ///
     /// # Errors
-    /// What does not fit together.
+    /// The first inconsistency.
     pub(crate) fn audit(&self, sessions: &SessionTable) -> Result<HashMap<ClientId, Arc<Client>>, String> {
         let mut named = 0;
         for (number, record) in &self.records {

@@ -128,7 +128,7 @@ impl Opens {
         let class = class_of(bits);
         let mut gap = self.list.len() as u32;
         self.list.push(entry);
-        // The first open of each class behind moves to its end.
+        // The first open of each later class moves to its end.
         for other in (class + 1..CLASSES).rev() {
             let first = self.ends[other - 1];
             if first < self.ends[other] {
@@ -146,7 +146,7 @@ impl Opens {
     pub(crate) fn remove(&mut self, position: u32, mut moved: impl FnMut(u32, u32)) {
         let class = self.ends.iter().position(|end| position < *end).expect("the position of an open");
         let mut gap = position;
-        // The last open of its class, and of each class behind, fills the gap before it.
+        // The last open of its class, and of each later class, fills the gap before it.
         for other in class..CLASSES {
             let last = self.ends[other] - 1;
             if last > gap {

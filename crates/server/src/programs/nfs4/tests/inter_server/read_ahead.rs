@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use super::*;
 
-/// Makes step after step until the copy is over, or cannot go on at once.
+/// Runs the steps of a copy until it ends, or must wait.
 struct Drive(Pin<Box<dyn Future<Output = Advanced>>>);
 
 fn drive(scene: &Scene, offload: &Arc<Offload>) -> Drive {
@@ -20,7 +20,7 @@ fn drive(scene: &Scene, offload: &Arc<Offload>) -> Drive {
 }
 
 impl Drive {
-    /// What it has come to; none while it waits for the source.
+    /// Returns the outcome; `None` while the copy waits for the source.
     fn go_on(&mut self) -> Option<Advanced> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(advanced) => Some(advanced),
@@ -33,7 +33,7 @@ fn all_fetches(scene: &Scene) -> Vec<Fetch> {
     std::iter::from_fn(|| scene.fetch()).collect()
 }
 
-/// Some of the destination's bytes.
+/// Returns a range of the destination's bytes.
 fn found(scene: &mut Scene, offset: u64, count: u32) -> Vec<u8> {
     use protocol::nfs4::ops::read::ReadArgs;
     let read = Op::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset, count });
@@ -41,7 +41,7 @@ fn found(scene: &mut Scene, offset: u64, count: u32) -> Vec<u8> {
     read.into_result().unwrap().data.to_vec()
 }
 
-/// Whether each piece is what it is at its beginning and before its end.
+/// Whether the beginning and the end of each piece are right.
 fn check(scene: &mut Scene, size: u64) {
     for at in (0..size).step_by(MIB as usize / 2).chain([size - 8]) {
         let length = (size - at).min(8);
@@ -60,7 +60,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
     let offsets: Vec<_> = fetches.iter().map(|fetch| fetch.offset / MIB).collect();
     assert_eq!(offsets, (1..=8).collect::<Vec<_>>(), "consecutive");
     loop {
-        // The last first: nothing is written before the bytes that come before it.
+        // The last one first: nothing is written before the preceding bytes.
         while let Some(fetch) = fetches.pop() {
             let fetched = of_size(&fetch, size, scene.client.now());
             fetch.answer(Ok(fetched));
@@ -105,7 +105,7 @@ fn rereads_missing_part_of_short_read() {
     while copy.go_on().is_none() {
         for fetch in all_fetches(&scene) {
             asked.push((fetch.offset, fetch.count));
-            // RFC 8881 §18.22.3: "The server may return fewer bytes than requested"; here of whole pieces.
+            // RFC 8881 §18.22.3: "The server may return fewer bytes than requested"; here, less than a piece.
             let length = if fetch.count > 1000 { u64::from(fetch.count) - 1000 } else { fetch.count.into() };
             let is_end = fetch.offset + length == size;
             let content = vec![Extent::Data(bytes(fetch.offset, length))];
@@ -171,7 +171,7 @@ fn stalled_copy_holds_no_read_ahead() {
     assert_eq!((fetches.len(), fetches[0].offset), (8, MIB));
     drop(fetches);
     assert_eq!((copy.go_on(), count(&scene)), (Some(Advanced::Later), 0));
-    // It is found out anew whether it can be read from.
+    // The next READ shows whether it can be read from again.
     let mut copy = drive(&scene, &offload);
     assert_eq!(copy.go_on(), None);
     let fetches = all_fetches(&scene);
