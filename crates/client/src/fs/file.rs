@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
@@ -11,6 +12,9 @@ use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::errno::Errno;
 use crate::error::{Error, OpError};
 use crate::results::{Creation, Object, OpenMode, OpenState, Stability};
+
+/// READs or WRITEs of one call that are in flight: 32 MiB of 1 MiB each fill a link of 25 Gbit/s over 10 ms.
+const REQUESTS_MAX: usize = 32;
 
 /// How a file is opened (open(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,45 +152,80 @@ impl File {
         self.object
     }
 
-    /// Reads from `offset` on until `count` bytes or the end of the file.
+    /// Reads from `offset` on until `count` bytes or the end of the file. Several READs are in flight.
     ///
     /// # Errors
     /// As pread(2).
     pub async fn read_at(&self, offset: u64, count: usize) -> Result<Vec<Bytes>, Error> {
-        let (mut parts, mut offset, mut left) = (Vec::new(), offset, count);
-        while left > 0 {
-            let ask = left.min(self.fs.info().read_max as usize) as u32;
-            let read = self.fs.client().read(self.fs.caller(), self.object.handle, &self.state, offset, ask);
-            let reply = read.await.map_err(|cause| self.failed("read", cause))?;
-            offset += reply.data.len() as u64;
-            left -= reply.data.len();
-            let is_end = reply.eof || reply.data.is_empty();
-            if !reply.data.is_empty() {
-                parts.push(reply.data);
+        let size = self.fs.info().read_max as usize;
+        let mut ranges =
+            (0..count).step_by(size).map(|start| (offset + start as u64, size.min(count - start)));
+        let (mut running, mut parts) = (FuturesOrdered::new(), Vec::new());
+        loop {
+            while running.len() < REQUESTS_MAX
+                && let Some((offset, length)) = ranges.next()
+            {
+                running.push_back(self.read_range(offset, length));
             }
+            let Some(outcome) = running.next().await else { return Ok(parts) };
+            let (read, is_end) = outcome.map_err(|cause| self.failed("read", cause))?;
+            parts.extend(read);
             if is_end {
-                break;
+                // The other READs are behind the end.
+                return Ok(parts);
             }
         }
-        Ok(parts)
     }
 
-    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`].
+    /// Reads a range that fits one READ, with further READs if the server returns less. The second value tells whether the file
+    /// ends in it.
+    async fn read_range(&self, mut offset: u64, mut left: usize) -> Result<(Vec<Bytes>, bool), OpError> {
+        let mut parts = Vec::new();
+        while left > 0 {
+            let (handle, state) = (self.object.handle, &self.state);
+            let reply = self.fs.client().read(self.fs.caller(), handle, state, offset, left as u32).await?;
+            let length = reply.data.len();
+            if length > 0 {
+                parts.push(reply.data);
+            }
+            if reply.eof || length == 0 {
+                return Ok((parts, true));
+            }
+            offset += length as u64;
+            left -= length;
+        }
+        Ok((parts, false))
+    }
+
+    /// Writes all of `data` at `offset`, with several WRITEs in flight. They are stable after [`Self::sync`].
     ///
     /// # Errors
-    /// As pwrite(2).
+    /// As pwrite(2). Some of the data may have been written.
     pub async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
-        let (mut offset, mut data) = (offset, data);
+        let size = self.fs.info().write_max as usize;
+        let mut starts = (0..data.len()).step_by(size);
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < REQUESTS_MAX
+                && let Some(start) = starts.next()
+            {
+                let part = data.slice(start..data.len().min(start + size));
+                running.push(self.write_range(offset + start as u64, part));
+            }
+            match running.next().await {
+                Some(written) => written?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Writes data that fit one WRITE, with further WRITEs if the server takes less.
+    async fn write_range(&self, mut offset: u64, mut data: Bytes) -> Result<(), Error> {
         while !data.is_empty() {
-            let part = data.slice(..data.len().min(self.fs.info().write_max as usize));
-            let write = self.fs.client().write(
-                self.fs.caller(),
-                self.object.handle,
-                &self.state,
-                offset,
-                part,
-                Stability::Unstable,
-            );
+            let (handle, state) = (self.object.handle, &self.state);
+            let stability = Stability::Unstable;
+            let write =
+                self.fs.client().write(self.fs.caller(), handle, state, offset, data.clone(), stability);
             let reply = write.await.map_err(|cause| self.failed("write", cause))?;
             if reply.stability == Stability::Unstable {
                 self.note_unstable(reply.verifier)?;

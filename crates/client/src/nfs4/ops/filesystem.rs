@@ -27,6 +27,10 @@ const SPACE: Bitmap = Bitmap::of(&[
     number::FILES_FREE,
     number::FILES_TOTAL,
 ]);
+/// Bytes of a request or reply apart from the data of one WRITE or READ: headers, credentials, a handle.
+const OVERHEAD: u32 = 1024;
+/// READs and WRITEs are whole pages, where they have so many bytes.
+const PAGE: u32 = 4096;
 /// READs and WRITEs are not made smaller than this, whatever a server says.
 const TRANSFER_MIN: u32 = 512;
 
@@ -34,13 +38,16 @@ impl Nfs4 {
     /// Returns the properties of the object's file system.
     pub(crate) async fn fs_info(&self, caller: &Caller, handle: FileHandle) -> Result<FsInfo, OpError> {
         let wire = self.fs_attributes(caller, handle, INFO).await?;
-        let transfer = |max: Option<u64>| {
-            let max = max.unwrap_or(u64::from(TRANSFER_MAX)).min(u64::from(TRANSFER_MAX));
-            (max as u32).max(TRANSFER_MIN)
+        let limits = self.session().await?.limits;
+        // The file system's bound, the configuration's, and what fits a request or reply of the session.
+        let transfer = |max: Option<u64>, configured: u32, session: u32| {
+            let max = max.unwrap_or(u64::MAX).min(u64::from(configured)).min(u64::from(TRANSFER_MAX)) as u32;
+            let max = max.min(session.saturating_sub(OVERHEAD)).max(TRANSFER_MIN);
+            if max >= PAGE { max - max % PAGE } else { max }
         };
         Ok(FsInfo {
-            read_max: transfer(wire.maxread),
-            write_max: transfer(wire.maxwrite),
+            read_max: transfer(wire.maxread, self.config.read_size, limits.response),
+            write_max: transfer(wire.maxwrite, self.config.write_size, limits.request),
             file_size_max: wire.maxfilesize.unwrap_or(u64::MAX >> 1),
             name_max: wire.maxname.unwrap_or(255),
             link_max: wire.maxlink.unwrap_or(u32::MAX),
