@@ -44,7 +44,7 @@ struct Circle {
 }
 
 const RULES: Rules = Rules {
-    without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys"],
+    without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys", "fuse"],
     own_items: &["server", "server::state", "server::files", "localfs"],
     independent: &["server::programs"],
     order: ORDER,
@@ -62,6 +62,10 @@ const ORDER: &[Order] = &[
         "act_as", "batch_attrs", "blocking", "by_handle", "cleanup", "close_idle", "durable", "find", "identify", "open_by_index",
         "opening", "refused_mounts", "release", "status", "visibility", "xattr_target", "permission",
         "ops", "probe", "backend",
+    ] },
+    Order { parent: "fuse", children: &[
+        "abi", "flags", "types", "sys", "descriptors", "device", "signals", "channel", "request", "reply", "directory", "filesystem",
+        "interrupt", "notify", "negotiate", "hand_over", "session", "mount",
     ] },
     Order { parent: "server", children: &[
         "network", "now", "flavor", "versions", "quoted", "prefetch", "payload", "transport", "wait_limit", "work_signal", "id_names",

@@ -1,0 +1,183 @@
+//! Interrupted requests, and the thread that watches them. The crate's documentation has the rule.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+use crate::abi::opcode;
+use crate::channel::Channel;
+use crate::signals::{Fate, fate, is_exiting};
+
+/// Time between two looks at the signals of waiting threads.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Most INTERRUPTs that wait for their requests to be registered; a request is registered within microseconds.
+const EARLY_MAX: usize = 1024;
+/// How long an INTERRUPT waits for its request. Most of those that come early interrupt a request that was just answered.
+const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// A request whose thread is looked at. There are at most as many as pending requests, which the kernel bounds.
+struct Watched {
+    channel: Arc<Channel>,
+    unique: u64,
+    tid: u32,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The kernel sent an INTERRUPT.
+    Interrupted,
+    /// FLUSH. A process that exits waits for it without any signal (before Linux 6.3).
+    Flush,
+}
+
+#[derive(Default)]
+struct Watch {
+    requests: Vec<Watched>,
+    is_stopped: bool,
+}
+
+/// The interrupted requests of a session.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    channels: Vec<Arc<Channel>>,
+    /// INTERRUPTs whose request was not found: another worker may have read it and not registered it yet.
+    early: Mutex<VecDeque<(u64, Instant)>>,
+    early_count: AtomicUsize,
+    watch: Mutex<Watch>,
+    changed: Condvar,
+}
+
+impl Interrupts {
+    pub(crate) fn new(channels: Vec<Arc<Channel>>) -> Self {
+        Self { channels, ..Self::default() }
+    }
+
+    /// Handles an INTERRUPT of the request `unique`.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        if self.try_interrupt(unique) {
+            return;
+        }
+        {
+            let mut early = self.early.lock();
+            forget_old(&mut early);
+            if early.len() == EARLY_MAX {
+                early.pop_front();
+            }
+            early.push_back((unique, Instant::now()));
+            self.early_count.store(early.len(), Ordering::SeqCst);
+        }
+        // Its worker may have looked at the list before, and registered the request after.
+        self.try_interrupt(unique);
+    }
+
+    /// Applies an INTERRUPT that came before its request was registered. Called after the registration.
+    pub(crate) fn registered(&self, channel: &Arc<Channel>, unique: u64) {
+        if self.early_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut early = self.early.lock();
+        forget_old(&mut early);
+        let before = early.len();
+        early.retain(|(other, _)| *other != unique);
+        let was_early = early.len() < before;
+        self.early_count.store(early.len(), Ordering::SeqCst);
+        drop(early);
+        if was_early {
+            self.apply(channel, unique);
+        }
+    }
+
+    /// Watches a FLUSH that is not answered at once.
+    pub(crate) fn watch_flush(&self, channel: &Arc<Channel>, unique: u64, tid: u32) {
+        // Thread 0 is the kernel's own, for which no program waits.
+        if tid != 0 {
+            self.add(Watched { channel: Arc::clone(channel), unique, tid, reason: Reason::Flush });
+        }
+    }
+
+    fn try_interrupt(&self, unique: u64) -> bool {
+        let channel = self.channels.iter().find(|channel| channel.is_pending(unique));
+        if let Some(channel) = channel {
+            self.apply(channel, unique);
+        }
+        channel.is_some()
+    }
+
+    fn apply(&self, channel: &Arc<Channel>, unique: u64) {
+        match channel.mark_interrupted(unique) {
+            // Any signal ends a wait for a lock; the kernel restarts it after handlers with SA_RESTART.
+            Some((opcode::SETLKW, _)) => channel.withdraw(unique, Errno::INTR),
+            Some((_, tid)) => {
+                self.add(Watched { channel: Arc::clone(channel), unique, tid, reason: Reason::Interrupted });
+            }
+            // It was answered.
+            None => {}
+        }
+    }
+
+    fn add(&self, request: Watched) {
+        self.watch.lock().requests.push(request);
+        self.changed.notify_one();
+    }
+
+    /// Ends [`run`](Self::run).
+    pub(crate) fn stop(&self) {
+        self.watch.lock().is_stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Looks at threads until [`stop`](Self::stop).
+    pub(crate) fn run(&self) {
+        let mut watch = self.watch.lock();
+        while !watch.is_stopped {
+            let requests = std::mem::take(&mut watch.requests);
+            // /proc is read without the lock.
+            drop(watch);
+            let left: Vec<Watched> = requests.into_iter().filter(look).collect();
+            watch = self.watch.lock();
+            let has_new = !watch.requests.is_empty();
+            watch.requests.extend(left);
+            if watch.is_stopped || has_new {
+                continue;
+            }
+            if watch.requests.is_empty() {
+                self.changed.wait(&mut watch);
+            } else {
+                self.changed.wait_for(&mut watch, LOOK_INTERVAL);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interrupts").finish_non_exhaustive()
+    }
+}
+
+fn forget_old(early: &mut VecDeque<(u64, Instant)>) {
+    while early.front().is_some_and(|(_, since)| since.elapsed() > EARLY_AGE_MAX) {
+        early.pop_front();
+    }
+}
+
+/// Answers a request if its thread must not wait, and returns whether to look again.
+fn look(request: &Watched) -> bool {
+    if !request.channel.is_pending(request.unique) {
+        return false;
+    }
+    let must_end = match request.reason {
+        Reason::Flush => is_exiting(request.tid),
+        // EINTR is the lesser evil for a thread whose signals cannot be seen: it could never be killed.
+        Reason::Interrupted => fate(request.tid) != Fate::Lives || is_exiting(request.tid),
+    };
+    if must_end {
+        request.channel.withdraw(request.unique, Errno::INTR);
+    }
+    !must_end
+}

@@ -1,0 +1,106 @@
+//! Notifications: what the file system tells the kernel unasked.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, notify};
+use crate::channel::Channel;
+use crate::types::{NAME_MAX, NodeId};
+
+/// Invalidates caches of the kernel.
+///
+/// A call can wait for locks that a request under way holds (a READ locks its pages, an operation on names its directory). It must be made
+/// by a thread on which no request's answer depends.
+#[derive(Clone)]
+pub struct Notifier {
+    channel: Arc<Channel>,
+}
+
+impl Notifier {
+    pub(crate) fn new(channel: Arc<Channel>) -> Self {
+        Self { channel }
+    }
+
+    /// Drops attributes and the pages of a range. `length` 0 means to the end of the file; a negative `offset` drops attributes only.
+    ///
+    /// # Errors
+    /// An error of the device. An inode that the kernel does not know is none.
+    pub fn invalidate_inode(&self, node: NodeId, offset: i64, length: i64) -> io::Result<()> {
+        let message = abi::NotifyInvalInodeOut { ino: node.0, off: offset, len: length };
+        known(self.channel.notify(notify::INVAL_INODE, &[message.as_bytes()]))
+    }
+
+    /// Drops a name of a directory.
+    ///
+    /// # Errors
+    /// As [`invalidate_inode`](Self::invalidate_inode); EINVAL if the name is empty or longer than [`NAME_MAX`].
+    pub fn invalidate_entry(&self, parent: NodeId, name: &[u8]) -> io::Result<()> {
+        self.entry(parent, name, 0)
+    }
+
+    /// Makes the kernel look up a name before it uses it again, without dropping what is below. Needs `Capabilities::HAS_EXPIRE_ONLY`.
+    ///
+    /// # Errors
+    /// As [`invalidate_entry`](Self::invalidate_entry).
+    pub fn expire_entry(&self, parent: NodeId, name: &[u8]) -> io::Result<()> {
+        self.entry(parent, name, abi::EXPIRE_ONLY)
+    }
+
+    fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> io::Result<()> {
+        let message = abi::NotifyInvalEntryOut { parent: parent.0, namelen: name_length(name)?, flags };
+        known(self.channel.notify(notify::INVAL_ENTRY, &[message.as_bytes(), name, b"\0"]))
+    }
+
+    /// Drops a name that was removed by another client, and tells programs that watch the directory (inotify).
+    ///
+    /// # Errors
+    /// As [`invalidate_entry`](Self::invalidate_entry); ENOTEMPTY or EBUSY if the kernel cannot drop a directory.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> io::Result<()> {
+        let message = abi::NotifyDeleteOut {
+            parent: parent.0,
+            child: child.0,
+            namelen: name_length(name)?,
+            padding: 0,
+        };
+        known(self.channel.notify(notify::DELETE, &[message.as_bytes(), name, b"\0"]))
+    }
+
+    /// Puts data into the kernel's page cache.
+    ///
+    /// # Errors
+    /// As [`invalidate_inode`](Self::invalidate_inode); EINVAL if there are 4 GiB or more.
+    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> io::Result<()> {
+        let size = u32::try_from(data.len()).map_err(|_| Errno::INVAL)?;
+        let message = abi::NotifyStoreOut { nodeid: node.0, offset, size, padding: 0 };
+        known(self.channel.notify(notify::STORE, &[message.as_bytes(), data]))
+    }
+
+    /// Makes the kernel send all unanswered requests again.
+    pub(crate) fn resend(&self) -> io::Result<()> {
+        Ok(self.channel.notify(notify::RESEND, &[])?)
+    }
+}
+
+impl std::fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notifier").finish_non_exhaustive()
+    }
+}
+
+fn name_length(name: &[u8]) -> io::Result<u32> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(name.len() as u32)
+}
+
+/// An inode or name that the kernel does not have needs no invalidation.
+fn known(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,392 @@
+//! Sessions: negotiation, workers, stop.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use zerocopy::FromBytes;
+
+use crate::abi::{InHeader, opcode};
+use crate::channel::{Channel, Pending};
+use crate::device::{Device, Received};
+use crate::filesystem::{Filesystem, dispatch};
+use crate::flags::Capabilities;
+use crate::hand_over::{Carried, HandOver};
+use crate::interrupt::Interrupts;
+use crate::negotiate::{Config, MAX_WRITE_MAX, MAX_WRITE_MIN, State, WORKERS_MAX, invalid, negotiate};
+use crate::notify::Notifier;
+use crate::request::{decode_forgets, decode_interrupt, split_header};
+use crate::sys::Interruption;
+
+mod buffers;
+
+use buffers::Buffers;
+
+/// Time between two signals to a worker that does not stop: it served a request when the last one came.
+const STOP_INTERVAL: Duration = Duration::from_micros(200);
+
+/// A mount whose requests nobody serves yet.
+#[derive(Debug)]
+pub struct Session {
+    channels: Vec<Arc<Channel>>,
+    state: State,
+    carried: Vec<Carried>,
+}
+
+impl Session {
+    /// Negotiates with the kernel on a fresh descriptor, as [`mount`](crate::mount) returns it. Waits for the kernel's INIT, which comes
+    /// with the mount.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `config` exceeds a bound; `Unsupported` if the kernel is older than Linux 5.4; `NotConnected` if the file system
+    /// is unmounted; errors of the device.
+    pub fn new(device: OwnedFd, config: &Config) -> io::Result<Self> {
+        let is_valid = (MAX_WRITE_MIN..=MAX_WRITE_MAX).contains(&config.max_write)
+            && config.workers.get() <= WORKERS_MAX;
+        if !is_valid {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "max_write must be {MAX_WRITE_MIN} to {MAX_WRITE_MAX} bytes and workers at most {WORKERS_MAX}"
+                ),
+            ));
+        }
+        let first = Channel::new(Device::from_fd(device));
+        let state = negotiate(&first, config)?;
+        let mut channels = vec![Arc::new(first)];
+        for _ in 1..config.workers.get() {
+            channels.push(Arc::new(Channel::new(channels[0].device().try_clone()?)));
+        }
+        Ok(Self { channels, state, carried: Vec::new() })
+    }
+
+    /// Continues a mount that another process, or a stopped session of this one, handed over. Requests that came along are served first.
+    ///
+    /// # Errors
+    /// `InvalidData` if the description is not valid.
+    pub fn resume(hand_over: HandOver) -> io::Result<Self> {
+        let HandOver { devices, state, carried } = hand_over;
+        state.validate()?;
+        if devices.is_empty() || carried.iter().any(|request| request.channel as usize >= devices.len()) {
+            return Err(invalid("the hand-over has no descriptor for a request"));
+        }
+        let channels = devices.into_iter().map(|fd| Arc::new(Channel::new(Device::from_fd(fd)))).collect();
+        Ok(Self { channels, state, carried })
+    }
+
+    /// Continues a mount whose process crashed, on descriptors that were kept elsewhere (systemd's store). Requests that the crashed
+    /// process did not answer are sent again by the kernel (Linux 6.9 and later, marked by [`Caller::is_resent`](crate::Caller)); older
+    /// kernels end them with ECONNABORTED.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume); errors of the device.
+    pub fn recover(devices: Vec<OwnedFd>, state: State) -> io::Result<Self> {
+        let resends = state.capabilities.contains(Capabilities::HAS_RESEND);
+        let mut session = Self::resume(HandOver { devices, state, carried: Vec::new() })?;
+        if resends && session.notifier().resend().is_ok() {
+            return Ok(session);
+        }
+        // The kernel ends the requests of a descriptor when it is closed, and the mount lives while one is open.
+        let clones: io::Result<Vec<_>> = session
+            .channels
+            .iter()
+            .map(|old| Ok(Arc::new(Channel::new(old.device().try_clone()?))))
+            .collect();
+        session.channels = clones?;
+        Ok(session)
+    }
+
+    /// Returns what was negotiated.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns a handle for notifications; it stays valid while the session serves.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.channels[0]))
+    }
+
+    /// Returns a copy of each descriptor, to be kept elsewhere for [`recover`](Self::recover).
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate_devices(&self) -> io::Result<Vec<OwnedFd>> {
+        self.channels.iter().map(|channel| channel.device().duplicate()).collect()
+    }
+
+    /// Starts the threads that serve requests.
+    ///
+    /// # Errors
+    /// EAGAIN if a thread cannot be started.
+    pub fn serve<F: Filesystem>(self, filesystem: Arc<F>) -> io::Result<Serving> {
+        let interrupts = Arc::new(Interrupts::new(self.channels.clone()));
+        let shared = Arc::new(Shared {
+            filesystem: Arc::clone(&filesystem),
+            buffers: Buffers::new(self.state.buffer_size(), self.channels.len()),
+            setxattr_ext: self.state.capabilities.contains(Capabilities::SETXATTR_EXT),
+            interrupts: Arc::clone(&interrupts),
+            is_stopping: Arc::default(),
+        });
+        let is_stopping = Arc::clone(&shared.is_stopping);
+        // Workers that run already end after their next request.
+        let stop = |_: &io::Error| is_stopping.store(true, Ordering::SeqCst);
+        let mut workers = Vec::with_capacity(self.channels.len());
+        for (number, channel) in self.channels.iter().enumerate() {
+            let own = self.carried.iter().filter(|request| request.channel as usize == number);
+            let own: Vec<Carried> = own.cloned().collect();
+            let (shared, channel) = (Arc::clone(&shared), Arc::clone(channel));
+            let run = move || shared.run(&channel, own);
+            workers.push(Builder::new().name(format!("fuse-{number}")).spawn(run).inspect_err(stop)?);
+        }
+        let watcher = {
+            let interrupts = Arc::clone(&interrupts);
+            Builder::new()
+                .name("fuse-interrupts".to_owned())
+                .spawn(move || interrupts.run())
+                .inspect_err(stop)?
+        };
+        let (channels, state) = (self.channels, self.state);
+        Ok(Serving {
+            channels,
+            state,
+            workers,
+            watcher: Watcher { interrupts, thread: Some(watcher) },
+            filesystem,
+            is_stopping,
+        })
+    }
+}
+
+/// The thread that watches interrupted requests; ends when dropped.
+#[derive(Debug)]
+struct Watcher {
+    interrupts: Arc<Interrupts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.interrupts.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A mount whose requests are served.
+#[derive(Debug)]
+pub struct Serving {
+    channels: Vec<Arc<Channel>>,
+    state: State,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    watcher: Watcher,
+    /// Kept until requests are withdrawn: it may own replies, and a dropped reply answers EIO.
+    filesystem: Arc<dyn Any + Send + Sync>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Serving {
+    /// Returns what was negotiated.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns a handle for notifications.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.channels[0]))
+    }
+
+    /// Returns the number of requests that are not answered.
+    pub fn pending(&self) -> usize {
+        self.channels.iter().map(|channel| channel.pending_count()).sum()
+    }
+
+    /// Returns the number of requests that are not answered although the kernel interrupted them.
+    pub fn interrupted(&self) -> usize {
+        self.channels.iter().map(|channel| channel.interrupted_count()).sum()
+    }
+
+    /// Returns the number of requests of each worker since the start.
+    pub fn requests(&self) -> Vec<u64> {
+        self.channels.iter().map(|channel| channel.requests()).collect()
+    }
+
+    /// As [`Session::duplicate_devices`].
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate_devices(&self) -> io::Result<Vec<OwnedFd>> {
+        self.channels.iter().map(|channel| channel.device().duplicate()).collect()
+    }
+
+    /// Waits until the file system is unmounted, or its connection aborted.
+    ///
+    /// # Errors
+    /// The first error of the device by which a worker ended.
+    pub fn wait(self) -> io::Result<()> {
+        self.join().map(drop)
+    }
+
+    /// Stops reading requests, and returns when no worker reads any more. The kernel keeps further requests; those that were read can
+    /// still be answered. Workers that wait in the kernel are interrupted by SIGURG.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn stop(self) -> io::Result<Stopped> {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        let interruption = Interruption::new();
+        while let Some(worker) = self.workers.iter().find(|worker| !worker.is_finished()) {
+            interruption.interrupt(worker);
+            thread::sleep(STOP_INTERVAL);
+        }
+        drop(interruption);
+        self.join()
+    }
+
+    fn join(self) -> io::Result<Stopped> {
+        let mut result = Ok(());
+        for worker in self.workers {
+            let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
+            result = result.and(ended);
+        }
+        result?;
+        Ok(Stopped {
+            channels: self.channels,
+            state: self.state,
+            _watcher: self.watcher,
+            _filesystem: self.filesystem,
+        })
+    }
+}
+
+/// A mount whose requests are not read. Those that were read before can be answered. Dropping it, when all replies are sent or dropped,
+/// makes the mount dead (ENOTCONN) unless it was handed over.
+#[derive(Debug)]
+pub struct Stopped {
+    channels: Vec<Arc<Channel>>,
+    state: State,
+    _watcher: Watcher,
+    _filesystem: Arc<dyn Any + Send + Sync>,
+}
+
+impl Stopped {
+    /// Returns the number of requests that are not answered.
+    pub fn pending(&self) -> usize {
+        self.channels.iter().map(|channel| channel.pending_count()).sum()
+    }
+
+    /// Takes all requests that are not answered, and returns them with the descriptors. Replies to them are not delivered from now on.
+    /// What cannot be sent to another process can be given to [`Session::resume`] in this one.
+    ///
+    /// # Errors
+    /// EMFILE; then nothing is taken.
+    pub fn hand_over(self) -> io::Result<HandOver> {
+        let devices: Vec<OwnedFd> =
+            self.channels.iter().map(|channel| channel.device().duplicate()).collect::<io::Result<_>>()?;
+        let mut carried = Vec::new();
+        for (number, channel) in (0_u32..).zip(&self.channels) {
+            let requests = channel.withdraw_all().into_iter();
+            carried.extend(requests.map(|request| Carried {
+                channel: number,
+                is_interrupted: request.is_interrupted,
+                message: request.message,
+            }));
+        }
+        Ok(HandOver { devices, state: self.state, carried })
+    }
+}
+
+/// What workers share.
+struct Shared<F> {
+    filesystem: Arc<F>,
+    buffers: Buffers,
+    setxattr_ext: bool,
+    interrupts: Arc<Interrupts>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl<F: Filesystem> Shared<F> {
+    /// Reads and serves requests until the mount or the session ends.
+    fn run(&self, channel: &Arc<Channel>, carried: Vec<Carried>) -> io::Result<()> {
+        for request in carried {
+            self.serve_and_survive(channel, request.message, request.is_interrupted);
+        }
+        let mut buffer = self.buffers.take();
+        while !self.is_stopping.load(Ordering::SeqCst) {
+            match channel.device().receive(&mut buffer)? {
+                Received::Interrupted => {}
+                Received::Ended => break,
+                Received::Request(length) => {
+                    let message = self.buffers.split(&mut buffer, length);
+                    self.serve_and_survive(channel, message, false);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A panic of the file system must not end the worker: its reply was dropped, which answers EIO.
+    fn serve_and_survive(&self, channel: &Arc<Channel>, message: Bytes, is_interrupted: bool) {
+        let serve = AssertUnwindSafe(|| self.serve(channel, message, is_interrupted));
+        if catch_unwind(serve).is_err() {
+            tracing::error!("a request panicked; answered EIO");
+        }
+    }
+
+    fn serve(&self, channel: &Arc<Channel>, message: Bytes, is_interrupted: bool) {
+        let (header, arguments) = match split_header(message.clone()) {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::error!(length = message.len(), %error, "request of the kernel without a valid header");
+                if let Ok((header, _)) = InHeader::read_from_prefix(&message) {
+                    let _ = channel.write(header.unique, Err(Errno::IO));
+                }
+                return;
+            }
+        };
+        match header.opcode {
+            opcode::FORGET | opcode::BATCH_FORGET => match decode_forgets(&header, arguments) {
+                Ok(forgets) => self.filesystem.forget(&forgets),
+                Err(error) => tracing::error!(%error, "malformed FORGET"),
+            },
+            opcode::INTERRUPT => match decode_interrupt(&header, arguments) {
+                // An INTERRUPT needs no reply, and ENOSYS would be the last one.
+                Ok(unique) => self.interrupts.interrupt(unique),
+                Err(error) => tracing::error!(%error, "malformed INTERRUPT"),
+            },
+            opcode::DESTROY => drop(channel.write(header.unique, Ok(&[]))),
+            _ => self.execute(channel, &header, message, arguments, is_interrupted),
+        }
+    }
+
+    fn execute(
+        &self,
+        channel: &Arc<Channel>,
+        header: &InHeader,
+        message: Bytes,
+        arguments: Bytes,
+        is_interrupted: bool,
+    ) {
+        let InHeader { unique, opcode, pid: tid, .. } = *header;
+        channel.register(unique, Pending { message, opcode, tid, is_interrupted: false, waker: None });
+        self.interrupts.registered(channel, unique);
+        if let Err(error) = dispatch(&*self.filesystem, channel, header, arguments, self.setxattr_ext) {
+            // Dropping the reply answered EIO.
+            tracing::error!(opcode, %error, "malformed request of the kernel");
+        }
+        if is_interrupted {
+            self.interrupts.interrupt(unique);
+        }
+        if opcode == opcode::FLUSH && channel.is_pending(unique) {
+            self.interrupts.watch_flush(channel, unique, tid);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Mounts for real, used by real programs. Needs root and `/dev/fuse`.
+
+mod hand_over;
+mod interrupts;
+mod memory;
+mod programs;
+mod support;
