@@ -375,6 +375,8 @@ impl User {
 
     /// Reserves memory, and waits in order of arrival if there is no room. Dropping the future gives up its place.
     ///
+    /// Whoever waits makes the caches give up what [`Limiter::demand`] says.
+    ///
     /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: what it holds otherwise can
     /// be given up by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.
     pub fn reserve(&self, kind: Kind, bytes: u64) -> Reserve {

@@ -144,13 +144,18 @@ impl FileWrites {
     /// beyond `size` is under way.
     pub(super) fn truncate(&mut self, size: u64) -> SyncTicket {
         self.holds += 1;
-        let discarded = self.states.apply(&(size..u64::MAX), Event::Discard, |_| true, |_| {});
-        self.stable(&discarded, u64::MAX);
-        self.note_clean();
+        self.discard(size);
         let ticket = SyncTicket::new();
         self.barriers.push((size, ticket.clone()));
         self.finish_barriers();
         ticket
+    }
+
+    /// Drops everything from `size` on. Requests under way have no effect on the states any more.
+    pub(super) fn discard(&mut self, size: u64) {
+        let discarded = self.states.apply(&(size..u64::MAX), Event::Discard, |_| true, |_| {});
+        self.stable(&discarded, u64::MAX);
+        self.note_clean();
     }
 
     /// Returns what to send now. `Err` is the time until which rewriting waits.

@@ -2,6 +2,7 @@
 //!
 //! Synchronous data structures. They know no protocol; requests go out as actions and their results come in by method calls.
 
+mod demand_queue;
 mod errors;
 mod file;
 mod pace;

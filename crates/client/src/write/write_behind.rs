@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::demand_queue::DemandQueue;
 use super::errors::OpenFile;
 use super::file::{Effect, Effects, FileWrites, Sent};
 use super::pace::RewritePace;
@@ -48,8 +49,9 @@ pub struct WriteBehind {
     settings: Settings,
     pages: PageCache,
     files: HashMap<FileId, FileWrites>,
-    /// Files with anything that is not stable.
-    unstable: BTreeSet<FileId>,
+    /// Files with dirty data, and files with uncommitted data.
+    dirty: DemandQueue,
+    uncommitted: DemandQueue,
     requests: HashMap<RequestId, Request>,
     urgent: VecDeque<FileId>,
     normal: VecDeque<FileId>,
@@ -84,7 +86,8 @@ impl WriteBehind {
             settings,
             pages: PageCache::default(),
             files: HashMap::new(),
-            unstable: BTreeSet::new(),
+            dirty: DemandQueue::default(),
+            uncommitted: DemandQueue::default(),
             requests: HashMap::new(),
             urgent: VecDeque::new(),
             normal: VecDeque::new(),
@@ -187,6 +190,20 @@ impl WriteBehind {
         }
     }
 
+    /// The file is gone, or its handle names another one: drops its data, and reports `error` to its descriptions if there
+    /// were unstable ones.
+    pub fn discard(&mut self, file: FileId, error: Errno) {
+        let removed = self.pages.remove(file, 0..u64::MAX);
+        self.hold(file, &(0..u64::MAX), removed);
+        if let Some(writes) = self.files.get_mut(&file) {
+            if !writes.states().is_clean() {
+                writes.errors.record(error);
+            }
+            writes.discard(0);
+            self.changed(file);
+        }
+    }
+
     /// The program opens the file.
     pub fn open(&mut self, file: FileId) -> OpenFile {
         let settings = self.settings;
@@ -211,21 +228,20 @@ impl WriteBehind {
         result
     }
 
-    /// Does what the memory limiter demands of pages: evicts, and makes files with much unstable data send and commit them.
+    /// Does what the memory limiter demands of pages: evicts, and makes the files with most unstable data send and commit them.
+    /// Whoever has to wait for memory calls this, and then polls for actions.
     pub fn give_up(&mut self, demand: Demand) {
         self.pages.evict(Kind::Clean, demand.clean);
         self.pages.evict(Kind::ReadAhead, demand.read_ahead);
-        let written = demand.commit.then_some(PageState::Written);
-        let dirty = demand.flush.then_some(PageState::Dirty);
-        for state in [written, dirty].into_iter().flatten() {
-            for file in self.largest(state) {
-                let Some(writes) = self.files.get_mut(&file) else { continue };
-                match state {
-                    PageState::Written => writes.commit_wanted = true,
-                    _ => writes.flush_wanted = true,
-                }
-                self.changed(file);
-            }
+        while let Some(file) = self.uncommitted.next().filter(|_| demand.commit) {
+            let Some(writes) = self.files.get_mut(&file) else { break };
+            writes.commit_wanted = true;
+            self.changed(file);
+        }
+        while let Some(file) = self.dirty.next().filter(|_| demand.flush) {
+            let Some(writes) = self.files.get_mut(&file) else { break };
+            writes.flush_wanted = true;
+            self.changed(file);
         }
     }
 
@@ -339,8 +355,12 @@ impl WriteBehind {
         } else if self.rewriting.remove(&file) && self.rewriting.is_empty() {
             self.pace.end();
         }
-        if writes.states().is_clean() {
-            self.unstable.remove(&file);
+        let states = writes.states();
+        let writing = states.bytes(PageState::Writing) + states.bytes(PageState::WritingStable);
+        self.dirty.note(file, states.bytes(PageState::Dirty), writing, writes.flush_wanted);
+        let (written, committing) = (states.bytes(PageState::Written), states.bytes(PageState::Committing));
+        self.uncommitted.note(file, written, committing, writes.commit_wanted);
+        if states.is_clean() {
             match (writes.is_idle(), writes.errors.has_unseen()) {
                 (true, true) => self.remember_error(file),
                 (true, false) => drop(self.files.remove(&file)),
@@ -348,7 +368,6 @@ impl WriteBehind {
             }
             return;
         }
-        self.unstable.insert(file);
         if writes.is_urgent() && !writes.queued_urgent {
             writes.queued_urgent = true;
             self.urgent.push_back(file);
@@ -377,15 +396,5 @@ impl WriteBehind {
         if now >= self.paced_until {
             std::mem::take(&mut self.paced).into_iter().for_each(|file| self.changed(file));
         }
-    }
-
-    /// Returns the files that hold most of the bytes in `state`: each that has at least half of the average.
-    fn largest(&self, state: PageState) -> Vec<FileId> {
-        let bytes = |file: &FileId| self.files.get(file).map_or(0, |writes| writes.states().bytes(state));
-        let with: Vec<(FileId, u64)> =
-            self.unstable.iter().map(|file| (*file, bytes(file))).filter(|(_, bytes)| *bytes > 0).collect();
-        let total: u64 = with.iter().map(|(_, bytes)| bytes).sum();
-        let enough = total / (2 * with.len() as u64).max(1);
-        with.into_iter().filter(|(_, bytes)| *bytes >= enough).map(|(file, _)| file).collect()
     }
 }
