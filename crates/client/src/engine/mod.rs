@@ -103,22 +103,32 @@ impl Engine {
     }
 
     /// Opens a connection to a port of the server. The transport connects at once, and again after each loss while calls
-    /// wait for it.
+    /// wait for it. A connection that was closed gives its place, and its ID, to a new one.
     ///
     /// # Errors
-    /// [`CallError::Busy`] above [`CONNECTIONS_MAX`].
+    /// [`CallError::Busy`] above [`CONNECTIONS_MAX`]; [`CallError::Closed`] after [`Self::shut_down`].
     pub fn open_connection(&self, port: u16, policy: RetryPolicy) -> Result<ConnectionId, CallError> {
         let mut state = self.state.lock();
-        if state.connections.len() >= CONNECTIONS_MAX {
-            return Err(CallError::Busy);
+        if state.is_shut_down {
+            return Err(CallError::Closed);
         }
-        let id = ConnectionId(state.connections.len());
-        state.connections.push(Connection::new(port, policy));
+        let connection = Connection::new(port, policy);
+        let id = match state.free_place() {
+            Some(id) => {
+                state.connections[id.0] = connection;
+                id
+            }
+            None if state.connections.len() >= CONNECTIONS_MAX => return Err(CallError::Busy),
+            None => {
+                state.connections.push(connection);
+                ConnectionId(state.connections.len() - 1)
+            }
+        };
         state.connect(id);
         Ok(id)
     }
 
-    /// Closes a connection for good. Its calls fail with [`CallError::Closed`].
+    /// Closes a connection for good. Its calls fail with [`CallError::Closed`]. The ID must not be used any longer.
     pub fn close_connection(&self, id: ConnectionId) {
         let mut state = self.state.lock();
         state.disconnect(id);
@@ -152,7 +162,7 @@ impl Engine {
             state.enqueue(connection, xid);
         }
         state.calls.insert(xid, call);
-        PendingCall { engine: Arc::clone(self), xid, abandoned: None }
+        PendingCall { engine: Arc::clone(self), xid, abandoned: None, sendings: 0 }
     }
 
     /// Ends all connections and calls. [`Self::poll_action`] then returns `None`.
@@ -293,9 +303,15 @@ impl Engine {
         }
     }
 
-    /// Handles the loss of a connection. Calls without a reply are sent again over the next one.
+    /// Handles the loss of a connection. Calls without a reply are sent again over the next one, unless connections end without
+    /// a reply more often than the policy allows.
     pub fn handle_disconnected(&self, id: ConnectionId) {
-        self.state.lock().reconnect(id, self.now());
+        let mut state = self.state.lock();
+        if state.connections[id.0].gives_up_when_silent() {
+            let reason = "the server closes each connection without a reply".into();
+            state.fail_calls(Some(id), &CallError::Unreachable(ConnectError { reason }));
+        }
+        state.reconnect(id, self.now());
     }
 
     /// Handles a received record, without its mark. Returns false if the connection must be closed, because the record is
@@ -361,6 +377,14 @@ impl Engine {
 }
 
 impl State {
+    /// Returns the place of a closed connection that the transport has left.
+    fn free_place(&self) -> Option<ConnectionId> {
+        let is_left = |id| !self.actions.contains(&Action::Disconnect { connection: id });
+        let closed = self.connections.iter().enumerate();
+        let mut closed = closed.filter(|(_, connection)| connection.link == Link::Closed);
+        closed.find_map(|(index, _)| Some(ConnectionId(index)).filter(|id| is_left(*id)))
+    }
+
     fn push_action(&mut self, action: Action) {
         self.actions.push_back(action);
         wake(&mut self.action_waker);
@@ -456,6 +480,8 @@ pub struct PendingCall {
     engine: Arc<Engine>,
     xid: u32,
     abandoned: Option<Box<dyn Abandoned>>,
+    /// How often the call had been sent when its outcome was taken.
+    sendings: u32,
 }
 
 impl PendingCall {
@@ -466,10 +492,10 @@ impl PendingCall {
         self
     }
 
-    /// Returns how often the call has been sent.
+    /// Returns how often the call has been sent. After more than once the server may have executed it before.
     #[must_use]
     pub fn sendings(&self) -> u32 {
-        self.engine.state.lock().calls.get(&self.xid).map_or(0, |call| call.sendings)
+        self.engine.state.lock().calls.get(&self.xid).map_or(self.sendings, |call| call.sendings)
     }
 }
 
@@ -484,10 +510,11 @@ impl Future for PendingCall {
             call.waker = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let outcome = state.calls.remove(&this.xid).and_then(|call| call.outcome);
+        let call = state.calls.remove(&this.xid);
         drop(state);
         this.abandoned = None;
-        Poll::Ready(outcome.unwrap_or(Err(CallError::Closed)))
+        this.sendings = call.as_ref().map_or(0, |call| call.sendings);
+        Poll::Ready(call.and_then(|call| call.outcome).unwrap_or(Err(CallError::Closed)))
     }
 }
 

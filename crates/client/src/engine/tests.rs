@@ -121,6 +121,25 @@ fn sends_calls_again_over_a_new_connection_in_their_order() {
     assert_eq!((calls[0].sendings(), fourth.sendings()), (2, 1));
     test.reply(1);
     assert!(matches!(poll(&mut calls[0]), Some(Ok(_))));
+    assert_eq!(calls[0].sendings(), 2, "it is known after the reply too");
+}
+
+#[test]
+fn a_new_connection_takes_the_place_of_a_closed_one_that_the_transport_has_left() {
+    let test = Test::connected();
+    test.engine.close_connection(test.connection);
+    let second = test.engine.open_connection(111, RetryPolicy::default()).unwrap();
+    assert_ne!(second, test.connection, "the transport may still serve it");
+    assert_eq!(test.action(), Some(Action::Disconnect { connection: test.connection }));
+    let third = test.engine.open_connection(20048, RetryPolicy::default()).unwrap();
+    assert_eq!(third, test.connection);
+    assert_eq!(test.action(), Some(Action::Connect { connection: second, port: 111 }));
+    assert_eq!(test.action(), Some(Action::Connect { connection: third, port: 20048 }));
+    test.engine.handle_connected(third);
+    let mut call = test.call();
+    assert_eq!(test.sent(), [1]);
+    test.reply(1);
+    assert!(matches!(poll(&mut call), Some(Ok(_))));
 }
 
 #[test]
@@ -154,6 +173,23 @@ fn soft_calls_fail_after_their_retries() {
         }
     }
     assert_eq!(silences, 3, "once, and two retries");
+}
+
+#[test]
+fn soft_calls_fail_when_connections_end_without_a_reply() {
+    let test = Test::new(RetryPolicy { retries: Some(2), ..RetryPolicy::default() });
+    test.engine.handle_connected(test.connection);
+    let mut call = test.call();
+    for _ in 0..2 {
+        assert_eq!(test.sent(), [1]);
+        test.engine.handle_disconnected(test.connection);
+        assert!(poll(&mut call).is_none());
+        test.pass_deadline();
+        test.engine.handle_connected(test.connection);
+    }
+    test.engine.handle_disconnected(test.connection);
+    assert!(matches!(poll(&mut call), Some(Err(CallError::Unreachable(_)))));
+    assert!(test.engine.deadline().is_none(), "nothing needs the connection");
 }
 
 #[test]
