@@ -6,11 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
 
+use crate::acl::Acl;
 use crate::attributes::{Attributes, Changed, SetAttributes};
 use crate::config::{Caller, Config, Version};
-use crate::engine::{ConnectionId, Engine};
+use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
+use crate::nfs3::Nfs3;
 use crate::nfs4::Nfs4;
 use crate::results::{
     CommitReply, Creation, DirPage, FileHandle, FsInfo, FsStat, NewObject, Object, OpenMode, OpenState,
@@ -38,6 +40,7 @@ struct Inner {
 }
 
 enum Protocol {
+    Nfs3(Nfs3),
     Nfs4(Nfs4),
 }
 
@@ -58,8 +61,17 @@ impl Client {
         };
         let mut outcome = Err(OpError::Unsupported("this version of NFS"));
         for version in wanted {
+            // All of version 4 is at one port. Version 3 may have another, which the port mapper knows.
+            if matches!(outcome, Err(OpError::Call(CallError::Unreachable(_)))) && *version != Version::V3 {
+                continue;
+            }
             outcome = Self::connect_with(&engine, &config, &connections, *version).await;
-            if !matches!(outcome, Err(OpError::Unsupported(_))) {
+            let goes_on = match &outcome {
+                Err(OpError::Unsupported(_)) => true,
+                Err(OpError::Call(CallError::Unreachable(_))) => config.port == protocol::nfs3::PORT,
+                _ => false,
+            };
+            if !goes_on {
                 break;
             }
         }
@@ -73,13 +85,17 @@ impl Client {
         version: Version,
     ) -> Result<Self, OpError> {
         let protocol = match version {
+            Version::V3 => {
+                let (engine, config) = (Arc::clone(engine), Arc::clone(config));
+                Protocol::Nfs3(Nfs3::establish(engine, config, connections.to_vec()).await?)
+            }
             Version::V41 | Version::V42 => {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
                 let minor = version.minor().unwrap_or(1);
                 let nfs4 = Nfs4::establish(engine, config, connections.to_vec(), minor).await?;
                 Protocol::Nfs4(nfs4)
             }
-            Version::V3 | Version::V40 => return Err(OpError::Unsupported("this version of NFS")),
+            Version::V40 => return Err(OpError::Unsupported("this version of NFS")),
         };
         let (engine, config) = (Arc::clone(engine), Arc::clone(config));
         Ok(Self { inner: Arc::new(Inner { engine, config, version, protocol }) })
@@ -88,6 +104,7 @@ impl Client {
     /// Keeps leases and sessions until the client is closed. Poll it beside the transport.
     pub async fn run(&self) {
         match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.run().await,
             Protocol::Nfs4(nfs4) => nfs4.run().await,
         }
     }
@@ -95,6 +112,7 @@ impl Client {
     /// Leaves the server, which forgets the client at once, and ends the engine. Close all files before.
     pub async fn close(&self) -> Result<(), OpError> {
         let outcome = match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.leave().await,
             Protocol::Nfs4(nfs4) => nfs4.leave().await,
         };
         self.inner.engine.shut_down();
@@ -119,10 +137,12 @@ impl Client {
         &self.inner.engine
     }
 
-    /// Returns how many requests are in flight, and how many had to wait for a slot so far.
+    /// Returns how many requests are in flight, and how many had to wait for a slot so far. In version 3, as many requests as
+    /// [`Config::v3_calls`] allows have a slot each.
     #[must_use]
     pub fn slot_use(&self) -> (usize, usize) {
         match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.slot_use(),
             Protocol::Nfs4(nfs4) => nfs4.slot_use(),
         }
     }
@@ -130,6 +150,7 @@ impl Client {
     /// Returns the object at a path of the server: an exported directory, or anything below one.
     pub async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
         match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.mount(caller, path).await,
             Protocol::Nfs4(nfs4) => {
                 let root = nfs4.root(caller).await?;
                 if path.is_empty() { Ok(root) } else { nfs4.lookup_chain(caller, root.handle, path).await }
@@ -141,7 +162,34 @@ impl Client {
     pub(crate) fn set_lease(&self, seconds: u32) {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) if seconds > 0 => nfs4.set_lease(Duration::from_secs(seconds.into())),
-            Protocol::Nfs4(_) => {}
+            Protocol::Nfs3(_) | Protocol::Nfs4(_) => {}
+        }
+    }
+
+    /// Returns the access control lists of an object.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] if the server does not have them.
+    pub async fn get_acl(&self, caller: &Caller, handle: FileHandle) -> Result<Acl, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.get_acl(caller, handle).await,
+            Protocol::Nfs4(_) => Err(OpError::Unsupported("access control lists")),
+        }
+    }
+
+    /// Sets the access control lists of an object, and returns its attributes if the server sends them.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] if the server does not have lists of this kind.
+    pub async fn set_acl(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        acl: &Acl,
+    ) -> Result<Option<Attributes>, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.set_acl(caller, handle, acl).await,
+            Protocol::Nfs4(_) => Err(OpError::Unsupported("access control lists")),
         }
     }
 }
@@ -152,8 +200,7 @@ impl Client {
     pub async fn read_many(&self, caller: &Caller, files: &[ReadFile<'_>]) -> Vec<Result<Whole, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.read_many(caller, files).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::read(self, caller, files).await,
+            Protocol::Nfs3(_) => singles::read(self, caller, files).await,
         }
     }
 
@@ -162,8 +209,7 @@ impl Client {
     pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.write_many(caller, files).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::write(self, caller, files).await,
+            Protocol::Nfs3(_) => singles::write(self, caller, files).await,
         }
     }
 
@@ -175,8 +221,7 @@ impl Client {
     ) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.stat_many(caller, names).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::in_flight(names, |name| self.lookup(caller, name.0, name.1)).await,
+            Protocol::Nfs3(_) => singles::in_flight(names, |name| self.lookup(caller, name.0, name.1)).await,
         }
     }
 
@@ -188,8 +233,7 @@ impl Client {
     ) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.create_directories(caller, directories).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::create_directories(self, caller, directories).await,
+            Protocol::Nfs3(_) => singles::create_directories(self, caller, directories).await,
         }
     }
 
@@ -202,8 +246,7 @@ impl Client {
     ) -> Vec<Result<(), OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.remove_many(caller, names).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::remove(self, caller, names, directories).await,
+            Protocol::Nfs3(_) => singles::remove(self, caller, names, directories).await,
         }
     }
 
@@ -215,8 +258,7 @@ impl Client {
     ) -> Vec<Result<Attributes, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.set_attributes_many(caller, objects).await,
-            #[allow(unreachable_patterns, reason = "there are versions without compounds")]
-            _ => singles::set_attributes(self, caller, objects).await,
+            Protocol::Nfs3(_) => singles::set_attributes(self, caller, objects).await,
         }
     }
 }
@@ -231,6 +273,7 @@ macro_rules! operations {
                 #[allow(clippy::missing_errors_doc)]
                 pub async fn $name(&self, caller: &Caller, $($argument: $type),*) -> Result<$result, OpError> {
                     match &self.inner.protocol {
+                        Protocol::Nfs3(nfs3) => nfs3.$name(caller, $($argument),*).await,
                         Protocol::Nfs4(nfs4) => nfs4.$name(caller, $($argument),*).await,
                     }
                 }

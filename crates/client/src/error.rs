@@ -1,5 +1,6 @@
 //! Errors: of one protocol operation ([`OpError`]), and of a library call ([`Error`]).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub enum OpError {
     Call(CallError),
     /// The server's reply contradicts the protocol; says what is wrong.
     BadReply(&'static str),
+    /// The export takes only these security flavors (RFC 5531 §8.2, RFC 2623 §2.3), none of which this client has.
+    Flavors(Arc<[u32]>),
     /// This version of the protocol, or this server, does not have the operation.
     Unsupported(&'static str),
     /// The caller's argument cannot be sent; says what is wrong.
@@ -69,6 +72,7 @@ impl OpError {
             Self::Call(CallError::Rpc(RpcError::Garbled(_))) | Self::BadReply(_) => Errno::EPROTO,
             Self::Call(CallError::Closed) => Errno::EIO,
             Self::Call(CallError::Busy) => Errno::EAGAIN,
+            Self::Flavors(_) => Errno::EACCES,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,
             Self::Invalid(errno, _) => *errno,
         }
@@ -88,7 +92,7 @@ impl OpError {
             Self::Call(CallError::Closed | CallError::Busy) => Fault::Client,
             Self::Call(CallError::Rpc(RpcError::Denied(_))) => Fault::Caller,
             Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) => Fault::Server,
-            Self::Invalid(..) => Fault::Caller,
+            Self::Flavors(_) | Self::Invalid(..) => Fault::Caller,
         }
     }
 }
@@ -106,11 +110,33 @@ impl fmt::Display for OpError {
             }
             Self::Call(error) => error.fmt(f),
             Self::BadReply(what) => write!(f, "the server's reply is wrong: {what}"),
+            Self::Flavors(flavors) => {
+                let names: Vec<_> = flavors.iter().map(|flavor| flavor_name(*flavor)).collect();
+                let names = names.join(", ");
+                write!(f, "the export takes the security flavors {names} only, and this client has sys")
+            }
             Self::Unsupported(what) => write!(f, "the server does not support {what}"),
             Self::Invalid(_, what) => f.write_str(what),
         }
     }
 }
+
+/// Returns the name of a security flavor, as nfs(5) and exports(5) have it.
+fn flavor_name(flavor: u32) -> Cow<'static, str> {
+    match flavor {
+        0 => "none".into(),
+        1 => "sys".into(),
+        390_003 => "krb5".into(),
+        390_004 => "krb5i".into(),
+        390_005 => "krb5p".into(),
+        other => other.to_string().into(),
+    }
+}
+
+/// Version 3's `NFS3ERR_NODEV`, which version 4 does not have.
+const NODEV: Status = Status(protocol::nfs3::NfsStat::NODEV.0);
+/// Version 3's `NFS3ERR_REMOTE`, which version 4 does not have.
+const REMOTE: Status = Status(protocol::nfs3::NfsStat::REMOTE.0);
 
 /// Returns the error number that Linux's client has for a status.
 fn errno_of(status: Status) -> Errno {
@@ -121,6 +147,7 @@ fn errno_of(status: Status) -> Errno {
         Status::ACCESS | Status::WRONGSEC => Errno::EACCES,
         Status::EXIST => Errno::EEXIST,
         Status::XDEV => Errno::EXDEV,
+        NODEV => Errno::ENODEV,
         Status::NOTDIR => Errno::ENOTDIR,
         Status::ISDIR => Errno::EISDIR,
         Status::INVAL | Status::UNION_NOTSUPP | Status::BADNAME | Status::BADTYPE => Errno::EINVAL,
@@ -142,7 +169,7 @@ fn errno_of(status: Status) -> Errno {
         Status::FILE_OPEN => Errno::EBUSY,
         Status::SHARE_DENIED => Errno::EACCES,
         Status::LOCK_NOTSUPP => Errno::ENOLCK,
-        Status::MOVED => Errno::EREMOTE,
+        Status::MOVED | REMOTE => Errno::EREMOTE,
         Status::BAD_STATEID | Status::OLD_STATEID | Status::EXPIRED | Status::ADMIN_REVOKED => Errno::EIO,
         _ => Errno::EIO,
     }

@@ -9,6 +9,7 @@
 //! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod attributes;
 pub mod cache;
 mod client;
@@ -19,12 +20,14 @@ pub mod error;
 pub mod fs;
 pub mod many;
 pub mod names;
+mod nfs3;
 mod nfs4;
 mod opens;
 mod permits;
 mod read;
 mod read_retry;
 mod reader;
+mod record;
 pub mod results;
 mod session;
 mod slots;

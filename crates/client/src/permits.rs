@@ -1,7 +1,11 @@
 //! A number of permits that tasks wait for in their order. Slots of a session and calls of version 3 in flight are of this kind.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
 
 /// Tasks that wait, first come, first served.
 #[derive(Debug, Default)]
@@ -74,11 +78,84 @@ impl WaitQueue {
     }
 }
 
+/// A bound of things in use, for instance of calls in flight.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    max: usize,
+    state: Mutex<PermitState>,
+}
+
+#[derive(Debug, Default)]
+struct PermitState {
+    in_use: usize,
+    queue: WaitQueue,
+    waits: usize,
+}
+
+impl Permits {
+    /// Creates `max` permits, at least one.
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max: max.max(1), state: Mutex::default() }
+    }
+
+    /// Waits for a permit.
+    pub(crate) async fn take(self: &Arc<Self>) -> Permit {
+        let mut place = PermitPlace { permits: self, ticket: Ticket::default(), has_waited: false };
+        poll_fn(|context| place.poll(context)).await
+    }
+
+    /// Returns how many are in use, and how many tasks had to wait for one so far.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.in_use, state.waits)
+    }
+}
+
+/// A place in the queue for a permit.
+struct PermitPlace<'a> {
+    permits: &'a Arc<Permits>,
+    ticket: Ticket,
+    has_waited: bool,
+}
+
+impl PermitPlace<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Permit> {
+        let mut state = self.permits.state.lock();
+        let PermitState { in_use, queue, waits } = &mut *state;
+        let take = || (*in_use < self.permits.max).then(|| *in_use += 1);
+        let polled = queue.poll(&mut self.ticket, context, take);
+        if polled.is_pending() && !std::mem::replace(&mut self.has_waited, true) {
+            *waits += 1;
+        }
+        drop(state);
+        polled.map(|()| Permit(Arc::clone(self.permits)))
+    }
+}
+
+impl Drop for PermitPlace<'_> {
+    fn drop(&mut self) {
+        self.permits.state.lock().queue.leave(&mut self.ticket);
+    }
+}
+
+/// A permit in use. Dropping it returns it.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<Permits>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.in_use -= 1;
+        state.queue.wake_first();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use futures_util::FutureExt;
     use futures_util::task::{ArcWake, waker};
 
     use super::*;
@@ -126,5 +203,20 @@ mod tests {
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         queue.leave(&mut second);
         assert!(queue.waiting.is_empty());
+    }
+
+    #[test]
+    fn no_more_permits_are_in_use_than_there_are() {
+        let permits = Arc::new(Permits::new(2));
+        let first = permits.take().now_or_never().unwrap();
+        let _second = permits.take().now_or_never().unwrap();
+        let mut third = Box::pin(permits.take());
+        assert!(third.as_mut().now_or_never().is_none() && third.as_mut().now_or_never().is_none());
+        assert_eq!(permits.usage(), (2, 1));
+        drop(first);
+        assert!(third.as_mut().now_or_never().is_some());
+        assert_eq!(permits.usage(), (1, 1), "the third was returned at once");
+        drop(permits.take());
+        assert_eq!(permits.usage(), (1, 1));
     }
 }

@@ -105,7 +105,7 @@ fn with_client<F: Future<Output = ()>>(config: Config, work: impl FnOnce(Client)
 
 #[test]
 fn files_and_directories_are_made_listed_read_renamed_and_removed() {
-    for version in [Some(Version::V42), Some(Version::V41), None] {
+    for version in [Some(Version::V42), Some(Version::V41), Some(Version::V3), None] {
         let server = start();
         with_client(config(server.address.port(), version), async |client| {
             assert_eq!(client.version(), version.unwrap_or(Version::V42));

@@ -7,13 +7,11 @@ use protocol::nfs4::types::{Handle, HasStatus, OpNum, Status};
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::OpaqueAuth;
 use rpc::message::{CallHeader, encode_call};
-use xdr::{Encode, Writer, padding};
+use xdr::Encode;
 
 use crate::engine::Record;
 use crate::error::OpError;
-
-/// Data of a WRITE from this many bytes are a part of their own; fewer are copied.
-const SHARED_FROM: usize = 4096;
+use crate::record::RecordWriter;
 
 /// Encodes a compound, with SEQUENCE in front if there is one.
 pub(crate) fn encode_compound(
@@ -27,35 +25,30 @@ pub(crate) fn encode_compound(
         credential: credential.clone(),
         ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND)
     };
-    let mut writer = Writer::new();
-    encode_call(&mut writer, &header, &());
+    let mut record = RecordWriter::default();
+    let writer = record.writer();
+    encode_call(writer, &header, &());
     // The tag is empty.
     writer.u32(0);
     writer.u32(minor_version);
     writer.u32(ops.len() as u32 + u32::from(sequence.is_some()));
     if let Some(sequence) = sequence {
-        Op::Sequence(sequence).encode(&mut writer);
+        Op::Sequence(sequence).encode(writer);
     }
-    let mut record = Record::new();
     for op in ops {
         match op {
-            Op::Write(args) if args.data.len() >= SHARED_FROM => {
-                OpNum::WRITE.encode(&mut writer);
-                args.stateid.encode(&mut writer);
-                args.offset.encode(&mut writer);
-                args.stable.encode(&mut writer);
-                writer.u32(args.data.len() as u32);
-                record.push(std::mem::take(&mut writer).into_bytes());
-                record.push(args.data.bytes().clone());
-                writer.raw(&[0; 4][..padding(args.data.len())]);
+            Op::Write(args) => {
+                let writer = record.writer();
+                OpNum::WRITE.encode(writer);
+                args.stateid.encode(writer);
+                args.offset.encode(writer);
+                args.stable.encode(writer);
+                record.opaque(args.data.bytes());
             }
-            op => op.encode(&mut writer),
+            op => op.encode(record.writer()),
         }
     }
-    if !writer.is_empty() {
-        record.push(writer.into_bytes());
-    }
-    record
+    record.finish()
 }
 
 /// Returns PUTFH.
@@ -138,12 +131,6 @@ macro_rules! take {
 }
 pub(crate) use take;
 
-/// Joins the parts of a record.
-#[cfg(test)]
-pub(crate) fn joined(record: &[bytes::Bytes]) -> bytes::Bytes {
-    record.concat().into()
-}
-
 #[cfg(test)]
 mod tests {
     use protocol::nfs4::compound::CompoundArgs;
@@ -154,6 +141,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::record::{SHARED_FROM, joined};
 
     #[test]
     fn data_of_a_write_are_not_copied_and_arrive_padded() {

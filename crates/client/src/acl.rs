@@ -1,0 +1,60 @@
+//! Access control lists: POSIX ones, which version 3 has by a side protocol, and those of version 4.
+
+use bytes::Bytes;
+
+/// The access control lists of a file, of the kind that its server has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acl {
+    /// POSIX lists (withdrawn IEEE 1003.1e draft 17; acl(5)).
+    Posix(PosixAcl),
+    /// The list of version 4 (RFC 8881 §6.2.1).
+    Nfs4(Vec<Nfs4Ace>),
+}
+
+/// The POSIX lists of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PosixAcl {
+    /// The access list. One that says no more than the mode has three entries.
+    pub access: Vec<PosixEntry>,
+    /// The default list of a directory, which new objects inherit; empty if there is none.
+    pub default: Vec<PosixEntry>,
+}
+
+/// An entry of a POSIX list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PosixEntry {
+    /// Who has the permissions.
+    pub subject: Subject,
+    /// Permissions: read 4, write 2, execute 1.
+    pub permissions: u8,
+}
+
+/// The subject of an entry, in the order that lists have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// The file's owner.
+    Owner,
+    /// A user.
+    User(u32),
+    /// The file's group.
+    OwningGroup,
+    /// A group.
+    Group(u32),
+    /// The most that users, groups and the file's group can have.
+    Mask,
+    /// All others.
+    Other,
+}
+
+/// An entry of a version 4 list. Numbers are those of RFC 8881 §6.2.1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nfs4Ace {
+    /// Whether it allows, denies, audits or alarms.
+    pub kind: u32,
+    /// Inheritance, and whether the subject is a group.
+    pub flags: u32,
+    /// Permissions.
+    pub mask: u32,
+    /// The subject as the server names it.
+    pub who: Bytes,
+}

@@ -1,0 +1,111 @@
+//! NFS version 3 (RFC 1813), with its companions MOUNT and NFS_ACL.
+//!
+//! Version 3 has no session and no state: a call is its transaction ID, its arguments and its reply. [`calls`] sends them,
+//! [`ops`] are the operations, [`mount`] finds the handle that everything begins with.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use protocol::nfs3::PORT;
+use rpc::message::{AcceptStatus, RpcError};
+
+use crate::config::Config;
+use crate::engine::{CallError, ConnectionId, Engine};
+use crate::error::OpError;
+use crate::permits::Permits;
+
+mod calls;
+mod convert;
+mod mount;
+mod ops;
+
+use mount::MountPaths;
+
+/// NFS version 3 with one server.
+pub(crate) struct Nfs3 {
+    engine: Arc<Engine>,
+    config: Arc<Config>,
+    connections: Vec<ConnectionId>,
+    next_connection: AtomicUsize,
+    /// The port that NFS was found at.
+    port: u16,
+    permits: Arc<Permits>,
+    mounts: MountPaths,
+    /// Set once the server has said that it has no READDIRPLUS.
+    lacks_readdirplus: AtomicBool,
+}
+
+impl Nfs3 {
+    /// Checks that the server has version 3. If the configuration has the usual port and version 3 is not there, the port
+    /// mapper is asked for another.
+    ///
+    /// # Errors
+    /// [`OpError::Unsupported`] if the server does not have version 3.
+    pub(crate) async fn establish(
+        engine: Arc<Engine>,
+        config: Arc<Config>,
+        connections: Vec<ConnectionId>,
+    ) -> Result<Self, OpError> {
+        let permits = Arc::new(Permits::new(config.v3_calls as usize));
+        let mut nfs3 = Self {
+            port: config.port,
+            engine,
+            config,
+            connections,
+            next_connection: AtomicUsize::new(0),
+            permits,
+            mounts: MountPaths::default(),
+            lacks_readdirplus: AtomicBool::new(false),
+        };
+        let at_usual_port = nfs3.null().await;
+        if let Err(error) = at_usual_port {
+            let is_elsewhere = nfs3.config.port == PORT
+                && matches!(error, OpError::Call(CallError::Unreachable(_)) | OpError::Unsupported(_));
+            let port = if is_elsewhere { nfs3.mapped_port().await } else { None };
+            let Some(port) = port else { return Err(error) };
+            nfs3.connect_to(port)?;
+            nfs3.null().await?;
+        }
+        Ok(nfs3)
+    }
+
+    /// Replaces the connections by ones to another port.
+    fn connect_to(&mut self, port: u16) -> Result<(), OpError> {
+        let (engine, policy) = (&self.engine, self.config.retry);
+        let open = |_: &ConnectionId| engine.open_connection(port, policy);
+        let replaced = self.connections.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        for old in std::mem::replace(&mut self.connections, replaced) {
+            self.engine.close_connection(old);
+        }
+        self.port = port;
+        Ok(())
+    }
+
+    /// Waits until the client is closed. A server has nothing to call this client for: what it sends is dropped.
+    pub(crate) async fn run(&self) {
+        while poll_fn(|context| self.engine.poll_callback(context)).await.is_some() {}
+    }
+
+    /// Tells the server that its mounts are gone. Their list at the server is for information only (RFC 1813 §5.2.3), so that
+    /// failures do not matter.
+    pub(crate) async fn leave(&self) -> Result<(), OpError> {
+        self.unmount_all().await;
+        Ok(())
+    }
+
+    /// Returns how many calls are in flight, and how many had to wait until others had ended.
+    pub(crate) fn slot_use(&self) -> (usize, usize) {
+        self.permits.usage()
+    }
+}
+
+/// Returns whether the server does not have a program, or not in this version.
+fn lacks_program(error: &OpError) -> bool {
+    matches!(
+        error,
+        OpError::Call(CallError::Rpc(RpcError::NotExecuted(
+            AcceptStatus::ProgramUnavailable | AcceptStatus::ProgramMismatch(_)
+        )))
+    )
+}

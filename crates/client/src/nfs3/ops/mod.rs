@@ -1,0 +1,10 @@
+//! Operations of version 3, one file for each group.
+
+mod acl;
+mod directory;
+mod file;
+mod filesystem;
+mod listing;
+mod name;
+mod object;
+mod open;

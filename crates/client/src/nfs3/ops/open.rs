@@ -1,0 +1,133 @@
+//! Opening a file: version 3 has no OPEN. As on Linux, the file is looked up or created (RFC 1813 §3.3.3, §3.3.8), and the
+//! server is asked whether the caller may open it (§3.3.4).
+
+use protocol::nfs3::{CreateArgs, CreateHow, CreateOk};
+use protocol::nfs4::types::Status;
+
+use super::super::Nfs3;
+use super::super::convert::{changed, entry_of, set_attributes};
+use crate::attributes::{Changed, FileKind, SetAttributes, SetTime};
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::results::{Creation, FileHandle, Object, OpenMode, OpenState, Opened, access};
+
+impl Nfs3 {
+    /// Opens a file by its name in a directory, and creates it if asked to.
+    pub(crate) async fn open(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        mode: OpenMode,
+        creation: Creation,
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        match creation {
+            Creation::No => {}
+            Creation::Exclusive(verifier) => {
+                return self.create_exclusively(caller, directory, name, verifier, set).await;
+            }
+            // CREATE needs permission to change the directory, which an existing file must not need.
+            Creation::IfMissing => match self.lookup(caller, directory, name).await {
+                Ok(object) => return self.open_existing(caller, object, mode, set.size).await,
+                Err(OpError::Status(Status::NOENT)) => {
+                    let how = CreateHow::Unchecked(set_attributes(set));
+                    let arguments = CreateArgs { where_: entry_of(&directory, name)?, how };
+                    let ok = self.call(caller, &arguments).await?;
+                    return self.opened(caller, directory, name, &ok).await;
+                }
+                Err(error) => return Err(error),
+            },
+        }
+        let object = self.lookup(caller, directory, name).await?;
+        self.open_existing(caller, object, mode, None).await
+    }
+
+    /// Opens an object that was found, and sets its size if there is one.
+    async fn open_existing(
+        &self,
+        caller: &Caller,
+        object: Object,
+        mode: OpenMode,
+        size: Option<u64>,
+    ) -> Result<Opened, OpError> {
+        match object.attributes.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(OpError::Status(Status::ISDIR)),
+            FileKind::Symlink => return Err(OpError::Status(Status::SYMLINK)),
+            _ => return Err(OpError::Invalid(Errno::ENXIO, "not a regular file")),
+        }
+        let needed = match (mode.read, mode.write) {
+            (true, false) => access::READ,
+            (false, true) => access::MODIFY | access::EXTEND,
+            (true, true) => access::READ | access::MODIFY | access::EXTEND,
+            (false, false) => 0,
+        };
+        let (granted, mut attributes) = self.access(caller, object.handle, needed).await?;
+        if granted != needed {
+            return Err(OpError::Status(Status::ACCESS));
+        }
+        let state = OpenState::default();
+        if let Some(size) = size {
+            let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            attributes = self.set_attributes(caller, object.handle, &state, &set).await?;
+        }
+        let object = Object { attributes, ..object };
+        Ok(Opened { object, state, directory: Changed::default() })
+    }
+
+    /// Creates a file that must be missing. The server keeps the verifier in the file's times, so that attributes follow in a
+    /// SETATTR of their own (§3.3.8).
+    async fn create_exclusively(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        verifier: [u8; 8],
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        let where_ = entry_of(&directory, name)?;
+        let exclusive = CreateArgs { where_: where_.clone(), how: CreateHow::Exclusive(verifier) };
+        let ok = match self.call(caller, &exclusive).await {
+            // §3.3.8 allows a server to have no place for the verifier.
+            Err(OpError::Status(Status::NOTSUPP)) => {
+                let guarded = CreateArgs { where_, how: CreateHow::Guarded(set_attributes(set)) };
+                let ok = self.call(caller, &guarded).await?;
+                return self.opened(caller, directory, name, &ok).await;
+            }
+            created => created?,
+        };
+        let mut opened = self.opened(caller, directory, name, &ok).await?;
+        let or_now = |time| if time == SetTime::Keep { SetTime::Now } else { time };
+        let set = SetAttributes { atime: or_now(set.atime), mtime: or_now(set.mtime), size: None, ..*set };
+        let handle = opened.object.handle;
+        opened.object.attributes = self.set_attributes(caller, handle, &opened.state, &set).await?;
+        Ok(opened)
+    }
+
+    /// Returns a file that was created. Its creator may use it whatever its mode says.
+    async fn opened(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        ok: &CreateOk,
+    ) -> Result<Opened, OpError> {
+        let object = self.created(caller, directory, name, ok).await?;
+        if object.attributes.kind != FileKind::Regular {
+            return Err(OpError::BadReply("a new file that is no regular file"));
+        }
+        Ok(Opened { object, state: OpenState::default(), directory: changed(&ok.dir_wcc)? })
+    }
+
+    /// Closes a file, of which a server of version 3 knows nothing.
+    pub(crate) async fn close_file(
+        &self,
+        _caller: &Caller,
+        _handle: FileHandle,
+        _state: &OpenState,
+    ) -> Result<(), OpError> {
+        Ok(())
+    }
+}

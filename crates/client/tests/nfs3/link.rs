@@ -1,0 +1,299 @@
+//! A client's engine and a server in one thread and virtual time. What answers a call is the server of this workspace, or a
+//! function that the test passes, which can lie.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use client::config::{Caller, Config, Version};
+use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
+use client::error::OpError;
+use futures_util::FutureExt;
+use futures_util::task::noop_waker_ref;
+use rpc::auth::{AuthSys, GroupList};
+use rpc::message::{CallHeader, encode_success};
+use server::{
+    Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now, Server, Settings,
+    Squash, Transport,
+};
+use vfs::{MemFs, MemOptions, Timestamp};
+use xdr::{Encode, Opaque, Reader, Writer};
+
+/// A call of the client.
+pub(crate) struct Call {
+    pub(crate) port: u16,
+    pub(crate) header: CallHeader,
+    /// The record as a whole.
+    pub(crate) record: Bytes,
+    arguments: Reader,
+}
+
+impl Call {
+    /// Returns whether it calls this procedure.
+    pub(crate) fn is(&self, program: u32, procedure: u32) -> bool {
+        (self.header.program, self.header.procedure) == (program, procedure)
+    }
+
+    pub(crate) fn arguments<T: xdr::Decode>(&self) -> T {
+        let mut reader = self.arguments.clone();
+        let arguments = T::decode(&mut reader).expect("arguments as the protocol has them");
+        reader.finish().expect("nothing behind the arguments");
+        arguments
+    }
+
+    /// Returns the reply with these results.
+    pub(crate) fn reply(&self, results: &impl Encode) -> Answer {
+        let mut reply = Writer::new();
+        encode_success(&mut reply, self.header.xid);
+        results.encode(&mut reply);
+        Answer::Reply(reply.into_bytes())
+    }
+
+    /// Returns a reply of an accepted call with this status (RFC 5531 §9) and these words behind it.
+    pub(crate) fn not_executed(&self, status: u32, more: &[u32]) -> Answer {
+        let words = [&[self.header.xid, 1, 0, 0, 0, status][..], more].concat();
+        Answer::Reply(words.iter().flat_map(|word| word.to_be_bytes()).collect())
+    }
+}
+
+/// What becomes of a call.
+pub(crate) enum Answer {
+    Reply(Bytes),
+    /// The connection breaks before the reply.
+    Break,
+    /// The server of this workspace serves it.
+    Serve,
+    /// The server serves it, and the connection breaks before the reply.
+    ServeAndBreak,
+}
+
+#[derive(Default)]
+struct ManualClock(AtomicU64);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+type Handler = Box<dyn FnMut(&Call) -> Answer>;
+
+pub(crate) struct Link {
+    pub(crate) engine: Arc<Engine>,
+    clock: Arc<ManualClock>,
+    server: Server,
+    server_connection: Arc<Connection>,
+    /// Connections that are up, with their ports.
+    connected: RefCell<Vec<Option<(ConnectionId, u16)>>>,
+    listening: RefCell<HashSet<u16>>,
+    handler: RefCell<Handler>,
+    /// Programs and procedures that were called, in their order.
+    pub(crate) calls: RefCell<Vec<(u32, u32)>>,
+    pub(crate) longest_queue: Cell<usize>,
+}
+
+fn new_server(change: impl FnOnce(&mut Settings)) -> Server {
+    let mut settings = Settings::new(HandleKey([5; 16]), 1, [3; 16], b"server".to_vec());
+    change(&mut settings);
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let (id, path) = (ExportId(1), "/export".into());
+    let export = Export { id, path, backend, options, fsid: (1, 0), counts: Arc::default() };
+    Server::new(settings, ExportTable::new(vec![export]).unwrap())
+}
+
+impl Link {
+    /// Creates a link to a server that listens at the NFS port alone.
+    pub(crate) fn new() -> Rc<Self> {
+        Self::with_settings(|_| {})
+    }
+
+    pub(crate) fn with_settings(change: impl FnOnce(&mut Settings)) -> Rc<Self> {
+        let clock = Arc::new(ManualClock::default());
+        clock.0.store(1000, Ordering::Relaxed);
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let id = server::ConnectionId(1);
+        let server_connection = Connection::new(id, address(700), address(2049), Transport::Tcp, false);
+        Rc::new(Self {
+            engine: Arc::new(Engine::new(clock.clone(), 1)),
+            clock,
+            server: new_server(change),
+            server_connection: Arc::new(server_connection),
+            connected: RefCell::default(),
+            listening: RefCell::new(HashSet::from([2049])),
+            handler: RefCell::new(Box::new(|_| Answer::Serve)),
+            calls: RefCell::default(),
+            longest_queue: Cell::default(),
+        })
+    }
+
+    pub(crate) fn listen(&self, ports: &[u16]) {
+        *self.listening.borrow_mut() = ports.iter().copied().collect();
+    }
+
+    /// Sets what answers calls from now on.
+    pub(crate) fn answer(&self, handler: impl FnMut(&Call) -> Answer + 'static) {
+        *self.handler.borrow_mut() = Box::new(handler);
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Runs a future to its end.
+    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(noop_waker_ref());
+        for _ in 0..100_000 {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            if !self.exchange() {
+                let until = self.engine.deadline().expect("the future waits for something");
+                self.clock.0.store(until.as_millis() as u64, Ordering::Relaxed);
+                self.engine.handle_timeout();
+            }
+        }
+        panic!("the future does not end");
+    }
+
+    /// Does what the engine wants done; returns whether there was something.
+    pub(crate) fn exchange(&self) -> bool {
+        let mut context = Context::from_waker(noop_waker_ref());
+        let mut has_done = false;
+        while let Poll::Ready(Some(action)) = self.engine.poll_action(&mut context) {
+            has_done = true;
+            self.act(action);
+        }
+        let count = self.connected.borrow().len();
+        for index in 0..count {
+            let Some((id, port)) = self.connected.borrow()[index] else { continue };
+            let mut records = Vec::new();
+            while let Poll::Ready(Some(record)) = self.engine.poll_record(id, &mut context) {
+                records.push(Bytes::from(record.concat()));
+            }
+            has_done |= !records.is_empty();
+            self.longest_queue.set(self.longest_queue.get().max(records.len()));
+            for record in records {
+                if !self.serve(id, port, record) {
+                    self.connected.borrow_mut()[index] = None;
+                    self.engine.handle_disconnected(id);
+                    break;
+                }
+            }
+        }
+        has_done
+    }
+
+    fn act(&self, action: Action) {
+        let (connection, port) = match action {
+            Action::Connect { connection, port } => (connection, Some(port)),
+            Action::Disconnect { connection } => (connection, None),
+        };
+        let accepted = port.filter(|port| self.listening.borrow().contains(port));
+        {
+            let mut connected = self.connected.borrow_mut();
+            let length = connected.len().max(connection.index() + 1);
+            connected.resize(length, None);
+            connected[connection.index()] = accepted.map(|port| (connection, port));
+        }
+        match port {
+            Some(_) if accepted.is_some() => self.engine.handle_connected(connection),
+            Some(port) => {
+                let reason = format!("port {port}: Connection refused").into();
+                self.engine.handle_connect_failed(connection, ConnectError { reason });
+            }
+            None => {}
+        }
+    }
+
+    /// Serves a record; returns whether the connection lasts.
+    fn serve(&self, id: ConnectionId, port: u16, record: Bytes) -> bool {
+        let mut arguments = Reader::new(record.clone());
+        let header = CallHeader::parse(&mut arguments).expect("a call");
+        self.calls.borrow_mut().push((header.program, header.procedure));
+        let call = Call { port, header, record, arguments };
+        let answer = (self.handler.borrow_mut())(&call);
+        match answer {
+            Answer::Reply(reply) => self.engine.handle_record(id, reply),
+            Answer::Break => false,
+            Answer::Serve => match self.executed(call.record) {
+                Some(reply) => self.engine.handle_record(id, reply),
+                None => false,
+            },
+            Answer::ServeAndBreak => {
+                self.executed(call.record);
+                false
+            }
+        }
+    }
+
+    /// Returns the server's reply; `None` if it closes the connection.
+    pub(crate) fn executed(&self, record: Bytes) -> Option<Bytes> {
+        let wall = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
+        let now = Now { monotonic: self.clock.now(), wall };
+        let mut reply = Writer::new();
+        let done = self.server.handle(&self.server_connection, now, record, &mut reply).now_or_never();
+        match done.expect("MemFs never waits").disposition {
+            Disposition::Reply => Some(reply.into_bytes()),
+            Disposition::Drop | Disposition::Close => None,
+        }
+    }
+
+    /// Connects a client with this configuration.
+    pub(crate) fn connect(&self, config: Config) -> Result<Client, OpError> {
+        self.run(Client::connect(Arc::clone(&self.engine), config))
+    }
+
+    /// Connects a client of version 3.
+    pub(crate) fn client(&self) -> Client {
+        self.connect(config()).unwrap()
+    }
+
+    /// Returns the connections that are up.
+    pub(crate) fn connection_ids(&self) -> Vec<ConnectionId> {
+        self.connected.borrow().iter().flatten().map(|(id, _)| *id).collect()
+    }
+
+    /// Returns how often a procedure was called.
+    pub(crate) fn count(&self, program: u32, procedure: u32) -> usize {
+        self.calls.borrow().iter().filter(|call| **call == (program, procedure)).count()
+    }
+}
+
+pub(crate) fn root() -> Caller {
+    user(0)
+}
+
+pub(crate) fn user(id: u32) -> Caller {
+    let machine_name = Opaque::from_static(b"test");
+    Caller::sys(&AuthSys { stamp: 0, machine_name, uid: id, gid: id, gids: GroupList::default() })
+}
+
+/// Returns a configuration for version 3 at the usual port, with MOUNT at the same.
+pub(crate) fn config() -> Config {
+    Config {
+        server: "server".into(),
+        port: 2049,
+        mount_port: Some(2049),
+        version: Some(Version::V3),
+        retry: RetryPolicy::default(),
+        connections: 1,
+        owner: Bytes::from_static(b"test"),
+        verifier: [1; 8],
+        machine: root(),
+        slots: 16,
+        v3_calls: 128,
+        read_size: 1 << 20,
+        write_size: 1 << 20,
+    }
+}
