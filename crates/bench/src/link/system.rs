@@ -61,7 +61,8 @@ pub(super) fn configure(name: &str, address: Ipv4Addr, mtu: u32, queue: u32) -> 
     set(libc::SIOCSIFMTU, &mut request)?;
     // Linux reads the length of the queue from the same place as a metric.
     request.ifr_ifru.ifru_metric = number(queue)?;
-    set(libc::SIOCSIFTXQLEN, &mut request)?;
+    // Inside a user namespace the kernel refuses this; its default of 500 packets stays.
+    let _ = set(libc::SIOCSIFTXQLEN, &mut request);
     up(&socket, name)
 }
 

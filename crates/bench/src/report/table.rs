@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::groups::{Group, Property, group, varying};
 use super::numbers::short;
@@ -46,7 +45,8 @@ pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
 /// Returns a table whose first columns are text and whose others are numbers.
 pub(super) fn new_table(header: Vec<String>, text_columns: usize) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    let line = || LineStyle::none().fill('─').junction('─');
+    table.load_style(TableStyle::new().top_border(line()).header_separator(line()).bottom_border(line()));
     table.set_header(header);
     for column in table.column_iter_mut().skip(text_columns) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -6,8 +6,9 @@ use super::{MedianInterval, SIGNIFICANCE, are_usable, mann_kendall, median};
 
 /// Rounds that an interval of the median with 95 % needs.
 pub const ROUNDS_MIN: usize = 6;
-/// Modified z-score of an outlier (Iglewicz and Hoaglin 1993).
-pub const OUTLIER_SCORE: f64 = 3.5;
+/// Deviations from the median of an outlier, by the median absolute deviation. Of few rounds that is a rough estimate, so
+/// that the usual 3.5 would name ordinary rounds.
+pub const OUTLIER_SCORE: f64 = 10.0;
 /// A drift below this part of the median is not reported, however consistent it is.
 const DRIFT_MIN: f64 = 0.02;
 /// An outlier closer than this part of the median is not reported: rounds that hardly differ have a tiny deviation.
@@ -87,16 +88,14 @@ fn drift(rounds: &[f64], middle: f64) -> Option<Warning> {
     (p < SIGNIFICANCE && is_large && first != 0.0).then_some(Warning::Drift { first, last })
 }
 
-/// Returns the numbers of outliers, from 1: a modified z-score by the median absolute deviation.
+/// Returns the numbers of outliers, from 1.
 fn outliers(rounds: &[f64], middle: f64) -> Vec<usize> {
     if rounds.len() < 4 || !are_usable(rounds) {
         return Vec::new();
     }
     let distances: Vec<f64> = rounds.iter().map(|round| (round - middle).abs()).collect();
-    let deviation = median(distances.clone()).unwrap_or_default();
-    let mean_deviation = distances.iter().sum::<f64>() / distances.len() as f64;
-    // The deviation of a normal distribution by either; the mean serves if more than half of the rounds are equal.
-    let scale = if deviation > 0.0 { deviation / 0.6745 } else { mean_deviation * 1.253_314 };
+    // The standard deviation of a normal distribution, by the median absolute deviation (Iglewicz and Hoaglin 1993).
+    let scale = median(distances.clone()).unwrap_or_default() / 0.6745;
     let is_outlier =
         |distance: f64| distance > OUTLIER_SCORE * scale && distance >= OUTLIER_DISTANCE_MIN * middle.abs();
     let numbered = distances.iter().enumerate().filter(|(_, distance)| is_outlier(**distance));
@@ -130,10 +129,11 @@ mod tests {
         assert_eq!(warnings(&[100.00, 100.02, 100.04, 100.06, 100.08, 100.10]), []);
     }
 
-    /// Deviation of the seven equal-spread values is 1; the score of 110 is 0.6745 · 10 ⁄ 1, by hand.
+    /// The median deviation is 1, so the standard deviation 1.48: 120 is 13.5 away, 110 only 6.7.
     #[test]
     fn one_wild_round_is_named() {
-        let found = warnings(&[100.0, 101.0, 99.0, 110.0, 100.0, 99.0, 101.0]);
+        let found = warnings(&[100.0, 101.0, 99.0, 120.0, 100.0, 99.0, 101.0]);
+        assert_eq!(warnings(&[100.0, 101.0, 99.0, 110.0, 100.0, 99.0, 101.0]), []);
         assert_eq!(found, [Warning::Outliers { rounds: vec![4] }]);
         assert_eq!(
             warnings(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 9.0]),
