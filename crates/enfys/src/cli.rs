@@ -2,12 +2,27 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::Address;
 use crate::commands::bench::BenchCommand;
+use crate::commands::cat::{self, CatArguments};
+use crate::commands::chmod::{self, ChmodArguments};
+use crate::commands::chown::{self, ChownArguments};
+use crate::commands::cp::{self, CpArguments};
+use crate::commands::df::{self, DfArguments};
+use crate::commands::du::{self, DuArguments};
+use crate::commands::find::{self, FindArguments};
+use crate::commands::ln::{self, LnArguments};
+use crate::commands::ls::{self, LsArguments};
+use crate::commands::mkdir::{self, MkdirArguments};
+use crate::commands::mv::{self, MvArguments};
 use crate::commands::proxy::ProxyArguments;
+use crate::commands::rm::{self, RmArguments};
+use crate::commands::stat::{self, StatArguments};
+use crate::commands::touch::{self, TouchArguments};
 use crate::size::Size;
 
 /// Each paragraph is one line, which clap wraps to the terminal. Lines with commands fit 80 columns.
@@ -106,13 +121,70 @@ pub enum Command {
     /// Model, emulate and measure: links, results, and reports about them
     #[command(subcommand)]
     Bench(BenchCommand),
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+/// Commands on files of any NFS server.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// List directories of a server
+    Ls(LsArguments),
+    /// Print files
+    Cat(CatArguments),
+    /// Show attributes
+    Stat(StatArguments),
+    /// Create directories
+    Mkdir(MkdirArguments),
+    /// Remove files and trees
+    Rm(RmArguments),
+    /// Rename files and directories
+    Mv(MvArguments),
+    /// Create hard and symbolic links
+    Ln(LnArguments),
+    /// Set times, and create missing files
+    Touch(TouchArguments),
+    /// Change modes
+    Chmod(ChmodArguments),
+    /// Change owners
+    Chown(ChownArguments),
+    /// Copy files and trees between servers and this machine
+    Cp(CpArguments),
+    /// Show free space
+    Df(DfArguments),
+    /// Show the storage that trees use
+    Du(DuArguments),
+    /// Find entries by name, size, time and more
+    Find(FindArguments),
+}
+
+impl ClientCommand {
+    /// Runs the command; it has printed its errors.
+    pub fn run(&self) -> ExitCode {
+        match self {
+            Self::Ls(arguments) => ls::run(arguments),
+            Self::Cat(arguments) => cat::run(arguments),
+            Self::Stat(arguments) => stat::run(arguments),
+            Self::Mkdir(arguments) => mkdir::run(arguments),
+            Self::Rm(arguments) => rm::run(arguments),
+            Self::Mv(arguments) => mv::run(arguments),
+            Self::Ln(arguments) => ln::run(arguments),
+            Self::Touch(arguments) => touch::run(arguments),
+            Self::Chmod(arguments) => chmod::run(arguments),
+            Self::Chown(arguments) => chown::run(arguments),
+            Self::Cp(arguments) => cp::run(arguments),
+            Self::Df(arguments) => df::run(arguments),
+            Self::Du(arguments) => du::run(arguments),
+            Self::Find(arguments) => find::run(arguments),
+        }
+    }
 }
 
 impl Command {
     /// Whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
-            Self::Serve(_) | Self::Proxy(_) => false,
+            Self::Serve(_) | Self::Proxy(_) | Self::Client(_) => false,
             Self::CheckConfig(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
             Self::Evict(arguments) => arguments.json,
@@ -308,7 +380,7 @@ mod tests {
         found.expect("the command is there").render_long_help().to_string()
     }
 
-    const COMMANDS: [&[&str]; 14] = [
+    const COMMANDS: [&[&str]; 28] = [
         &[],
         &["serve"],
         &["check-config"],
@@ -323,6 +395,20 @@ mod tests {
         &["bench", "link"],
         &["bench", "report"],
         &["bench", "compare"],
+        &["ls"],
+        &["cat"],
+        &["stat"],
+        &["mkdir"],
+        &["rm"],
+        &["mv"],
+        &["ln"],
+        &["touch"],
+        &["chmod"],
+        &["chown"],
+        &["cp"],
+        &["df"],
+        &["du"],
+        &["find"],
     ];
 
     #[test]

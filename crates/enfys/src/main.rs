@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::Grace(command) => control::client::grace(&command).map(success),
         cli::Command::Proxy(arguments) => commands::proxy::run(&arguments).map(success),
         cli::Command::Bench(command) => commands::bench::run(&command),
+        cli::Command::Client(command) => Ok(command.run()),
     };
     match done {
         Ok(status) => status,

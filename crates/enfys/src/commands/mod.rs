@@ -1,36 +1,40 @@
-//! The commands other than those of the server.
+//! The commands other than those of the server. Each file named after a command has its options and runs it; the others have what
+//! commands share.
 
 pub mod bench;
+pub mod cat;
+pub mod chmod;
+pub mod chown;
+pub mod cp;
+pub mod df;
+pub mod du;
+pub mod find;
+pub mod ln;
+pub mod ls;
+pub mod mkdir;
+pub mod mv;
 pub mod proxy;
+pub mod rm;
+pub mod stat;
+pub mod touch;
 
-// The parts of the client's commands that need no server.
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod attributes;
-#[allow(dead_code, reason = "the commands that use them come next")]
+mod change;
 mod columns;
-#[allow(dead_code, reason = "the commands that use them come next")]
-mod find;
-#[allow(dead_code, reason = "the commands that use them come next")]
+mod copy;
 mod human;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod list;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod mode;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod names;
-#[allow(dead_code, reason = "the commands that use them come next")]
+mod output;
 mod owner;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod pattern;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod progress;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod quote;
-#[allow(dead_code, reason = "the commands that use them come next")]
+mod session;
 mod space;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod stat_format;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod time;
-#[allow(dead_code, reason = "the commands that use them come next")]
 mod tree;
+mod umask;
+mod walk;

@@ -210,6 +210,7 @@ fn permissions(text: &str) -> Option<Permissions> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::attributes::OfTest;
 
     #[test]
     fn the_string_shows_kind_permissions_and_special_bits() {

@@ -248,7 +248,7 @@ fn unescaped(format: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::attributes::FsId;
+    use crate::commands::attributes::{FsId, OfTest};
 
     fn attributes() -> Attributes {
         Attributes {

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod client;
+mod commands;
 mod copies;
 mod descriptors;
 mod disk;

@@ -1,10 +1,11 @@
 //! The expressions of `find`, as GNU findutils has them: parsed to a short program that runs once for each entry.
 
+mod command;
 mod compare;
 mod parse;
 mod test;
 
-#[allow(unused_imports, reason = "the commands that use them come next")]
+pub use command::{FindArguments, run};
 pub use parse::{Lookup, parse};
 pub use test::{Context, Entry};
 

@@ -1,7 +1,7 @@
 //! The tests of `find`.
 
 use super::compare::{Age, Compare, Size};
-use crate::commands::attributes::{Attributes, FileKind, Timestamp};
+use crate::commands::attributes::{Attributes, FileKind, Timestamp, nanoseconds};
 use crate::commands::pattern::Pattern;
 
 /// An entry that an expression is evaluated for.
@@ -86,7 +86,7 @@ impl Test {
                     Which::Modified => attributes.mtime,
                     Which::Changed => attributes.ctime,
                 };
-                age.holds(context.now.as_nanoseconds() - time.as_nanoseconds())
+                age.holds(nanoseconds(context.now) - nanoseconds(time))
             }
             Self::Permissions(Permissions::Exactly(bits)) => attributes.mode == *bits,
             Self::Permissions(Permissions::All(bits)) => attributes.mode & bits == *bits,

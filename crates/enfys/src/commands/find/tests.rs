@@ -1,7 +1,7 @@
 //! Expressions over entries that are made by hand.
 
 use super::*;
-use crate::commands::attributes::{Attributes, FileKind, Timestamp};
+use crate::commands::attributes::{Attributes, FileKind, OfTest, Timestamp, nanoseconds};
 
 struct Names;
 
@@ -47,10 +47,10 @@ fn actions(text: &str, path: &str, attributes: &Attributes, failing: &[Action]) 
 
 /// A time this many seconds before now.
 fn ago(seconds: f64) -> Timestamp {
-    let nanoseconds = NOW.as_nanoseconds() - (seconds * 1e9) as i128;
+    let time = nanoseconds(NOW) - (seconds * 1e9) as i128;
     Timestamp {
-        seconds: nanoseconds.div_euclid(1_000_000_000) as i64,
-        nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32,
+        seconds: time.div_euclid(1_000_000_000) as i64,
+        nanoseconds: time.rem_euclid(1_000_000_000) as u32,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines of `ls` for entries that are made by hand.
 
 use super::*;
-use crate::commands::attributes::Timestamp;
+use crate::commands::attributes::{OfTest, Timestamp};
 
 fn listed(name: &str, kind: FileKind, size: u64) -> Listed {
     let attributes = Attributes { size, used: size.next_multiple_of(4096), ..Attributes::of_test(kind) };

@@ -4,8 +4,10 @@
 //! component with O_NOFOLLOW. The last name is used with its directory's descriptor. So no symbolic link, whether it was there
 //! before or is exchanged meanwhile, leads out of the tree.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -42,7 +44,7 @@ impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, path, errno } = self;
         let why = store::error_text(&std::io::Error::from(*errno));
-        let path = super::super::quote::shell_quoted(path.as_os_str().as_encoded_bytes());
+        let path = crate::commands::quote::shell_quoted(path.as_os_str().as_encoded_bytes());
         write!(f, "cannot {operation} {path}: {why}")
     }
 }
@@ -308,10 +310,17 @@ impl LocalTree {
         operation: &'static str,
         run: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, TreeError> {
-        run().map_err(|errno| {
-            let below = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.as_bytes());
-            TreeError { operation, path: self.shown.join(below), errno }
-        })
+        run().map_err(|errno| self.error(operation, path, errno))
+    }
+
+    /// Returns an error about a path.
+    pub fn error(&self, operation: &'static str, path: &TreePath, errno: Errno) -> TreeError {
+        TreeError { operation, path: self.shown(path), errno }
+    }
+
+    /// Returns a path as messages show it.
+    pub fn shown(&self, path: &TreePath) -> PathBuf {
+        if path.is_root() { self.shown.clone() } else { self.shown.join(OsStr::from_bytes(path.as_bytes())) }
     }
 }
 
@@ -374,6 +383,7 @@ fn attributes(stat: &Stat) -> Attributes {
         atime: time(stat.st_atime, stat.st_atime_nsec as u64),
         mtime: time(stat.st_mtime, stat.st_mtime_nsec as u64),
         ctime: time(stat.st_ctime, stat.st_ctime_nsec as u64),
+        change: None,
     }
 }
 

@@ -1,0 +1,336 @@
+//! Copies trees: many files under way, holes and hard links kept where asked.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::Semaphore;
+
+use super::attributes::{Attributes, FileKind, FsId};
+use super::progress::Progress;
+use super::session::Failure;
+use super::tree::{NewAttributes, Tree, TreePath};
+
+/// Files that are under way together.
+const FILES: usize = 128;
+/// Subdirectories of one directory that are copied together.
+const DIRECTORIES: usize = 16;
+/// Bytes of one read and write.
+const CHUNK: usize = 1 << 20;
+/// Chunks that are under way together: this many times [`CHUNK`] bytes of memory at most.
+const CHUNKS: usize = 64;
+/// Chunks of one file that are under way together.
+const CHUNKS_OF_FILE: usize = 16;
+/// Unit of holes: of data without a known hole, whole units of zeros are not written if the source has holes.
+const HOLE: usize = 4096;
+/// Most remembered files with several names; of further ones every name becomes a file.
+const LINKED_MAX: usize = 1 << 20;
+/// Permissions that this program needs for a directory while it fills it.
+const OWNER_BITS: u32 = 0o700;
+
+/// What a copy keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyOptions {
+    /// Copies directories with everything below.
+    pub is_recursive: bool,
+    /// Keeps times, modes, owners, hard links.
+    pub preserves: bool,
+    /// Permission bits that new files do not get, unless modes are kept.
+    pub umask: u32,
+}
+
+/// A copy from one tree to another.
+pub struct Copier<'a, S, D> {
+    from: &'a S,
+    to: &'a D,
+    options: CopyOptions,
+    progress: &'a Progress,
+    files: Semaphore,
+    chunks: Semaphore,
+    state: RefCell<State>,
+}
+
+/// What is done at the end.
+#[derive(Default)]
+struct State {
+    /// First names of files with several names.
+    linked: HashMap<(FsId, u64), TreePath>,
+    /// Further names: the first name, and the new one.
+    links: Vec<(TreePath, TreePath)>,
+    /// Attributes of directories, which filling them changes.
+    directories: Vec<(TreePath, NewAttributes)>,
+}
+
+impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
+    /// Creates a copy. Errors and counts go to `progress`.
+    pub fn new(from: &'a S, to: &'a D, options: CopyOptions, progress: &'a Progress) -> Self {
+        Self {
+            from,
+            to,
+            options,
+            progress,
+            files: Semaphore::new(FILES),
+            chunks: Semaphore::new(CHUNKS),
+            state: RefCell::default(),
+        }
+    }
+
+    /// Copies an object and everything below.
+    pub async fn copy(&self, source: TreePath, target: TreePath, attributes: Attributes) {
+        self.progress.found(1, data_size(&attributes));
+        self.object(source, target, attributes).await;
+        let State { links, directories, .. } = self.state.take();
+        for (existing, path) in links {
+            self.report(self.hard_link(&existing, &path).await);
+        }
+        // The deepest first: setting the attributes of an entry changes no directory, but creating one did.
+        for (path, new) in directories.into_iter().rev() {
+            self.report(self.to.set_attributes(&path, &new).await);
+        }
+    }
+
+    fn report(&self, done: Result<(), Failure>) {
+        match done {
+            Ok(()) => self.progress.done(1, 0),
+            Err(failure) => self.progress.failed(&failure.to_string()),
+        }
+    }
+
+    /// Copies one object; a directory with its entries.
+    fn object<'s>(
+        &'s self,
+        source: TreePath,
+        target: TreePath,
+        attributes: Attributes,
+    ) -> Pin<Box<dyn Future<Output = ()> + 's>> {
+        Box::pin(async move {
+            if attributes.kind == FileKind::Directory {
+                return self.directory(&source, &target, &attributes).await;
+            }
+            if self.is_further_name(&attributes, &target) {
+                return;
+            }
+            let _permit = self.files.acquire().await;
+            let done = match attributes.kind {
+                FileKind::Regular => self.file(&source, &target, &attributes).await,
+                _ => self.special(&source, &target, &attributes).await,
+            };
+            self.report(done);
+        })
+    }
+
+    /// Notes a file with several names. Returns whether it was copied under another name.
+    fn is_further_name(&self, attributes: &Attributes, target: &TreePath) -> bool {
+        if !self.options.preserves || attributes.nlink < 2 {
+            return false;
+        }
+        let mut state = self.state.borrow_mut();
+        let State { linked, links, .. } = &mut *state;
+        let is_full = linked.len() >= LINKED_MAX;
+        match linked.entry((attributes.fsid, attributes.fileid)) {
+            Slot::Occupied(first) => {
+                links.push((first.get().clone(), target.clone()));
+                true
+            }
+            Slot::Vacant(slot) => {
+                if !is_full {
+                    slot.insert(target.clone());
+                }
+                false
+            }
+        }
+    }
+
+    async fn hard_link(&self, existing: &TreePath, path: &TreePath) -> Result<(), Failure> {
+        self.clear(path).await?;
+        self.to.make_hard_link(existing, path).await
+    }
+
+    /// Removes what stands in the way of an object that is no directory.
+    async fn clear(&self, path: &TreePath) -> Result<(), Failure> {
+        match self.to.attributes(path).await? {
+            Some(found) if found.kind == FileKind::Directory => {
+                let shown = self.to.show(path);
+                Err(Failure::new(format!("cannot overwrite the directory {shown} with something else")))
+            }
+            Some(found) => self.to.remove(path, found.kind).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn directory(&self, source: &TreePath, target: &TreePath, attributes: &Attributes) {
+        if !self.options.is_recursive {
+            let shown = self.from.show(source);
+            self.progress.failed(&format!("{shown} is a directory and is left out (-r copies it)"));
+            return;
+        }
+        let mode = attributes.mode & 0o777 & !self.options.umask;
+        let made = if target.is_root() {
+            Ok(false)
+        } else {
+            self.to.make_directory(target, mode | OWNER_BITS).await
+        };
+        let is_new = match made {
+            Ok(is_new) => is_new,
+            Err(failure) => return self.progress.failed(&failure.to_string()),
+        };
+        let listing = match self.from.list(source).await {
+            Ok(listing) => listing,
+            Err(failure) => return self.progress.failed(&failure.to_string()),
+        };
+        let new = match self.options.preserves {
+            true => Some(preserved(attributes)),
+            false if is_new && mode != mode | OWNER_BITS => {
+                Some(NewAttributes { mode: Some(mode), ..NewAttributes::default() })
+            }
+            false => None,
+        };
+        match new {
+            Some(new) => self.state.borrow_mut().directories.push((target.clone(), new)),
+            None => self.progress.done(1, 0),
+        }
+        let bytes = listing.iter().map(|(_, attributes)| data_size(attributes)).fold(0, u64::saturating_add);
+        self.progress.found(listing.len() as u64, bytes);
+        let (directories, others): (Vec<_>, Vec<_>) =
+            listing.into_iter().partition(|(_, attributes)| attributes.kind == FileKind::Directory);
+        let copy = async |(name, attributes): (Vec<u8>, Attributes)| match (
+            source.join(&name),
+            target.join(&name),
+        ) {
+            (Ok(source), Ok(target)) => self.object(source, target, attributes).await,
+            (Err(error), _) | (_, Err(error)) => {
+                self.progress.failed(&format!("cannot copy below {}: {error}", self.from.show(source)));
+            }
+        };
+        let others = stream::iter(others).for_each_concurrent(FILES, &copy);
+        let directories = stream::iter(directories).for_each_concurrent(DIRECTORIES, &copy);
+        futures_util::future::join(others, directories).await;
+    }
+
+    async fn file(
+        &self,
+        source: &TreePath,
+        target: &TreePath,
+        attributes: &Attributes,
+    ) -> Result<(), Failure> {
+        let reader = self.from.open(source).await?;
+        let mode = attributes.mode & 0o777 & !self.options.umask;
+        // Others do not see the content before owner and mode are set.
+        let mode = if self.options.preserves { mode & OWNER_BITS | 0o200 } else { mode };
+        let copied = match self.to.create(target, mode).await {
+            Ok(writer) => {
+                let data = self.data(&reader, &writer, attributes).await;
+                let new = if self.options.preserves && data.is_ok() {
+                    preserved(attributes)
+                } else {
+                    NewAttributes::default()
+                };
+                // What was written of a file that failed is not filled up with zeros.
+                let size = if data.is_ok() { attributes.size } else { 0 };
+                let finished = self.to.finish(writer, size, &new).await;
+                data.and(finished)
+            }
+            Err(failure) => Err(failure),
+        };
+        let closed = self.from.close(reader).await;
+        copied.and(closed)
+    }
+
+    /// Copies the content of a file, with many chunks under way.
+    async fn data(
+        &self,
+        reader: &S::Reader,
+        writer: &D::Writer,
+        attributes: &Attributes,
+    ) -> Result<(), Failure> {
+        let size = attributes.size;
+        let has_holes = attributes.used.saturating_add(HOLE as u64) <= size;
+        let mut offset = 0;
+        while let Some((begins, ends)) = self.from.next_data(reader, offset, size).await? {
+            let ends = ends.min(size);
+            if begins >= ends {
+                return Ok(());
+            }
+            let offsets = (begins..ends).step_by(CHUNK).map(Ok::<u64, Failure>);
+            let chunks = stream::iter(offsets).try_for_each_concurrent(CHUNKS_OF_FILE, async |offset| {
+                let _permit = self.chunks.acquire().await;
+                let length = usize::try_from(ends - offset).unwrap_or(CHUNK).min(CHUNK);
+                let data = self.from.read(reader, offset, length).await?;
+                self.progress.done(0, data.len() as u64);
+                self.write(writer, offset, data, has_holes).await
+            });
+            chunks.await?;
+            offset = ends;
+        }
+        Ok(())
+    }
+
+    /// Writes a chunk, without its zeros if the source has holes.
+    async fn write(
+        &self,
+        writer: &D::Writer,
+        offset: u64,
+        data: Bytes,
+        has_holes: bool,
+    ) -> Result<(), Failure> {
+        if !has_holes {
+            return self.to.write(writer, offset, data).await;
+        }
+        let is_zero = |unit: &[u8]| unit.iter().all(|byte| *byte == 0);
+        let mut at = 0;
+        while at < data.len() {
+            let rest = data[at..].chunks(HOLE);
+            let is_hole = is_zero(&data[at..(at + HOLE).min(data.len())]);
+            let length: usize = rest.take_while(|unit| is_zero(unit) == is_hole).map(<[u8]>::len).sum();
+            if !is_hole {
+                self.to.write(writer, offset + at as u64, data.slice(at..at + length)).await?;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Copies a symbolic link, pipe, socket or device.
+    async fn special(
+        &self,
+        source: &TreePath,
+        target: &TreePath,
+        attributes: &Attributes,
+    ) -> Result<(), Failure> {
+        if !self.options.is_recursive {
+            let shown = self.from.show(source);
+            return Err(Failure::new(format!("{shown} is no regular file (-r copies it as what it is)")));
+        }
+        self.clear(target).await?;
+        if attributes.kind == FileKind::Symlink {
+            let link = self.from.read_link(source).await?;
+            self.to.make_link(target, &link).await?;
+        } else {
+            self.to.make_special(target, attributes).await?;
+        }
+        if self.options.preserves {
+            self.to.set_attributes(target, &preserved(attributes)).await
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns the bytes that are copied of an object.
+fn data_size(attributes: &Attributes) -> u64 {
+    if attributes.kind == FileKind::Regular { attributes.size } else { 0 }
+}
+
+fn preserved(attributes: &Attributes) -> NewAttributes {
+    NewAttributes {
+        mode: Some(attributes.mode),
+        uid: Some(attributes.uid),
+        gid: Some(attributes.gid),
+        atime: Some(attributes.atime),
+        mtime: Some(attributes.mtime),
+    }
+}

@@ -1,0 +1,237 @@
+//! `enfys cp`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use client::attributes::FileKind;
+use client::url::Url;
+
+use super::attributes::Attributes;
+use super::copy::{Copier, CopyOptions};
+use super::output::run as run_command;
+use super::progress::{Progress, ProgressKind};
+use super::quote::shell_quoted;
+use super::session::{Failure, Session, parse_url};
+use super::tree::{LocalTree, RemoteTree, Tree, TreePath};
+use super::umask::umask;
+
+const HELP: &str = "\
+Examples:
+  enfys cp report.pdf nfs://server/export/
+  enfys cp -r -p nfs://server/export/project .
+  enfys cp -r nfs://one/export/data nfs://other/export
+
+Sources and targets are URLs or paths of this machine. Many files are under way at the same time. A copy that was \
+interrupted is completed by running it again. Nothing is written outside of the target: symbolic links in it are \
+replaced, not followed.
+
+With -p, owners are kept as numbers; setting them needs root. Access control lists and extended attributes are not \
+copied.";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct CpArguments {
+    /// What to copy, and at the end its new name or the directory to copy it to
+    #[arg(value_name = "PATH or URL", num_args = 2.., required = true)]
+    pub places: Vec<OsString>,
+    /// Copy directories with everything below; symbolic links as links
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Keep times, modes, owners, hard links and holes
+    #[arg(short, long)]
+    pub preserve: bool,
+    /// Same as -r -p
+    #[arg(short, long)]
+    pub archive: bool,
+    /// Take the last argument as a name even if it is a directory
+    #[arg(short = 'T', long)]
+    pub no_target_directory: bool,
+    /// Print progress and errors as lines of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print a summary at the end
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Copies files and trees.
+pub fn run(arguments: &CpArguments) -> ExitCode {
+    run_command("cp", async |session, output| {
+        let progress = Progress::new(ProgressKind::choose(arguments.json), "cp");
+        let started = Instant::now();
+        let done = copy(session, arguments, &progress).await;
+        if let Err(failure) = done {
+            progress.failed(&failure.to_string());
+        }
+        let counts = progress.finish();
+        if arguments.verbose && !arguments.json {
+            output.print(format!("{}\n", counts.summary(started.elapsed())).as_bytes());
+        }
+        if counts.errors > 0 {
+            output.raise_status(1);
+        }
+    })
+}
+
+/// A path of this machine or a URL.
+#[derive(Debug, Clone)]
+enum Place {
+    Local(PathBuf),
+    Remote(Box<Url>),
+}
+
+impl Place {
+    fn parse(text: &OsStr) -> Result<Self, Failure> {
+        match text.to_str().filter(|text| text.starts_with("nfs://")) {
+            Some(text) => parse_url(text).map(|url| Self::Remote(Box::new(url))).map_err(Failure::new),
+            None => Ok(Self::Local(PathBuf::from(text))),
+        }
+    }
+
+    /// Returns the last name; empty for a root, `.` and `..`.
+    fn name(&self) -> Vec<u8> {
+        match self {
+            Self::Local(path) => path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
+            Self::Remote(url) => {
+                let mut names = url.path().split(|byte| *byte == b'/');
+                names.rfind(|name| !name.is_empty()).unwrap_or_default().to_vec()
+            }
+        }
+    }
+}
+
+/// A tree of either kind, and an object in it that may be missing.
+enum Spot {
+    Local(LocalTree, TreePath),
+    Remote(Box<RemoteTree>, TreePath),
+}
+
+impl Spot {
+    /// Finds the object that a place names. The tree begins at the directory that holds it, or at itself if it is a directory.
+    async fn find(session: &Session, place: &Place) -> Result<(Self, Option<Attributes>), Failure> {
+        match place {
+            Place::Local(path) => local(path).await,
+            Place::Remote(url) => remote(session, url).await,
+        }
+    }
+}
+
+async fn local(path: &Path) -> Result<(Spot, Option<Attributes>), Failure> {
+    if path.is_dir() {
+        let tree = LocalTree::open(path)?;
+        let attributes = tree.attributes(&TreePath::root())?;
+        return Ok((Spot::Local(tree, TreePath::root()), Some(attributes)));
+    }
+    // As with cp(1), a symbolic link that is named itself leads to its target.
+    let resolved = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = resolved.file_name().ok_or_else(|| {
+        Failure::new(format!(
+            "cannot access {}: No such file or directory",
+            shell_quoted(path.as_os_str().as_bytes())
+        ))
+    })?;
+    let parent = resolved.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let tree = LocalTree::open(parent)?;
+    let path = TreePath::root().join(name.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
+    let attributes = Tree::attributes(&tree, &path).await?;
+    Ok((Spot::Local(tree, path), attributes))
+}
+
+async fn remote(session: &Session, url: &Url) -> Result<(Spot, Option<Attributes>), Failure> {
+    let location = session.locate(url).await?;
+    match location.object("access", true).await {
+        Ok(object) if object.attributes.kind == FileKind::Directory => {
+            let tree = Box::new(RemoteTree::new(&location, &object));
+            return Ok((Spot::Remote(tree, TreePath::root()), Some(object.attributes)));
+        }
+        Ok(_) => {}
+        Err(failure) if failure.is_missing() => {}
+        Err(failure) => return Err(failure),
+    }
+    let (parent, name) = location.parent("access").await?;
+    let tree = Box::new(RemoteTree::new(&location.above(), &parent));
+    let path = TreePath::root().join(&name).map_err(|error| Failure::new(error.to_string()))?;
+    let attributes = tree.attributes(&path).await?;
+    Ok((Spot::Remote(tree, path), attributes))
+}
+
+async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -> Result<(), Failure> {
+    let places: Vec<Place> =
+        arguments.places.iter().map(|place| Place::parse(place)).collect::<Result<_, _>>()?;
+    let Some((target, sources)) = places.split_last() else { return Ok(()) };
+    let (spot, found) = Spot::find(session, target).await?;
+    let is_directory = found.is_some_and(|found| found.kind == FileKind::Directory);
+    if sources.len() > 1 && (!is_directory || arguments.no_target_directory) {
+        let shown = shell_quoted(arguments.places[sources.len()].as_bytes());
+        return Err(Failure::new(format!(
+            "{shown} is no directory, and there are {} sources",
+            sources.len()
+        )));
+    }
+    let options = CopyOptions {
+        is_recursive: arguments.recursive || arguments.archive,
+        preserves: arguments.preserve || arguments.archive,
+        umask: umask(),
+    };
+    let keeps_name = is_directory && !arguments.no_target_directory;
+    for (source, shown) in sources.iter().zip(&arguments.places) {
+        let done = copy_one(session, source, &spot, keeps_name, options, progress).await;
+        if let Err(failure) = done {
+            progress.failed(&format!("{failure} (copying {})", shell_quoted(shown.as_bytes())));
+        }
+    }
+    Ok(())
+}
+
+async fn copy_one(
+    session: &Session,
+    source: &Place,
+    target: &Spot,
+    keeps_name: bool,
+    options: CopyOptions,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let (from, attributes) = Spot::find(session, source).await?;
+    let attributes = attributes.ok_or_else(|| Failure::new("No such file or directory"))?;
+    let name = if keeps_name { source.name() } else { Vec::new() };
+    match (&from, target) {
+        (Spot::Local(from, source), Spot::Local(to, target)) => {
+            run_copy((from, source), (to, target), &name, attributes, options, progress).await
+        }
+        (Spot::Local(from, source), Spot::Remote(to, target)) => {
+            run_copy((from, source), (&**to, target), &name, attributes, options, progress).await
+        }
+        (Spot::Remote(from, source), Spot::Local(to, target)) => {
+            run_copy((&**from, source), (to, target), &name, attributes, options, progress).await
+        }
+        (Spot::Remote(from, source), Spot::Remote(to, target)) => {
+            run_copy((&**from, source), (&**to, target), &name, attributes, options, progress).await
+        }
+    }
+}
+
+/// Copies an object to a path, or below it under `name` if there is one.
+async fn run_copy<S: Tree, D: Tree>(
+    (from, source): (&S, &TreePath),
+    (to, target): (&D, &TreePath),
+    name: &[u8],
+    attributes: Attributes,
+    options: CopyOptions,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let target = match name {
+        // The content of `.` and of roots goes into the directory itself.
+        b"" => target.clone(),
+        name => target.join(name).map_err(|error| Failure::new(error.to_string()))?,
+    };
+    if target.is_root() && attributes.kind != FileKind::Directory {
+        let shown = to.show(&target);
+        return Err(Failure::new(format!("cannot overwrite the directory {shown} with something else")));
+    }
+    Copier::new(from, to, options, progress).copy(source.clone(), target, attributes).await;
+    Ok(())
+}

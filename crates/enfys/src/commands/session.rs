@@ -1,0 +1,370 @@
+//! Connections of a command to the servers that its URLs name.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use client::config::{Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::engine::{Engine, RetryPolicy};
+use client::errno::Errno;
+use client::error::{Error, OpError};
+use client::fs::FileSystem;
+use client::results::Object;
+use client::url::{self, Host, Options, Recovery, Url};
+use net::transport::{Route, SystemClock, run_transport};
+use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
+use rustix::process::{getegid, geteuid, getgroups};
+use store::error_text;
+use tokio::task::JoinHandle;
+use xdr::Opaque;
+
+use super::quote::shell_quoted;
+
+/// The port of NFS without an option.
+const PORT: u16 = 2049;
+/// Most bytes of a record from a server: a READ and its headers.
+const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
+/// Time until a silent server's connection is made again, without `timeo=`.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Repetitions of `soft` without `retrans=` (nfs(5)).
+const RETRANSMISSIONS: u32 = 2;
+/// Most bytes of this machine's name in a credential.
+const MACHINE_NAME_MAX: usize = 255;
+
+/// Why a command failed: what it tried, on which URL or path, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    message: String,
+    errno: Option<Errno>,
+}
+
+impl Failure {
+    /// Creates a failure without an error number.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), errno: None }
+    }
+
+    /// Returns whether something was missing.
+    pub fn is_missing(&self) -> bool {
+        self.errno == Some(Errno::ENOENT)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The servers that a command has connected to.
+#[derive(Default)]
+pub struct Session {
+    /// By host and options.
+    servers: RefCell<HashMap<String, Server>>,
+}
+
+struct Server {
+    client: Client,
+    caller: Caller,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// An object of a server, which may be missing: a directory that exists, and a path below it.
+#[derive(Clone)]
+pub struct Location {
+    pub fs: FileSystem,
+    /// Path below the root of `fs`, without a slash at the beginning.
+    pub path: Vec<u8>,
+    /// What the user named.
+    pub url: Url,
+}
+
+impl Session {
+    /// Connects to the URL's server, unless that was done before, and finds the nearest directory above the URL's path.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub async fn locate(&self, url: &Url) -> Result<Location, Failure> {
+        let (client, caller) = self.connect(url).await?;
+        let names: Vec<&[u8]> =
+            url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        // The directory above the last name; where a name is missing or a symbolic link, one further above. The path itself comes
+        // last: in version 3 nothing may be above an export.
+        let above = (0..names.len()).rev().chain([names.len()]);
+        let mut failure = None;
+        for count in above {
+            let path = names[..count].join(&b'/');
+            match FileSystem::mount(client.clone(), caller.clone(), &path).await {
+                Ok((fs, None)) => {
+                    return Ok(Location { fs, path: names[count..].join(&b'/'), url: url.clone() });
+                }
+                Ok((_, Some(_))) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.map_or_else(
+            || Failure::new(format!("cannot access {}: Not a directory", shown(url))),
+            |error| failed("access", url, &error.cause),
+        ))
+    }
+
+    async fn connect(&self, url: &Url) -> Result<(Client, Caller), Failure> {
+        let key = url.with_path(b"/").map_err(|error| Failure::new(error.to_string()))?.to_string();
+        if let Some(server) = self.servers.borrow().get(&key) {
+            return Ok((server.client.clone(), server.caller.clone()));
+        }
+        let caller = caller(&url.options);
+        let addresses = resolve(url.host())?;
+        let mut outcome = Err(OpError::Unsupported("this version of NFS"));
+        for version in versions(url.options.version) {
+            let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
+            let reserved_port = url.options.reserved_port.unwrap_or(true);
+            let route = Route { addresses: addresses.clone(), reserved_port, record_max: RECORD_MAX };
+            let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+            match Client::connect(Arc::clone(&engine), config(url, caller.clone(), version)).await {
+                Ok(client) => {
+                    outcome = Ok((client, transport));
+                    break;
+                }
+                Err(error) => {
+                    engine.shut_down();
+                    let is_other_version = matches!(error, OpError::Unsupported(_));
+                    outcome = Err(error);
+                    if !is_other_version {
+                        break;
+                    }
+                }
+            }
+        }
+        let (client, transport) = outcome.map_err(|error| failed("connect to", url, &error))?;
+        let keeper = tokio::task::spawn_local({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        let server =
+            Server { client: client.clone(), caller: caller.clone(), tasks: vec![keeper, transport] };
+        self.servers.borrow_mut().insert(key, server);
+        Ok((client, caller))
+    }
+
+    /// Leaves all servers.
+    pub async fn close(self) {
+        for server in self.servers.into_inner().into_values() {
+            // A server that does not answer forgets the client after its lease.
+            let _ = server.client.close().await;
+            for task in server.tasks {
+                let _ = task.await;
+            }
+        }
+    }
+}
+
+impl Location {
+    /// Returns the object at the path.
+    ///
+    /// # Errors
+    /// It is missing, or may not be seen.
+    pub async fn object(&self, operation: &str, follow: bool) -> Result<Object, Failure> {
+        self.fs.resolve(&self.path, follow).await.map_err(|cause| self.refused(operation, &cause))
+    }
+
+    /// Returns the directory that holds the path's last name, and that name.
+    ///
+    /// # Errors
+    /// There is no such directory, or the path is the root of the server.
+    pub async fn parent(&self, operation: &str) -> Result<(Object, Vec<u8>), Failure> {
+        let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
+        if path.is_empty() {
+            return Err(Failure::new(format!(
+                "cannot {operation} {}: it is the root of an export",
+                shown(&self.url)
+            )));
+        }
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&b""[..], path),
+        };
+        let parent = self.fs.resolve(parent, true).await.map_err(|cause| self.refused(operation, &cause))?;
+        Ok((parent, name.to_vec()))
+    }
+
+    /// Returns the location of an entry of this directory.
+    pub fn join(&self, name: &[u8]) -> Self {
+        let separator: &[u8] = if self.path.is_empty() { b"" } else { b"/" };
+        let path = [&self.path, separator, name].concat();
+        Self { fs: self.fs.clone(), path, url: below(&self.url, name) }
+    }
+
+    /// Returns the location of the directory that holds the path's last name.
+    pub fn above(&self) -> Self {
+        let parent = |path: &[u8]| {
+            let path = path.strip_suffix(b"/").unwrap_or(path);
+            path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)].to_vec()
+        };
+        let url = self.url.with_path(&parent(self.url.path())).unwrap_or_else(|_| self.url.clone());
+        Self { fs: self.fs.clone(), path: parent(&self.path), url }
+    }
+
+    /// Whether both are on one server, called alike.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        let server = |url: &Url| url.with_path(b"/").map(|url| url.to_string());
+        server(&self.url) == server(&other.url)
+    }
+
+    /// Returns the last name of the URL's path; empty for the root.
+    pub fn name(&self) -> &[u8] {
+        self.url.path().split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or_default()
+    }
+    /// Returns the failure of an operation of the library on this URL.
+    pub fn failed(&self, operation: &str, error: &Error) -> Failure {
+        failed(operation, &self.url, &error.cause)
+    }
+
+    /// Returns the failure of an operation on this URL.
+    pub fn refused(&self, operation: &str, cause: &OpError) -> Failure {
+        failed(operation, &self.url, cause)
+    }
+}
+
+/// Returns the failure of an operation on a URL.
+pub fn failed(operation: &str, url: &Url, cause: &OpError) -> Failure {
+    let errno = cause.errno();
+    let why = match cause {
+        OpError::Status(_) => errno.text().to_owned(),
+        other => other.to_string(),
+    };
+    let hint = match errno {
+        Errno::EACCES | Errno::EPERM if matches!(cause, OpError::Status(_)) => {
+            let uid = url.options.uid.unwrap_or_else(|| geteuid().as_raw());
+            format!(" (the server sees user {uid}, or nobody if it squashes)")
+        }
+        Errno::EROFS => " (the export is read-only)".to_owned(),
+        _ => String::new(),
+    };
+    Failure { message: format!("cannot {operation} {}: {why}{hint}", shown(url)), errno: Some(errno) }
+}
+
+/// Returns a URL without options, quoted for a shell where it needs it.
+pub fn shown(url: &Url) -> String {
+    shell_quoted(text(url).as_bytes())
+}
+
+/// Returns a URL without options.
+pub fn text(url: &Url) -> String {
+    let options = Options { port: url.options.port, ..Options::default() };
+    let bare = Url::new(url.host().clone(), url.path(), options);
+    bare.map_or_else(|_| url.to_string(), |bare| bare.to_string())
+}
+
+/// Returns the URL of a path below another.
+pub fn below(url: &Url, path: &[u8]) -> Url {
+    let parent = url.path().strip_suffix(b"/").unwrap_or(url.path());
+    let path = if path.is_empty() { url.path().to_vec() } else { [parent, b"/", path].concat() };
+    // Names of servers have no zero bytes.
+    url.with_path(&path).unwrap_or_else(|_| url.clone())
+}
+
+/// Parses a URL of the command line.
+///
+/// # Errors
+/// One sentence.
+pub fn parse_url(text: &str) -> Result<Url, String> {
+    text.parse().map_err(|error: url::UrlError| error.to_string())
+}
+
+/// Returns the versions to try, in this order; `None` is the client's own order.
+fn versions(wanted: Option<url::Version>) -> Vec<Option<Version>> {
+    match wanted {
+        None => vec![None],
+        Some(url::Version::V3) => vec![Some(Version::V3)],
+        Some(url::Version::V4) => vec![Some(Version::V42), Some(Version::V41), Some(Version::V40)],
+        Some(url::Version::V4_0) => vec![Some(Version::V40)],
+        Some(url::Version::V4_1) => vec![Some(Version::V41)],
+        Some(url::Version::V4_2) => vec![Some(Version::V42)],
+    }
+}
+
+fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
+    let options = &url.options;
+    let retrans = options.retransmissions.unwrap_or(RETRANSMISSIONS);
+    let timeout =
+        options.timeout_deciseconds.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
+    let retries = match options.recovery {
+        None | Some(Recovery::Hard) => None,
+        Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),
+    };
+    Config {
+        server: url.host().to_string().into(),
+        port: options.port.unwrap_or(PORT),
+        mount_port: options.mount_port,
+        version,
+        retry: RetryPolicy { timeout, retries, fails_fast: true },
+        connections: options.connections.unwrap_or(1) as usize,
+        owner: Bytes::from(format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64())),
+        verifier: random_u64().to_be_bytes(),
+        machine,
+        slots: SLOTS_MAX,
+        v3_calls: V3_CALLS,
+        read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
+        write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
+    }
+}
+
+/// Returns who calls: the process, or the user and group of the options.
+fn caller(options: &Options) -> Caller {
+    let own: Vec<u32> = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+    // Another user's groups are unknown here.
+    let groups = if options.uid.is_some() || options.gid.is_some() { Vec::new() } else { own };
+    let groups = &groups[..groups.len().min(MAX_GROUPS)];
+    let name = Opaque::new(Bytes::from(machine_name()));
+    Caller::sys(&AuthSys {
+        stamp: 0,
+        machine_name: name.unwrap_or_else(|_| Opaque::from_static(b"localhost")),
+        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        gids: GroupList::new(groups).unwrap_or_default(),
+    })
+}
+
+fn machine_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.chars().filter(char::is_ascii_graphic).take(MACHINE_NAME_MAX).collect()
+}
+
+fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    // Early at boot there may be none; the process ID still tells clients apart.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+/// Returns the addresses of a host. May query name services.
+fn resolve(host: &Host) -> Result<Vec<IpAddr>, Failure> {
+    let name = match host {
+        Host::V4(address) => return Ok(vec![(*address).into()]),
+        Host::V6(address, None) => return Ok(vec![(*address).into()]),
+        // Only the system knows the number of an interface.
+        Host::V6(_, Some(_)) => {
+            return Err(Failure::new(format!(
+                "cannot connect to {host}: addresses with a scope are not supported by the transport yet: use another address"
+            )));
+        }
+        Host::Name(name) => name,
+    };
+    let found = (name.as_str(), 0).to_socket_addrs();
+    let found = found.map_err(|error| {
+        Failure::new(format!("cannot connect to {name}: no address: {}", error_text(&error)))
+    })?;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in found.map(|address| address.ip()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,156 @@
+//! A directory of this machine as a [`Tree`].
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use rustix::io::Errno;
+
+use super::Tree;
+use super::local::{LocalTree, NewAttributes, TreeError, next_data};
+use super::path::TreePath;
+use crate::commands::attributes::{Attributes, FileKind};
+use crate::commands::session::Failure;
+
+/// Reads and writes of more bytes leave the thread of the connections.
+const IN_PLACE_MAX: usize = 64 << 10;
+
+/// A file of a local tree.
+#[derive(Debug)]
+pub struct LocalFile {
+    file: Arc<OwnedFd>,
+    path: TreePath,
+}
+
+impl From<TreeError> for Failure {
+    fn from(error: TreeError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl Tree for LocalTree {
+    type Reader = LocalFile;
+    type Writer = LocalFile;
+
+    async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Failure> {
+        match Self::attributes(self, path) {
+            Ok(attributes) => Ok(Some(attributes)),
+            Err(error) if error.errno == Errno::NOENT => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn list(&self, path: &TreePath) -> Result<Vec<(Vec<u8>, Attributes)>, Failure> {
+        Ok(Self::list(self, path)?)
+    }
+
+    async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure> {
+        Ok(Self::read_link(self, path)?)
+    }
+
+    async fn open(&self, path: &TreePath) -> Result<LocalFile, Failure> {
+        Ok(LocalFile { file: Arc::new(self.open_file(path)?), path: path.clone() })
+    }
+
+    async fn next_data(&self, file: &LocalFile, offset: u64, _: u64) -> Result<Option<(u64, u64)>, Failure> {
+        next_data(&*file.file, offset).map_err(|errno| self.error("read", &file.path, errno).into())
+    }
+
+    async fn read(&self, file: &LocalFile, offset: u64, length: usize) -> Result<Bytes, Failure> {
+        let fd = Arc::clone(&file.file);
+        let read = in_place_or_not(length, move || read_fully(&*fd, offset, length)).await;
+        read.map_err(|errno| self.error("read", &file.path, errno).into())
+    }
+
+    async fn close(&self, _: LocalFile) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn create(&self, path: &TreePath, mode: u32) -> Result<LocalFile, Failure> {
+        Ok(LocalFile { file: Arc::new(self.create_file(path, mode)?), path: path.clone() })
+    }
+
+    async fn write(&self, file: &LocalFile, offset: u64, data: Bytes) -> Result<(), Failure> {
+        let fd = Arc::clone(&file.file);
+        let written = in_place_or_not(data.len(), move || write_fully(&*fd, offset, &data)).await;
+        written.map_err(|errno| self.error("write", &file.path, errno).into())
+    }
+
+    async fn finish(&self, file: LocalFile, size: u64, new: &NewAttributes) -> Result<(), Failure> {
+        let error = |errno| Failure::from(self.error("write", &file.path, errno));
+        // A hole at the end.
+        let length = rustix::fs::fstat(&*file.file).map_err(error)?.st_size;
+        if u64::try_from(length).is_ok_and(|length| length < size) {
+            rustix::fs::ftruncate(&*file.file, size).map_err(error)?;
+        }
+        Ok(Self::set_attributes(self, &file.path, new)?)
+    }
+
+    async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, Failure> {
+        Ok(Self::make_directory(self, path, mode)?)
+    }
+
+    async fn make_link(&self, path: &TreePath, target: &[u8]) -> Result<(), Failure> {
+        Ok(Self::make_link(self, path, target)?)
+    }
+
+    async fn make_hard_link(&self, existing: &TreePath, path: &TreePath) -> Result<(), Failure> {
+        Ok(Self::make_hard_link(self, existing, path)?)
+    }
+
+    async fn make_special(&self, path: &TreePath, like: &Attributes) -> Result<(), Failure> {
+        Ok(Self::make_special(self, path, like.kind, like.mode, like.device)?)
+    }
+
+    async fn remove(&self, path: &TreePath, kind: FileKind) -> Result<(), Failure> {
+        Ok(Self::remove(self, path, kind == FileKind::Directory)?)
+    }
+
+    async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Failure> {
+        Ok(Self::set_attributes(self, path, new)?)
+    }
+
+    fn show(&self, path: &TreePath) -> String {
+        crate::commands::quote::shell_quoted(self.shown(path).as_os_str().as_encoded_bytes())
+    }
+}
+
+/// Runs a short operation at once, and a longer one in a thread of its own.
+async fn in_place_or_not<T: Send + 'static>(
+    length: usize,
+    run: impl FnOnce() -> Result<T, Errno> + Send + 'static,
+) -> Result<T, Errno> {
+    if length <= IN_PLACE_MAX {
+        return run();
+    }
+    // Only a runtime that ends drops the task.
+    tokio::task::spawn_blocking(run).await.unwrap_or(Err(Errno::CANCELED))
+}
+
+fn read_fully(file: impl AsFd, offset: u64, length: usize) -> Result<Bytes, Errno> {
+    let mut bytes = BytesMut::zeroed(length);
+    let mut done = 0;
+    while done < length {
+        match rustix::io::pread(&file, &mut bytes[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes.freeze())
+}
+
+fn write_fully(file: impl AsFd, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(&file, &data[done..], offset + done as u64) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => done += written,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! The client's commands against a server in memory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Output};
+
+use crate::server::{ENFYS, Server, TestDir};
+
+/// A server with an empty export, and the URL of that.
+struct Place {
+    server: Server,
+    _dir: TestDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = TestDir::new();
+        let server =
+            Server::start(&dir, &["serve", "--memory", "--listen", "127.0.0.1:0", "--squash", "none"]);
+        Self { server, _dir: dir }
+    }
+
+    /// Returns the URL of a path below the export.
+    fn url(&self, path: &str) -> String {
+        format!("nfs://{}/export/{path}", self.server.address).trim_end_matches('/').to_owned()
+    }
+
+    /// Runs a command line in which `@` begins a path below the export.
+    fn run(&self, line: &str) -> Output {
+        let words = line.split_whitespace().map(|word| match word.strip_prefix('@') {
+            Some(path) => self.url(path),
+            None => word.to_owned(),
+        });
+        Command::new(ENFYS).args(words).env("TZ", "UTC").output().expect("the binary starts")
+    }
+
+    /// Runs a command that succeeds, and returns what it prints, with `@` for the URL of the export.
+    #[track_caller]
+    fn good(&self, line: &str) -> String {
+        let output = self.run(line);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.is_empty(), "{line}: {:?} {stderr}", output.status);
+        self.short(output.stdout)
+    }
+
+    /// Runs a command that fails, and returns its exit status and errors.
+    #[track_caller]
+    fn bad(&self, line: &str) -> (i32, String) {
+        let output = self.run(line);
+        let stderr = self.short(output.stderr);
+        assert!(!output.status.success() && !stderr.is_empty(), "{line} succeeds: {stderr}");
+        (output.status.code().expect("a status"), stderr)
+    }
+
+    fn short(&self, text: Vec<u8>) -> String {
+        String::from_utf8(text)
+            .expect("text")
+            .replace(&format!("{}/", self.url("")), "@")
+            .replace(&self.url(""), "@")
+    }
+}
+
+#[test]
+fn directories_are_made_listed_and_removed() {
+    let place = Place::new();
+    place.good("mkdir @a");
+    place.good("mkdir -p @a/b/c @a/b/c @d");
+    assert_eq!(place.good("mkdir -p -v @x/y"), "created directory @x/y\ncreated directory @x/y\n");
+    assert_eq!(place.good("ls @"), "a\nd\nx\n");
+    assert_eq!(place.good("ls -r @"), "x\nd\na\n");
+    assert_eq!(place.good("ls -R @a"), "@a:\nb\n\n@a/b:\nc\n\n@a/b/c:\n");
+    assert_eq!(place.good("ls -d @a @d"), "@a\n@d\n");
+    assert_eq!(place.bad("mkdir @a"), (1, "enfys mkdir: cannot create directory @a: File exists\n".into()));
+    assert_eq!(
+        place.bad("mkdir @n/m"),
+        (1, "enfys mkdir: cannot create directory @n/m: No such file or directory\n".into())
+    );
+    assert_eq!(place.bad("ls @none").0, 2);
+    let (status, error) = place.bad("rm @a");
+    assert_eq!((status, &*error), (1, "enfys rm: cannot remove @a: Is a directory (-r removes it)\n"));
+    assert_eq!(place.bad("rm -d @a"), (1, "enfys rm: cannot remove @a: Directory not empty\n".into()));
+    place.good("rm -r @a @d @x");
+    assert_eq!(place.good("ls @"), "");
+    assert_eq!(place.bad("rm @a"), (1, "enfys rm: cannot remove @a: No such file or directory\n".into()));
+    place.good("rm -f @a");
+    place.good("rm -rf @a");
+    assert_eq!(place.bad("rm -rf @").0, 1, "the root of an export stays");
+}
+
+#[test]
+fn attributes_are_shown_and_changed() {
+    let place = Place::new();
+    place.good("touch -d 2023-11-14T22:13:20Z @f");
+    place.good("mkdir -m 750 @d");
+    assert_eq!(
+        place.good("stat -c %a|%F|%s|%Y|%X|%h @f"),
+        "644|regular empty file|0|1700000000|1700000000|1\n"
+    );
+    place.good("chmod u+x,go= @f");
+    assert_eq!(place.good("stat -c %a|%A @f"), "700|-rwx------\n");
+    place.good("chmod -x @f");
+    place.good("touch -m -d 1970-01-01T00:00:07Z @f");
+    assert_eq!(place.good("stat -c %a|%Y|%X @f @d").lines().next(), Some("600|7|1700000000"));
+    let listed = place.good("ls -ln @");
+    assert!(listed.starts_with("total ") && listed.contains("\ndrwxr-x--- 2 0 0 "), "{listed}");
+    assert!(listed.ends_with(" Jan  1  1970 f\n") && listed.contains("\n-rw------- 1 0 0 "), "{listed}");
+    place.good("chown 7:8 @f");
+    assert_eq!(place.good("stat -c %u:%g @f"), "7:8\n");
+    place.good("mkdir -p @t/u");
+    place.good("touch @t/u/v");
+    place.good("chmod -R 700 @t");
+    place.good("chown -R :9 @t");
+    assert_eq!(place.good("stat -c %a:%g @t @t/u @t/u/v"), "700:9\n700:9\n700:9\n");
+    place.good("touch -c @missing");
+    assert_eq!(place.bad("stat @missing").0, 1);
+    assert!(place.bad("chmod u+q @f").1.contains("invalid mode `u+q`"));
+    assert!(place.bad("chown no-such-user-of-enfys @f").1.contains("is no user of this machine"));
+}
+
+#[test]
+fn links_are_made_followed_and_renamed() {
+    let place = Place::new();
+    place.good("touch @f");
+    place.good("ln @f @g");
+    assert_eq!(place.good("stat -c %h @g"), "2\n");
+    place.good("ln -s f @l");
+    assert_eq!(place.good("stat -c %N @l"), "'@l' -> 'f'\n");
+    assert_eq!(place.good("stat -L -c %F @l"), "regular empty file\n");
+    assert!(place.good("ls -l @").contains("l -> f\n"));
+    assert!(place.bad("ln -s x @l").1.contains("File exists"));
+    place.good("ln -sf x @l");
+    assert_eq!(place.good("stat -c %N @l"), "'@l' -> 'x'\n");
+    place.good("mkdir @d");
+    place.good("mv @g @d");
+    place.good("mv @d/g @d/h");
+    assert_eq!(place.good("mv -v @f @l @d"), "renamed @f -> @d/f\nrenamed @l -> @d/l\n");
+    assert_eq!(place.good("ls @ @d"), "@:\nd\n\n@d:\nf\nh\nl\n");
+    assert!(place.bad("mv @none @d").1.contains("cannot move @none: No such file or directory"));
+    assert_eq!(place.bad("mv @d/f @d/h @none").0, 1);
+    place.good("touch @z");
+    place.good("mv -n @z @d/h");
+    assert_eq!(place.good("ls @"), "d\nz\n");
+}
+
+#[test]
+fn entries_are_found_printed_and_deleted() {
+    let place = Place::new();
+    place.good("mkdir -p @a/b/c @a/empty");
+    place.good("touch @a/one.txt @a/b/two.txt @a/b/c/three.log");
+    let found = |expression: &str| {
+        let mut lines: Vec<_> = place.good(expression).lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(found("find @a -name *.txt"), ["@a/b/two.txt", "@a/one.txt"]);
+    assert_eq!(found("find @a -type d -empty"), ["@a/empty"]);
+    assert_eq!(found("find @a -maxdepth 1 -type d"), ["@a", "@a/b", "@a/empty"]);
+    assert_eq!(found("find @a -mindepth 3"), ["@a/b/c/three.log"]);
+    assert_eq!(found("find @a -name b -prune -o -type f -print"), ["@a/one.txt"]);
+    assert_eq!(found("find @a -path */b/*.txt"), ["@a/b/two.txt"]);
+    assert_eq!(place.good("find @a/b/c -print0"), "@a/b/c\0@a/b/c/three.log\0");
+    assert_eq!(place.good("find @a/b/c -depth"), "@a/b/c/three.log\n@a/b/c\n");
+    assert_eq!(found("find @a -name *.log -o -name one*"), ["@a/b/c/three.log", "@a/one.txt"]);
+    assert_eq!(
+        place.bad("find @a -nam x"),
+        (1, "enfys find: unknown predicate `-nam`: did you mean `-name`?\n".into())
+    );
+    assert_eq!(place.bad("find @none").0, 1);
+    let (status, error) = place.bad("find @a -name b -delete");
+    assert_eq!((status, &*error), (1, "enfys find: cannot remove @a/b: Directory not empty\n"));
+    place.good("find @a -delete");
+    assert_eq!(place.good("ls @"), "");
+}
+
+#[test]
+fn space_is_measured() {
+    let place = Place::new();
+    place.good("mkdir -p @a/b");
+    place.good("touch @a/f");
+    place.good("ln @a/f @a/b/g");
+    let sums = place.good("du -a --apparent-size @a");
+    let names: Vec<_> = sums.lines().map(|line| line.split('\t').nth(1).expect("a name")).collect();
+    assert_eq!(names.last(), Some(&"@a"), "a directory comes after its entries");
+    assert_eq!(names.len(), 4);
+    assert_eq!(place.good("du -s @a").lines().count(), 1);
+    assert!(place.good("du -sc @a").ends_with("\ttotal\n"));
+    let table = place.good("df -h @a");
+    assert!(table.starts_with("Filesystem      Size") && table.contains("1.0G"), "{table}");
+    assert!(table.ends_with(" /export/a\n"), "{table}");
+}
+
+#[test]
+fn names_are_raw_bytes() {
+    let place = Place::new();
+    let url = place.url("%ff%0a%20x");
+    let run = |arguments: &[&str]| Command::new(ENFYS).args(arguments).output().expect("the binary starts");
+    assert!(run(&["mkdir", &url]).status.success());
+    assert_eq!(run(&["ls", &place.url("")]).stdout, b"\xff\n x\n");
+    let found = run(&["find", &place.url(""), "-mindepth", "1"]).stdout;
+    let printed = OsStr::from_bytes(found.trim_ascii_end());
+    assert!(
+        run(&["rm", "-r", printed.to_str().expect("text")]).status.success(),
+        "a printed URL is an argument"
+    );
+    assert_eq!(run(&["ls", &place.url("")]).stdout, b"");
+}
+
+#[test]
+fn servers_and_urls_that_cannot_be_used_are_named() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(ENFYS).args(arguments).output().expect("the binary starts");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (status, error) = run(&["ls", "nfs://127.0.0.1:1/"]);
+    assert_eq!(status, Some(2));
+    assert!(error.starts_with("enfys ls: cannot connect to nfs://127.0.0.1:1/: "), "{error}");
+    assert!(error.contains("Connection refused"), "{error}");
+    let (status, error) = run(&["cat", "/etc/passwd"]);
+    assert_eq!(status, Some(2));
+    assert!(error.contains("expected nfs://HOST/PATH"), "{error}");
+    let (_, error) = run(&["stat", "nfs://127.0.0.1/?sec=krb5"]);
+    assert!(error.contains("Kerberos is not supported by this client yet"), "{error}");
+    let (_, error) = run(&["ls", "nfs://no-such-host.invalid/"]);
+    assert!(error.contains("no-such-host.invalid: no address"), "{error}");
+}
+
+/// Makes a tree with all kinds of objects, modes and times, and returns its path.
+fn sample(dir: &TestDir) -> std::path::PathBuf {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let root = dir.directory("sample");
+    for name in ["deep/er/est", "empty", "many"] {
+        fs::create_dir_all(root.join(name)).expect("a directory");
+    }
+    for number in 0..200_usize {
+        fs::write(root.join(format!("many/{number}")), vec![number as u8; number * 17]).expect("a file");
+    }
+    let large: Vec<u8> = (0..5_000_001_u32).map(|number| (number % 253) as u8).collect();
+    fs::write(root.join("deep/large"), large).expect("a file");
+    fs::hard_link(root.join("deep/large"), root.join("deep/er/same")).expect("a link");
+    fs::write(root.join(OsStr::from_bytes(b"deep/er/est/\xff\n")), "odd").expect("a file");
+    symlink("../nowhere", root.join("deep/link")).expect("a link");
+    let sparse = fs::File::create(root.join("sparse")).expect("a file");
+    std::os::unix::fs::FileExt::write_at(&sparse, b"data", 6 << 20).expect("bytes");
+    sparse.set_len(8 << 20).expect("a length");
+    fs::set_permissions(root.join("many/7"), PermissionsExt::from_mode(0o4711)).expect("a mode");
+    fs::set_permissions(root.join("empty"), PermissionsExt::from_mode(0o1750)).expect("a mode");
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_000_000);
+    for name in ["many/8", "deep/er", "empty"] {
+        fs::File::open(root.join(name)).expect("an object").set_modified(time).expect("a time");
+    }
+    root
+}
+
+/// Returns a line for each object below: path, kind, mode, links, size, content or target, and with `times` the modification time.
+fn manifest(root: &std::path::Path, times: bool) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt;
+    let mut lines = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let found = std::fs::symlink_metadata(&path).expect("an object");
+            let content = if found.is_dir() {
+                folders.push(path.clone());
+                String::new()
+            } else if found.is_symlink() {
+                std::fs::read_link(&path).expect("a link").display().to_string()
+            } else {
+                let content = std::fs::read(&path).expect("a file");
+                format!(
+                    "{} {:x}",
+                    content.len(),
+                    content.iter().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()))
+                )
+            };
+            let name =
+                path.strip_prefix(root).expect("below").as_os_str().as_bytes().escape_ascii().to_string();
+            let links = if found.is_dir() { 0 } else { found.nlink() };
+            let time =
+                if times { format!("{}.{}", found.mtime(), found.mtime_nsec()) } else { String::new() };
+            lines.push(format!("{name} {:o} {links} {content} {time}", found.mode()));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_tree_goes_up_and_down_with_everything() {
+    let place = Place::new();
+    let dir = TestDir::new();
+    let sample = sample(&dir);
+    let run = |arguments: &[&str]| {
+        let output = Command::new(ENFYS).args(arguments).output().expect("the binary starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.is_empty(), "{arguments:?}: {stderr}");
+    };
+    let down = dir.path("down");
+    run(&["cp", "-r", "-p", sample.to_str().expect("text"), &place.url("")]);
+    run(&["cp", "-a", &place.url("sample"), down.to_str().expect("text")]);
+    assert_eq!(manifest(&down, true), manifest(&sample, true));
+    // A second run over the same target ends with the same tree.
+    run(&["cp", "-a", "-T", &place.url("sample"), down.to_str().expect("text")]);
+    assert_eq!(manifest(&down, true), manifest(&sample, true));
+    let blocks = |path: &std::path::Path| {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).expect("a file"))
+    };
+    assert!(blocks(&down.join("sparse")) <= blocks(&sample.join("sparse")) + 8, "holes stay holes");
+    // From server to server, here the same one, into an existing directory.
+    place.good("mkdir @copies");
+    run(&["cp", "-a", &place.url("sample"), &place.url("copies")]);
+    let second = dir.path("second");
+    run(&["cp", "-a", &place.url("copies/sample"), second.to_str().expect("text")]);
+    assert_eq!(manifest(&second, true), manifest(&sample, true));
+}
+
+#[test]
+fn files_are_copied_singly_and_errors_are_counted() {
+    let place = Place::new();
+    let dir = TestDir::new();
+    let file = dir.file("file", "content").display().to_string();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(ENFYS).args(arguments).output().expect("the binary starts");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"), place.short(output.stderr))
+    };
+    assert_eq!(run(&["cp", &file, &place.url("")]), (Some(0), String::new(), String::new()));
+    assert_eq!(run(&["cp", &file, &place.url("other")]).0, Some(0));
+    assert_eq!(place.good("cat @file @other"), "contentcontent");
+    std::fs::write(dir.path("file"), "new").expect("a file");
+    assert_eq!(run(&["cp", &file, &place.url("file")]).0, Some(0));
+    assert_eq!(place.good("cat @file"), "new");
+    let (status, _, error) = run(&["cp", &place.url(""), &dir.path("x").display().to_string()]);
+    assert_eq!((status, &*error), (Some(1), "enfys cp: @ is a directory and is left out (-r copies it)\n"));
+    let (status, _, error) = run(&["cp", &place.url("none"), "."]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("No such file or directory (copying @none)"), "{error}");
+    let (status, lines, _) = run(&["cp", "--json", &file, &place.url("none/below")]);
+    assert_eq!(status, Some(1));
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.last().map(|line| (&line["errors"], &line["done"])), Some((&1.into(), &true.into())));
+    place.good("mkdir @d");
+    place.good("mkdir @d/file");
+    let (status, _, error) = run(&["cp", &file, &place.url("d")]);
+    assert_eq!(status, Some(1), "{error}");
+}
+
+#[test]
+fn nothing_is_written_outside_of_the_target() {
+    let place = Place::new();
+    let dir = TestDir::new();
+    place.good("mkdir -p @tree/sub");
+    place.good("touch @tree/sub/file @tree/name");
+    let target = dir.directory("target");
+    let outside = dir.directory("outside");
+    std::fs::write(outside.join("name"), "untouched").expect("a file");
+    std::os::unix::fs::symlink("../outside", target.join("sub")).expect("a link");
+    std::os::unix::fs::symlink("../outside/name", target.join("name")).expect("a link");
+    let output = Command::new(ENFYS)
+        .args(["cp", "-r", "-T", &place.url("tree")])
+        .arg(&target)
+        .output()
+        .expect("the binary starts");
+    assert_eq!(output.status.code(), Some(1), "a link is in the place of a directory");
+    assert_eq!(std::fs::read_dir(&outside).expect("a directory").count(), 1);
+    assert_eq!(std::fs::read_to_string(outside.join("name")).expect("a file"), "untouched");
+    assert!(
+        std::fs::symlink_metadata(target.join("name")).expect("a file").is_file(),
+        "the link was replaced"
+    );
+}
