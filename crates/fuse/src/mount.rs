@@ -299,6 +299,26 @@ mod tests {
     }
 
     #[test]
+    fn fusermount_returns_the_descriptor_of_a_mount() {
+        let has_program = Command::new(FUSERMOUNT).arg("-V").output().is_ok();
+        if !has_program || !rustix::process::geteuid().is_root() || Device::open().is_err() {
+            println!("skipped: needs root, /dev/fuse and fusermount3");
+            return;
+        }
+        let top = tempfile::tempdir().expect("a temporary directory");
+        let options = Options { source: "a,b".to_owned(), subtype: "enfys".to_owned(), ..Options::default() };
+        let device = by_fusermount(Path::new(FUSERMOUNT), top.path(), &options).expect("a mount");
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let mount =
+            mounts.lines().find(|line| line.contains(&*top.path().to_string_lossy())).expect("this mount");
+        assert!(mount.starts_with("a,b "), "{mount}");
+        assert!(mount.contains(" fuse.enfys rw,nosuid,nodev,"), "{mount}");
+        let session = crate::Session::new(device, &crate::Config::default()).expect("a session");
+        drop(session);
+        unmount(top.path(), false).expect("a mount that nobody uses");
+    }
+
+    #[test]
     fn a_missing_fusermount_is_named_with_its_package() {
         let program = Path::new("/nonexistent/fusermount3");
         let error = by_fusermount(program, Path::new("/"), &Options::default()).expect_err("no program");

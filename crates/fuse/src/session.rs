@@ -288,7 +288,7 @@ impl Stopped {
     ///
     /// # Errors
     /// EMFILE; then nothing is taken.
-    pub fn hand_over(self) -> io::Result<HandOver> {
+    pub fn hand_over(&self) -> io::Result<HandOver> {
         let devices: Vec<OwnedFd> =
             self.channels.iter().map(|channel| channel.device().duplicate()).collect::<io::Result<_>>()?;
         let mut carried = Vec::new();
@@ -300,7 +300,7 @@ impl Stopped {
                 message: request.message,
             }));
         }
-        Ok(HandOver { devices, state: self.state, carried })
+        Ok(HandOver { devices, state: self.state.clone(), carried })
     }
 }
 
@@ -321,7 +321,10 @@ impl<F: Filesystem> Shared<F> {
         }
         let mut buffer = self.buffers.take();
         while !self.is_stopping.load(Ordering::SeqCst) {
-            match channel.device().receive(&mut buffer)? {
+            let received = channel.device().receive(&mut buffer);
+            match received
+                .inspect_err(|error| tracing::error!(%error, "cannot read requests of the kernel"))?
+            {
                 Received::Interrupted => {}
                 Received::Ended => break,
                 Received::Request(length) => {
