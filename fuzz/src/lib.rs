@@ -25,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("services", services),
     ("nfs4", nfs4),
     ("compounds", compounds),
+    ("nfs2", nfs2_calls),
 ];
 
 /// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
@@ -76,6 +77,11 @@ fn decode_records(stream: &[u8], piece: usize) -> (Vec<Bytes>, Option<RecordErro
 /// Sessions and clients of all minor versions against a server in memory.
 pub fn compounds(data: &[u8]) {
     sim::compounds::play(data);
+}
+
+/// Calls of version 2 against a server in memory.
+pub fn nfs2_calls(data: &[u8]) {
+    sim::nfs2::play(data);
 }
 
 /// The header of a call or of a reply, the credential in it, and an address.

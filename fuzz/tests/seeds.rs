@@ -23,8 +23,8 @@ fn recorded() -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn recorded_messages() {
     let seeds = recorded();
-    // Sequences of compounds are no messages.
-    for (name, _) in bodies::TARGETS.iter().filter(|(name, _)| *name != "compounds") {
+    // Sequences of calls are no messages.
+    for (name, _) in bodies::TARGETS.iter().filter(|(name, _)| !["compounds", "nfs2"].contains(name)) {
         assert!(seeds.iter().filter(|(target, _)| target == name).count() > 20, "{name} has no seeds");
     }
     for (name, input) in seeds {

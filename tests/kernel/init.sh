@@ -26,7 +26,7 @@ mount -t tmpfs shm /dev/shm
 kernel=$(uname -r)
 mkdir -p "/run/modules/lib/modules/$kernel"
 mount --bind "/usr/lib/uml/modules/$kernel" "/run/modules/lib/modules/$kernel"
-for module in nfs nfsv3 nfsv4; do modprobe -d /run/modules "$module"; done
+for module in nfs nfsv2 nfsv3 nfsv4; do modprobe -d /run/modules "$module"; done
 
 ip link set lo up
 ip addr add 10.99.0.2/24 dev vec0

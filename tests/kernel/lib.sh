@@ -48,7 +48,10 @@ as_user() {
 
 # Options that mount any export of the server.
 mount_options() {
-    if [ "$VERSION" = 3 ]; then
+    if [ "$VERSION" = 2 ]; then
+        # mount.nfs does not know version 2: the kernel gets all options itself.
+        echo "vers=2,proto=tcp,addr=$SERVER,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,mountvers=1,nolock"
+    elif [ "$VERSION" = 3 ]; then
         # `nolock`: no port mapper, no statd; locks are local to the client.
         echo "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock"
     else
@@ -56,10 +59,13 @@ mount_options() {
     fi
 }
 
+# Has mount(8) leave version 2 to the kernel.
+mount_flags() { if [ "$VERSION" = 2 ]; then echo -i; fi; }
+
 # mount_export DIRECTORY [EXPORT] [OPTIONS]
 mount_export() {
     mkdir -p "$1"
-    mount -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
+    mount $(mount_flags) -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
 }
 
 # Drops the client's caches, so that the next reads come from the server.
@@ -74,11 +80,11 @@ remount() {
 # with the first.
 mount_other() {
     unshare --uts bash -c 'hostname other && mkdir -p /run/other && exec nsenter --net=/run/netns/other "$@"' - \
-        mount -t nfs -o "$(mount_options)" "$SERVER:$(export_root)/export" /run/other
+        mount $(mount_flags) -t nfs -o "$(mount_options)" "$SERVER:$(export_root)/export" /run/other
 }
 
 # The server's path of the directory with the exports: only version 4 has a pseudo root.
-export_root() { if [ "$VERSION" = 3 ]; then echo "$KNFSD_ROOT"; fi; }
+export_root() { if [ "${VERSION%.*}" -lt 4 ]; then echo "$KNFSD_ROOT"; fi; }
 
 # request WORDS…: sends a request to the driver; prints its answer and returns its status.
 request() {

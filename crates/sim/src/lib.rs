@@ -18,6 +18,7 @@ mod exactly_once;
 mod listings;
 pub mod logs;
 pub mod network;
+pub mod nfs2;
 mod notices;
 mod peer;
 mod reclaims;

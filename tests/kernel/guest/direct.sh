@@ -1,5 +1,5 @@
 # test: dd with O_DIRECT, O_SYNC and O_DSYNC writes and reads correctly
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 head -c 9000007 /dev/urandom >"$L/source"
 check() {
     remount

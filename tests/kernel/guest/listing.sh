@@ -1,5 +1,5 @@
 # test: 10,000 files in one directory, listed while others come and go: files that stay are neither skipped nor repeated
-# versions: 3 4.0 4.1
+# versions: 2 3 4.0 4.1
 # Not 4.2, which lists as 4.1 does: it takes its time.
 # limit: 600
 # takes: 25

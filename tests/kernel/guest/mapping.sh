@@ -1,5 +1,5 @@
 # test: shared mappings, with reads and writes beside them
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 "$PROBE" mapping "$D/file"
 sum=$(sha256sum <"$D/file")
 remount

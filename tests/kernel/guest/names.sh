@@ -1,5 +1,5 @@
 # test: names of arbitrary bytes, up to 255 of them; longer ones are refused
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 long=$(printf 'x%.0s' $(seq 255))
 utf8=$(printf 'é%.0s' $(seq 127))x # 255 bytes
 names=(

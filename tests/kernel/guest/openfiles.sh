@@ -1,5 +1,5 @@
 # test: open files stay usable when they are renamed, replaced or removed
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 "$PROBE" open-files "$D"
 remount
 mkdir "$D/again"

@@ -1,5 +1,5 @@
 # test: permissions are the server's: owner, group, 16 groups of 20, sticky and set-group-id directories
-# versions: 3 4.0 4.1 4.2
+# versions: 2 3 4.0 4.1 4.2
 chmod 755 "$D"
 user=1234 other=1235 groups=$(seq -s, 2001 2020)
 u() { as_user "$user" 1234 "$groups" "$@"; }

@@ -7,6 +7,8 @@ use clap::ValueEnum;
 /// Protocol version of the mount, by the mount option `vers=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Version {
+    #[value(name = "2")]
+    V2,
     #[value(name = "3")]
     V3,
     #[value(name = "4.0")]
@@ -43,7 +45,7 @@ pub(super) struct Combination {
 
 impl Combination {
     /// Returns the full matrix. In memory, sync and async are the same. Version 4.2 differs little from 4.1, so it runs only with
-    /// sync exports; 4.0 runs once.
+    /// sync exports; 2 and 4.0 run once.
     pub(super) fn all() -> impl Iterator<Item = Combination> {
         let stores = [
             (Export::Sync, Backend::Local),
@@ -58,8 +60,10 @@ impl Combination {
             .into_iter()
             .filter(|(export, _)| *export == Export::Sync)
             .map(move |(export, backend)| Combination { version, export, backend });
-        let oldest = Combination { version: Version::V40, export: Export::Sync, backend: Backend::Local };
-        full.chain(newest).chain([oldest])
+        let oldest = [Version::V40, Version::V2];
+        let oldest =
+            oldest.map(|version| Combination { version, export: Export::Sync, backend: Backend::Local });
+        full.chain(newest).chain(oldest)
     }
 
     /// Returns the options that select exactly this combination.
@@ -82,6 +86,7 @@ impl fmt::Display for Combination {
 impl Version {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Version::V2 => "2",
             Version::V3 => "3",
             Version::V40 => "4.0",
             Version::V41 => "4.1",
@@ -118,7 +123,7 @@ mod tests {
         for (index, combination) in all.iter().enumerate() {
             assert!(!all[..index].contains(combination), "{combination} twice");
         }
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 10);
     }
 
     #[test]

@@ -129,8 +129,10 @@ impl Directories {
 
 fn enfys_command(combination: &Combination, directories: &Directories) -> Result<String, String> {
     let enfys = enfys_binary();
-    let enfys =
-        format!("exec {} serve --listen {ADDRESS}:{PORT} --portmap --state-dir {{state}}", enfys.display());
+    let enfys = format!(
+        "exec {} serve --listen {ADDRESS}:{PORT} --portmap --versions 2,3,4 --state-dir {{state}}",
+        enfys.display()
+    );
     Ok(match (combination.backend, combination.export) {
         (Backend::Local, Export::Sync) => format!("{enfys} --squash none {ENFYS_EXPORTS}"),
         (Backend::Local, Export::Async) => format!("{enfys} --squash none --async {ENFYS_EXPORTS}"),

@@ -13,7 +13,11 @@ const SERVE: &str = r#"
     trap 'kill $server $rpcbind 2>/dev/null || true' EXIT
     ip link set lo up
     serve() {
-        "$1" serve --memory --listen 127.0.0.1:2049 --listen '[::1]:2049' --portmap >"$2/out" 2>"$2/log" & server=$!
+        enfys=$1 work=$2
+        shift 2
+        set -- serve --memory --listen 127.0.0.1:2049 --listen '[::1]:2049' --portmap "$@"
+        "$enfys" "$@" >"$work/out" 2>"$work/log" & server=$!
+        set -- "$enfys" "$work"
         until grep -q nfs:// "$2/out"; do
             kill -0 $server || { cat "$2/log" >&2; exit 1; }
             sleep 0.02
@@ -93,6 +97,39 @@ fn the_own_port_mapper_answers_with_ports_and_mount_with_exports() {
     let of_both = |line: &str| line.contains("100000") && line.contains("udp") && line.contains("tcp");
     assert!(output.lines().any(of_both), "in one line of the summary: {output}");
     assert_eq!(over_udp.matches("Program not registered").count(), 2, "{over_udp}");
+}
+
+#[test]
+fn version_2_and_datagrams_are_found_by_rpcinfo_and_showmount() {
+    let dir = TestDir::new();
+    let script = r#"
+        serve "$1" "$2" --versions 2,3,4 --udp
+        rpcinfo -p 127.0.0.1
+        showmount -e 127.0.0.1
+        for version in 2 3; do
+            rpcinfo -u 127.0.0.1 100003 $version
+            rpcinfo -t 127.0.0.1 100003 $version
+            rpcinfo -T udp6 ::1 100003 $version
+        done
+        for version in 1 2 3; do
+            rpcinfo -u 127.0.0.1 100005 $version
+            rpcinfo -t 127.0.0.1 100005 $version
+        done
+        echo not over UDP
+        rpcinfo -u 127.0.0.1 100003 4 2>&1 || true
+        stop
+    "#;
+    let Some(said) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
+    let told = registrations(said.split("Export list").next().unwrap_or_default());
+    for (version, transport) in [("2", "tcp"), ("2", "udp"), ("3", "udp")] {
+        assert!(told.contains(&["100003", version, transport, "2049"]), "{said}");
+    }
+    assert!(told.contains(&["100005", "1", "udp", "2049"]), "{said}");
+    assert!(!told.contains(&["100003", "4", "udp", "2049"]), "{said}");
+    assert!(said.contains("/export (everyone)"), "{said}");
+    let (ready, refused) = said.split_once("not over UDP\n").expect("both");
+    assert_eq!(ready.matches("ready and waiting").count(), 12, "{said}");
+    assert!(!refused.contains("ready and waiting"), "{refused}");
 }
 
 #[test]
