@@ -22,6 +22,7 @@ use crate::commands::mv::{self, MvArguments};
 use crate::commands::proxy::ProxyArguments;
 use crate::commands::rm::{self, RmArguments};
 use crate::commands::stat::{self, StatArguments};
+use crate::commands::sync::{self, SyncArguments};
 use crate::commands::touch::{self, TouchArguments};
 use crate::size::Size;
 
@@ -150,6 +151,8 @@ pub enum ClientCommand {
     Chown(ChownArguments),
     /// Copy files and trees between servers and this machine
     Cp(CpArguments),
+    /// Make a tree like another one
+    Sync(SyncArguments),
     /// Show free space
     Df(DfArguments),
     /// Show the storage that trees use
@@ -173,6 +176,7 @@ impl ClientCommand {
             Self::Chmod(arguments) => chmod::run(arguments),
             Self::Chown(arguments) => chown::run(arguments),
             Self::Cp(arguments) => cp::run(arguments),
+            Self::Sync(arguments) => sync::run(arguments),
             Self::Df(arguments) => df::run(arguments),
             Self::Du(arguments) => du::run(arguments),
             Self::Find(arguments) => find::run(arguments),
@@ -380,7 +384,7 @@ mod tests {
         found.expect("the command is there").render_long_help().to_string()
     }
 
-    const COMMANDS: [&[&str]; 28] = [
+    const COMMANDS: [&[&str]; 29] = [
         &[],
         &["serve"],
         &["check-config"],
@@ -406,6 +410,7 @@ mod tests {
         &["chmod"],
         &["chown"],
         &["cp"],
+        &["sync"],
         &["df"],
         &["du"],
         &["find"],

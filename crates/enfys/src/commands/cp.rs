@@ -79,13 +79,17 @@ pub fn run(arguments: &CpArguments) -> ExitCode {
 
 /// A path of this machine or a URL.
 #[derive(Debug, Clone)]
-enum Place {
+pub enum Place {
     Local(PathBuf),
     Remote(Box<Url>),
 }
 
 impl Place {
-    fn parse(text: &OsStr) -> Result<Self, Failure> {
+    /// Parses an argument.
+    ///
+    /// # Errors
+    /// It begins like a URL, and is none.
+    pub fn parse(text: &OsStr) -> Result<Self, Failure> {
         match text.to_str().filter(|text| text.starts_with("nfs://")) {
             Some(text) => parse_url(text).map(|url| Self::Remote(Box::new(url))).map_err(Failure::new),
             None => Ok(Self::Local(PathBuf::from(text))),
@@ -105,14 +109,17 @@ impl Place {
 }
 
 /// A tree of either kind, and an object in it that may be missing.
-enum Spot {
+pub enum Spot {
     Local(LocalTree, TreePath),
     Remote(Box<RemoteTree>, TreePath),
 }
 
 impl Spot {
     /// Finds the object that a place names. The tree begins at the directory that holds it, or at itself if it is a directory.
-    async fn find(session: &Session, place: &Place) -> Result<(Self, Option<Attributes>), Failure> {
+    ///
+    /// # Errors
+    /// The directory above is missing too, or may not be read.
+    pub async fn find(session: &Session, place: &Place) -> Result<(Self, Option<Attributes>), Failure> {
         match place {
             Place::Local(path) => local(path).await,
             Place::Remote(url) => remote(session, url).await,
@@ -176,6 +183,8 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
         is_recursive: arguments.recursive || arguments.archive,
         preserves: arguments.preserve || arguments.archive,
         umask: umask(),
+        skips: None,
+        deletes: false,
     };
     let keeps_name = is_directory && !arguments.no_target_directory;
     for (source, shown) in sources.iter().zip(&arguments.places) {
@@ -187,7 +196,11 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
     Ok(())
 }
 
-async fn copy_one(
+/// Copies what a place names to a target, or below it under its own name.
+///
+/// # Errors
+/// There is no such source. What fails later goes to `progress`.
+pub async fn copy_one(
     session: &Session,
     source: &Place,
     target: &Spot,

@@ -16,6 +16,7 @@ pub mod mv;
 pub mod proxy;
 pub mod rm;
 pub mod stat;
+pub mod sync;
 pub mod touch;
 
 mod attributes;

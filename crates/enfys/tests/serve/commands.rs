@@ -370,3 +370,40 @@ fn nothing_is_written_outside_of_the_target() {
         "the link was replaced"
     );
 }
+
+#[test]
+fn a_target_becomes_like_its_source() {
+    let place = Place::new();
+    let dir = TestDir::new();
+    let sample = sample(&dir);
+    let target = dir.path("target");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(ENFYS).args(arguments).output().expect("the binary starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.is_empty(), "{arguments:?}: {stderr}");
+    };
+    let (source, url) = (sample.to_str().expect("text"), place.url("tree"));
+    let sync = |more: &[&str]| run(&[&["sync", source, &url], more].concat());
+    let back = || {
+        run(&["sync", "--delete", &url, target.to_str().expect("text")]);
+        manifest(&target, true)
+    };
+    sync(&[]);
+    assert_eq!(back(), manifest(&sample, true));
+    // A file of the same size and time is left out, unless contents are compared.
+    let changed = sample.join("many/9");
+    let time = std::fs::metadata(&changed).expect("a file").modified().expect("a time");
+    std::fs::write(&changed, [1; 9 * 17]).expect("a file");
+    std::fs::File::options().write(true).open(&changed).expect("a file").set_modified(time).expect("a time");
+    sync(&[]);
+    assert_ne!(back(), manifest(&sample, true));
+    sync(&["--checksum"]);
+    run(&["sync", "--checksum", &url, target.to_str().expect("text")]);
+    assert_eq!(manifest(&target, true), manifest(&sample, true));
+    // What the source lacks goes with --delete only, also where a kind has changed.
+    std::fs::remove_dir_all(sample.join("empty")).expect("a directory");
+    std::fs::write(sample.join("empty"), "now a file").expect("a file");
+    std::fs::remove_file(sample.join("many/1")).expect("a file");
+    sync(&["--delete"]);
+    assert_eq!(back(), manifest(&sample, true));
+}

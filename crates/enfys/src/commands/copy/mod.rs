@@ -41,6 +41,19 @@ pub struct CopyOptions {
     pub preserves: bool,
     /// Permission bits that new files do not get, unless modes are kept.
     pub umask: u32,
+    /// Leaves out files that the target has already.
+    pub skips: Option<Same>,
+    /// Removes from directories of the target what the source does not have.
+    pub deletes: bool,
+}
+
+/// When a regular file of the target is taken for the same as one of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Same {
+    /// Size and time of modification are equal.
+    SizeAndTime,
+    /// The content is equal; both sides are read.
+    Content,
 }
 
 /// A copy from one tree to another.
@@ -193,6 +206,12 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Some(new) => self.state.borrow_mut().directories.push((target.clone(), new)),
             None => self.progress.done(1, 0),
         }
+        if self.options.deletes && !is_new {
+            match self.to.list(target).await {
+                Ok(existing) => self.delete_others(target, &listing, &existing).await,
+                Err(failure) => self.progress.failed(&failure.to_string()),
+            }
+        }
         let bytes = listing.iter().map(|(_, attributes)| data_size(attributes)).fold(0, u64::saturating_add);
         self.progress.found(listing.len() as u64, bytes);
         let (directories, others): (Vec<_>, Vec<_>) =
@@ -211,12 +230,111 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         futures_util::future::join(others, directories).await;
     }
 
+    /// Removes what the source does not have, and what has another kind there.
+    async fn delete_others(
+        &self,
+        target: &TreePath,
+        listing: &[(Vec<u8>, Attributes)],
+        existing: &[(Vec<u8>, Attributes)],
+    ) {
+        let kinds: HashMap<&[u8], FileKind> =
+            listing.iter().map(|(name, attributes)| (&name[..], attributes.kind)).collect();
+        let is_directory = |kind: FileKind| kind == FileKind::Directory;
+        for (name, attributes) in existing {
+            let stays =
+                kinds.get(&name[..]).is_some_and(|kind| is_directory(*kind) == is_directory(attributes.kind));
+            if let (false, Ok(path)) = (stays, target.join(name))
+                && let Err(failure) = self.delete(&path, attributes.kind).await
+            {
+                self.progress.failed(&failure.to_string());
+            }
+        }
+    }
+
+    /// Removes an object of the target with everything below.
+    fn delete<'s>(
+        &'s self,
+        path: &'s TreePath,
+        kind: FileKind,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 's>> {
+        Box::pin(async move {
+            if kind == FileKind::Directory {
+                for (name, attributes) in self.to.list(path).await? {
+                    let entry = path.join(&name).map_err(|error| Failure::new(error.to_string()))?;
+                    self.delete(&entry, attributes.kind).await?;
+                }
+            }
+            self.to.remove(path, kind).await
+        })
+    }
+
+    /// Returns whether the target has the same file already; its other attributes are made the same.
+    async fn is_same(
+        &self,
+        source: &TreePath,
+        target: &TreePath,
+        attributes: &Attributes,
+    ) -> Result<bool, Failure> {
+        let Some(same) = self.options.skips else { return Ok(false) };
+        let Some(found) = self.to.attributes(target).await? else { return Ok(false) };
+        if found.kind != FileKind::Regular || found.size != attributes.size {
+            return Ok(false);
+        }
+        let is_same = match same {
+            Same::SizeAndTime => found.mtime == attributes.mtime,
+            Same::Content => self.has_same_content(source, target, attributes.size).await?,
+        };
+        let new = preserved(attributes);
+        let differs = new.mode != Some(found.mode)
+            || new.uid != Some(found.uid)
+            || new.gid != Some(found.gid)
+            || found.mtime != attributes.mtime;
+        if is_same && differs {
+            self.to.set_attributes(target, &new).await?;
+        }
+        Ok(is_same)
+    }
+
+    async fn has_same_content(
+        &self,
+        source: &TreePath,
+        target: &TreePath,
+        size: u64,
+    ) -> Result<bool, Failure> {
+        let one = self.from.open(source).await?;
+        let other = match self.to.open(target).await {
+            Ok(other) => other,
+            Err(failure) => {
+                self.from.close(one).await?;
+                return Err(failure);
+            }
+        };
+        let mut offsets = (0..size).step_by(CHUNK);
+        let compared = loop {
+            let Some(offset) = offsets.next() else { break Ok(true) };
+            let _permit = self.chunks.acquire().await;
+            let reads = (self.from.read(&one, offset, CHUNK), self.to.read(&other, offset, CHUNK));
+            match futures_util::future::try_join(reads.0, reads.1).await {
+                Ok((one, other)) if one == other => {}
+                Ok(_) => break Ok(false),
+                Err(failure) => break Err(failure),
+            }
+        };
+        let closed = (self.from.close(one).await, self.to.close(other).await);
+        let same = compared?;
+        closed.0.and(closed.1).map(|()| same)
+    }
+
     async fn file(
         &self,
         source: &TreePath,
         target: &TreePath,
         attributes: &Attributes,
     ) -> Result<(), Failure> {
+        if self.is_same(source, target, attributes).await? {
+            self.progress.done(0, attributes.size);
+            return Ok(());
+        }
         let reader = self.from.open(source).await?;
         let mode = attributes.mode & 0o777 & !self.options.umask;
         // Others do not see the content before owner and mode are set.

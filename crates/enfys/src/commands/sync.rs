@@ -1,0 +1,82 @@
+//! `enfys sync`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use client::attributes::FileKind;
+
+use super::copy::{CopyOptions, Same};
+use super::cp::{Place, Spot, copy_one};
+use super::output::run as run_command;
+use super::progress::{Progress, ProgressKind};
+use super::session::{Failure, Session};
+use super::umask::umask;
+
+const HELP: &str = "\
+Examples:
+  enfys sync project nfs://server/export/project
+  enfys sync --delete nfs://server/export/project backup
+
+TARGET becomes like SOURCE: the content of a directory goes into TARGET itself, with times, modes, owners, hard links \
+and holes as of `cp -a`. A file whose size and time of modification are equal on both sides is left out.";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct SyncArguments {
+    /// Path of this machine or URL
+    #[arg(value_name = "SOURCE")]
+    pub source: OsString,
+    /// Path of this machine or URL; created if it is missing
+    #[arg(value_name = "TARGET")]
+    pub target: OsString,
+    /// Compare contents instead of times; reads both sides
+    #[arg(long)]
+    pub checksum: bool,
+    /// Remove from TARGET what SOURCE does not have
+    #[arg(long)]
+    pub delete: bool,
+    /// Print progress and errors as lines of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print a summary at the end
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Makes a target like a source.
+pub fn run(arguments: &SyncArguments) -> ExitCode {
+    run_command("sync", async |session, output| {
+        let progress = Progress::new(ProgressKind::choose(arguments.json), "sync");
+        let started = Instant::now();
+        if let Err(failure) = sync(session, arguments, &progress).await {
+            progress.failed(&failure.to_string());
+        }
+        let counts = progress.finish();
+        if arguments.verbose && !arguments.json {
+            output.print(format!("{}\n", counts.summary(started.elapsed())).as_bytes());
+        }
+        if counts.errors > 0 {
+            output.raise_status(1);
+        }
+    })
+}
+
+async fn sync(session: &Session, arguments: &SyncArguments, progress: &Progress) -> Result<(), Failure> {
+    let (source, target) = (Place::parse(&arguments.source)?, Place::parse(&arguments.target)?);
+    let (spot, found) = Spot::find(session, &target).await?;
+    let options = CopyOptions {
+        is_recursive: true,
+        preserves: true,
+        umask: umask(),
+        skips: Some(if arguments.checksum { Same::Content } else { Same::SizeAndTime }),
+        deletes: arguments.delete,
+    };
+    // Without a target, its directory is made by the copy.
+    let keeps_name = false;
+    if found.is_some_and(|found| found.kind != FileKind::Directory && arguments.delete) {
+        return Err(Failure::new("--delete needs a target that is a directory"));
+    }
+    copy_one(session, &source, &spot, keeps_name, options, progress).await
+}
