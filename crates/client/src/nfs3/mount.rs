@@ -1,6 +1,5 @@
 //! The handle of a path: MOUNT version 3 (RFC 1813 §5), found by the port mapper (RFC 1833 §3).
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -24,14 +23,12 @@ use crate::results::Object;
 /// does not wait for them for ever.
 const SIDE_POLICY: RetryPolicy =
     RetryPolicy { timeout: Duration::from_secs(10), retries: Some(2), fails_fast: true };
-/// Maximum number of paths that are unmounted at the end.
-const PATHS_MAX: usize = 1024;
+/// Maximum number of mounts that are undone at the end.
+const MOUNTS_MAX: usize = 1024;
 
-/// What was mounted, and where, to say at the end that it no longer is.
+/// What was mounted, and at which port, to say at the end that it no longer is. Linux's server counts the mounts of a path.
 #[derive(Debug, Default)]
-pub(super) struct MountPaths(Mutex<BTreeSet<(u16, DirPathBytes)>>);
-
-type DirPathBytes = Vec<u8>;
+pub(super) struct MountPaths(Mutex<Vec<(u16, Vec<u8>)>>);
 
 /// A connection to MOUNT or the port mapper, which is closed after use.
 struct SideConnection<'a> {
@@ -182,17 +179,19 @@ impl Nfs3 {
 }
 
 impl MountPaths {
-    fn add(&self, port: u16, path: DirPathBytes) {
+    fn add(&self, port: u16, path: Vec<u8>) {
         let mut paths = self.0.lock();
-        if paths.len() < PATHS_MAX {
-            paths.insert((port, path));
+        if paths.len() < MOUNTS_MAX {
+            paths.push((port, path));
         }
     }
 
     /// Takes all paths by the port of their MOUNT.
     fn take(&self) -> Vec<(u16, Vec<DirPath>)> {
         let mut by_port: Vec<(u16, Vec<DirPath>)> = Vec::new();
-        for (port, path) in std::mem::take(&mut *self.0.lock()) {
+        let mut mounts = std::mem::take(&mut *self.0.lock());
+        mounts.sort_unstable();
+        for (port, path) in mounts {
             let Ok(path) = DirPath::new(path) else { continue };
             match by_port.last_mut() {
                 Some((last, paths)) if *last == port => paths.push(path),
@@ -257,13 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_taken_once_by_port() {
+    fn mounts_are_taken_by_port_as_often_as_made() {
         let mounts = MountPaths::default();
         for (port, path) in [(20048, b"/a"), (2049, b"/b"), (20048, b"/c"), (20048, b"/a")] {
             mounts.add(port, path.to_vec());
         }
         let path = |path: &'static [u8]| DirPath::from_static(path);
-        assert_eq!(mounts.take(), [(2049, vec![path(b"/b")]), (20048, vec![path(b"/a"), path(b"/c")])]);
+        let at_20048 = vec![path(b"/a"), path(b"/a"), path(b"/c")];
+        assert_eq!(mounts.take(), [(2049, vec![path(b"/b")]), (20048, at_20048)]);
         assert!(mounts.take().is_empty());
     }
 }

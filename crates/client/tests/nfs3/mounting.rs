@@ -204,9 +204,10 @@ fn an_export_for_kerberos_only_is_refused_with_the_names_of_its_flavors() {
 fn many_mounts_leave_no_connections_behind() {
     let link = Link::new();
     let client = link.client();
-    for _ in 0..3 * client::engine::CONNECTIONS_MAX {
+    const MOUNTS: usize = 3 * client::engine::CONNECTIONS_MAX;
+    for _ in 0..MOUNTS {
         link.run(client.mount(&root(), &[b"export"])).unwrap();
     }
     link.run(client.close()).unwrap();
-    assert_eq!(link.count(mount::PROGRAM, mount::Proc::UMNT.0), 1, "one path was mounted");
+    assert_eq!(link.count(mount::PROGRAM, mount::Proc::UMNT.0), MOUNTS);
 }
