@@ -50,7 +50,7 @@ impl HandOver {
         self.carried.len()
     }
 
-    /// Sends it. The mount lives while either process has it, so a receiver that confirms lets the sender drop it.
+    /// Sends it to a process that runs already: starting one can wait for the mount, if this process has files open on it. The mount lives while either process has it, so a receiver that confirms lets the sender drop it.
     ///
     /// # Errors
     /// Errors of the socket; `InvalidData` if the requests exceed 1 GiB.

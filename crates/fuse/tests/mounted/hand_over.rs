@@ -125,7 +125,10 @@ fn other_process(task: &str) -> (Child, UnixStream) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "hand_over::the_other_process", "--nocapture"]).env(TASK, task);
     command.stdin(Stdio::from(OwnedFd::from(passed))).stdout(Stdio::null());
-    (command.spawn().expect("this program"), own)
+    let child = command.spawn().expect("this program");
+    // Before the mount stops: exec closes inherited files, which waits for writes of this process to the mount.
+    await_message(&own, *b"h");
+    (child, own)
 }
 
 /// Hands a mount over and waits until the other process serves it.
@@ -135,7 +138,7 @@ fn hand_over_to(socket: &UnixStream, serving: Serving) {
     await_message(socket, *b"k");
 }
 
-/// Waits for a message of the other process: `k` when it serves, `r` when it keeps a READ.
+/// Waits for a message of the other process: `h` when it runs, `k` when it serves, `r` when it keeps a READ.
 fn await_message(mut socket: &UnixStream, expected: [u8; 1]) {
     let mut message = [0];
     socket.read_exact(&mut message).expect("a process that lives");
@@ -153,6 +156,7 @@ fn the_other_process() {
     };
     let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");
     let mut socket = UnixStream::from(input);
+    socket.write_all(b"h").expect("a process that waits for it");
     let hand_over = HandOver::receive(&socket).expect("a mount");
     let session = Session::resume(hand_over).expect("a valid mount");
     let report = (task == "report").then(|| socket.try_clone().expect("a descriptor"));
