@@ -25,6 +25,7 @@ mod columns;
 mod copy;
 mod human;
 mod list;
+mod lookup;
 mod mode;
 mod names;
 mod output;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::find::Lookup;
+use super::lookup::Lookup;
 use crate::name_services::getent;
 
 /// Most remembered names; further ones are looked up again.

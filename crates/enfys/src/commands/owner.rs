@@ -1,6 +1,6 @@
 //! The argument of `chown`: `USER`, `USER:GROUP`, `USER:` or `:GROUP`.
 
-use super::find::Lookup;
+use super::lookup::Lookup;
 
 /// New owners of a file; `None` leaves one as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

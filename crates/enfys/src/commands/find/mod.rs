@@ -6,7 +6,7 @@ mod parse;
 mod test;
 
 pub use command::{FindArguments, run};
-pub use parse::{Lookup, parse};
+pub use parse::parse;
 pub use test::{Context, Entry};
 
 use test::Test;

@@ -4,16 +4,9 @@ use super::compare::{Age, AgeUnit, Compare, Size};
 use super::test::{Permissions, Test, Which};
 use super::{Action, Expression, Instruction, NESTING_MAX, WORDS_MAX};
 use crate::commands::attributes::FileKind;
+use crate::commands::lookup::Lookup;
 use crate::commands::mode::ModeChange;
 use crate::commands::pattern::Pattern;
-
-/// Finds the numbers of users and groups.
-pub trait Lookup {
-    /// Returns the number of a user.
-    fn user(&self, name: &str) -> Option<u32>;
-    /// Returns the number of a group.
-    fn group(&self, name: &str) -> Option<u32>;
-}
 
 /// A predicate with the similarity of a known one is suggested from here on.
 const SIMILARITY_MIN: f64 = 0.75;

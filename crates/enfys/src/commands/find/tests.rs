@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::commands::attributes::{Attributes, FileKind, OfTest, Timestamp, nanoseconds};
+use crate::commands::lookup::Lookup;
 
 struct Names;
 
