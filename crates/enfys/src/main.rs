@@ -25,6 +25,7 @@ mod sandbox;
 mod serve;
 mod signals;
 mod size;
+mod sockets;
 mod startup_message;
 mod state_dir;
 mod systemd;

@@ -19,8 +19,8 @@ use tokio::task::LocalSet;
 use crate::address::Address;
 use crate::descriptor_limits;
 use crate::duration::Span;
-use crate::listen;
 use crate::size::Size;
+use crate::sockets::listen_on_all;
 use options::{Loss, OutageArgument, Rate};
 
 const HELP: &str = "\
@@ -103,7 +103,7 @@ pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
     let max_connections = arguments.max_connections as usize;
     raise_descriptors(max_connections)?;
     let targets = arguments.to.resolve().map_err(|why| format!("--to {why}"))?;
-    let listeners = listen::listen_on_all(&arguments.listen)?;
+    let listeners = listen_on_all(&arguments.listen)?;
     let addresses: std::io::Result<Vec<_>> = listeners.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
     if let Some(address) = addresses.iter().find(|address| targets.contains(address)) {
