@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{AcceptLog, Clock};
-use server::{EvictError, Now, Quoted, Server};
+use server::{EvictError, Now, Quoted, Server, Throttle};
 use store::error_text;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -49,14 +49,16 @@ impl ControlServer {
         let listener = listener.map_err(|error| format!("control socket: {}", error_text(&error)))?;
         let log = AcceptLog::new("control", clock);
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let refusals = Arc::new(Throttle::default());
         tokio::spawn(async move {
             loop {
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 let accepted = net::accept(|| listener.accept(), |error| log.failed(error));
                 let ((stream, _), server) = (accepted.await, Arc::clone(&server));
+                let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     // An error means that the peer is gone.
-                    let _ = tokio::time::timeout(TIMEOUT, serve(stream, &server, clock)).await;
+                    let _ = tokio::time::timeout(TIMEOUT, serve(stream, &server, clock, &refusals)).await;
                     drop(permit);
                 });
             }
@@ -69,7 +71,8 @@ impl ControlServer {
 #[derive(Debug)]
 pub struct Answering(#[allow(dead_code, reason = "dropped for its effect")] Socket);
 
-async fn serve(mut stream: UnixStream, server: &Server, clock: Clock) -> io::Result<()> {
+/// Answers one request. Logs refused users at most once a second.
+async fn serve(mut stream: UnixStream, server: &Server, clock: Clock, refusals: &Throttle) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let own = rustix::process::geteuid().as_raw();
     let (reader, mut writer) = stream.split();
@@ -78,7 +81,9 @@ async fn serve(mut stream: UnixStream, server: &Server, clock: Clock) -> io::Res
     let reply = if uid == own || uid == 0 {
         answer(&line, server, clock).await
     } else {
-        warn!(uid, "control socket: refused a user other than root and the server's own");
+        if let Some(suppressed) = refusals.admit(clock.now()) {
+            warn!(uid, suppressed, "control socket: refused a user other than root and the server's own");
+        }
         Reply::Error("permission denied: only root and the server's user may send commands".into())
     };
     let mut text = serde_json::to_vec(&Response { version: VERSION, reply }).map_err(io::Error::other)?;
