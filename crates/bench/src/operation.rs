@@ -33,31 +33,31 @@ impl Version {
     }
 }
 
-/// What the project promises for the server's CPU per operation.
+/// A target for the server's CPU per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// At most this many times the floor.
     OfFloor(f64),
     /// At most this many times the floor that answers by `sendfile`.
     OfSendfileFloor(f64),
-    /// At most this many times what the floor takes for the bare system calls of the same ([`Operation::on_the_floor`]).
+    /// At most this many times the floor's cost of the same system calls ([`Operation::on_the_floor`]).
     OfBareCalls(f64),
-    /// At most this many times another operation of the same server: what version 3 takes for the same.
+    /// At most this many times another operation of the same server: the same work in version 3.
     OfOwn(Operation, f64),
-    /// At most this part of what NFS-Ganesha takes.
+    /// At most this part of NFS-Ganesha's cost.
     OfGanesha(f64),
 }
 
-/// How many times the floor's listing a listing may take.
+/// Limit of a listing, as a multiple of the floor's listing.
 const LISTING_OF_FLOOR: f64 = 1.8;
-/// What every operation of NFSv4 that a program sees may take of NFS-Ganesha's CPU.
+/// Limit of every NFSv4 operation that a program sees, as a part of NFS-Ganesha's CPU.
 const OF_GANESHA: Target = Target::OfGanesha(0.15);
-/// What OPEN, READ and CLOSE in one compound may take.
+/// Targets of OPEN, READ and CLOSE in one compound.
 const OPEN_READ_CLOSE: &[Target] =
     &[Target::OfBareCalls(3.0), Target::OfOwn(Operation::OpenRead, 1.1), OF_GANESHA];
-/// What an OPEN that creates, its CLOSE, and REMOVE may take.
+/// Targets of an OPEN that creates, its CLOSE, and REMOVE.
 const OPEN_CREATE_REMOVE: &[Target] = &[Target::OfOwn(Operation::CreateRemove, 1.1), OF_GANESHA];
-/// What READDIR with attributes may take.
+/// Targets of READDIR with attributes.
 const READDIR: &[Target] =
     &[Target::OfBareCalls(LISTING_OF_FLOOR), Target::OfOwn(Operation::Readdirplus, 1.1), OF_GANESHA];
 
@@ -101,7 +101,7 @@ macro_rules! operations {
                 match self { $(Self::$variant => $payload),* }
             }
 
-            /// What the project promises for it.
+            /// The project's targets for it.
             #[must_use]
             pub fn targets(self) -> &'static [Target] {
                 match self { $(Self::$variant => $targets),* }

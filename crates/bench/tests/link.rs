@@ -30,7 +30,7 @@ fn send_packets(settings: &Settings, count: u64) -> Option<(u64, Carried)> {
     let server = ends.server.run(|| UdpSocket::bind((SERVER, PORT))).unwrap();
     // A receiver that is late must not lose what the link delivered.
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&server, 16 << 20).unwrap();
-    // Silence for so long means that nothing is on its way any more.
+    // Silence for this long means that nothing is on its way any more.
     server.set_read_timeout(Some(settings.delay + Duration::from_secs(1))).unwrap();
     let client = ends.client.run(|| UdpSocket::bind((CLIENT, 0))).unwrap();
     client.connect((SERVER, PORT)).unwrap();
@@ -42,7 +42,7 @@ fn send_packets(settings: &Settings, count: u64) -> Option<(u64, Carried)> {
         for number in 0..count {
             client.send(&number.to_be_bytes()).unwrap();
             if number % 20 == 0 {
-                // Less at once than any queue on the way holds.
+                // Fewer packets at once than any queue on the way holds.
                 thread::sleep(Duration::from_millis(1));
             }
         }

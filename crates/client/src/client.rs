@@ -285,7 +285,7 @@ macro_rules! operations {
 operations! {
     /// Looks up a name in a directory.
     fn lookup(directory: FileHandle, name: &[u8]) -> Object;
-    /// Looks up names one behind the other, each in what the one before names, without following symbolic links.
+    /// Looks up names one after the other, each in the object of the name before, without following symbolic links.
     fn lookup_chain(start: FileHandle, names: &[&[u8]]) -> Object;
     /// Returns an object's attributes.
     fn get_attributes(handle: FileHandle) -> Attributes;
@@ -314,7 +314,7 @@ operations! {
     fn remove_file(directory: FileHandle, name: &[u8]) -> Changed;
     /// Removes an empty directory.
     fn remove_directory(directory: FileHandle, name: &[u8]) -> Changed;
-    /// Renames, and replaces what has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
     fn rename(from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> (Changed, Changed);
     /// Gives a file another name.
     fn link(file: FileHandle, directory: FileHandle, name: &[u8]) -> Changed;

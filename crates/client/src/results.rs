@@ -27,7 +27,7 @@ pub struct OpenState {
     pub(crate) file: Option<Arc<OpenFile>>,
 }
 
-/// What is done about a file that is missing, or there already.
+/// How OPEN handles a file that is missing or exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
     /// The file must be there.
@@ -100,7 +100,7 @@ pub struct DirEntry {
     pub name: Bytes,
     /// The file's number.
     pub fileid: u64,
-    /// Where the listing continues behind this entry.
+    /// The cookie to continue after this entry.
     pub cookie: u64,
     /// The object, if handle and attributes were asked for and sent.
     pub object: Option<Object>,

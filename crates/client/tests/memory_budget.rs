@@ -1,7 +1,7 @@
 //! 1,000 sequential readers, a `find` over 1,000,000 files and 64 writers share a small budget.
 //!
-//! What is accounted stays within the budget at every step, what is allocated within 1.25 × budget + 64 MiB, and everybody
-//! gets done.
+//! Accounted memory stays within the budget at every step, allocated memory within 1.25 × budget + 64 MiB, and every
+//! process finishes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{HashMap, VecDeque};

@@ -9,7 +9,7 @@ use crate::types::Entry;
 /// Bytes to which records are aligned.
 const ALIGNMENT: usize = 8;
 
-/// A part of a listing, of at most so many bytes as the request has space for.
+/// A part of a listing, of at most as many bytes as the request has space for.
 #[derive(Debug)]
 pub struct Listing {
     bytes: Vec<u8>,

@@ -159,7 +159,7 @@ mod tests {
         let sent = hand_over(&[b"first", b"", &[7; 100_000]]);
         let received = std::thread::scope(|scope| {
             scope.spawn(|| sent.send(&one).expect("a working socket"));
-            HandOver::receive(&other).expect("what was sent")
+            HandOver::receive(&other).expect("the message sent above")
         });
         assert_eq!(received.devices.len(), 2);
         assert_eq!((&received.state, &received.carried), (&sent.state, &sent.carried));

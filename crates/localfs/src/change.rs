@@ -175,8 +175,8 @@ impl Ticks {
         self.granularity_ns.max(SHORTEST_TICK_NS) / 2
     }
 
-    /// Since Linux 6.13 two ctimes may be closer together than a tick, because the clock of all file systems follows
-    /// those of multigrain ones. So the number of a ctime that has just settled is remembered, and the next number is
+    /// Since Linux 6.13 two ctimes may be closer together than a tick, because the kernel advances the coarse clock to
+    /// each multigrain time. So the number of a ctime that has just settled is remembered, and the next number is
     /// above it.
     fn settled(&self, key: Key, changed_ns: u64, moment: CoarseTime) -> u64 {
         let number = changed_ns.saturating_add(self.settled_offset());

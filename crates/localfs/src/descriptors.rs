@@ -197,7 +197,7 @@ impl fmt::Debug for Descriptors {
 }
 
 impl Counted {
-    /// Of a budget that no test looks at.
+    /// Counts a descriptor in the process's own budget, for tests of other things.
     #[cfg(test)]
     pub(crate) fn apart() -> Self {
         Descriptors::of_process().count()

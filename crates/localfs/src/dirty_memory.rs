@@ -162,7 +162,7 @@ mod tests {
         let room = Budget::new();
         room.due_ns.store(u64::MAX, Ordering::Relaxed);
         room.bytes.store(4096, Ordering::Relaxed);
-        assert!(room.take(4096, 1), "exactly so much");
+        assert!(room.take(4096, 1), "exactly the rest");
         room.bytes.store(-2 * REFRESH_BYTES, Ordering::Relaxed);
         assert!(!room.take(1, 2), "none, and it is not time to look again");
     }

@@ -114,14 +114,14 @@ impl Volume {
             return Ok(None);
         }
         self.require_shown(&status)?;
-        let tell = |kernel: &KernelHandle, status| {
+        let handle_and_attributes = |kernel: &KernelHandle, status| {
             Ok(Some((handle::from_kernel(kernel)?, self.attributes_of_status(moment, status, self.fsid))))
         };
         let generation = generations.get(status.stx_ino, nanoseconds(changed(&status)));
         if let Some(kernel) =
             generation.and_then(|generation| KernelHandle::of(*usual, status.stx_ino, generation))
         {
-            return tell(&kernel, &status);
+            return handle_and_attributes(&kernel, &status);
         }
         let is_past = |status| {
             let changed_ns = nanoseconds(changed(status));
@@ -146,7 +146,7 @@ impl Volume {
             generations.remember(status.stx_ino, nanoseconds(changed(&status)), generation);
         }
         let is_one = was_there(&status) && device_of(&status) == self.root.key.0;
-        if is_one { tell(&kernel, &status) } else { Ok(None) }
+        if is_one { handle_and_attributes(&kernel, &status) } else { Ok(None) }
     }
 }
 

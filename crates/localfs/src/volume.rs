@@ -30,7 +30,7 @@ use crate::sync_group::SyncGroup;
 use crate::watch;
 use crate::watch_limits::LimitLog;
 
-/// As which user the kernel sees operations.
+/// The user as which the kernel sees operations.
 #[derive(Debug)]
 pub(crate) enum Actor {
     /// As the caller: the server has root's capabilities.

@@ -103,7 +103,7 @@ fn an_uncached_read_waits_on_the_pool() {
     assert_eq!((read.count, read.eof), (150_000, false));
 }
 
-/// All of this in a process of an ordinary user without any capability.
+/// Runs the tests above in a process of an ordinary user without any capability.
 #[test]
 fn without_privileges() {
     common::again_without_privileges(&[]);

@@ -32,7 +32,7 @@ use crate::output::gather;
 /// Maximum bytes of a datagram of UDP over IPv4.
 const MAX_DATAGRAM: usize = 65_507;
 
-/// One part in so many of the pending calls may be of one host.
+/// The part of the pending calls, as a divisor, that one host may have.
 const HOST_PART: usize = 4;
 
 /// Peers whose credentials are remembered. When there are more, all are forgotten that have no pending call.

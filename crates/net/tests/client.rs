@@ -127,7 +127,7 @@ async fn exercise(fs: &FileSystem) {
     assert_eq!(fs.stat(b"/dir/./file").await.unwrap().size, 3_000_000);
     let file = fs.open(b"dir/../dir/file", &OpenOptions::READ).await.unwrap();
     let parts = file.read_at(0, 5_000_000).await.unwrap();
-    assert!(parts.concat() == content, "what was written is read");
+    assert!(parts.concat() == content, "the read data are the written data");
     file.close().await.unwrap();
 
     fs.symlink(b"file", b"dir/link").await.unwrap();

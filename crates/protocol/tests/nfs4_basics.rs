@@ -260,7 +260,7 @@ fn operations_need_file_handles_as_the_rfc_says() {
     );
 }
 
-/// What a late copy would do again, the reply cache of version 4.0 must know.
+/// The reply cache of version 4.0 must know every operation that a late copy would repeat.
 #[test]
 fn operations_that_change_something_are_executed_once() {
     use OpNum as O;

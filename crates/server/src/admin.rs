@@ -252,7 +252,7 @@ impl Server {
         Ok(self.shared.state.recall_file(now.monotonic, file.key(&self.shared)))
     }
 
-    /// Returns the grace period, if one runs, with at most so many names of clients.
+    /// Returns the grace period, if one runs, with at most this many names of clients.
     #[must_use]
     pub fn snapshot_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
         self.shared.state.snapshot_grace(now.monotonic, names)

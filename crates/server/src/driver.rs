@@ -66,7 +66,7 @@ impl Server {
 
     /// Runs one step of a background copy. The step may wait for the backend, for delegations, or for another server. Afterwards the
     /// copy is queued for its next step, or [`Self::maintain`] queues it a moment later. If the future is dropped, the copy stops
-    /// without a word to the client, as at a restart; if it panics, the copy fails.
+    /// without a callback to the client, as at a restart; if it panics, the copy fails.
     pub async fn step_copy(&self, step: CopyStep, now: Now) {
         let on_panic = FailOnPanic { server: self, copy: &step.copy };
         let advanced = self.shared.advance(&step.copy, now).await;

@@ -22,11 +22,11 @@ pub enum PeerOwner {
     Superuser,
     /// An ordinary user of this machine. May claim itself, with its own groups, or AUTH_NONE.
     User(Arc<LocalUser>),
-    /// An ordinary user of this machine that this server does not serve. May claim nobody.
+    /// An ordinary user of this machine that this server does not serve. May claim no user.
     NotServed(u32),
-    /// A peer on this machine whose owner is unknown to the kernel. May claim nobody.
+    /// A peer on this machine whose owner is unknown to the kernel. May claim no user.
     Unknown,
-    /// The peer of a callback connection that this server made. May claim nobody: it sends no calls.
+    /// The peer of a callback connection that this server made. May claim no user: it sends no calls.
     Callback,
 }
 

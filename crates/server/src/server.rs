@@ -63,7 +63,7 @@ pub struct Server {
     retired: Mutex<Vec<Weak<ExportTable>>>,
 }
 
-/// One part in so many of the reply cache is for the WRITEs of versions 2 and 3, whose replies are short there: 16,384 of them in 8 MiB.
+/// The part of the reply cache, as a divisor, for the WRITEs of versions 2 and 3, whose replies are short there: 16,384 of them in 8 MiB.
 const WRITE_REPLY_SHARE: usize = 16;
 
 impl Server {

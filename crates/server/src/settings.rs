@@ -67,7 +67,7 @@ impl Settings {
     /// Room beside the data in a record: headers, credentials, a compound's other operations.
     pub const RECORD_OVERHEAD: u32 = 64 << 10;
 
-    /// Returns the [`Self::slot_cache_bytes`] for so many clients with a session each, and 64 MiB for busy ones. A promise takes no memory
+    /// Returns the [`Self::slot_cache_bytes`] for this many clients of one session, and 64 MiB for busy ones. A promise takes no memory
     /// before it is used.
     #[must_use]
     pub fn slot_cache_for(clients: usize) -> usize {

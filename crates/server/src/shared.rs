@@ -12,7 +12,7 @@ use crate::replay::reply_cache::ReplyCache;
 use crate::state::{Records, State};
 use crate::{ExportTable, LOG_LINES_A_SECOND, Metrics, Observer, Settings, Throttle};
 
-/// One part in so many of the reply cache is for version 4.0's WRITEs.
+/// The part of the reply cache, as a divisor, for version 4.0's WRITEs.
 const WRITE_REPLY_SHARE: usize = 8;
 
 /// The data of a server that its operations use. [`Server`](crate::Server) adds what dispatch and the driver need.

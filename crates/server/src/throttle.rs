@@ -31,7 +31,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Allows so many lines a second.
+    /// Allows this many lines a second.
     #[must_use]
     pub const fn new(lines_a_second: u16) -> Self {
         Self { lines_a_second, allowed: AtomicU64::new(0), suppressed: AtomicU64::new(0) }

@@ -31,7 +31,7 @@ struct Shared {
 struct Queue {
     /// Changes up to this number are on stable storage.
     synced: u64,
-    /// A sync failed. Nobody can tell which pages the kernel dropped, so all later changes fail.
+    /// A sync failed. It is unknown which pages the kernel dropped, so all later changes fail.
     has_failed: bool,
     waiting: WaitQueue,
     ends: bool,

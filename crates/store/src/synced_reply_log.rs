@@ -2,7 +2,7 @@
 //!
 //! The same file and format as the [reply log](crate::reply_log). A thread syncs it when somebody waits for that; all who
 //! wait while one sync runs share the next one. The header says that the log is synced, so that it is also read after a crash
-//! of the machine. A failed sync fails all later ones: nobody can tell which pages the kernel dropped.
+//! of the machine. A failed sync fails all later ones: it is unknown which pages the kernel dropped.
 
 use std::path::Path;
 

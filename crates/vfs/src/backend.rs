@@ -499,7 +499,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(())
     }
 
-    /// Makes durable what an earlier instance changed but did not answer, so that it can be answered now. Does
+    /// Makes changes durable that an earlier instance did not answer, so that they can be answered now. Does
     /// nothing where this backend does not promise durability. This instance does not know those changes.
     fn sync_inherited(&self) -> Op<'_, ()> {
         Op::ok(())

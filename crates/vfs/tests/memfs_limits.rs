@@ -55,22 +55,22 @@ fn a_full_disk_takes_what_fits_and_then_nothing() {
 
 #[test]
 fn refusals_because_of_space_or_objects_are_reported() {
-    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let sink = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let sink = Arc::clone(&reported);
     let files = MemFs::new(&small()).when_full(move |bytes| sink.lock().unwrap().push(bytes));
     let files = Arc::new(files);
     let t = Subject::new(Fixture::ready(files.clone()));
     let (root, top) = (t.root(), t.top());
     let file = root.file(&top, "f");
-    assert!(told.lock().unwrap().is_empty());
+    assert!(reported.lock().unwrap().is_empty());
     fill(&root, &file);
     // The last WRITE that was partly done, and the one that was refused.
-    assert_eq!(*told.lock().unwrap(), [64 * PAGE, 64 * PAGE]);
+    assert_eq!(*reported.lock().unwrap(), [64 * PAGE, 64 * PAGE]);
     files.set_limits(1000 * PAGE, None);
     let more = (0..100).map(|number| format!("more-{number}"));
     let made = more.take_while(|name| root.make(&top, name, &GUARDED, 0o600).is_ok()).count();
     assert!(made < 20, "{made} files, of 20 objects");
-    assert_eq!(told.lock().unwrap().last(), Some(&(1000 * PAGE)));
+    assert_eq!(reported.lock().unwrap().last(), Some(&(1000 * PAGE)));
 }
 
 #[test]
@@ -291,10 +291,10 @@ fn access_times_are_relative() {
         let request =
             vfs::ReadRequest { offset: 0, count: 1, may_splice: false, authority: Authority::Caller };
         let mut into = bytes::BytesMut::new();
-        let told = files.read(&at(seconds), &file.handle, request, &mut into).now().unwrap().attributes;
-        assert_eq!(told, files.getattr(&at(seconds), &file.handle).now().unwrap());
-        assert_eq!(told.change, file.attributes.change, "an access is no change");
-        told.accessed.seconds
+        let reported = files.read(&at(seconds), &file.handle, request, &mut into).now().unwrap().attributes;
+        assert_eq!(reported, files.getattr(&at(seconds), &file.handle).now().unwrap());
+        assert_eq!(reported.change, file.attributes.change, "an access is no change");
+        reported.accessed.seconds
     };
     assert_eq!(read(20), 20, "older than the last change");
     assert_eq!(read(30), 20, "newer than it");

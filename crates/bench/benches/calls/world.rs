@@ -73,7 +73,7 @@ impl World {
         KEY.seal(EXPORT, &found.unwrap_or(root)).to_vec()
     }
 
-    /// Begins a batch: what comes until the next has one time of day, as what one read of a connection brought has.
+    /// Begins a batch: all calls until the next batch have one time of day, as calls from one read of a connection have.
     pub(crate) fn begin_batch(&mut self) {
         self.batches += 1;
     }

@@ -224,7 +224,7 @@ fn delegations(population: u64) -> Vec<(&'static str, f64)> {
     }
     Clock::measure(&["delegation granted", "DELEGRETURN"], |_, lap| {
         let new = lap.time(|number| world.delegate(&peer, population + number));
-        lap.time(|number| world.give_back(&peer, population + number, &new[number as usize]));
+        lap.time(|number| world.return_delegation(&peer, population + number, &new[number as usize]));
     })
 }
 

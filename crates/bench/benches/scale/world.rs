@@ -28,7 +28,7 @@ const RANGE_BYTES: u64 = 10;
 /// The caller behind every open.
 const CALLER: u64 = 1000;
 
-/// Holds nothing: what a backend keeps for an open file is not the state's.
+/// Holds nothing: a backend's data of open files do not count as state.
 #[derive(Debug)]
 struct NoPin;
 
@@ -254,7 +254,7 @@ impl World {
             .expect("a delegation")
     }
 
-    pub(crate) fn give_back(&self, peer: &Peer, fileid: u64, delegation: &Stateid) {
+    pub(crate) fn return_delegation(&self, peer: &Peer, fileid: u64, delegation: &Stateid) {
         let returned = self.state.return_delegation(self.now, &peer.client, file(fileid), delegation);
         returned.expect("DELEGRETURN");
     }

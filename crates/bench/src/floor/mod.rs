@@ -2,7 +2,7 @@
 //!
 //! One tokio current-thread runtime parses record marks, finds the arguments, makes the same system calls on prepared
 //! files as any server must, and answers all complete records of a read with one write. It has no file handles, no
-//! caches, no credentials, no reply cache, no limits: it is a yardstick, never a server. The functions of [`calls`] document its
+//! caches, no credentials, no reply cache, no limits: it serves for comparison only. The functions of [`calls`] document its
 //! system calls for each operation.
 
 mod calls;
@@ -41,7 +41,7 @@ pub struct FloorOptions {
 pub enum Durability {
     /// When their system calls have returned.
     None,
-    /// When what all calls of the batch changed is on disk: each new file, and their directory once.
+    /// When the changes of all calls of the batch are on disk: each new file, and their directory once.
     Batch,
 }
 

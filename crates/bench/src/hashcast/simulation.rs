@@ -117,7 +117,7 @@ pub struct Simulated {
 }
 
 impl Simulation {
-    /// Returns Figure 3 as the paper tells it: the queues that its clients were hashed to, and the drain at 270 s.
+    /// Returns Figure 3 as the paper describes it: the queues that its clients were hashed to, and the drain at 270 s.
     #[must_use]
     pub fn papers() -> Self {
         Self {
@@ -212,7 +212,7 @@ struct Client {
     start: u64,
     /// Packets that wait or travel.
     outstanding: u32,
-    /// The client asks for nothing before this.
+    /// The client asks for nothing before this time.
     stalled_until: u64,
     /// Times of its next stalls, the next one last.
     stalls: Vec<u64>,

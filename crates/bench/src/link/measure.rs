@@ -23,7 +23,7 @@ const ROUND_TRIPS: usize = 200;
 const ROUND_TRIP_PAUSE: Duration = Duration::from_millis(5);
 /// Datagrams that are sent to count losses.
 const LOSS_PACKETS: u64 = 20_000;
-/// Bytes that the receiver of those takes without being asked, with the kernel's own.
+/// Receive buffer of their receiver in bytes, including the kernel's overhead.
 const LOSS_BUFFER_BYTES: usize = 64 << 20;
 /// Datagrams between two pauses, so that no queue fills.
 const LOSS_BATCH: u64 = 50;
@@ -31,11 +31,11 @@ const LOSS_BATCH: u64 = 50;
 const RATE_TIME: Duration = Duration::from_secs(3);
 /// Time in which TCP finds its rate.
 const RATE_WARM_UP: Duration = Duration::from_secs(2);
-/// A round trip may miss by so much, or by [`TOLERANCE`].
+/// Allowed error of a round trip, if it is more than that of [`TOLERANCE`].
 const ROUND_TRIP_TOLERANCE: Duration = Duration::from_micros(100);
-/// Part by which a round trip and a rate may miss.
+/// Allowed relative error of a round trip and of a rate.
 const TOLERANCE: f64 = 0.02;
-/// Probability that a loss is called wrong though it is right, at either side.
+/// Probability that a correct loss is reported as wrong, on either side.
 const LOSS_DOUBT: f64 = 0.0005;
 /// Port of the measuring server.
 const PORT: u16 = 7;
@@ -150,7 +150,7 @@ pub fn measure(settings: &Settings) -> io::Result<Measured> {
     with.sort_by(f64::total_cmp);
     without.sort_by(f64::total_cmp);
     let (_, goodput) = rate(&settings)?;
-    // What TCP does not reach because of losses, the line may still carry.
+    // Losses slow TCP down but not the line, so the rate is measured without them.
     let (bits_per_second, _) = rate(&Settings { queue_packets: settings.queue_packets, ..plain.clone() })?;
     let nothing = || io::Error::other("no packet came back");
     Ok(Measured {
@@ -165,7 +165,7 @@ pub fn measure(settings: &Settings) -> io::Result<Measured> {
     })
 }
 
-/// Waits for a packet so long.
+/// Returns how long to wait for a packet.
 fn patience(settings: &Settings) -> Duration {
     settings.delay * 2 + Duration::from_secs(1)
 }
@@ -209,7 +209,7 @@ fn echo(server: &UdpSocket, over: &AtomicBool) {
     let _ = system::run_first();
     let mut buffer = [0; 64];
     while !over.load(Ordering::Relaxed) {
-        // Timeouts are there to look at `over`.
+        // Timeouts let this thread check `over`.
         if let Ok((length, from)) = server.recv_from(&mut buffer) {
             let _ = server.send_to(&buffer[..length], from);
         }
@@ -280,7 +280,7 @@ fn losses(settings: &Settings) -> io::Result<(u64, u64)> {
     let server = ends.server.run(|| UdpSocket::bind((SERVER, PORT)))?;
     // A receiver that is late must not lose what the link delivered.
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(&server, LOSS_BUFFER_BYTES).is_err() {
-        // Without the right, as much as the system gives to everybody.
+        // Without the privilege, the system's limit applies.
         rustix::net::sockopt::set_socket_recv_buffer_size(&server, LOSS_BUFFER_BYTES)?;
     }
     let client = ends.client.run(|| UdpSocket::bind((CLIENT, 0)))?;
@@ -343,7 +343,7 @@ mod tests {
         // 0.2 ms is 2 % of 10 ms.
         assert!(!Measured { round_trip: 0.010_301, ..good.clone() }.round_trip_is_right());
         assert_eq!(Measured { bits_per_second: 97.9e6, ..good.clone() }.rate_is_right(), Some(false));
-        // Deviation √(20,000 · 0.01 · 0.99) = 14: 260 lost instead of 200 is chance no more, on either side.
+        // Deviation √(20,000 · 0.01 · 0.99) = 14: 260 lost instead of 200 is no longer chance, on either side.
         for (arrived, right) in [(19_790, true), (19_740, false), (19_860, false)] {
             assert_eq!(
                 Measured { counted: (20_000, arrived), ..good.clone() }.loss_is_right(),

@@ -70,7 +70,7 @@ impl End {
     fn new(address: Ipv4Addr, mtu: u32, large: bool) -> io::Result<Self> {
         in_thread(move || {
             system::new_network()?;
-            // /proc/self is the process's first thread, which stays where it is.
+            // /proc/self is the process's first thread, which stays in its own namespace.
             let namespace = File::open("/proc/thread-self/ns/net")?;
             system::set_up("lo")?;
             // The kernel would send router solicitations into the link. Without IPv6 there is nothing to switch off.

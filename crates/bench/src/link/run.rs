@@ -35,7 +35,7 @@ pub struct Commands {
     pub tcp_buffer_bytes: Option<u64>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Finished {
     /// How the client ended.
@@ -180,7 +180,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Whatever the shell has left in its group. It fails if nothing is.
+        // Kills processes that the shell has left in its group; fails if there are none.
         let _ = kill_process_group(self.group, Signal::KILL);
     }
 }

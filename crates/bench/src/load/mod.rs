@@ -1,7 +1,7 @@
 //! The load generator: one operation, in a closed loop, over a fixed number of connections.
 //!
 //! It runs on one thread and is meant to have a core of its own. Requests are copies of templates, everything that is
-//! ready leaves in one write, everything that has come is taken in one read, and every reply is checked before it
+//! ready leaves in one write, everything that has arrived is read at once, and every reply is checked before it
 //! counts: a reply that is not exactly what it must be ends the measurement with an error.
 
 mod caller;

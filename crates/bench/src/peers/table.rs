@@ -17,7 +17,7 @@ pub fn targets(comparison: &Comparison) -> String {
     for shape in comparison.shapes() {
         let _ = writeln!(
             text,
-            "Server CPU in µs an operation, {} connection(s), depth {} (medians; of ratios, those of the rounds' own)\n",
+            "Server CPU in µs an operation, {} connection(s), depth {} (medians; ratios: medians of each round's ratio)\n",
             shape.connections, shape.depth
         );
         let mut rows = vec![
@@ -206,7 +206,7 @@ fn number(value: Option<f64>, unit: &str) -> String {
     })
 }
 
-/// A Markdown table whose columns are wide enough to be read as it is; the first row is its head.
+/// A Markdown table with aligned columns, so that it is readable as plain text; the first row is its head.
 fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_target_is_decided_once_the_rounds_agree() {
         let verdict = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
-        assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the moods");
+        assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the load of the machine");
         assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.11, 1.05, 1.03]), "open", "one of six");
         assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2]), "open", "the same");
         assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2, 1.2, 1.2, 1.2]), "not met", "one of nine");

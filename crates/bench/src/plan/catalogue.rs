@@ -1,6 +1,6 @@
 //! The workloads that plans may name, with their parameters.
 //!
-//! Sizes and counts are those of the papers; the 2015 paper unless another year stands there.
+//! Sizes and counts are those of the papers; the 2015 paper unless another year is given.
 
 use super::value::Value;
 use crate::units::{parse_size, size_text};

@@ -7,7 +7,7 @@ use crate::hashcast::Simulated;
 use crate::result::{Measure, RunResult};
 use crate::statistics::MedianInterval;
 
-/// An axis is logarithmic if its greatest value is at least so many times the least.
+/// An axis is logarithmic if its greatest value is at least this many times the least.
 const LOG_RATIO: f64 = 30.0;
 /// Series of one figure at most; more are cut into several figures.
 const SERIES_MAX: usize = 8;
@@ -79,7 +79,7 @@ impl Figure {
     }
 }
 
-/// Returns the plots of results: for each workload and measure, what varies against what was varied.
+/// Returns the plots of results: for each workload and measure, one for each combination of other parameters.
 #[must_use]
 pub fn of_results(results: &[RunResult]) -> Vec<Figure> {
     let groups = group(results);
@@ -87,7 +87,7 @@ pub fn of_results(results: &[RunResult]) -> Vec<Figure> {
     for workload in by_text(&groups, |group| group.case.workload.clone()).into_values() {
         let properties = varying(&workload);
         let x = axis_property(&workload, &properties);
-        // What varies besides: targets and versions are lines, everything else makes plots of its own.
+        // Other properties that vary: targets and versions are lines, everything else makes plots of its own.
         let is_line = |property: &Property<'_>| matches!(property, Property::Target | Property::Version);
         let lines: Vec<Property<'_>> =
             properties.iter().copied().filter(|p| is_line(p) && Some(*p) != x).collect();

@@ -7,9 +7,9 @@ use crate::result::{Measure, Outcome, RunResult};
 use crate::statistics::{Clusters, clusters, jain, median, warnings};
 use crate::units::time_text;
 
-/// Part of its CPUs from which on a client is called the limit.
+/// A client that uses at least this part of its CPUs is reported as the limit.
 const SATURATED: f64 = 0.9;
-/// Part of the measured time by which clients may start apart.
+/// Maximum difference between the starts of clients, as a part of the measured time.
 const SKEW_MAX: f64 = 0.01;
 
 /// All rounds of one case.
@@ -32,7 +32,7 @@ pub fn group(results: &[RunResult]) -> Vec<Group<'_>> {
     sorted.sort_by_key(|result| result.started_unix_ms);
     for result in sorted {
         let case = &result.run.case;
-        // All that makes a case is in its JSON, whose maps are sorted.
+        // A case is identified by its JSON, whose maps are sorted.
         let key = serde_json::to_string(case).unwrap_or_default();
         let at = *order.entry(key).or_insert(groups.len());
         if at == groups.len() {

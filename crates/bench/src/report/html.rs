@@ -152,7 +152,7 @@ fn plot(figure: &Figure, facts: Vec<String>) -> Plot {
     }
 }
 
-/// Returns who measured whom: versions of client, servers and protocol.
+/// Returns the versions of client, servers and protocol.
 fn versions(results: &[RunResult]) -> String {
     let list = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(", ");
     let enfys = list(results.iter().map(|result| result.enfys_version.clone()).collect());

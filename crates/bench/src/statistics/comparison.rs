@@ -61,7 +61,7 @@ impl Change {
         })
     }
 
-    /// By which part the second side is worse: 0.05 for a rate that fell, or a time that grew, by 5 %. 0 if it is not
+    /// Returns by which part the second side is worse: 0.05 for a rate that fell, or a time that grew, by 5 %. 0 if it is not
     /// significantly worse.
     #[must_use]
     pub fn loss(&self) -> f64 {

@@ -2,14 +2,14 @@
 
 use super::are_usable;
 
-/// Winners' mean must be at least so many times that of the losers to be called a cluster. Hash-Cast gives 2.
+/// Winners' mean must be at least this many times that of the losers to be called a cluster. Hash-Cast gives 2.
 const CLUSTER_RATIO_MIN: f64 = 1.25;
 /// Part of the variance that a division into two clusters must explain.
 const CLUSTER_EXPLAINED_MIN: f64 = 0.8;
 
 /// Returns Jain's fairness index of the clients' rates: 1 if all are equal, 1/n if one client has everything.
 ///
-/// `None` without clients, if a rate is negative or not a number, or if nobody did anything.
+/// `None` without clients, if a rate is negative or not a number, or if all rates are 0.
 #[must_use]
 pub fn jain(rates: &[f64]) -> Option<f64> {
     if !are_usable(rates) || rates.iter().any(|rate| *rate < 0.0) {

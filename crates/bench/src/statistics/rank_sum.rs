@@ -4,7 +4,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 
 use super::{CONFIDENCE, SIGNIFICANCE, are_usable};
 
-/// Up to so many samples of both sides together, probabilities are exact, also with ties.
+/// Up to this many samples of both sides together, probabilities are exact, also with ties.
 pub const POOLED_EXACT_MAX: usize = 50;
 
 /// How a probability was found.

@@ -4,7 +4,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 
 use super::are_usable;
 
-/// Up to so many values, the probability is exact if there are no ties.
+/// Up to this many values, the probability is exact if there are no ties.
 pub const TREND_EXACT_MAX: usize = 30;
 
 /// Returns the probability that a series without a trend rises or falls as consistently as this one.
@@ -25,7 +25,7 @@ pub fn mann_kendall(series: &[f64]) -> Option<f64> {
     Some(normal_p(series, falls.abs_diff(rises)))
 }
 
-/// Returns the probability of at most `inversions` inversions or at most so many non-inversions in a random order.
+/// Returns the probability of at most `inversions` inversions or at most as many non-inversions in a random order.
 fn exact_p(count: usize, inversions: usize) -> f64 {
     // Probability of each number of inversions: the n-th value has 0 to n − 1 greater ones before it, equally likely.
     let mut probability = vec![1.0];

@@ -6,7 +6,7 @@ use super::{MedianInterval, SIGNIFICANCE, are_usable, mann_kendall, median};
 
 /// Rounds that an interval of the median with 95 % needs.
 pub const ROUNDS_MIN: usize = 6;
-/// Deviations from the median of an outlier, by the median absolute deviation. Of few rounds that is a rough estimate, so
+/// Deviations from the median of an outlier, by the median absolute deviation. With few rounds this is a rough estimate, so
 /// that the usual 3.5 would name ordinary rounds.
 pub const OUTLIER_SCORE: f64 = 10.0;
 /// A drift below this part of the median is not reported, however consistent it is.
@@ -19,7 +19,7 @@ const OUTLIER_DISTANCE_MIN: f64 = 0.02;
 pub enum Warning {
     /// Fewer rounds than [`ROUNDS_MIN`].
     TooFewRounds {
-        /// Rounds that there are.
+        /// Number of rounds.
         rounds: usize,
         /// Confidence that their extremes enclose the true median.
         confidence: f64,

@@ -167,7 +167,7 @@ struct Entry {
     epoch: Epoch,
     /// The state that the cached content belongs to.
     valid: Before,
-    /// The newest state that the server told of.
+    /// The newest state that the server has reported.
     latest: Before,
     /// Own changes in flight.
     changes: u32,
@@ -269,7 +269,7 @@ impl AttributeCache {
         self.entries.remove(&file);
     }
 
-    /// Gives up attributes of at least `bytes`, if there are so many. Returns the bytes released.
+    /// Gives up attributes of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         self.entries.reclaim(bytes)
     }

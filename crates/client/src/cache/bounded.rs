@@ -108,7 +108,7 @@ impl<K: Eq + Hash, V: Value> Bounded<K, V> {
         self.cache.remove(key).map(|(_, slot)| slot.value)
     }
 
-    /// Evicts entries of at least `bytes` if there are so many. Returns the bytes released.
+    /// Evicts entries of at least `bytes` if it has that many. Returns the bytes released.
     pub(super) fn reclaim(&mut self, bytes: u64) -> u64 {
         let before = self.cache.weight();
         let keep = before.saturating_sub(bytes.max(before / RECLAIM_PART));

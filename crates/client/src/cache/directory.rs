@@ -40,7 +40,7 @@ pub struct DirectoryEntry {
     pub cookie: u64,
     /// Number of the object in its file system.
     pub fileid: u64,
-    /// What the object is, if the server told.
+    /// The object, if the server sent it.
     pub kind: Option<FileKind>,
     /// The object, if the server sent its handle.
     pub file: Option<FileId>,
@@ -185,7 +185,7 @@ impl DirectoryCache {
         }
     }
 
-    /// Gives up pages of at least `bytes`, if there are so many. Returns the bytes released.
+    /// Gives up pages of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         let pages = self.pages.reclaim(bytes);
         if pages < bytes { pages + self.headers.reclaim(bytes - pages) } else { pages }

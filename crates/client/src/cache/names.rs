@@ -1,6 +1,6 @@
 //! Names of directories: the file that each one has, and names that do not exist.
 //!
-//! A name is valid in the directory's [`Epoch`]: while nobody else changed the directory, as far as its attributes tell.
+//! A name is valid in the directory's [`Epoch`]: while nobody else changed the directory, as far as its attributes show.
 //! The caller asks for the directory's attributes first when their timeout is over. Own changes of names are entered with
 //! [`NameCache::changed`] and keep the other names of the directory valid.
 //!
@@ -116,7 +116,7 @@ impl NameCache {
         LookupStarted { generation: self.generation, epoch }
     }
 
-    /// The server told what a name is; `None` if it does not exist.
+    /// The server sent the object of a name; `None` if it does not exist.
     pub fn looked_up(
         &mut self,
         started: LookupStarted,
@@ -145,7 +145,7 @@ impl NameCache {
         self.entries.remove(&KeyRef { directory, name });
     }
 
-    /// Gives up names of at least `bytes`, if there are so many. Returns the bytes released.
+    /// Gives up names of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         self.entries.reclaim(bytes)
     }

@@ -210,7 +210,7 @@ impl PageCache {
         }
     }
 
-    /// Evicts extents of `kind`, [`Kind::Clean`] or [`Kind::ReadAhead`], of `bytes` if there are so many. Returns the bytes
+    /// Evicts extents of `kind`, [`Kind::Clean`] or [`Kind::ReadAhead`], of `bytes` if it has that many. Returns the bytes
     /// released.
     pub fn evict(&mut self, kind: Kind, bytes: u64) -> u64 {
         let mut released = 0;

@@ -326,7 +326,7 @@ impl Engine {
             Ok((xid, MessageType::REPLY)) => {
                 connection.in_flight.remove(&xid);
                 connection.has_answered();
-                // A second reply, or one to a call that has failed, matters to nobody.
+                // A second reply, or one to a call that has failed, is ignored.
                 if state.calls.get(&xid).is_some_and(|call| call.connection == id) {
                     finish_call(&mut state.calls, xid, Ok(record));
                 }

@@ -265,7 +265,7 @@ impl FileSystem {
         removed.map(|_| ()).map_err(failed)
     }
 
-    /// Renames, and replaces what has the new name.
+    /// Renames, and replaces an object that has the new name.
     ///
     /// # Errors
     /// As rename(2).

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Object;
 
-/// Symbolic links that one path may lead over, as on Linux.
+/// Maximum number of symbolic links on the way of one path, as on Linux.
 const LINKS_MAX: u32 = 40;
 /// Maximum length of a path in bytes (`PATH_MAX`).
 const PATH_MAX: usize = 4096;

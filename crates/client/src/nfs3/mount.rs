@@ -26,7 +26,7 @@ const SIDE_POLICY: RetryPolicy =
 /// Maximum number of mounts that are undone at the end.
 const MOUNTS_MAX: usize = 1024;
 
-/// What was mounted, and at which port, to say at the end that it no longer is. Linux's server counts the mounts of a path.
+/// The mounted paths and the ports of their MOUNT, to unmount them at the end. Linux's server counts the mounts of a path.
 #[derive(Debug, Default)]
 pub(super) struct MountPaths(Mutex<Vec<(u16, Vec<u8>)>>);
 

@@ -2,7 +2,7 @@
 //!
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
 //! within what the server granted, and within what it has turned out to execute ([`super::compound_size`]). Several compounds are in
-//! flight. A compound ends at its first failed operation: the item there fails, those behind it were not executed and go into
+//! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
 //! the next compound.
 
 use std::collections::VecDeque;
@@ -183,7 +183,7 @@ impl Batch {
                 return Some(self.retry(&numbers[at..], status));
             }
             self.outcomes[*number] = Some(Ok(Results::new(status, own, is_repeated)));
-            // Those behind it were not executed.
+            // The following ones were not executed.
             for number in numbers[at + 1..].iter().rev() {
                 self.waiting.push_front(*number);
             }

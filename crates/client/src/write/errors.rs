@@ -3,7 +3,7 @@
 use crate::cache::FileId;
 use crate::errno::Errno;
 
-/// An open file description. It remembers which errors of its file it was told of.
+/// An open file description. It remembers which errors of its file were reported to it.
 #[derive(Debug)]
 pub struct OpenFile {
     pub(super) file: FileId,
@@ -23,7 +23,7 @@ pub(super) struct ErrorLog {
     /// Counts errors.
     sequence: u64,
     last: Option<Errno>,
-    /// Set until somebody was told of the last error.
+    /// Set until the last error has been reported.
     unseen: bool,
 }
 
@@ -34,12 +34,12 @@ impl ErrorLog {
         self.unseen = true;
     }
 
-    /// A new description hears of an error that nobody was told of, and of none before.
+    /// A new description gets an error that has not been reported yet, and none before.
     pub(super) fn open(&self, file: FileId) -> OpenFile {
         OpenFile { file, seen: if self.unseen { self.sequence - 1 } else { self.sequence } }
     }
 
-    /// Returns an error that this description was not told of yet; the newest, if there are several.
+    /// Returns an error that has not been reported to this description yet; the newest, if there are several.
     pub(super) fn take(&mut self, open: &mut OpenFile) -> Result<(), Errno> {
         if open.seen == self.sequence {
             return Ok(());

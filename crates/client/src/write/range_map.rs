@@ -130,22 +130,22 @@ mod tests {
         fn behaves_like_an_array(ops in prop::collection::vec((0..64_u64, 0..20_u64, prop::option::of(0..3_u8)), 1..60)) {
             let mut map = RangeMap::default();
             let mut array = [None; 84];
-            let mut told: BTreeMap<u64, (u64, u8)> = BTreeMap::new();
+            let mut reported: BTreeMap<u64, (u64, u8)> = BTreeMap::new();
             for (start, len, value) in ops {
                 let range = start..start + len;
                 array[start as usize..(start + len) as usize].fill(value);
                 let mut changed = |range: Range<u64>, value, appears| {
                     if appears {
-                        assert_eq!(told.insert(range.start, (range.end, value)), None);
+                        assert_eq!(reported.insert(range.start, (range.end, value)), None);
                     } else {
-                        assert_eq!(told.remove(&range.start), Some((range.end, value)));
+                        assert_eq!(reported.remove(&range.start), Some((range.end, value)));
                     }
                 };
                 match value {
                     Some(value) => map.insert_with(&range, value, &mut changed),
                     None => map.remove_with(&range, &mut changed),
                 }
-                prop_assert_eq!(&told, &map.ranges);
+                prop_assert_eq!(&reported, &map.ranges);
                 let runs = array.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
                 prop_assert_eq!(map.len(), runs, "equal neighbours are joined");
                 for (index, value) in array.iter().enumerate() {

@@ -40,7 +40,7 @@ use crate::results::Stability;
 #[cfg(test)]
 mod tests;
 
-/// Files without descriptions whose error nobody was told of. The oldest numbers are forgotten beyond this.
+/// Files without descriptions whose error has not been reported. The oldest numbers are forgotten beyond this.
 pub const UNSEEN_ERRORS_MAX: usize = 1024;
 
 /// The written data of many files of one server.
@@ -63,7 +63,7 @@ pub struct WriteBehind {
     /// Files whose rewriting waits, and until when.
     paced: BTreeSet<FileId>,
     paced_until: Duration,
-    /// Files without descriptions whose error nobody was told of.
+    /// Files without descriptions whose error has not been reported.
     unseen_errors: BTreeSet<FileId>,
     last_request: u64,
     last_ticket: u64,
@@ -212,7 +212,7 @@ impl WriteBehind {
         writes.errors.open(file)
     }
 
-    /// Returns an error of earlier writes that this description was not told of yet. Ask at write, and after the ticket of an
+    /// Returns an error of earlier writes that has not been reported to this description yet. Ask at write, and after the ticket of an
     /// fsync is done.
     pub fn take_error(&mut self, open: &mut OpenFile) -> Result<(), Errno> {
         self.files.get_mut(&open.file).map_or(Ok(()), |writes| writes.errors.take(open))

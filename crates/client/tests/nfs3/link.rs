@@ -58,7 +58,7 @@ impl Call {
         Answer::Reply(reply.into_bytes())
     }
 
-    /// Returns a reply of an accepted call with this status (RFC 5531 §9) and these words behind it.
+    /// Returns a reply of an accepted call with this status (RFC 5531 §9) and these words after it.
     pub(crate) fn not_executed(&self, status: u32, more: &[u32]) -> Answer {
         let words = [&[self.header.xid, 1, 0, 0, 0, status][..], more].concat();
         Answer::Reply(words.iter().flat_map(|word| word.to_be_bytes()).collect())

@@ -99,8 +99,8 @@ fn on_a_full_disk_records_survive_kills_and_new_clients_get_delay_when_the_reser
     reclaims(&server, "before", file);
     reclaims(&server, "behind", file);
     let put_off = (0..CLIENTS_MAX).find_map(|number| Some((number, holder(&server, &name(number)).err()?)));
-    let (known, told) = put_off.expect("the reserve has an end");
-    assert_eq!(told, Status::DELAY);
+    let (known, reported) = put_off.expect("the reserve has an end");
+    assert_eq!(reported, Status::DELAY);
     assert!(known > 10, "{known} clients found room");
     server.await_log(0, "the reserve is used up");
     assert_eq!(status(&dir)["records"]["room"], false);

@@ -151,9 +151,9 @@ fn every_kind_of_call_is_counted_with_its_errors() {
         ("nfsacl3", "GETACL", 2.0, 1.0),
     ] {
         let labels = format!("{{program=\"{program}\",operation=\"{operation}\"}}");
-        let told = |name: &str| after.get(&format!("enfys_{name}_total{labels}")).copied();
-        assert_eq!(told("operations"), Some(calls), "{labels} in {after:#?}");
-        assert_eq!(told("operation_errors"), Some(errors), "{labels} in {after:#?}");
+        let reported = |name: &str| after.get(&format!("enfys_{name}_total{labels}")).copied();
+        assert_eq!(reported("operations"), Some(calls), "{labels} in {after:#?}");
+        assert_eq!(reported("operation_errors"), Some(errors), "{labels} in {after:#?}");
     }
     let compound =
         |name: &str| after[&format!("enfys_{name}_total{{program=\"nfs4\",operation=\"COMPOUND\"}}")];

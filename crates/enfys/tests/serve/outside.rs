@@ -166,15 +166,11 @@ fn changes_by_local_processes_recall_delegations() {
         local(script, &file);
         recalled(&mut holder, handle, stateid);
         let returning = look(&mut holder, handle, Some(stateid));
-        assert_eq!(returning.0, before.0, "{script}: what it has cached is of then");
+        assert_eq!(returning.0, before.0, "{script}: its cache has the state of the grant");
         if let Ok(now) = file.metadata() {
             let after = look(&mut holder, handle, None);
             assert_eq!(after.1, now.len(), "{script}");
-            assert_eq!(
-                after.0 != before.0,
-                script != "cat \"$1\"",
-                "{script}: what it has cached is outdated"
-            );
+            assert_eq!(after.0 != before.0, script != "cat \"$1\"", "{script}: its cache is outdated");
         }
         server.stop();
     }

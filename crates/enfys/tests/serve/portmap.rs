@@ -53,8 +53,8 @@ fn isolated(dir: &TestDir, options: &[&str], script: &str) -> Option<String> {
 /// Returns program, version, protocol and port of each line.
 fn registrations(text: &str) -> Vec<[&str; 4]> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let told = lines.filter(|words| words.len() == 5 && words[0] != "program");
-    told.map(|words| [words[0], words[1], words[2], words[3]]).collect()
+    let reported = lines.filter(|words| words.len() == 5 && words[0] != "program");
+    reported.map(|words| [words[0], words[1], words[2], words[3]]).collect()
 }
 
 const NFS: [[&str; 4]; 4] = [
@@ -83,11 +83,11 @@ fn the_own_port_mapper_answers_with_ports_and_mount_with_exports() {
         stop
     "#;
     let Some(output) = isolated(&dir, &["--user", "--map-root-user", "--net"], script) else { return };
-    let told = registrations(output.split("Export list").next().unwrap_or_default());
+    let reported = registrations(output.split("Export list").next().unwrap_or_default());
     let own = ["tcp", "udp"].into_iter().flat_map(|netid| ["2", "3", "4"].map(|version| (version, netid)));
     let own: Vec<_> = own.map(|(version, netid)| ["100000", version, netid, "111"]).collect();
-    assert_eq!(told[..6], own, "{output}");
-    assert_eq!(told[6..], NFS, "{output}");
+    assert_eq!(reported[..6], own, "{output}");
+    assert_eq!(reported[6..], NFS, "{output}");
     assert!(output.contains("/export (everyone)"), "{output}");
     assert!(output.contains("program 100000 version 2 ready and waiting"), "over UDP: {output}");
     let (output, over_udp) = output.split_once("over UDP\n").expect("both");
@@ -156,9 +156,9 @@ fn the_server_registers_with_a_running_port_mapper_and_unregisters() {
     "#;
     let Some(output) = isolated(&dir, &["--net", "--mount"], script) else { return };
     let (during, after) = output.split_once("stopped\n").expect("both lists");
-    let told = registrations(during);
+    let reported = registrations(during);
     for row in NFS {
-        assert!(told.contains(&row), "{row:?} is missing: {during}");
+        assert!(reported.contains(&row), "{row:?} is missing: {during}");
     }
     for version in [3, 4] {
         let ready = format!("program 100003 version {version} ready and waiting");

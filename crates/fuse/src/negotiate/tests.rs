@@ -63,5 +63,5 @@ fn a_description_of_a_later_version_is_refused() {
     assert!(State { minor: abi::MINOR + 1, ..state.clone() }.validate().is_err());
     assert!(State { max_write: u32::MAX, ..state.clone() }.validate().is_err());
     let text = serde_json::to_string(&state).expect("plain values");
-    assert_eq!(serde_json::from_str::<State>(&text).expect("what was written"), state);
+    assert_eq!(serde_json::from_str::<State>(&text).expect("the state written above"), state);
 }

@@ -14,7 +14,7 @@ use fuse::{Config, Filesystem, Serving, Session};
 /// Longest wait for an event; far above the usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Says why if this machine cannot mount.
+/// Returns whether this machine can mount, and prints why it cannot.
 pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {

@@ -28,7 +28,7 @@ impl Volume {
         }
     }
 
-    /// Makes everything durable: file by file, so that errors are reported, then what has no file.
+    /// Makes everything durable: file by file, so that errors are reported, then changes without a file.
     pub(crate) fn sync_everything(&self) -> Result<()> {
         self.streams.clear();
         let objects: Vec<_> = self.objects.iter().collect();
@@ -43,7 +43,7 @@ impl Volume {
         outcome
     }
 
-    /// Makes durable what a server before this one changed: syncs the whole file system, once.
+    /// Makes the changes of earlier servers durable: syncs the whole file system, once.
     pub(crate) fn sync_inherited(&self) -> Result<()> {
         if !self.must_sync() || self.is_inherited_synced.load(Ordering::Acquire) {
             return Ok(());

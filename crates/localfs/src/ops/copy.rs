@@ -1,6 +1,6 @@
 //! CLONE and COPY, on the pool, because both read data that may be on the device only.
 //!
-//! A copy goes in steps. Each step is one change of the destination under its lock, as large as a large WRITE, so
+//! A copy runs in steps. Each step is one change of the destination under its lock, as large as a large WRITE, so
 //! that a concurrent WRITE waits for at most one step. The data of a step are read into the page cache before the
 //! lock is taken. Where the file system shares extents, a step is much larger and copies nothing. So is a step over a
 //! hole of the source where the destination has no data.

@@ -43,7 +43,7 @@ struct Listing {
     stream: Stream,
     /// Whether handles and attributes are wanted.
     plus: bool,
-    /// Those of the next entries, without `.` and `..`.
+    /// Handles and attributes of the next entries, without `.` and `..`.
     fetched: VecDeque<Option<(Handle, Attributes)>>,
 }
 

@@ -19,7 +19,7 @@ pub struct Lane {
     pieces: VecDeque<Piece>,
     /// The sum of their lengths.
     bytes: usize,
-    /// Of the first pieces, what is due and not sent.
+    /// Bytes of the first pieces that are due and not sent.
     due: usize,
     /// When the last byte arrives.
     last: Duration,

@@ -123,7 +123,7 @@ impl Source {
         written.map_err(|_| ReadError::Unresponsive)?.map_err(|_| ReadError::SessionLost)
     }
 
-    /// Takes what has come.
+    /// Takes the received data.
     fn receive(&mut self) -> Result<(), ReadError> {
         let now = self.now();
         self.reader.handle_bytes(now);
@@ -139,7 +139,7 @@ impl Source {
         Ok(())
     }
 
-    /// Passes on what was answered.
+    /// Passes on the answers.
     fn answer(&mut self) {
         let granted = self.reader.max_read();
         while let Some((answer, outcome)) = self.reader.poll_answer() {

@@ -151,7 +151,7 @@ pub struct Fattr {
     pub size: u32,
     /// The size in bytes of a block.
     pub blocksize: u32,
-    /// Of a device: its number, as the server's system writes it.
+    /// The number of a device, as the server's system writes it.
     pub rdev: u32,
     /// Storage used, in blocks of 512 bytes in practice.
     pub blocks: u32,

@@ -672,7 +672,7 @@ impl Lab {
         }))
     }
 
-    /// Lets so many seconds pass, and calls `maintain` in each.
+    /// Advances the time by this many seconds, and calls `maintain` in each.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.seconds += 1;

@@ -98,8 +98,8 @@ pub struct ClientV40 {
 }
 
 impl ClientV40 {
-    /// Creates client number `index`, with a callback address. It runs `script`. Each file that it creates it also upgrades, downgrades,
-    /// locks, unlocks and closes, and it returns delegations.
+    /// Creates client number `index`, with a callback address. It runs `script`. It upgrades, downgrades, locks,
+    /// unlocks and closes each file that it creates, and returns delegations.
     #[must_use]
     pub fn new(index: usize, script: Vec<Step>, first_xid: u32) -> Self {
         Self {

@@ -124,7 +124,7 @@ impl Client {
         if self.peer.is_free(RETURNS)
             && let Some(file) = self.to_return.pop_front()
         {
-            out.extend(self.give_back(file, now));
+            out.extend(self.return_delegation(file, now));
         }
         if self.peer.is_free(PROGRAM) {
             out.extend(self.next_operation(now, history, rng));
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// Writes dirty data back, and returns the delegation.
-    fn give_back(&mut self, file: u64, now: Duration) -> Option<Bytes> {
+    fn return_delegation(&mut self, file: u64, now: Duration) -> Option<Bytes> {
         let held = self.held.get_mut(&file).filter(|held| !held.is_returning)?;
         held.is_returning = true;
         let Held { stateid, handle, value, is_dirty, kept, .. } = held.clone();

@@ -173,7 +173,7 @@ impl Client {
         if self.peer.is_free(RETURNS)
             && let Some(directory) = self.to_return.pop_front()
         {
-            out.extend(self.give_back(directory, now));
+            out.extend(self.return_delegation(directory, now));
         }
         if self.peer.is_free(PROGRAM) && self.rests_until <= now {
             out.extend(self.next_operation(now, history, rng));
@@ -181,7 +181,7 @@ impl Client {
         out
     }
 
-    fn give_back(&mut self, directory: u64, now: Duration) -> Option<Bytes> {
+    fn return_delegation(&mut self, directory: u64, now: Duration) -> Option<Bytes> {
         let held = self.held.get_mut(&directory).filter(|held| !held.is_returning)?;
         held.is_returning = true;
         let (stateid, handle) = (held.stateid, held.handle);

@@ -78,7 +78,7 @@ pub(super) fn scan(file: &File) -> io::Result<Scan> {
     }
     let (boot, rest) = rest.split_at(KEY_AT - BOOT_AT);
     let (key, is_synced) = rest.split_at(SYNCED_AT - KEY_AT);
-    // Zeros: the kernel does not tell its boot ID, and each boot may be another.
+    // Zeros: the boot ID is unknown, and each boot may be another.
     let is_this_boot = boot == boot_id() && boot != [0; 16];
     if !is_this_boot && is_synced != [1] {
         return Ok(Scan::BeforeBoot);
@@ -148,7 +148,7 @@ pub(super) fn mark(file: &File, key: &Key, is_synced: bool) -> io::Result<()> {
     file.write_all_at(&[&boot_id(), &key[..], &[u8::from(is_synced)]].concat(), BOOT_AT as u64)
 }
 
-/// Returns the number of cells that a record with so many bytes of content takes.
+/// Returns the number of cells that a record with this many bytes of content takes.
 pub(super) fn cells(bytes: usize) -> usize {
     (PREFIX + bytes + SUFFIX).div_ceil(CELL)
 }
@@ -163,7 +163,7 @@ pub(super) fn checksum(seed: u32, whole: &[u8]) -> [u8; SUFFIX] {
     crc32c::crc32c_append(seed, whole).to_le_bytes()
 }
 
-/// Returns the kernel's boot ID, random for each boot; zeros if the kernel does not tell.
+/// Returns the kernel's boot ID, random for each boot; zeros if it is unknown.
 pub(super) fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.chars().filter_map(|digit| digit.to_digit(16)).take(32);

@@ -115,7 +115,7 @@ impl LogFile {
         self.file.sync_data()
     }
 
-    /// Whether so many bytes can be appended without another write of zeros.
+    /// Whether this many bytes can be appended without another write of zeros.
     pub(super) fn has_zeros_for(&self, bytes: usize) -> bool {
         !self.has_room || self.bytes + bytes as u64 <= self.written
     }

@@ -85,7 +85,7 @@ pub(super) fn record_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
     (RECORD_HEADER + BODY_MIN + key.len() + value.map_or(0, <[u8]>::len)) as u64
 }
 
-/// Returns the bytes that a file with so many bytes of records takes.
+/// Returns the bytes that a file with this many bytes of records takes.
 pub(super) fn file_bytes(records: u64) -> u64 {
     HEADER as u64 + records
 }

@@ -109,7 +109,7 @@ impl Writer {
                 Work::Append(changes, last)
             }
             true if is_time || fits() => Work::Rewrite,
-            // No client was told of these changes.
+            // No client got a reply that depends on these changes.
             true if queue.ends => Work::End,
             true => Work::Sleep(Some(self.retry_at)),
         }
@@ -140,7 +140,7 @@ impl Writer {
                 false
             }
             Err(error) => {
-                // Nobody can tell what a failed sync left on the disk.
+                // It is unknown what a failed sync left on the disk.
                 self.file = None;
                 self.fail(shared, &error);
                 true

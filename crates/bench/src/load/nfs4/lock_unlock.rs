@@ -21,7 +21,7 @@ use crate::layout;
 use crate::load::replies::Reply;
 use crate::load::workload::{DEPTH_MAX, Outcome, Workload};
 
-/// Bytes of each range; between two of them as many are left out, so that they never touch.
+/// Bytes of each range; gaps of the same length keep them apart.
 const RANGE_BYTES: u64 = 1 << 10;
 
 pub(super) struct LockUnlock {

@@ -1,4 +1,4 @@
-//! Plans that are right, and plans that are not.
+//! Valid and invalid plans.
 
 use super::*;
 

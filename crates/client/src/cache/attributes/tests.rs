@@ -324,7 +324,7 @@ impl Model {
         }
     }
 
-    /// Everything outstanding ends, and a last GETATTR tells the truth.
+    /// Completes all outstanding requests, and checks the state by a last GETATTR.
     fn finish(&mut self) {
         while !self.requests.is_empty() {
             self.execute(0);

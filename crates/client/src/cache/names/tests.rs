@@ -92,7 +92,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// LOOKUPs overlap own changes; a change of another client is known at once, as the directory's attributes tell.
+    /// LOOKUPs overlap own changes; a change of another client is known at once, as the directory's attributes show it.
     #[test]
     fn never_answers_with_an_old_name(ops in prop::collection::vec(op(), 1..100)) {
         let mut names = cache(LookupCache::All);

@@ -106,7 +106,7 @@ impl Nfs3 {
         removed(self.call_once(caller, &arguments).await?)
     }
 
-    /// Renames, and replaces what has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
     pub(crate) async fn rename(
         &self,
         caller: &Caller,

@@ -128,7 +128,7 @@ impl Nfs4 {
         Ok(changed(info, take_attributes(&mut results).ok()))
     }
 
-    /// Renames, and replaces what has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
     pub(crate) async fn rename(
         &self,
         caller: &Caller,

@@ -37,7 +37,7 @@ impl Nfs4 {
         take_object(&mut results)
     }
 
-    /// Looks up names one behind the other, in one compound for as many as the session allows. Returns how many were found,
+    /// Looks up names one after the other, in one compound for as many as the session allows. Returns how many were found,
     /// and the last object found; the error is about the next name.
     pub(crate) async fn lookup_chain(
         &self,

@@ -106,7 +106,7 @@ fn link(arguments: &LinkArguments) -> Result<ExitCode, String> {
     } else {
         eprintln!("link: {settings}\n{}", finished.carried);
     }
-    // As a shell says it: 128 and the signal's number.
+    // As a shell reports it: 128 and the signal's number.
     let status = finished.client.code().or(finished.client.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)))
 }
@@ -177,7 +177,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), String> {
     std::fs::write(path, content).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Prints to standard output; a reader that has seen enough is no error.
+/// Prints to standard output; a closed pipe is no error.
 fn print(text: &str) -> Result<(), String> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),

@@ -41,7 +41,7 @@ pub(super) fn split(text: &str) -> (Comparison, &str) {
     }
 }
 
-/// A size in units, of which a begun one counts.
+/// A size in units, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     compare: Compare,
@@ -73,12 +73,12 @@ pub(super) struct Age {
     unit: AgeUnit,
 }
 
-/// The unit of an age decides what becomes of the rest of a division.
+/// The unit of an age, which decides how ages are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgeUnit {
-    /// The rest is dropped: `+1` is two days or more.
+    /// Rounds down: `+1` is two days or more.
     Days,
-    /// A begun minute counts.
+    /// Rounds up.
     Minutes,
 }
 

@@ -15,7 +15,7 @@ fn link() -> Link {
     Link { queue_bytes: Link::QUEUE_BYTES, buffer_bytes: Link::BUFFER_BYTES, ..Link::default() }
 }
 
-/// A lane of its own direction.
+/// A lane, and a direction that no other lane uses.
 struct Path {
     direction: Direction,
     lane: Lane,

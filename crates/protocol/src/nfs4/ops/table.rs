@@ -49,7 +49,7 @@ pub enum WrongSec {
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// Which one.
+    /// The operation.
     pub opcode: Opcode,
     /// The minor version that brought it; before that the answer is OP_ILLEGAL.
     pub first_minor: u32,
@@ -64,7 +64,7 @@ pub struct Operation {
     pub once: Option<usize>,
     /// Leaves the attributes of the current object as an earlier operation of the compound saw them.
     pub keeps_attributes: bool,
-    /// Who answers WRONGSEC.
+    /// The operation that answers WRONGSEC.
     pub wrong_sec: WrongSec,
 }
 

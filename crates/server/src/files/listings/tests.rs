@@ -74,9 +74,9 @@ impl Pair {
         let mut looks = 0;
         for ask in ASKS {
             let before = self.looks();
-            let told = ask(&mut self.keeping, &self.directory);
+            let reported = ask(&mut self.keeping, &self.directory);
             looks += self.looks() - before;
-            assert_eq!(told, ask(&mut self.looking, &self.directory));
+            assert_eq!(reported, ask(&mut self.looking, &self.directory));
         }
         looks
     }
@@ -105,8 +105,8 @@ fn root() -> Context {
 
 /// Lists by READDIR of versions 4.1 and 4.2, and by READDIR and READDIRPLUS of version 3. Returns the entries.
 const ASKS: [fn(&mut Lab, &Handle) -> Bytes; 4] = [
-    |lab, _| told(lab, 1),
-    |lab, _| told(lab, 2),
+    |lab, _| reported(lab, 1),
+    |lab, _| reported(lab, 2),
     |lab, directory| {
         let dir = protocol::nfs3::FileHandle::new(&KEY.seal(ExportId(1), directory)).expect("a handle");
         let args = ReaddirArgs { dir, cookie: 0, cookieverf: [0; 8], count: 8192 };
@@ -119,7 +119,7 @@ const ASKS: [fn(&mut Lab, &Handle) -> Bytes; 4] = [
     },
 ];
 
-fn told(lab: &mut Lab, minor: u32) -> Bytes {
+fn reported(lab: &mut Lab, minor: u32) -> Bytes {
     lab.minor = minor;
     xdr::to_bytes(&lab.last(at(&["export", "d"], vec![Op::ReadDir(PLUS)])))
 }

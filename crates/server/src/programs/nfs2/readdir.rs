@@ -56,8 +56,8 @@ pub(super) async fn serve(
 
 type Visit<'v> = &'v mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send);
 
-/// Visits the entries after a cookie. Backends want the verifier that came with it, which version 2 does not have: it is the one of
-/// now.
+/// Visits the entries after a cookie. Backends want the verifier that came with it, which version 2 does not have: they get the
+/// current one.
 async fn list(target: &Target<'_>, cookie: u64, visit: Visit<'_>) -> Result<ReadDirEnd, Error> {
     let (backend, request) = (&target.export.backend, ReadDir { cookie, verifier: [0; 8], plus: false });
     let listed = backend.readdir(&target.context, &target.handle, request, visit).await;

@@ -239,7 +239,7 @@ fn time_val(time: Timestamp) -> TimeVal {
     }
 }
 
-/// Microseconds of a second. In a time to set, so many stand for the server's time: a convention of Sun that Linux's client follows.
+/// Microseconds of a second. In a time to set, this number stands for the server's time: a convention of Sun that Linux's client follows.
 const MICROSECONDS: u32 = 1_000_000;
 
 /// A mode that old clients send for none: 16 bits of -1.

@@ -40,7 +40,7 @@ fn pair_with(options: ExportOptions, memory: &MemOptions, uid: u32) -> Pair {
     pair_over(Arc::new(MemFs::new(memory)), options, uid)
 }
 
-/// As [`pair`], over a backend that goes wrong as told.
+/// As [`pair`], over a backend that fails as configured.
 fn faulty_pair() -> (Pair, Arc<Faulty<MemFs>>) {
     let backend = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };

@@ -115,20 +115,20 @@ impl Compound<'_> {
         std::mem::replace(&mut attributes.change, change) != change
     }
 
-    /// Calls `tell` for all clients that may have to see another change attribute of an entry of `directory` than a listing did.
+    /// Calls `visit` for all clients that may have to see another change attribute of an entry of `directory` than a listing did.
     pub(crate) fn holders_of_older_change(
         &self,
         directory: File<'_>,
         mask: Bitmap,
         entry: &Entry<'_>,
-        tell: impl FnMut(ClientId),
+        visit: impl FnMut(ClientId),
     ) {
         if let Some((handle, attributes)) = &entry.object
             && mask.has(number::CHANGE)
             && self.state().has_watches()
         {
             let file = directory.with(*handle).key(self.server());
-            self.state().holders_of_older_change(file, attributes.change, tell);
+            self.state().holders_of_older_change(file, attributes.change, visit);
         }
     }
 }

@@ -256,7 +256,7 @@ mod tests {
         let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"test".to_vec());
         let directory = File::root(&export);
         let entry = Entry { name: b"name", fileid: 5, cookie: 3, object: None };
-        let told = |mask: Bitmap| {
+        let reported = |mask: Bitmap| {
             let space = crate::programs::nfs4::attributes::NO_SPACE;
             let mut reply = Writer::new();
             EntryAttributes::new(&settings, 1, directory, space, mask).write(&entry, &mut reply);
@@ -265,9 +265,9 @@ mod tests {
         // RFC 8881 §18.23.3: the known attributes, and the error for the others. 70: NFS4ERR_STALE.
         let asked = Bitmap::of(&[number::RDATTR_ERROR, number::SIZE, number::FILEID]);
         let expected = [1, 1 << 11 | 1 << 20, 12, 70, 0, 5].map(u32::to_be_bytes).concat();
-        assert_eq!(told(asked), expected);
+        assert_eq!(reported(asked), expected);
         let asked = Bitmap::of(&[number::RDATTR_ERROR, number::FILEID]);
         let expected = [1, 1 << 11 | 1 << 20, 12, 0, 0, 5].map(u32::to_be_bytes).concat();
-        assert_eq!(told(asked), expected, "only the file number was requested");
+        assert_eq!(reported(asked), expected, "only the file number was requested");
     }
 }

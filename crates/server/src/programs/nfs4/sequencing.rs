@@ -354,7 +354,10 @@ mod tests {
         let mut replies: Vec<_> = (0..1000).map(|_| Writer::new()).collect();
         let handle = |reply| Box::pin(server.handle(connection, now, call.clone(), reply));
         let mut calls: Vec<_> = replies.iter_mut().map(handle).collect();
-        let refused = calls.iter_mut().find_map(FutureExt::now_or_never).expect("so many do not wait");
+        let refused = calls
+            .iter_mut()
+            .find_map(FutureExt::now_or_never)
+            .expect("a call beyond the limit does not wait");
         // RFC 7530 §3.1.1: not silently.
         assert_eq!(refused.disposition, Disposition::Close);
     }

@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn disabled_versions_are_not_listed() {
-        let told = |versions| -> Vec<_> {
+        let reported = |versions| -> Vec<_> {
             let list = dump(service(versions, false));
             list.iter().filter(|row| row.port == 2049).map(|row| (row.program, row.version)).collect()
         };
-        assert_eq!(told(Versions::V4_1), [(100_003, 4), (100_005, 3)]);
-        assert_eq!(told(Versions::V3), [(100_003, 3), (100_005, 3), (100_227, 3)]);
-        assert_eq!(told(Versions::V2), [(100_003, 2), (100_005, 1), (100_005, 2), (100_005, 3)]);
+        assert_eq!(reported(Versions::V4_1), [(100_003, 4), (100_005, 3)]);
+        assert_eq!(reported(Versions::V3), [(100_003, 3), (100_005, 3), (100_227, 3)]);
+        assert_eq!(reported(Versions::V2), [(100_003, 2), (100_005, 1), (100_005, 2), (100_005, 3)]);
         assert_eq!(port_of(&mapping(100_227, Protocol::TCP), service(Versions::V4_2, true)), 0);
     }
 

@@ -151,11 +151,11 @@ mod tests {
         let mut reply = Writer::new();
         let served = server.handle(&Arc::new(connection), now, call.into_bytes(), &mut reply).now_or_never();
         served.expect("nothing to wait for");
-        let told = parse_reply(reply.into_bytes());
+        let reported = parse_reply(reply.into_bytes());
         let counted = server.metrics().portmap[procedure.0 as usize].calls.load(Relaxed);
-        let is_known = !matches!(told, Err(RpcError::NotExecuted(AcceptStatus::ProcedureUnavailable)));
+        let is_known = !matches!(reported, Err(RpcError::NotExecuted(AcceptStatus::ProcedureUnavailable)));
         assert_eq!(counted, u64::from(is_known));
-        told
+        reported
     }
 
     /// Returns the arguments of a client that names `netid`.
@@ -184,11 +184,15 @@ mod tests {
             for netid in ["tcp", "udp", "udp6", ""] {
                 let wanted = wanted(program, version, netid);
                 for rpcbind in [VERSION_3, VERSION_4] {
-                    let told = call::<Text>(host, transport, rpcbind, Proc::GETADDR, &wanted).unwrap();
-                    assert_eq!(told, Text::from_static(any.as_bytes()), "{host} {transport:?} {wanted:?}");
+                    let reported = call::<Text>(host, transport, rpcbind, Proc::GETADDR, &wanted).unwrap();
+                    assert_eq!(
+                        reported,
+                        Text::from_static(any.as_bytes()),
+                        "{host} {transport:?} {wanted:?}"
+                    );
                 }
-                let told = call::<Text>(host, transport, VERSION_4, Proc::GETVERSADDR, &wanted).unwrap();
-                assert_eq!(told, Text::from_static(exact.as_bytes()), "{host} {transport:?} {wanted:?}");
+                let reported = call::<Text>(host, transport, VERSION_4, Proc::GETVERSADDR, &wanted).unwrap();
+                assert_eq!(reported, Text::from_static(exact.as_bytes()), "{host} {transport:?} {wanted:?}");
             }
         }
     }

@@ -173,10 +173,10 @@ impl State {
     pub(crate) fn recall_slots(&self, now: Duration) {
         for session in self.sessions.some(now.as_secs()) {
             let slots = session.slots.target_highest() + 1;
-            let told = session.recalled_slots.load(Relaxed);
+            let reported = session.recalled_slots.load(Relaxed);
             if !session.client.slot_memory.is_scarce() {
                 session.recalled_slots.store(0, Relaxed);
-            } else if told != 0 && slots >= told {
+            } else if reported != 0 && slots >= reported {
                 // An increase needs no callback: the next SEQUENCE tells it.
                 session.recalled_slots.store(slots, Relaxed);
             } else if self.recall_slots_of(&session, slots - 1) {

@@ -56,15 +56,15 @@ impl State {
         self.has_watches() && client.holdings.delegations.load(Relaxed) > 0
     }
 
-    /// Calls `tell` with each holder of an object that sees another change attribute than `change`, or will once a local change is
+    /// Calls `visit` with each holder of an object that sees another change attribute than `change`, or will once a local change is
     /// reported.
-    pub fn holders_of_older_change(&self, file: FileKey, change: u64, mut tell: impl FnMut(ClientId)) {
+    pub fn holders_of_older_change(&self, file: FileKey, change: u64, mut visit: impl FnMut(ClientId)) {
         let shard = self.shards[self.shard_of(file)].lock();
         let Some(record) = shard.files.get(&file) else { return };
         for index in &record.delegations {
             let delegation = shard.delegation_at(*index);
             if delegation.watch.is_some() && delegation.queries.granted_change() != change {
-                tell(shard.entry(*index).client.id());
+                visit(shard.entry(*index).client.id());
             }
         }
     }

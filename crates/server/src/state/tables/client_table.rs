@@ -1,7 +1,7 @@
 //! The table of client records, by client ID, by owner string and by age.
 //!
 //! Records are added and removed seldom, so one lock over the whole table is enough. A record names its client's sessions.
-//! What the client holds is in the shards, and is released after the table's lock.
+//! The client's state is in the shards, and is released after the table's lock.
 
 mod audit;
 
@@ -23,7 +23,7 @@ use super::wire::{ClientId, CreateSessionOk, SessionId, Status};
 const SWEEP: usize = 256;
 
 /// Whether a record is confirmed. Expiry is no phase: it follows from the [`Lease`], and an expired client that returns in
-/// time is as before.
+/// time continues as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordPhase {
     Unconfirmed,

@@ -71,5 +71,5 @@ fn an_audit_finds_state_of_a_removed_client() {
         let record = world.state.clients.lock().remove(id, RecordEvent::Expire).expect("its record existed");
         drop(record);
     });
-    assert!(why.contains("records name"), "its session is nobody's: {why}");
+    assert!(why.contains("records name"), "its session has no client: {why}");
 }

@@ -539,11 +539,11 @@ fn cb_recall_slot_waits_for_its_own_session() {
     let trial = drain(&world.outbox).pop().unwrap();
     let unreached = std::mem::replace(&mut world.outbox, reached);
     world.state.slot_memory.charge(settings().slot_cache_bytes);
-    let mut told = recalled(&mut world);
-    told.sort_unstable();
+    let mut reported = recalled(&mut world);
+    reported.sort_unstable();
     let mut both = [(a.session, 1), (second, 1)];
     both.sort_unstable();
-    assert_eq!(told, both);
+    assert_eq!(reported, both);
     assert!(drain(&unreached).is_empty());
     assert!(world.state.callback_replied(b.connection, &unreached, trial.reply(&())));
     assert_eq!(recalled(&mut world), []);

@@ -157,8 +157,8 @@ fn reused_client_ids_skip_existing_clients() {
     assert_eq!(world.state.named_client(world.now, b.id).map(|client| client.id()), Ok(b.id));
     world.pass(LEASE);
     world.state.remove_expired(world.now);
-    let told = world.state.named_client(world.now, b.id).map(|client| client.id());
-    assert_eq!(told, Err(Status::EXPIRED), "this instance has given it");
+    let reported = world.state.named_client(world.now, b.id).map(|client| client.id());
+    assert_eq!(reported, Err(Status::EXPIRED), "this instance has given it");
 }
 
 #[test]

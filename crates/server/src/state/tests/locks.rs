@@ -20,10 +20,20 @@ fn exclusive_locks_deny_others_and_name_the_holder() {
     assert_eq!(lock.seqid, 1);
     let holder = Some((100, 50, LockType::Write, a.client.id(), Bytes::from_static(b"process 7")));
     // Anybody who learned another client's ID could create a session for it (RFC 8881 §18.36.4).
-    let told = denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(149, 1))).expect("a conflict");
-    assert_eq!((told.0, told.1, told.2, &told.4[..]), (100, 50, LockType::Write, &b"process 7"[..]));
-    assert!(told.3 != a.client.id() && told.3 != b.client.id(), "a number instead of the holder's client ID");
-    assert_eq!(denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(100, 1))), Some(told), "the same");
+    let reported = denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(149, 1))).expect("a conflict");
+    assert_eq!(
+        (reported.0, reported.1, reported.2, &reported.4[..]),
+        (100, 50, LockType::Write, &b"process 7"[..])
+    );
+    assert!(
+        reported.3 != a.client.id() && reported.3 != b.client.id(),
+        "a number instead of the holder's client ID"
+    );
+    assert_eq!(
+        denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(100, 1))),
+        Some(reported),
+        "the same"
+    );
     assert_eq!(denied_by(world.lock(&a, &of_a, "q", LockType::WriteWait, range(0, u64::MAX))), holder);
     assert_eq!(denied_by(world.lock(&b, &of_b, "p", LockType::Write, range(150, u64::MAX))), None);
     assert_eq!(denied_by(world.lock(&b, &of_b, "p", LockType::Write, range(0, 100))), None);

@@ -161,7 +161,7 @@ fn queued_callbacks_of_returned_delegations_count_and_are_not_sent() {
     // Three names each.
     assert!(waiting * 3 * LONG.len() <= counted, "{waiting} wait, and count {counted} bytes");
     assert!(counted <= CLIENT_BYTES_MAX);
-    assert_eq!(obey(&world, &peer, calls), 1, "the other directories are nobody's");
+    assert_eq!(obey(&world, &peer, calls), 1, "no client holds the other directories");
     assert_eq!((world.state.gauges.notices.bytes(), peer.client.holdings.notices.bytes()), (0, 0));
 }
 

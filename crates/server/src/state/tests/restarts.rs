@@ -311,7 +311,7 @@ fn a_restarted_client_is_not_waited_for() {
     assert_eq!(site.disk.clients(), 0);
     site.complete(&anew);
     site.world.open(&anew, 1, "o", BOTH);
-    assert_eq!(site.after_restart("a", &[1]), [REFUSED], "nor does the one before, should it appear again");
+    assert_eq!(site.after_restart("a", &[1]), [REFUSED], "the state before that cannot be reclaimed either");
 }
 
 #[test]

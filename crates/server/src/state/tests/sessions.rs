@@ -136,9 +136,9 @@ fn window_grows_from_64_slots_to_500_concurrent_requests() {
         .map(|slot| {
             assert!(slot <= last, "slot {slot} waits");
             let running = peer.start(&world, slot);
-            let told = running.sequence();
-            assert!(told.target_highest_slot_id <= told.highest_slot_id);
-            last = told.target_highest_slot_id;
+            let reported = running.sequence();
+            assert!(reported.target_highest_slot_id <= reported.highest_slot_id);
+            last = reported.target_highest_slot_id;
             running
         })
         .collect();

@@ -57,7 +57,7 @@ impl Process {
     }
 
     /// Returns how often it was notified since the last call; answers the notifications.
-    fn told(&self, world: &World) -> usize {
+    fn notified(&self, world: &World) -> usize {
         let calls = drain(&self.outbox);
         for call in &calls {
             let CbOp::NotifyLock(args) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -79,8 +79,8 @@ fn processes<const N: usize>() -> (World, [Process; N]) {
 }
 
 /// Returns how often each process was notified.
-fn told<const N: usize>(world: &World, processes: [&Process; N]) -> [usize; N] {
-    processes.map(|process| process.told(world))
+fn notified<const N: usize>(world: &World, processes: [&Process; N]) -> [usize; N] {
+    processes.map(|process| process.notified(world))
 }
 
 fn waiting(world: &World) -> u64 {
@@ -93,13 +93,13 @@ fn waiting_writers_are_notified_in_order() {
     let held = a.locks(&world, EXCLUSIVE, ALL);
     c.waits(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, (5, 1));
-    assert_eq!((waiting(&world), told(&world, [&a, &b, &c])), (2, [0, 0, 0]));
+    assert_eq!((waiting(&world), notified(&world, [&a, &b, &c])), (2, [0, 0, 0]));
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&a, &b, &c]), [0, 0, 1]);
+    assert_eq!(notified(&world, [&a, &b, &c]), [0, 0, 1]);
     let held = c.locks(&world, EXCLUSIVE, ALL);
-    assert_eq!(told(&world, [&a, &b, &c]), [0, 0, 0]);
+    assert_eq!(notified(&world, [&a, &b, &c]), [0, 0, 0]);
     c.unlocks(&world, &held);
-    assert_eq!(told(&world, [&a, &b, &c]), [0, 1, 0]);
+    assert_eq!(notified(&world, [&a, &b, &c]), [0, 1, 0]);
     b.locks(&world, EXCLUSIVE, (5, 1));
     let counts = world.state.counts();
     assert_eq!((counts.locks_waiting, counts.locks_notified), (0, 2));
@@ -114,7 +114,7 @@ fn waiting_readers_are_notified_together() {
     d.waits(&world, SHARED, (0, 10));
     e.waits(&world, EXCLUSIVE, (10, 10));
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c, &d, &e]), [1, 0, 1, 1]);
+    assert_eq!(notified(&world, [&b, &c, &d, &e]), [1, 0, 1, 1]);
 }
 
 /// A restarted client: the state of its last incarnation is gone.
@@ -155,10 +155,10 @@ fn every_release_of_a_lock_notifies_waiters() {
         b.peer.ping(&world);
         // Immediately, except for the lease, whose end is noticed by the sweep.
         if what == "the lease's end" {
-            assert_eq!(b.told(&world), 0);
+            assert_eq!(b.notified(&world), 0);
             world.state.expire(world.now - SECOND);
         }
-        assert_eq!(b.told(&world), 1, "{what}");
+        assert_eq!(b.notified(&world), 1, "{what}");
         b.locks(&world, lock_type, (5, 1));
         assert_eq!(waiting(&world), 0, "{what}");
     }
@@ -186,7 +186,7 @@ fn a_waiter_that_gave_up_is_not_notified() {
         assert_eq!(waiting(&world), 1, "{what}");
         drain(&b.outbox);
         a.unlocks(&world, &held);
-        assert_eq!((b.told(&world), c.told(&world)), (0, 1), "{what}");
+        assert_eq!((b.notified(&world), c.notified(&world)), (0, 1), "{what}");
     }
 }
 
@@ -209,7 +209,7 @@ fn a_waiter_that_lost_its_open_is_removed() {
         assert_eq!(waiting(&world), 2, "{left:?}");
         world.state.audit().unwrap();
         a.unlocks(&world, &held);
-        assert_eq!(told(&world, [&b, &c]), [1, 1], "{left:?}: the one of what it may lock still");
+        assert_eq!(notified(&world, [&b, &c]), [1, 1], "{left:?}: the one of what it may lock still");
         assert_eq!(b.asks(&world, no_more, (0, 10)), Err(LockError::Status(Status::OPENMODE)));
         b.locks(&world, still, (10, 10));
     }
@@ -222,7 +222,7 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
     b.waits(&world, EXCLUSIVE, ALL);
     c.waits(&world, EXCLUSIVE, ALL);
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    assert_eq!(notified(&world, [&b, &c]), [1, 0]);
     (world, [a, b, c])
 }
 
@@ -231,7 +231,7 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
 fn closing_the_open_passes_the_turn_on() {
     let (world, [_, b, c]) = whose_turn_has_come();
     downgrades(&world, &b, READ);
-    assert_eq!(told(&world, [&b, &c]), [0, 1]);
+    assert_eq!(notified(&world, [&b, &c]), [0, 1]);
 }
 
 #[test]
@@ -253,15 +253,15 @@ fn an_absent_waiter_passes_the_turn_on() {
     let held = a.locks(&world, EXCLUSIVE, ALL);
     [&b, &c, &d].iter().for_each(|process| process.waits(&world, EXCLUSIVE, ALL));
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c, &d]), [1, 0, 0]);
+    assert_eq!(notified(&world, [&b, &c, &d]), [1, 0, 0]);
     world.close(&b.peer, 1, &b.open.1).unwrap();
-    assert_eq!(told(&world, [&b, &c, &d]), [0, 1, 0]);
+    assert_eq!(notified(&world, [&b, &c, &d]), [0, 1, 0]);
     world.pass(SECOND * 4);
     world.state.expire(world.now);
-    assert_eq!(told(&world, [&b, &c, &d]), [0, 0, 0], "it has its turn");
+    assert_eq!(notified(&world, [&b, &c, &d]), [0, 0, 0], "it has its turn");
     world.pass(SECOND);
     world.state.expire(world.now);
-    assert_eq!(told(&world, [&b, &c, &d]), [0, 0, 1]);
+    assert_eq!(notified(&world, [&b, &c, &d]), [0, 0, 1]);
     assert_eq!(waiting(&world), 1);
 }
 
@@ -273,7 +273,7 @@ fn a_notified_waiter_that_is_late_keeps_its_place() {
     b.waits(&world, EXCLUSIVE, ALL);
     assert_eq!(waiting(&world), 2);
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    assert_eq!(notified(&world, [&b, &c]), [1, 0]);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_waiter_is_remembered_while_it_polls() {
     }
     assert_eq!(waiting(&world), 1, "one has not asked for 90 s");
     a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c]), [0, 1]);
+    assert_eq!(notified(&world, [&b, &c]), [0, 1]);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn waiting_and_releasing_threads_do_not_deadlock() {
                     if let Ok(lock) = process.asks(&world, EXCLUSIVE, ALL) {
                         process.unlocks(&world, &lock);
                     }
-                    process.told(&world);
+                    process.notified(&world);
                     world.state.expire(world.now);
                 }
             });

@@ -13,7 +13,7 @@ enum Op {
     Truncate(usize),
     /// Sends some requests.
     Send(usize),
-    /// The server executes a request: so many eighths of a WRITE, and perhaps more stable than asked.
+    /// The server executes a request: this many eighths of a WRITE, and perhaps more stable than asked.
     Execute(usize, u64, bool),
     /// A reply arrives.
     Reply(usize),

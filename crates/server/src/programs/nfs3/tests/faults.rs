@@ -78,8 +78,8 @@ fn backend_errors_become_wire_statuses() {
             let (pair, backend) = faulty_pair();
             calls(&pair);
             backend.add(Rule::on(method, Fault::Fail(error)).times(1));
-            let (told, length) = pair.ask(XID, procedure, &args);
-            assert_eq!(told, status, "{procedure:?}");
+            let (reported, length) = pair.ask(XID, procedure, &args);
+            assert_eq!(reported, status, "{procedure:?}");
             // Unless the attributes themselves cannot be read, a failure returns them too: post_op_attr or wcc_data.
             assert!(method == Method::Getattr || length >= WITH_ATTRIBUTES, "{procedure:?}: {length} bytes");
             // The same call again. RFC 1813 §2.6: a client that gets JUKEBOX "should wait and then try the request" again, so the

@@ -51,8 +51,8 @@ fn access_is_what_the_mode_bits_grant() {
         // Callers here have a group of the same number as their uid.
         pair.uid = uid;
         for asked in [Access::all(), expected, read, none] {
-            let told: AccessResult = pair.call(Proc::ACCESS, &AccessArgs { object, access: asked });
-            assert_eq!(told.into_result().unwrap().access, expected & asked, "{uid} {object:?}");
+            let reported: AccessResult = pair.call(Proc::ACCESS, &AccessArgs { object, access: asked });
+            assert_eq!(reported.into_result().unwrap().access, expected & asked, "{uid} {object:?}");
         }
     }
 }
@@ -72,9 +72,9 @@ fn mknod_creates_special_files_only() {
         (b"fifo", MknodData::Fifo(attributes), FileType::FIFO, SpecData::default()),
     ] {
         let made = mknod(&pair, name, what).into_result().unwrap();
-        let told = made.obj_attributes.unwrap();
-        assert_eq!((told.file_type, told.rdev, told.mode), (kind, rdev, 0o622));
-        assert_eq!(pair.attributes(made.obj.unwrap()), told);
+        let reported = made.obj_attributes.unwrap();
+        assert_eq!((reported.file_type, reported.rdev, reported.mode), (kind, rdev, 0o622));
+        assert_eq!(pair.attributes(made.obj.unwrap()), reported);
         assert_eq!(mknod(&pair, name, what).status(), NfsStat::EXIST);
     }
     // RFC 1813 §3.3.11: "If the target type is illegal, the error, NFS3ERR_BADTYPE, should be returned. … illegal types for

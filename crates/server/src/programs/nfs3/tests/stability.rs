@@ -62,10 +62,13 @@ fn a_late_copy_of_a_write_gets_the_cached_reply() {
     let send = |xid, args: &WriteArgs| -> WriteResult {
         parse_reply(pair.raw(xid, PROGRAM, VERSION, Proc::WRITE.0, args).unwrap()).unwrap()
     };
-    let told = send(9_000, &first).into_result().unwrap();
+    let reported = send(9_000, &first).into_result().unwrap();
     pair.write(file, 0, b"newer", StableHow::Unstable);
     let again = send(9_000, &first).into_result().unwrap();
-    assert_eq!((again.count, again.committed, again.verf), (told.count, told.committed, told.verf));
+    assert_eq!(
+        (again.count, again.committed, again.verf),
+        (reported.count, reported.committed, reported.verf)
+    );
     assert_eq!(
         (again.file_wcc.before, again.file_wcc.after.unwrap().size),
         (None, 5),

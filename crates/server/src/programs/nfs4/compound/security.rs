@@ -287,18 +287,19 @@ mod tests {
             vec![putfh(directory), no_name(SecInfoStyle::CURRENT_FH)],
             vec![putfh(directory), no_name(SecInfoStyle::PARENT)],
         ] {
-            let told = match two.lab.last(ops.clone()) {
-                OpResult::SecInfo(told) | OpResult::SecInfoNoName(told) => told,
+            let reported = match two.lab.last(ops.clone()) {
+                OpResult::SecInfo(reported) | OpResult::SecInfoNoName(reported) => reported,
                 other => panic!("{other:?}"),
             };
-            assert_eq!(xdr::to_bytes(&told), kerberos, "{ops:?}");
+            assert_eq!(xdr::to_bytes(&reported), kerberos, "{ops:?}");
         }
         // Above the exports, any flavor of an export below is accepted.
-        let OpResult::SecInfoNoName(told) = two.lab.last(vec![putfh(shut), no_name(SecInfoStyle::PARENT)])
+        let OpResult::SecInfoNoName(reported) =
+            two.lab.last(vec![putfh(shut), no_name(SecInfoStyle::PARENT)])
         else {
             panic!()
         };
-        assert_eq!(told.into_result().unwrap().len(), 4, "AUTH_SYS, AUTH_NONE, and Kerberos twice");
+        assert_eq!(reported.into_result().unwrap().len(), 4, "AUTH_SYS, AUTH_NONE, and Kerberos twice");
     }
 
     #[test]
@@ -319,9 +320,9 @@ mod tests {
                 .map(|entry| Attributes::from_file_attributes(&entry.attributes).unwrap())
                 .collect::<Vec<_>>()
         };
-        let told = list(&[n::TYPE, n::RDATTR_ERROR, n::MOUNTED_ON_FILEID]);
-        assert_eq!(told[0].rdattr_error, Some(Status::OK));
-        assert_eq!((told[1].rdattr_error, told[1].file_type), (Some(Status::WRONGSEC), None));
+        let reported = list(&[n::TYPE, n::RDATTR_ERROR, n::MOUNTED_ON_FILEID]);
+        assert_eq!(reported[0].rdattr_error, Some(Status::OK));
+        assert_eq!((reported[1].rdattr_error, reported[1].file_type), (Some(Status::WRONGSEC), None));
         // RFC 7530 §16.31.5: READDIR itself never fails with WRONGSEC; the entry in the directory above has the error.
         let root = list(&[n::TYPE, n::FSID]);
         assert_ne!(root[0].fsid, root[1].fsid);

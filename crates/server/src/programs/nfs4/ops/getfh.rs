@@ -35,8 +35,8 @@ mod tests {
     fn an_opened_file_has_the_handle_of_its_name() {
         let mut lab = lab();
         let result = lab.last(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
-        let OpResult::GetFh(told) = result else { panic!("{result:?}") };
-        let handle = told.into_result().expect("a handle");
+        let OpResult::GetFh(reported) = result else { panic!("{result:?}") };
+        let handle = reported.into_result().expect("a handle");
         assert_eq!(handle, lab.handle(&["export", "file"]));
     }
 }

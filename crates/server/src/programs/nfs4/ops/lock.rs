@@ -196,9 +196,9 @@ mod tests {
         let mut calls = other.calls();
         let call = calls.pop().expect("it is called");
         assert!(calls.is_empty());
-        let CbOp::NotifyLock(told) = call.operation() else { panic!("{:?}", call.operation()) };
-        assert_eq!(told.handle, file);
-        assert_eq!(told.lock_owner, StateOwner { client_id: other.client_id, ..owner(b"two") });
+        let CbOp::NotifyLock(reported) = call.operation() else { panic!("{:?}", call.operation()) };
+        assert_eq!(reported.handle, file);
+        assert_eq!(reported.lock_owner, StateOwner { client_id: other.client_id, ..owner(b"two") });
         // RFC 8881 §2.10.6.3: the client may not have seen the denial yet.
         let sequence = call.sequence();
         let [referring] = &sequence.referring_calls[..] else { panic!("{sequence:?}") };

@@ -123,7 +123,7 @@ mod tests {
         lab.server.replace_exports(ExportTable::new(vec![elsewhere]).unwrap());
         assert_eq!(lab.status(vec![putfh(one)]), Status::STALE);
         let refused = |lab: &Lab| lab.server.metrics().refused.load(Relaxed);
-        assert_eq!(refused(&lab), 0, "a removed object refuses nobody");
+        assert_eq!(refused(&lab), 0, "a removed object causes no refusal");
         assert_eq!(lab.status(vec![putfh(two)]), Status::STALE);
         assert_eq!(refused(&lab), 1);
     }

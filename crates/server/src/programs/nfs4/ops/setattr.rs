@@ -29,7 +29,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let wanted =
         AttributeChanges::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
     // "Since setting the size attribute modifies the file's data, it has the same locking requirements as a
-    // corresponding WRITE" (§18.30.3); without it, no stateid is epoch at.
+    // corresponding WRITE" (§18.30.3); without it, no stateid is checked.
     let resizes = wanted.set.size.is_some();
     let judge = |compound: &Compound<'_>| match resizes {
         true => compound.check_io(&file, stateid, IoKind::Write).map(|permit| permit.authority),

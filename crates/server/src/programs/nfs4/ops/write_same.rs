@@ -207,7 +207,7 @@ mod tests {
     use xdr::Opaque;
 
     use super::*;
-    use crate::programs::nfs4::tests::delegations::{give_back, hold, recalled};
+    use crate::programs::nfs4::tests::delegations::{hold, recalled, return_delegation};
     use crate::testing::{Lab, at, content, faulty, lab_42, lab_of, open, putfh, read_only};
 
     /// RFC 7862 §8.3: "WRITE_SAME {0, 4K, 100, 0, 0, 8, 0xfeedface}", of smaller blocks.
@@ -380,7 +380,7 @@ mod tests {
         assert!(flight.poll().is_none());
         assert_eq!(content(&mut lab, file), b"hello");
         assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, file, held), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, held), Status::OK);
         assert_eq!(flight.poll().unwrap().status, Status::OK);
     }
 

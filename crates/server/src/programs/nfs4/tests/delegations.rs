@@ -88,7 +88,7 @@ pub(crate) fn recalled(client: &Lab) -> Vec<CbRecallArgs> {
     recalls.collect()
 }
 
-pub(crate) fn give_back(client: &mut Lab, file: Handle, stateid: Stateid) -> Status {
+pub(crate) fn return_delegation(client: &mut Lab, file: Handle, stateid: Stateid) -> Status {
     client.status(vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid })])
 }
 

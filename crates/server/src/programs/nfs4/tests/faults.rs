@@ -219,8 +219,8 @@ fn getattr_after_grant_shows_current_attributes() {
         let said = Attributes { change: seen.change, size: seen.size, ..Attributes::default() };
         let answer = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
         holder.answer(question.results(answer));
-        let told = asking.poll().expect("an answer").results;
-        assert_eq!(crate::testing::attributes_in(told.last().unwrap()), seen, "{is_open}");
+        let reported = asking.poll().expect("an answer").results;
+        assert_eq!(crate::testing::attributes_in(reported.last().unwrap()), seen, "{is_open}");
     }
 }
 

@@ -330,8 +330,8 @@ fn recalls_before_writing_copied_data() {
     use protocol::nfs4::attributes::number;
     let mut scene = scene();
     let mtime = |scene: &mut Scene| {
-        let told = scene.lab.attributes(&["export", "destination"], &[number::TIME_MODIFY]);
-        told.time_modify.unwrap().seconds
+        let reported = scene.lab.attributes(&["export", "destination"], &[number::TIME_MODIFY]);
+        reported.time_modify.unwrap().seconds
     };
     let args = args(&scene, 0);
     let mut flight = scene.ask(args);

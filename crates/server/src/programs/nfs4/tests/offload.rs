@@ -21,7 +21,7 @@ use xdr::{List, Opaque};
 
 use crate::copy::offload::Advanced;
 use crate::programs::nfs4::ops::copy::INLINE_BYTES;
-use crate::programs::nfs4::tests::delegations::{give_back, hold, recalled};
+use crate::programs::nfs4::tests::delegations::{hold, recalled, return_delegation};
 use crate::testing::{Lab, at, faulty, lab_of, open, open_result, putfh, size, sparse};
 use crate::{ExportTable, Offload};
 
@@ -114,7 +114,7 @@ impl Scene {
     }
 
     /// Returns the pending CB_OFFLOADs, and answers them.
-    fn told(&self) -> Vec<CbOffloadArgs> {
+    fn notices(&self) -> Vec<CbOffloadArgs> {
         let calls = self.client.calls();
         let offloads = calls.iter().map(|call| {
             let CbOp::Offload(args) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -126,9 +126,9 @@ impl Scene {
 
     /// Returns how the only copy ended.
     fn ending(&self) -> OffloadInfo {
-        let told = self.told();
-        assert_eq!(told.len(), 1);
-        told[0].info.clone()
+        let notices = self.notices();
+        assert_eq!(notices.len(), 1);
+        notices[0].info.clone()
     }
 
     fn cancel(&self, stateid: Stateid) -> Vec<Op> {
@@ -148,7 +148,7 @@ fn long_copy_continues_after_reply_and_reports_end() {
     assert_eq!(answer.response.count, INLINE_BYTES);
     let stateid = answer.response.callback_id[0];
     assert_ne!(stateid.seqid, 0, "RFC 7862 §4.8");
-    assert!(scene.told().is_empty());
+    assert!(scene.notices().is_empty());
     let offload = scene.next().expect("it is to be driven");
     assert!(scene.next().is_none());
     assert_eq!(scene.advance(&offload), Poll::Ready(Advanced::More));
@@ -157,9 +157,9 @@ fn long_copy_continues_after_reply_and_reports_end() {
     scene.finish(&offload);
     let complete = List::new(vec![Status::OK]).unwrap();
     assert_eq!(scene.status(stateid), Ok(OffloadStatusOk { count: LONG, complete }));
-    let told = scene.told();
-    assert_eq!((told.len(), told[0].handle, told[0].stateid), (1, scene.to.0, stateid));
-    let OffloadInfo::Ok(response) = told[0].info.clone() else { panic!("{told:?}") };
+    let notices = scene.notices();
+    assert_eq!((notices.len(), notices[0].handle, notices[0].stateid), (1, scene.to.0, stateid));
+    let OffloadInfo::Ok(response) = notices[0].info.clone() else { panic!("{notices:?}") };
     assert_eq!((response.callback_id.len(), response.count), (0, LONG));
     assert_eq!(response.committed, StableHow::Unstable);
     let commit = scene.client.last(vec![putfh(scene.to.0), Op::Commit(CommitArgs { offset: 0, count: 0 })]);
@@ -194,7 +194,7 @@ fn retries_delayed_cb_offload_within_bound() {
     assert_eq!(later(&scene), first);
     assert_eq!(scene.status(stateid).map(|status| status.count), Ok(LONG), "it is known until then");
     scene.lab.pass(1);
-    assert_eq!(scene.told()[0].stateid, stateid);
+    assert_eq!(scene.notices()[0].stateid, stateid);
     assert_eq!(scene.status(stateid), Err(Status::BAD_STATEID));
     let (_, offload) = scene.begin();
     scene.finish(&offload);
@@ -247,7 +247,7 @@ fn cancelled_copy_stops_without_callback() {
     assert_eq!(scene.advance(&offload), Poll::Ready(Advanced::Done));
     assert_eq!(scene.client.status(cancel), Status::BAD_STATEID);
     assert_eq!(scene.status(stateid), Err(Status::BAD_STATEID));
-    assert!(scene.told().is_empty());
+    assert!(scene.notices().is_empty());
     assert_eq!(known(&scene), 0);
 }
 
@@ -312,7 +312,7 @@ fn copy_step_recalls_new_delegations() {
     let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut context).is_pending());
     assert_eq!(recalled(&holder).len(), 1);
-    assert_eq!(give_back(&mut holder, to, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, to, stateid), Status::OK);
     assert_eq!(step.as_mut().poll(&mut context), Poll::Ready(Advanced::More));
     scene.finish(&offload);
     assert!(matches!(scene.ending(), OffloadInfo::Ok(_)));

@@ -189,11 +189,11 @@ fn denied_lock_hides_client_id_of_holder() {
         (denied.owner.client_id, denied.owner.owner.to_vec())
     };
     let mut other = scene.lab.other(b"other");
-    let (told, owner) = test(&mut other, b"locker");
+    let (reported, owner) = test(&mut other, b"locker");
     assert_eq!(owner, b"locker");
-    assert_ne!(told, scene.lab.client_id);
+    assert_ne!(reported, scene.lab.client_id);
     let renew = |client_id| vec![Op::Renew(RenewArgs { client_id })];
-    assert_eq!(other.status(renew(told)), Status::STALE_CLIENTID);
-    assert_eq!(test(&mut other, b"locker").0, told, "always the same");
+    assert_eq!(other.status(renew(reported)), Status::STALE_CLIENTID);
+    assert_eq!(test(&mut other, b"locker").0, reported, "always the same");
     assert_eq!(test(&mut scene.lab, b"another locker").0, scene.lab.client_id, "its own it knows");
 }

@@ -155,8 +155,8 @@ fn grants_and_recalls_v40_read_delegation() {
     let recall = called.calls().pop().expect("CB_RECALL");
     assert_eq!(recalled(&recall), held);
     called.answer(&lab, ok(&recall));
-    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
-    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    let delegreturn = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), delegreturn]), Status::OK);
     assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
 }
 
@@ -187,8 +187,8 @@ fn grants_v40_write_delegation_and_asks_holder() {
     let write = Op::Write(WriteArgs { stateid: held, offset: 0, stable: StableHow::FileSync, data });
     assert_eq!(lab.status(vec![putfh(file), write]), Status::OK);
     assert!(flight.poll().is_none());
-    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
-    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    let delegreturn = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), delegreturn]), Status::OK);
     assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
 }
 
@@ -201,8 +201,8 @@ fn only_holder_or_client_principal_returns_delegation() {
         lab.lab.uid = 1000;
         let (file, stateid) = hold_to_write(&mut lab);
         lab.lab.uid = uid;
-        let give_back = Op::DelegReturn(DelegReturnArgs { stateid });
-        assert_eq!(lab.status(vec![putfh(file), give_back]), returned, "{uid}");
+        let delegreturn = Op::DelegReturn(DelegReturnArgs { stateid });
+        assert_eq!(lab.status(vec![putfh(file), delegreturn]), returned, "{uid}");
         assert_eq!(lab.lab.server.counts().delegations, u64::from(returned != Status::OK));
     }
 }
@@ -324,8 +324,8 @@ fn resends_unanswered_callback_over_next_connection() {
     let recall = calls.iter().find(|call| call.compound.is_some()).expect("CB_RECALL");
     assert_eq!(recalled(recall), held);
     next.answer(&lab, ok(recall));
-    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
-    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    let delegreturn = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), delegreturn]), Status::OK);
     assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
 }
 
@@ -341,9 +341,9 @@ fn revokes_only_unreturned_delegation() {
         assert_eq!(lab.status(vec![Op::Renew(RenewArgs { client_id: lab.client_id })]), Status::OK);
     }
     drop(flight);
-    let give_back = || vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid: held })];
-    assert_eq!(lab.status(give_back()), Status::ADMIN_REVOKED);
-    assert_eq!(lab.status(give_back()), Status::BAD_STATEID, "the loss is acknowledged");
+    let delegreturn = || vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid: held })];
+    assert_eq!(lab.status(delegreturn()), Status::ADMIN_REVOKED);
+    assert_eq!(lab.status(delegreturn()), Status::BAD_STATEID, "the loss is acknowledged");
     assert_eq!(lab.lab.server.counts().revoked, 0);
 }
 

@@ -475,8 +475,8 @@ fn sessions_missing_from_the_log_are_unknown() {
         }
         machine.log.now.lock().map = map;
         machine.reconnect(&mut lab, 120);
-        let told = status(&lab.raw(&call).unwrap());
-        assert_eq!(told, Status::BADSESSION, "{damage:?}");
+        let reported = status(&lab.raw(&call).unwrap());
+        assert_eq!(reported, Status::BADSESSION, "{damage:?}");
         // Its log entries are removed too.
         assert!(!machine.log.now.lock().map.contains_key(&of_session), "{damage:?}");
         let of_slots = [&[key::SLOT], &lab.session[..]].concat();

@@ -257,9 +257,9 @@ fn one_of_two_concurrent_creators_claims_the_object() {
         send(&first, 110, 2, record(77, 0, Proc::MKDIR, &arguments));
         machine.kill(Killed::AfterExecution, 1);
         let second = machine.start(120);
-        let told =
+        let reported =
             order.map(|client| status(&send(&second, 130, client, record(77, 0, Proc::MKDIR, &arguments))));
-        assert_eq!(told, [NfsStat::OK, NfsStat::EXIST]);
+        assert_eq!(reported, [NfsStat::OK, NfsStat::EXIST]);
     }
 }
 
@@ -289,9 +289,9 @@ fn a_repeated_remove_spares_a_newer_object() {
         let made = send(&second, 125, 2, record(6, 0, Proc::MKDIR, &mkdir));
         assert_eq!(status(&made), NfsStat::OK, "{what}");
 
-        let told = ask(&second, 130, 77, procedure, &arguments);
+        let reported = ask(&second, 130, 77, procedure, &arguments);
         let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
-        assert_eq!(told, expected, "{what}, lost: {is_lost}");
+        assert_eq!(reported, expected, "{what}, lost: {is_lost}");
         assert_eq!(ask(&second, 131, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
         // The next process neither removes it nor believes that it is gone.
         let third = machine.start(140);
@@ -311,8 +311,8 @@ fn another_user_or_client_claims_nothing() {
     let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     for (client, uid) in [(2, 0), (1, 5)] {
-        let told = send(&second, 130, client, record(77, uid, Proc::MKDIR, &arguments));
-        assert_eq!(status(&told), NfsStat::EXIST, "client {client}, user {uid}");
+        let reported = send(&second, 130, client, record(77, uid, Proc::MKDIR, &arguments));
+        assert_eq!(status(&reported), NfsStat::EXIST, "client {client}, user {uid}");
     }
     assert_eq!(ask(&second, 131, 77, Proc::MKDIR, &arguments), NfsStat::OK);
 }

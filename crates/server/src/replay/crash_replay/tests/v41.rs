@@ -190,9 +190,9 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
             let mut other = Lab::without_session(std::sync::Arc::clone(&lab.server), 99);
             (other.uid, other.seconds, other.minor) = (1001, lab.seconds, lab.minor);
             other.connect(b"another");
-            let told = other.status((case.ops)(3));
+            let reported = other.status((case.ops)(3));
             let refused = [case.again, Status::ACCESS];
-            assert!(refused.contains(&told), "{what}: another user's is {told:?}");
+            assert!(refused.contains(&reported), "{what}: another user's is {reported:?}");
         }
         assert_eq!(lab.status((case.ops)(2)), Status::OK, "{what}");
         assert_eq!(lab.status((case.ops)(3)), case.again, "{what}: once more, but not a repetition");

@@ -3,8 +3,8 @@
 //!
 //! Requirements:
 //! - A client that held state when the server ended, and lost none of it, can reclaim it: after a kill and after a power failure.
-//! - Revoked state is never reclaimed. Neither does a client reclaim that was away while a grace period ended (the edge
-//!   conditions of §8.4.3): others may have held conflicting state since.
+//! - Revoked state is never reclaimed. A client that was away while a grace period ended does not reclaim either (the
+//!   edge conditions of §8.4.3): others may have held conflicting state since.
 //! - Nobody waits for a client that has held nothing for long. After an orderly stop, nobody waits for a client without state.
 //! - State is not logged, only the client, once. The only requests that wait for the log are RECLAIM_COMPLETE, and the first OPEN
 //!   of a client of version 4.0 or of one that has held nothing for long.

@@ -83,7 +83,7 @@ impl Delegation {
     pub(crate) fn hides_changes(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
         // A report comes a little after the change. Until then nobody knows whether a new change attribute is the holder's own
-        // doing, where it writes beside a read delegation. It then reads again what only itself has changed.
+        // doing, where it writes beside a read delegation. It then reads again data that only it has changed.
         self.kind == DelegationKind::Read || watch.is_notified()
     }
 

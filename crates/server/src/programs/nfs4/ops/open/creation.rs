@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(attributes_set(mode, true), Bitmap::of(&[n::MODE, n::TIME_ACCESS, n::TIME_MODIFY]));
         assert_eq!(attributes_set(mode, false), mode);
         // RFC 8881 §18.16.4: "any bits set in the former but not the latter identify the attributes used to store the verifier."
-        let told = attributes_set(can_set_with_exclusive(1), true).difference(can_set_with_exclusive(1));
-        assert_eq!(told, Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]));
+        let reported = attributes_set(can_set_with_exclusive(1), true).difference(can_set_with_exclusive(1));
+        assert_eq!(reported, Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]));
     }
 
     #[test]

@@ -147,17 +147,17 @@ mod tests {
         assert_eq!(names(&listing), all);
         let mut lists = Vec::new();
         for (entry, name) in listing.entries.iter().zip(all) {
-            let told = Attributes::from_file_attributes(&entry.attributes).unwrap();
+            let reported = Attributes::from_file_attributes(&entry.attributes).unwrap();
             let expected = lab.attributes(&["export", name], &MASK);
-            assert_eq!(told, Attributes { rdattr_error: Some(Status::OK), ..expected }, "{name}");
-            lists.push(told.acl.unwrap());
+            assert_eq!(reported, Attributes { rdattr_error: Some(Status::OK), ..expected }, "{name}");
+            lists.push(reported.acl.unwrap());
         }
         assert!(lists[0] != lists[1] && lists[0] != lists[2], "the users are in them");
         // The root of an export is listed where it is mounted.
         let top = list(&mut lab, &[], WITH_ACL);
-        let told = Attributes::from_file_attributes(&top.entries[0].attributes).unwrap();
-        assert_eq!(told.acl, lab.attributes(&["export"], &[n::ACL]).acl);
-        assert!(told.acl.is_some());
+        let reported = Attributes::from_file_attributes(&top.entries[0].attributes).unwrap();
+        assert_eq!(reported.acl, lab.attributes(&["export"], &[n::ACL]).acl);
+        assert!(reported.acl.is_some());
     }
 
     /// RFC 8881 §18.23.3: `rdattr_error` reports the failure of one entry.
@@ -170,12 +170,12 @@ mod tests {
         let broken = Rule::on(Method::GetAcl, Fault::Fail(vfs::Error::Io)).times(1);
         backend.add(broken.clone());
         let listing = list(&mut lab, &["export"], WITH_ACL);
-        let told = listing.entries.iter().map(|entry| {
-            let told = Attributes::from_file_attributes(&entry.attributes).unwrap();
-            (told.rdattr_error, told.size, told.acl.is_some())
+        let reported = listing.entries.iter().map(|entry| {
+            let reported = Attributes::from_file_attributes(&entry.attributes).unwrap();
+            (reported.rdattr_error, reported.size, reported.acl.is_some())
         });
         let expected = [(Some(Status::IO), None, false), (Some(Status::OK), Some(0), true)];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
         backend.add(broken);
         let untold = ReadDirArgs { attributes: Bitmap::of(&[n::ACL]), ..ALL };
         assert_eq!(lab.status_at(&["export"], Op::ReadDir(untold)), Status::IO);

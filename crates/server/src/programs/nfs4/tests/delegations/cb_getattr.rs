@@ -12,14 +12,15 @@ use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::{Decode, Reader};
 
 use super::{
-    BOTH, READ, Scene, counts, delegated, give_back, hold, opened, recalled, scene, scene_in, status, write,
+    BOTH, READ, Scene, counts, delegated, hold, opened, recalled, return_delegation, scene, scene_in, status,
+    write,
 };
 use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, lookup, open, putfh, size};
 
 const ASKED: [u32; 3] = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
 
 /// Answers CB_GETATTR with this change attribute and size.
-fn tell(client: &Lab, change: u64, size: u64) {
+fn answer_getattr(client: &Lab, change: u64, size: u64) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
     assert_eq!(asked.attributes, Bitmap::of(&[n::CHANGE, n::SIZE]));
@@ -49,7 +50,7 @@ fn asks_write_holder_for_attributes() {
     let mut second = lab.start(1, ask());
     assert!(second.poll().is_none());
     // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
-    tell(&holder, before.change.unwrap(), 5);
+    answer_getattr(&holder, before.change.unwrap(), 5);
     assert!(holder.calls().is_empty(), "concurrent requests share one callback");
     assert_eq!(answered(flight.poll()), before);
     assert_eq!(answered(second.poll()), before);
@@ -58,7 +59,7 @@ fn asks_write_holder_for_attributes() {
     for slot in 2..5 {
         let mut flight = other.start(slot, ask());
         assert!(flight.poll().is_none());
-        tell(&holder, before.change.unwrap() + 1, 777);
+        answer_getattr(&holder, before.change.unwrap() + 1, 777);
         let after = answered(flight.poll());
         assert_eq!(after.size, Some(777));
         assert!(!seen.contains(&after.change) && after.time_modify > before.time_modify);
@@ -80,9 +81,9 @@ fn time_update_after_cb_getattr_blocks_delegation() {
     assert!(flight.poll().is_none());
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
-    tell(&holder, 777, 5);
+    answer_getattr(&holder, 777, 5);
     assert!(flight.poll().is_none());
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     let mut third = lab.reachable(b"third", 13);
     let (_, none) = opened(&mut third, open("file", b"o", READ));
     assert_eq!(none, OpenDelegation::None, "it is about to change");
@@ -99,7 +100,7 @@ fn version_3_asks_write_holder_for_attributes() {
     let object = nfs3::FileHandle::new(&file).unwrap();
     let mut flight = other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
     assert!(flight.poll_bytes().is_none());
-    tell(&holder, u64::MAX, 777);
+    answer_getattr(&holder, u64::MAX, 777);
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
     assert_eq!(nfs3::Fattr::decode(&mut reply).unwrap().size, 777);
     assert!(lab.server.shared.state.is_quiet());
@@ -128,7 +129,7 @@ fn recalls_after_failed_cb_getattr() {
         lab.pass(2);
         assert!(flight.poll().is_none());
         assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(answered(flight.poll()).size, Some(5));
         assert!(lab.server.shared.state.is_quiet());
     }
@@ -141,7 +142,7 @@ fn delegreturn_ends_cb_getattr() {
     let mut flight = other.start(1, vec![putfh(file), getattr(&ASKED)]);
     assert!(flight.poll().is_none());
     assert_eq!(holder.status(vec![putfh(file), write(stateid)]), Status::OK);
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     assert_eq!(answered(flight.poll()).size, Some(5));
 }
 
@@ -154,7 +155,7 @@ fn getattr_shows_attributes_after_recall() {
     assert!(flight.poll().is_none());
     let longer = Op::SetAttr(SetAttrArgs { stateid, attributes: size(9) });
     assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     assert_eq!(answered(flight.poll()).size, Some(9));
 }
 
@@ -172,14 +173,14 @@ fn holder_attributes_end_with_delegation() {
             false => other.start(1, vec![putfh(file), getattr(&ASKED)]),
         };
         assert!(flight.poll_bytes().is_none());
-        tell(&holder, u64::MAX, 777);
+        answer_getattr(&holder, u64::MAX, 777);
         // The holder answers and returns everything before the attributes of the file are read.
         let gate = Gate::new();
         backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
         assert!(flight.poll_bytes().is_none());
         let longer = Op::SetAttr(SetAttrArgs { stateid, attributes: size(900) });
         assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         gate.open();
         let seen = match is_version_3 {
             true => {
@@ -207,7 +208,7 @@ fn verify_asks_the_holder() {
     ] {
         let mut flight = other.start(slot, vec![putfh(file), op]);
         assert!(flight.poll().is_none(), "the holder is asked");
-        tell(&holder, u64::MAX, 777);
+        answer_getattr(&holder, u64::MAX, 777);
         assert_eq!(status(flight.poll()), Some(expected), "{slot}");
     }
     let mode = other.attributes(&["export", "file"], &[n::MODE]).to_file_attributes();

@@ -13,7 +13,8 @@ use xdr::{List, Opaque};
 
 use super::directories::{remove, rename};
 use super::{
-    BOTH, READ, Scene, delegated, first_word, give_back, hold, opened, recalled, scene, scene_in, status,
+    BOTH, READ, Scene, delegated, first_word, hold, opened, recalled, return_delegation, scene, scene_in,
+    status,
 };
 use crate::testing::{at, faulty, lab_of, name, open, putfh};
 
@@ -36,7 +37,7 @@ fn waiting_rename_blocks_delegation() {
         let (_, none) = opened(&mut other, open("source", b"o", READ));
         assert_eq!(none, OpenDelegation::None, "it is about to be moved");
         assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(0));
         let (_, read) = opened(&mut other, open("file", b"p", READ));
         // The renamed file itself was never contended.
@@ -74,7 +75,7 @@ fn waiting_copy_blocks_delegation_of_destination() {
         let (_, none) = opened(&mut other, open("destination", b"o", READ));
         assert_eq!(none, OpenDelegation::None, "it is about to be written");
         assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(status(flight.poll()), Some(Status::OK));
         let (_, read) = opened(&mut other, open("destination", b"p", READ));
         assert!(delegated(&read).is_some(), "the operation has ended");
@@ -83,7 +84,7 @@ fn waiting_copy_blocks_delegation_of_destination() {
 
 #[test]
 fn failed_lookup_does_not_bypass_recall() {
-    for (error, told) in [(Error::Later, Status::DELAY), (Error::Io, Status::IO)] {
+    for (error, reported) in [(Error::Later, Status::DELAY), (Error::Io, Status::IO)] {
         for (looks, op) in [(0, remove("file")), (0, rename("file", "moved")), (1, rename("source", "file"))]
         {
             let text = format!("{op:?}");
@@ -94,7 +95,7 @@ fn failed_lookup_does_not_bypass_recall() {
             hold(&mut holder, "file", READ);
             backend.add(Rule::on(Method::Lookup, Fault::Fail(error)).after(looks).times(1));
             let ops = vec![putfh(root), Op::SaveFh, op];
-            assert_eq!(status(other.start(1, ops.clone()).poll()), Some(told), "{text}");
+            assert_eq!(status(other.start(1, ops.clone()).poll()), Some(reported), "{text}");
             assert_eq!(recalled(&holder), [], "{text}");
             let mut flight = other.start(2, ops);
             assert_eq!(status(flight.poll()), None, "{text}");

@@ -19,8 +19,8 @@ use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::{List, Opaque};
 
 use super::{
-    BOTH, LEASE_SECONDS, READ, Scene, Stateid, first_word, give_back, hold, recalled, scene, scene_in, set,
-    status, write,
+    BOTH, LEASE_SECONDS, READ, Scene, Stateid, first_word, hold, recalled, return_delegation, scene,
+    scene_in, set, status, write,
 };
 use crate::testing::{
     Call, Lab, PendingCall, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args,
@@ -158,7 +158,7 @@ fn changes_by_others_recall_directory_first() {
         assert_eq!(recalls.len(), usize::from(conflicts), "{what}");
         assert!(recalls.iter().all(|recall| (recall.stateid, recall.handle) == (stateid, directory)));
         let answer = answer.or_else(|| {
-            assert_eq!(give_back(&mut scene.holder, directory, stateid), Status::OK);
+            assert_eq!(return_delegation(&mut scene.holder, directory, stateid), Status::OK);
             flight.poll_bytes()
         });
         assert_eq!(answer.map(|bytes| first_word(&bytes)), Some(0), "{what}");
@@ -175,7 +175,7 @@ fn removing_directory_recalls_it_first() {
     let mut flight = other.start(1, at(&["export"], vec![remove("d")]));
     assert_eq!(status(flight.poll()), None);
     assert_eq!(recalled(&holder).len(), 1);
-    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK));
 }
 
@@ -187,7 +187,7 @@ fn holder_does_not_conflict_with_itself() {
         assert_eq!(holder.status(vec![putfh(directory), op]), Status::OK);
     }
     assert!(holder.calls().is_empty());
-    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
 }
 
 fn entry(text: &'static str) -> NotifyEntry {
@@ -227,7 +227,7 @@ fn renamed(from: &'static str, to: &'static str, replaced: bool) -> Notification
 
 /// Returns the notifications of the only pending CB_NOTIFY, and answers it with this status.
 #[track_caller]
-fn told(client: &Lab, answer: Status) -> (Stateid, Vec<Notification>) {
+fn notified(client: &Lab, answer: Status) -> (Stateid, Vec<Notification>) {
     let calls = client.calls();
     let [call] = &calls[..] else { panic!("{} calls", calls.len()) };
     let CbOp::Notify(args) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -248,9 +248,9 @@ fn subscriber_keeps_directory_and_gets_ordered_notifications() {
     other.ok(vec![putfh(directory), remove("newer")]);
     other.ok(vec![putfh(directory), Op::SaveFh, rename("a", "b")]);
     // RFC 8881 §20.4.3: "a sequence of serial CB_COMPOUND requests".
-    assert_eq!(told(&holder, Status::OK), (granted.stateid, vec![added("new")]));
+    assert_eq!(notified(&holder, Status::OK), (granted.stateid, vec![added("new")]));
     let rest = vec![renamed("new", "newer", false), removed("newer"), renamed("a", "b", true)];
-    assert_eq!(told(&holder, Status::OK), (granted.stateid, rest));
+    assert_eq!(notified(&holder, Status::OK), (granted.stateid, rest));
     assert!(holder.calls().is_empty());
     // Operations without effect cause no notification.
     assert_eq!(other.status(vec![putfh(directory), remove("absent")]), Status::NOENT);
@@ -258,7 +258,7 @@ fn subscriber_keeps_directory_and_gets_ordered_notifications() {
     let open = Op::Open(open_args("b", b"o", READ, OpenHow::Create(CreateHow::Unchecked(mode(0o644)))));
     assert_eq!(other.status(vec![putfh(directory), open]), Status::OK);
     assert!(holder.calls().is_empty());
-    assert_eq!(give_back(&mut holder, directory, granted.stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, granted.stateid), Status::OK);
 }
 
 #[test]
@@ -268,9 +268,9 @@ fn notifies_both_directories_of_move() {
     let from = granted(&mut holder, &["export"], ENTRIES).stateid;
     let to = granted(&mut other, &["export", "d"], ENTRIES).stateid;
     lab.ok(vec![putfh(root), Op::SaveFh, putfh(directory), rename("file", "a")]);
-    assert_eq!(told(&holder, Status::OK), (from, vec![removed("file")]));
+    assert_eq!(notified(&holder, Status::OK), (from, vec![removed("file")]));
     let added = notification(notify_type::ADD_ENTRY, &came("a", true));
-    assert_eq!(told(&other, Status::OK), (to, vec![added]));
+    assert_eq!(notified(&other, Status::OK), (to, vec![added]));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn notifies_holder_of_its_own_changes() {
     let (Scene { mut holder, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     holder.ok(vec![putfh(directory), make("new")]);
-    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+    assert_eq!(notified(&holder, Status::OK).1, [added("new")]);
 }
 
 #[test]
@@ -289,14 +289,14 @@ fn recalls_for_changes_without_notification() {
     let only = Bitmap::of(&[notify_type::ADD_ENTRY]);
     let stateid = granted(&mut holder, &["export", "d"], only).stateid;
     other.ok(vec![putfh(directory), make("new")]);
-    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+    assert_eq!(notified(&holder, Status::OK).1, [added("new")]);
     let mut flight = other.start(1, vec![putfh(directory), remove("new")]);
     assert_eq!(status(flight.poll()), None);
     assert_eq!(recalled(&holder).len(), 1);
     // The delegation is being returned: every change waits for that.
     let mut second = other.start(2, vec![putfh(directory), make("newer")]);
     assert_eq!(status(second.poll()), None);
-    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
     assert_eq!((status(flight.poll()), status(second.poll())), (Some(Status::OK), Some(Status::OK)));
     assert!(holder.calls().is_empty());
 }
@@ -307,17 +307,17 @@ fn waits_only_for_holders_without_notifications() {
         let (Scene { lab, mut holder, mut other, .. }, directory) = with_directory(scene());
         let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
         let names: [&'static [u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
-        let mut told: Vec<Lab> =
+        let mut notified: Vec<Lab> =
             (20..).zip(&names[..count]).map(|(id, name)| lab.reachable(name, id)).collect();
-        for client in &mut told {
+        for client in &mut notified {
             granted(client, &["export", "d"], ENTRIES);
         }
         let mut flight = other.start(1, vec![putfh(directory), make("new")]);
         assert_eq!(status(flight.poll()), None);
         assert_eq!(recalled(&holder).len(), 1);
-        let returns = || assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
-        assert!(flight.is_woken_by(returns), "{count} are told");
-        assert_eq!(status(flight.poll()), Some(Status::OK), "{count} are told");
+        let returns = || assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
+        assert!(flight.is_woken_by(returns), "{count} are notified");
+        assert_eq!(status(flight.poll()), Some(Status::OK), "{count} are notified");
     }
 }
 
@@ -326,7 +326,7 @@ fn unreported_change_causes_recall() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     other.ok(vec![putfh(directory), make("new")]);
-    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+    assert_eq!(notified(&holder, Status::OK).1, [added("new")]);
     // The directory's own attributes change, as they might by a local process.
     holder.ok(vec![putfh(directory), set(mode(0o750))]);
     other.ok(vec![putfh(directory), make("newer")]);
@@ -358,14 +358,14 @@ fn rename_notification_names_replaced_entry() {
         assert_eq!(status(flight.poll()), None);
         if is_taken_meanwhile {
             lab.ok(vec![putfh(directory), make("new")]);
-            assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+            assert_eq!(notified(&holder, Status::OK).1, [added("new")]);
         }
         gate.open();
         assert_eq!(status(flight.poll()), Some(Status::OK));
         if is_taken_meanwhile {
             assert_eq!(recalled(&holder).len(), 1);
         } else {
-            assert_eq!(told(&holder, Status::OK).1, [renamed("inner", "new", false)]);
+            assert_eq!(notified(&holder, Status::OK).1, [renamed("inner", "new", false)]);
         }
     }
 }
@@ -402,7 +402,7 @@ fn recalls_holders_of_entry_that_appears_after_lookup() {
         lab.pass(LEASE_SECONDS - 1);
         assert_eq!(status(flight.poll()), None, "{method:?}");
         (holder.seconds, other.seconds) = (lab.seconds, lab.seconds);
-        assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
         assert_eq!(status(flight.poll()), Some(Status::OK));
     }
 }
@@ -420,15 +420,15 @@ fn notifies_subscriber_before_other_holder_returns() {
     let mut flight = other.start(1, vec![putfh(directory), remove("late")]);
     assert_eq!(status(flight.poll()), None);
     holder.ok(vec![putfh(directory), make("late")]);
-    assert_eq!(told(&third, Status::OK).1, [added("late")]);
+    assert_eq!(notified(&third, Status::OK).1, [added("late")]);
     gate.open();
     assert_eq!(status(flight.poll()), None, "the other holder keeps its delegation");
-    assert_eq!(told(&third, Status::OK).1, [removed("late")]);
+    assert_eq!(notified(&third, Status::OK).1, [removed("late")]);
     // The next notification continues from there.
     holder.ok(vec![putfh(directory), make("next")]);
-    assert_eq!(told(&third, Status::OK).1, [added("next")]);
+    assert_eq!(notified(&third, Status::OK).1, [added("next")]);
     assert_eq!(recalled(&holder).len(), 1);
-    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK));
 }
 
@@ -437,7 +437,7 @@ fn recalls_directory_when_notifications_fail() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
     other.ok(vec![putfh(directory), make("new")]);
-    told(&holder, Status::NOTSUPP);
+    notified(&holder, Status::NOTSUPP);
     assert_eq!(recalled(&holder).len(), 1);
 
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
@@ -461,9 +461,9 @@ fn backs_off_notifications_after_refusal() {
     for pause in [15, 30] {
         let stateid = granted(&mut holder, &["export", "d"], ENTRIES).stateid;
         other.ok(vec![putfh(directory), make("new")]);
-        told(&holder, Status::NOTSUPP);
+        notified(&holder, Status::NOTSUPP);
         assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
         other.ok(vec![putfh(directory), remove("new")]);
         // A delegation granted meanwhile is recalled before a change; its holder gets no notifications.
         let mut until = |second: u64, expected: Bitmap| {
@@ -473,7 +473,7 @@ fn backs_off_notifications_after_refusal() {
             }
             let granted = granted(&mut holder, &["export"], ENTRIES);
             assert_eq!(granted.notification_types, expected);
-            assert_eq!(give_back(&mut holder, root, granted.stateid), Status::OK);
+            assert_eq!(return_delegation(&mut holder, root, granted.stateid), Status::OK);
         };
         until(pause - 1, NONE);
         until(1, ENTRIES);
@@ -489,8 +489,8 @@ fn notifies_again_after_transient_error() {
         let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
         granted(&mut holder, &["export", "d"], ENTRIES);
         other.ok(vec![putfh(directory), make("new")]);
-        told(&holder, answer);
-        assert_eq!(recalled(&holder).len(), 1, "{answer:?}: what it was not told it is to look for");
+        notified(&holder, answer);
+        assert_eq!(recalled(&holder).len(), 1, "{answer:?}: a holder that was not notified must look itself");
         assert_eq!(granted(&mut holder, &["export"], ENTRIES).notification_types, ENTRIES, "{answer:?}");
     }
 }
@@ -532,7 +532,7 @@ fn waiting_change_blocks_directory_delegation() {
     assert_eq!(status(flight.poll()), None);
     assert_eq!(asked(&mut other, &["export", "d"], NONE), DirDelegation::Unavailable(false));
     assert_eq!(recalled(&holder).len(), 1);
-    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK));
     // The directory was contended, and is not delegated for a while.
     assert_eq!(asked(&mut other, &["export", "d"], NONE), DirDelegation::Unavailable(false));
@@ -555,7 +555,7 @@ fn reports_unavailable_directory_delegation() {
     granted(&mut other, &["export"], NONE);
     hold(&mut other, "file", BOTH);
     let root = lab.handle(&["export"]);
-    assert_eq!(give_back(&mut holder, root, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, root, stateid), Status::OK);
     // A caller without read permission gets no delegation.
     holder.uid = 1000;
     assert_eq!(asked(&mut holder, &["export", "private"], NONE), unavailable);

@@ -11,7 +11,7 @@ use protocol::nfs4::ops::open::{
 };
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
 
-use super::{BOTH, READ, Scene, WRITE, counts, delegated, give_back, opened, read, scene};
+use super::{BOTH, READ, Scene, WRITE, counts, delegated, opened, read, return_delegation, scene};
 use crate::ExportTable;
 use crate::testing::{Lab, at, create, getattr, lab, lab_of, lab_with, open, open_args, open_result, putfh};
 
@@ -114,7 +114,7 @@ fn open_by_handle_gets_delegation() {
     let unwanted = by_handle(&mut other, READ.with_want(DelegationWant::NO_DELEG));
     let why = WhyNoDelegation::NOT_WANTED.0;
     assert_eq!(unwanted, OpenDelegation::NoneExt(NoDelegation::Other(why)));
-    assert_eq!(give_back(&mut other, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut other, file, stateid), Status::OK);
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn grants_delegation_by_want_delegation() {
     let Some(result) = flight.poll() else { panic!("it does not wait") };
     let OpResult::WantDelegation(result) = &result.results[2] else { panic!() };
     let contention = OpenDelegation::NoneExt(NoDelegation::Contention(false));
-    assert_eq!(*result.as_result().unwrap(), contention, "a wish recalls nothing");
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(*result.as_result().unwrap(), contention, "a want recalls nothing");
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     let write = given(&mut other, file, want(DelegationWant::WRITE_DELEG));
     assert_eq!(delegated(&write).unwrap().0, DelegationType::WRITE);
     let why = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
@@ -185,7 +185,7 @@ fn grants_delegation_instead_of_open() {
     let results = holder.ok(at(&["export"], vec![op]));
     let opened = open_result(results.last().unwrap());
     assert!(!opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && !opened.stateid.is_special());
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     // A client that already has an open gets both.
     let op = Op::Open(open_args("file", b"o", READ | one, OpenHow::NoCreate));
     let results = holder.ok(at(&["export"], vec![op]));
@@ -193,7 +193,7 @@ fn grants_delegation_instead_of_open() {
     assert!(
         !opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && delegated(&opened.delegation).is_some()
     );
-    assert_eq!(give_back(&mut holder, file, delegated(&opened.delegation).unwrap().1), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, delegated(&opened.delegation).unwrap().1), Status::OK);
     // A read delegation does not replace an open for writing.
     lab.file(&["export", "second"], b"");
     let access = (BOTH | one).with_want(DelegationWant::READ_DELEG);

@@ -13,8 +13,8 @@ use vfs::{Authority, Backend, Context, Credentials, Handle, Interest, MemFs, Set
 
 use super::directories::{asked, granted, with_directory};
 use super::{
-    BOTH, LEASE_SECONDS, READ, Scene, counts, delegated, give_back, hold, opened, recalled, scene_in, set,
-    status,
+    BOTH, LEASE_SECONDS, READ, Scene, counts, delegated, hold, opened, recalled, return_delegation, scene_in,
+    set, status,
 };
 use crate::Work;
 use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, mode, open, open_result, putfh};
@@ -76,7 +76,7 @@ fn local_changes_recall_conflicting_delegations() {
         assert_eq!(recalled(&holder).len(), usize::from(recalls), "{access:?} {does:?}");
         backend.outsiders().meet(&object(&backend, "file"), does);
         assert_eq!((recall(&lab), holder.calls().len()), (0, 0), "it is recalled once");
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(backend.outsiders().watched(), 0, "the watch ends with the delegation");
         let (_, given) = opened(&mut other, open("file", b"o", READ));
         assert_eq!(delegated(&given).is_none(), recalls, "a contended file is not delegated for a while");
@@ -90,7 +90,7 @@ fn recalls_directory_after_local_change() {
     let given = granted(&mut holder, &["export", "d"], Bitmap::EMPTY);
     backend.outsiders().meet(&object(&backend, "d"), Interest::Changes);
     assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
-    assert_eq!(give_back(&mut holder, directory, given.stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, directory, given.stateid), Status::OK);
     assert_eq!(backend.outsiders().watched(), 0);
 }
 
@@ -297,8 +297,8 @@ fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
 /// Lists until the reply comes from the cache, and returns the change attribute.
 #[track_caller]
 fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
-    let told = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
-    told.expect("a cached listing").0
+    let reported = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
+    reported.expect("a cached listing").0
 }
 
 #[test]

@@ -18,8 +18,8 @@ use protocol::{nfs2, nfs3};
 use xdr::Opaque;
 
 use super::{
-    BOTH, LEASE_SECONDS, READ, Scene, WRITE, counts, delegated, first_word, give_back, hold, opened, read,
-    recalled, scene, set, status, write,
+    BOTH, LEASE_SECONDS, READ, Scene, WRITE, counts, delegated, first_word, hold, opened, read, recalled,
+    return_delegation, scene, set, status, write,
 };
 use crate::RecallError;
 use crate::state::FileRecall;
@@ -38,10 +38,10 @@ fn conflicting_open_waits_for_delegreturn() {
     let mut second = lab.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
     assert_eq!(status(second.poll()), None);
     assert!(holder.calls().is_empty());
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK));
     assert_eq!(status(second.poll()), Some(Status::OK));
-    assert_eq!(give_back(&mut holder, file, stateid), Status::BAD_STATEID, "it is gone");
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::BAD_STATEID, "it is gone");
     assert_eq!(counts(&lab), (2, 0, 0));
 }
 
@@ -161,7 +161,7 @@ fn conflicting_operations_recall_and_wait() {
             let calls = recalled(&scene.holder);
             assert_eq!(calls.len(), usize::from(waits), "{what} against {access:?}");
             let answer = answer.or_else(|| {
-                assert_eq!(give_back(&mut scene.holder, scene.file, stateid), Status::OK);
+                assert_eq!(return_delegation(&mut scene.holder, scene.file, stateid), Status::OK);
                 flight.poll_bytes()
             });
             assert_eq!(answer.map(|bytes| first_word(&bytes)), Some(0), "{what} against {access:?}");
@@ -187,7 +187,7 @@ fn holder_does_not_conflict_with_itself() {
         assert_eq!(holder.status(ops), Status::OK);
     }
     assert!(holder.calls().is_empty());
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK, "although the file was removed");
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK, "although the file was removed");
     drop(lab.run(vec![]));
 }
 
@@ -206,7 +206,7 @@ fn backs_off_after_recall() {
         );
         assert!(flight.poll_bytes().is_none());
         assert_eq!(recalled(holder).len(), 1);
-        assert_eq!(give_back(holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(holder, file, stateid), Status::OK);
         assert!(flight.poll_bytes().is_some());
     };
     let mut pauses = Vec::new();
@@ -219,7 +219,7 @@ fn backs_off_after_recall() {
             let (stateid, given) = opened(&mut holder, open("file", b"poll", want));
             holder.ok(vec![putfh(file), Op::Close(CloseArgs { seqid: 0, open_stateid: stateid })]);
             if let Some((_, stateid)) = delegated(&given) {
-                assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+                assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
                 break;
             }
             assert_eq!(given, OpenDelegation::NoneExt(NoDelegation::Contention(false)));
@@ -290,7 +290,7 @@ fn administrator_recalls_file_by_path() {
     assert!(holder.calls().is_empty() && other.calls().is_empty());
     lab.seconds += 2;
     holder.seconds += 2;
-    assert_eq!(give_back(&mut holder, file, mine), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, mine), Status::OK);
     assert_eq!(recall(&lab, "/export/file"), Ok(FileRecall { recalled: 1, revoked: 0 }));
     let totals = lab.server.snapshot(lab.now(), 10).delegations;
     assert_eq!((totals.granted_read, totals.recalls, totals.returned), (3, 2, 1));

@@ -20,7 +20,7 @@ use xdr::{Decode, Reader};
 
 use super::cb_getattr::answered;
 use super::{
-    BOTH, READ, Scene, delegated, give_back, hold, opened, recalled, scene, scene_in, status, write,
+    BOTH, READ, Scene, delegated, hold, opened, recalled, return_delegation, scene, scene_in, status, write,
 };
 use crate::testing::{Lab, at, faulty, getattr, lab_of, mode, open, open_args, open_result, putfh};
 
@@ -62,7 +62,7 @@ fn pass(scene: &mut Scene, seconds: u64) {
 }
 
 /// The holder's answer to CB_GETATTR.
-fn tell(client: &Lab, said: Attributes) {
+fn answer_getattr(client: &Lab, said: Attributes) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
     // RFC 9754 §5: "it MUST query the client via a CB_GETATTR for" both times.
@@ -77,10 +77,10 @@ fn said(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
 }
 
 /// Returns the attributes that the other client gets after the holder's answer.
-fn told(scene: &mut Scene, slot: u32, said: Attributes) -> Attributes {
+fn reported(scene: &mut Scene, slot: u32, said: Attributes) -> Attributes {
     let mut flight = scene.other.start(slot, vec![putfh(scene.file), getattr(&ASKED)]);
     assert!(flight.poll().is_none(), "the holder is asked");
-    tell(&scene.holder, said);
+    answer_getattr(&scene.holder, said);
     answered(flight.poll())
 }
 
@@ -128,22 +128,22 @@ fn others_see_times_of_holder() {
     let own = seen(&mut scene.holder, scene.file);
     assert!(scene.holder.calls().is_empty(), "the holder's own GETATTR sends no CB_GETATTR");
     // No new times.
-    let first = told(&mut scene, 1, said(own.change, 0, 0));
+    let first = reported(&mut scene, 1, said(own.change, 0, 0));
     assert_eq!(first, own);
     // The holder has read the file.
-    let second_time = told(&mut scene, 2, said(own.change, ORIGINAL + 3, ORIGINAL));
+    let second_time = reported(&mut scene, 2, said(own.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(second_time, Attributes { time_access: second(ORIGINAL + 3), ..own.clone() });
     // The holder has written, and flushed the data or set the time.
-    let third = told(&mut scene, 3, said(own.change, ORIGINAL + 3, ORIGINAL + 5));
+    let third = reported(&mut scene, 3, said(own.change, ORIGINAL + 3, ORIGINAL + 5));
     assert_eq!((third.size, third.time_modify), (Some(5), second(ORIGINAL + 5)));
     assert!(third.change > own.change && third.time_metadata >= third.time_modify);
     // The holder has written and not flushed.
     let changed = own.change.map(|change| change + 1);
-    let fourth = told(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
+    let fourth = reported(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
     assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
     assert!(fourth.change > third.change);
     // Reported times never go back, and no time is in the future.
-    let fifth = told(&mut scene, 5, said(changed, ORIGINAL + 2, ORIGINAL + 900));
+    let fifth = reported(&mut scene, 5, said(changed, ORIGINAL + 2, ORIGINAL + 900));
     let now = at_clock(ORIGINAL + 20);
     assert_eq!((fifth.time_access, fifth.time_modify), (second(ORIGINAL + 6), now));
     assert!(fifth.time_metadata >= now);
@@ -155,11 +155,11 @@ fn version_3_sees_times_of_holder() {
     let object = nfs3::FileHandle::new(&scene.file).unwrap();
     let mut flight = scene.other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
     assert!(flight.poll_bytes().is_none());
-    tell(&scene.holder, said(Some(u64::MAX), ORIGINAL + 3, ORIGINAL + 5));
+    answer_getattr(&scene.holder, said(Some(u64::MAX), ORIGINAL + 3, ORIGINAL + 5));
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
-    let told = nfs3::Fattr::decode(&mut reply).unwrap();
-    let times = [told.atime.seconds, told.mtime.seconds].map(i64::from);
-    assert_eq!((told.size, times), (777, [ORIGINAL + 3, ORIGINAL + 5]));
+    let reported = nfs3::Fattr::decode(&mut reply).unwrap();
+    let times = [reported.atime.seconds, reported.mtime.seconds].map(i64::from);
+    assert_eq!((reported.size, times), (777, [ORIGINAL + 3, ORIGINAL + 5]));
 }
 
 /// Attributes reported while the holder sets its times during a GETATTR.
@@ -175,7 +175,7 @@ impl Looks {
     #[track_caller]
     fn judge(&self) {
         let Self { before, meanwhile, behind } = self;
-        let of = |told: &Attributes| [told.time_access, told.time_modify, told.time_metadata];
+        let of = |reported: &Attributes| [reported.time_access, reported.time_modify, reported.time_metadata];
         for (earlier, later) in [(before, meanwhile), (meanwhile, behind)] {
             assert!(earlier.change <= later.change, "{self:?}");
             assert!(of(earlier).iter().zip(of(later)).all(|(earlier, later)| *earlier <= later), "{self:?}");
@@ -194,22 +194,22 @@ fn times_set_during_getattr_appear_atomically() {
         let (mut scene, stateid, backend) = kept_slowly();
         let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
         let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
-        let before = told(&mut scene, 1, first.clone());
+        let before = reported(&mut scene, 1, first.clone());
         let mut flight = scene.other.start(2, vec![putfh(file), getattr(&ASKED)]);
         assert!(flight.poll().is_none(), "the holder is asked");
         let gate = Gate::new();
         let slow = if is_seen_before { Fault::HoldAfter(gate.clone()) } else { Fault::Hold(gate.clone()) };
         backend.add(Rule::on(Method::Getattr, slow).times(1));
-        tell(&scene.holder, first);
+        answer_getattr(&scene.holder, first);
         assert!(flight.poll().is_none(), "the file is looked at");
         let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
         assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
         if is_returned {
-            assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+            assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
         }
         gate.open();
         let meanwhile = answered(flight.poll());
-        let behind = if is_returned { seen(&mut scene.other, file) } else { told(&mut scene, 3, then) };
+        let behind = if is_returned { seen(&mut scene.other, file) } else { reported(&mut scene, 3, then) };
         Looks { before, meanwhile, behind }.judge();
     }
 }
@@ -219,17 +219,17 @@ fn unfinished_time_update_appears_atomically() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
-    let before = told(&mut scene, 1, first.clone());
+    let before = reported(&mut scene, 1, first.clone());
     // The file has the times, and the SETATTR has no reply yet.
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::HoldAfter(gate.clone())).times(1));
     let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
     let mut flight = scene.holder.start(1, vec![putfh(file), handed]);
     assert!(flight.poll().is_none());
-    let meanwhile = told(&mut scene, 2, first);
+    let meanwhile = reported(&mut scene, 2, first);
     gate.open();
     assert_eq!(status(flight.poll()), Some(Status::OK));
-    let behind = told(&mut scene, 3, then);
+    let behind = reported(&mut scene, 3, then);
     Looks { before, meanwhile, behind }.judge();
 }
 
@@ -242,12 +242,12 @@ fn set_times_survive_late_cb_getattr_reply() {
     let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
     // The holder reports that it has changed the file.
-    tell(&scene.holder, said(change.map(|change| change + 1), SAID_THEN, SAID_THEN));
-    let told = answered(flight.poll());
-    assert_eq!(told.time_modify, second(SAID_THEN));
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    answer_getattr(&scene.holder, said(change.map(|change| change + 1), SAID_THEN, SAID_THEN));
+    let reported = answered(flight.poll());
+    assert_eq!(reported.time_modify, second(SAID_THEN));
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     let after = seen(&mut scene.other, file);
-    assert_eq!((after.change, after.time_modify), (told.change, second(SAID_THEN)));
+    assert_eq!((after.change, after.time_modify), (reported.change, second(SAID_THEN)));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn unchanged_set_times_override_cb_getattr_reply() {
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut hands_in = scene.holder.start(1, vec![putfh(file), hand_in(stateid, times(None, written))]);
     assert!(hands_in.poll().is_none(), "the file is looked at");
-    tell(&scene.holder, Attributes { time_deleg_modify: written, ..said(change, ORIGINAL, 0) });
+    answer_getattr(&scene.holder, Attributes { time_deleg_modify: written, ..said(change, ORIGINAL, 0) });
     assert_eq!(answered(asks.poll()).time_modify, written);
     gate.open();
     assert_eq!(status(hands_in.poll()), Some(Status::OK));
@@ -279,15 +279,15 @@ fn version_3_rereads_attributes_after_return() {
     assert!(flight.poll_bytes().is_none());
     let gate = Gate::new();
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
-    tell(&scene.holder, said(change, SAID_FIRST, SAID_FIRST));
+    answer_getattr(&scene.holder, said(change, SAID_FIRST, SAID_FIRST));
     assert!(flight.poll_bytes().is_none(), "the file is looked at");
     let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     gate.open();
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
-    let told = nfs3::Fattr::decode(&mut reply).unwrap();
-    assert_eq!([told.atime.seconds, told.mtime.seconds].map(i64::from), [SAID_THEN; 2]);
+    let reported = nfs3::Fattr::decode(&mut reply).unwrap();
+    assert_eq!([reported.atime.seconds, reported.mtime.seconds].map(i64::from), [SAID_THEN; 2]);
 }
 
 #[test]
@@ -297,10 +297,13 @@ fn recalls_when_holder_omits_times() {
         let mut flight = scene.other.start(1, vec![putfh(scene.file), getattr(&ASKED)]);
         assert!(flight.poll().is_none());
         let wrong = Some(Time { seconds: ORIGINAL, nanoseconds: 1_000_000_000 }).filter(|_| is_time);
-        tell(&scene.holder, Attributes { time_deleg_modify: wrong, ..said(Some(1), ORIGINAL, ORIGINAL) });
+        answer_getattr(
+            &scene.holder,
+            Attributes { time_deleg_modify: wrong, ..said(Some(1), ORIGINAL, ORIGINAL) },
+        );
         assert!(flight.poll().is_none());
         assert_eq!(recalled(&scene.holder).len(), 1);
-        assert_eq!(give_back(&mut scene.holder, scene.file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut scene.holder, scene.file, stateid), Status::OK);
         assert_eq!(answered(flight.poll()).time_modify, at_clock(ORIGINAL));
     }
 }
@@ -331,7 +334,7 @@ fn holder_sets_delegated_times() {
     // "If the modify time is in the future, it will be clamped to the current time."
     let future = hand_in(stateid, times(second(ORIGINAL + 800), second(ORIGINAL + 900)));
     assert_eq!(scene.holder.status(vec![putfh(file), future]), Status::OK);
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     let (after, now) = (seen(&mut scene.other, file), at_clock(ORIGINAL + 20));
     assert_eq!([after.time_access, after.time_modify, after.time_metadata], [now; 3]);
 }
@@ -343,11 +346,11 @@ fn holder_times_override_times_of_its_writes() {
     let change = seen(&mut scene.holder, file).change;
     // A program wrote three seconds after the grant; the data arrive seventeen seconds later.
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
-    let after = told(&mut scene, 1, said(change, ORIGINAL + 3, ORIGINAL + 3));
+    let after = reported(&mut scene, 1, said(change, ORIGINAL + 3, ORIGINAL + 3));
     assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(ORIGINAL + 3)));
     let both = times(second(ORIGINAL + 4), second(ORIGINAL + 4));
     assert_eq!(scene.holder.status(vec![putfh(file), hand_in(stateid, both)]), Status::OK);
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     let returned = seen(&mut scene.other, file);
     assert_eq!((returned.time_access, returned.time_modify), (second(ORIGINAL + 4), second(ORIGINAL + 4)));
     assert!(returned.change > after.change && returned.time_metadata >= after.time_metadata);
@@ -362,7 +365,7 @@ fn times_set_by_holder_become_its_times() {
     let client_time = |seconds| second(seconds).map(WireSetTime::ClientTime);
     let set = SetAttributes { time_modify_set: client_time(past), ..SetAttributes::default() };
     scene.holder.ok(vec![putfh(file), hand_in(Stateid::ANONYMOUS, set.to_file_attributes())]);
-    let after = told(&mut scene, 1, said(change, ORIGINAL, past));
+    let after = reported(&mut scene, 1, said(change, ORIGINAL, past));
     assert_eq!(after.time_modify, second(past));
     let later = hand_in(stateid, times(None, second(past + 1)));
     assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
@@ -383,16 +386,16 @@ fn older_cb_getattr_reply_keeps_set_time() {
         // The holder answers, and then sets the time; the answer may arrive later.
         let before = said(change, ORIGINAL + 3, ORIGINAL + 19);
         if is_answered_first {
-            tell(&scene.holder, before.clone());
+            answer_getattr(&scene.holder, before.clone());
         }
         scene.holder.ok(set);
         if !is_answered_first {
-            tell(&scene.holder, before);
+            answer_getattr(&scene.holder, before);
         }
         let after = answered(flight.poll());
         assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(past)));
         // Later reports of the holder count.
-        let later = told(&mut scene, 2, said(change, ORIGINAL + 3, past + 1));
+        let later = reported(&mut scene, 2, said(change, ORIGINAL + 3, past + 1));
         assert_eq!(later.time_modify, second(past + 1));
         let later = hand_in(stateid, times(None, second(past + 2)));
         assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
@@ -408,7 +411,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
     let (mut first, mut second_one) = (scene.other.start(1, ask()), scene.other.start(2, ask()));
     assert!(first.poll().is_none() && second_one.poll().is_none());
     let news = said(own.change, ORIGINAL + 3, ORIGINAL + 5);
-    tell(&scene.holder, news.clone());
+    answer_getattr(&scene.holder, news.clone());
     // The second request reads the attributes while the first one is about to advance the change attribute.
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
@@ -420,7 +423,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
     let seen = answered(first.poll());
     assert!(seen.change > own.change);
     // The change is already known.
-    assert_eq!(told(&mut scene, 3, news), seen);
+    assert_eq!(reported(&mut scene, 3, news), seen);
 }
 
 #[test]
@@ -428,14 +431,14 @@ fn verify_uses_times_of_holder() {
     let (mut scene, _) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let news = said(change, ORIGINAL + 3, ORIGINAL + 5);
-    let told = told(&mut scene, 1, news.clone());
-    let attributes = told.to_file_attributes();
+    let reported = reported(&mut scene, 1, news.clone());
+    let attributes = reported.to_file_attributes();
     let ops =
         [Op::Verify(VerifyArgs { attributes: attributes.clone() }), Op::NVerify(VerifyArgs { attributes })];
     for (slot, op, expected) in [(2, &ops[0], Status::OK), (3, &ops[1], Status::SAME)] {
         let mut flight = scene.other.start(slot, vec![putfh(file), op.clone()]);
         assert!(flight.poll().is_none(), "the holder is asked");
-        tell(&scene.holder, news.clone());
+        answer_getattr(&scene.holder, news.clone());
         assert_eq!(status(flight.poll()), Some(expected));
     }
 }
@@ -454,7 +457,7 @@ fn delegated_times_need_valid_delegation_at_write() {
     let ops = vec![putfh(file), hand_in(stateid, set.to_file_attributes())];
     let mut flight = scene.holder.start(1, ops);
     assert!(flight.poll().is_none(), "the mode comes first");
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     gate.open();
     assert_eq!(status(flight.poll()), Some(Status::BAD_STATEID));
     assert_eq!(seen(&mut scene.holder, file).time_modify, original.time_modify);
@@ -534,7 +537,7 @@ fn reclaims_delegated_times_after_restart() {
         let results = lab.ok(vec![putfh(file), Op::Open(args)]);
         let (given, stateid) = delegated(&open_result(results.last().unwrap()).delegation).unwrap();
         assert_eq!(given, kind);
-        assert_eq!(give_back(&mut lab, file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut lab, file, stateid), Status::OK);
     }
 }
 
@@ -558,14 +561,14 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     // Returns whether the listing was cached, and the file's attributes. A new listing at the same time is equal, also for the holder.
     let mut listed = |scene: &mut Scene| {
         let before = looks();
-        let told = list(&mut scene.other, LENGTH);
+        let reported = list(&mut scene.other, LENGTH);
         let is_told_again = looks() == before;
-        assert_eq!(told, list(&mut scene.other, lengths.next().expect("one more")));
+        assert_eq!(reported, list(&mut scene.other, lengths.next().expect("one more")));
         for client in [&mut scene.holder, &mut scene.lab] {
-            let told = list(client, LENGTH);
-            assert_eq!(told, list(client, lengths.next().expect("one more")));
+            let reported = list(client, LENGTH);
+            assert_eq!(reported, list(client, lengths.next().expect("one more")));
         }
-        let entry = told.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is there");
+        let entry = reported.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is there");
         (is_told_again, Attributes::from_file_attributes(&entry.attributes).expect("attributes"))
     };
     let mut settled = |scene: &mut Scene| {
@@ -576,11 +579,11 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     };
     let first = settled(&mut scene);
     // The holder only read the file: GETATTR shows that, and listings do not change.
-    let asked = told(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
+    let asked = reported(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(asked.time_access, second(ORIGINAL + 3));
     assert_eq!(settled(&mut scene), first);
     // The holder changed the file too: listings show that from then on.
-    told(&mut scene, 2, said(first.change, ORIGINAL + 3, ORIGINAL + 5));
+    reported(&mut scene, 2, said(first.change, ORIGINAL + 3, ORIGINAL + 5));
     let changed = settled(&mut scene);
     assert!(changed.change > first.change, "{changed:?}");
     // SETATTR sets both times, or only the one that nothing else reports.
@@ -595,6 +598,6 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let before = settled(&mut scene);
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
     assert!(settled(&mut scene).change > before.change);
-    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     settled(&mut scene);
 }

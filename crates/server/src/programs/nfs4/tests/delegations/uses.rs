@@ -8,8 +8,8 @@ use protocol::nfs4::types::{Stateid, Status};
 
 use super::recalls::conflicts;
 use super::{
-    BOTH, READ, Scene, WRITE, counts, first_word, give_back, hold, opened, read, recalled, scene, set,
-    status, write,
+    BOTH, READ, Scene, WRITE, counts, first_word, hold, opened, read, recalled, return_delegation, scene,
+    set, status, write,
 };
 use crate::testing::{at, mode, name, open, open_args, putfh};
 
@@ -62,7 +62,7 @@ fn client_claims_local_opens_before_return() {
     let unknown = Stateid { seqid: 1, other: [7; 12] };
     assert_eq!(holder.status(vec![putfh(file), by_handle(unknown, READ)]), Status::BAD_STATEID);
     assert_eq!(status(flight.poll()), None);
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     assert_eq!(status(flight.poll()), Some(Status::OK), "readers do not disturb a writer");
     assert_eq!(counts(&lab), (2, 0, 0), "one owner's opens are one");
     let previous = Op::Open(claim(OpenClaim::DelegatePrevFh, READ));
@@ -97,7 +97,7 @@ fn open_claimed_before_return_denies_waiting_io() {
             ..open_args("", b"local", BOTH, OpenHow::NoCreate)
         };
         scene.holder.ok(vec![putfh(scene.file), Op::Open(opening)]);
-        assert_eq!(give_back(&mut scene.holder, scene.file, stateid), Status::OK);
+        assert_eq!(return_delegation(&mut scene.holder, scene.file, stateid), Status::OK);
         assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(answer), "{what}");
     }
 }

@@ -9,7 +9,8 @@ use protocol::nfs4::types::{Stateid, Status};
 use xdr::List;
 
 use super::{
-    BOTH, LEASE_SECONDS, READ, Scene, WRITE, counts, give_back, hold, read, recalled, scene, status, write,
+    BOTH, LEASE_SECONDS, READ, Scene, WRITE, counts, hold, read, recalled, return_delegation, scene, status,
+    write,
 };
 use crate::testing::{Lab, at, open, putfh};
 
@@ -51,7 +52,7 @@ fn bounds_wait_and_revokes_after_lease_time() {
     let test = Op::TestStateid(TestStateidArgs { stateids: List::new(vec![stateid, kept]).unwrap() });
     let OpResult::TestStateid(tested) = holder.last(vec![test]) else { panic!() };
     assert_eq!(tested.into_result().unwrap().into_vec(), [Status::DELEG_REVOKED, Status::OK]);
-    assert_eq!(give_back(&mut holder, file, stateid), Status::DELEG_REVOKED);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::DELEG_REVOKED);
     let free = |stateid| Op::FreeStateid(FreeStateidArgs { stateid });
     assert_eq!(holder.status(vec![free(kept)]), Status::LOCKS_HELD);
     assert_eq!(holder.status(vec![free(stateid)]), Status::OK);
@@ -117,7 +118,7 @@ fn dropped_operation_leaves_no_waiter() {
     assert_eq!(status(flight.poll()), None);
     drop(flight);
     assert_eq!(recalled(&holder).len(), 1);
-    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
     assert_eq!(counts(&lab), (0, 0, 0));
     assert!(lab.server.shared.state.is_quiet());
     drop(lab.run(vec![]));
@@ -148,10 +149,10 @@ fn waiter_for_many_delegations_is_woken_seldom() {
     for (holder, stateid) in holders.iter_mut().zip(held) {
         assert_eq!(status(flight.poll()), None);
         assert_eq!(recalled(holder).len(), 1);
-        assert_eq!(give_back(holder, file, stateid), Status::OK);
+        assert_eq!(return_delegation(holder, file, stateid), Status::OK);
     }
     assert_eq!(status(flight.poll()), Some(Status::OK), "only its own is left");
     // Woken once at first, and when 8, 4 and 2 were left.
     assert_eq!(lab.server.delegation_counts().waits.load(Relaxed), 4);
-    assert_eq!(give_back(&mut other, file, own), Status::OK);
+    assert_eq!(return_delegation(&mut other, file, own), Status::OK);
 }

@@ -260,9 +260,9 @@ fn holes_of_the_source_become_holes() {
     assert_eq!(ok(&mut flight).response.count, size);
     let expected = [&[0; 5][..], &bytes(0, 10), &[0; 100], &bytes(110, 10), &[0; 1000]].concat();
     assert_eq!(found(&mut scene, 0, expected.len() as u32), expected);
-    let told = scene.lab.attributes(&["export", "destination"], &[number::SIZE, number::SPACE_USED]);
-    assert_eq!(told.size, Some(size + 5));
-    assert!(told.space_used.unwrap() < 1 << 16, "{told:?}");
+    let reported = scene.lab.attributes(&["export", "destination"], &[number::SIZE, number::SPACE_USED]);
+    assert_eq!(reported.size, Some(size + 5));
+    assert!(reported.space_used.unwrap() < 1 << 16, "{reported:?}");
 }
 
 #[test]
