@@ -36,7 +36,7 @@ pub const FILE_BYTES: u64 = 64 << 20;
 pub const FILES: [(&str, u32); 3] =
     [(READ_FILE, LARGE_BYTES), (SMALL_WRITE_FILE, SMALL_BYTES), (LARGE_WRITE_FILE, LARGE_BYTES)];
 
-/// The eight bytes that stand in [`READ_FILE`] at `offset` (a multiple of 8).
+/// The eight bytes of [`READ_FILE`] at `offset` (a multiple of 8).
 #[must_use]
 pub fn pattern_word(offset: u64) -> [u8; 8] {
     // Multiplying by an odd constant is a bijection, so that no two places hold the same word.
@@ -65,7 +65,7 @@ pub fn small_offset(index: u32) -> u64 {
 /// Makes the measuring directory inside `export`; files that already have their size are kept.
 ///
 /// # Errors
-/// Whatever the file system answers.
+/// The error of the file system.
 pub fn prepare(export: &Path) -> io::Result<()> {
     let directory = export.join(DIRECTORY);
     fs::create_dir_all(directory.join(CHURN_DIRECTORY))?;

@@ -28,7 +28,7 @@ pub enum OpError {
     Invalid(Errno, &'static str),
 }
 
-/// Who is to blame for an error.
+/// The side that caused an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The call itself: a missing file, missing permission, a wrong argument.

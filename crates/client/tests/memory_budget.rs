@@ -295,7 +295,7 @@ fn readers_writers_and_find_stay_within_the_budget() {
     let mut directories = 0..FILES / FILES_IN_DIRECTORY;
     let mut highest = Pressure::None;
     for step in 0.. {
-        assert!(step < 100_000, "somebody starves");
+        assert!(step < 100_000, "a process makes no progress");
         client.now += Duration::from_millis(1);
         for reader in &mut readers {
             reader.step(&mut client);

@@ -19,7 +19,7 @@ use crate::device::{Device, SLICES_MAX};
 /// Largest error number of a reply; the kernel refuses others.
 const ERROR_MAX: i32 = 511;
 
-/// A request that is not answered. Whoever removes it from its channel answers it; all others come too late.
+/// A request that is not answered. Only the thread that removes it from its channel answers it.
 pub(crate) struct Pending {
     /// The whole request, for a hand-over.
     pub(crate) message: Bytes,

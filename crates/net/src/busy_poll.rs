@@ -228,7 +228,7 @@ mod tests {
             is_awake
         }
 
-        /// Sends requests one at a time, each so long after the last reply; returns how many found the core awake.
+        /// Sends requests one at a time, each this long after the last reply; returns how many found the core awake.
         fn one_by_one(&mut self, requests: usize, gap: Duration) -> usize {
             let one = || {
                 self.reply_to(1);

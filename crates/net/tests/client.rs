@@ -292,7 +292,7 @@ fn an_open_file_survives_a_restart_of_the_server() {
         let file = fs.open(b"file", &OpenOptions::READ).await.unwrap();
         assert_eq!(file.read_at(0, 100).await.unwrap().concat(), b"before and after");
         file.close().await.unwrap();
-        assert_eq!(second.server.counts().opens, 0, "the open of before was replaced and closed");
+        assert_eq!(second.server.counts().opens, 0, "the earlier open was replaced and closed");
         client.close().await.unwrap();
         drop(second);
     });

@@ -268,7 +268,7 @@ impl Resolver<'_> {
         delays: &[Duration],
     ) -> (Vec<Option<NfsVersion>>, Vec<Duration>) {
         if let TargetKind::Directory { .. } = kind {
-            // The matrix does not apply: whoever mounted the directory has decided.
+            // The matrix does not apply: the mount of the directory has decided.
             let own = [table.versions.as_ref().map(Spanned::span), table.delays.as_ref().map(Spanned::span)];
             for at in own.into_iter().flatten() {
                 self.error(&at, "a mounted directory has the version and the delay of its mount");

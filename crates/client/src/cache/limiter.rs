@@ -1,7 +1,7 @@
 //! The memory budget of a process, shared by all caches, requests and users.
 //!
 //! Every byte that a client keeps is reserved first and held as a [`Permit`], data and metadata alike. The order in which
-//! memory is won back: clean pages, idle read-ahead, metadata, then COMMITs and WRITEs ([`Limiter::demand`]). Writers are
+//! memory is reclaimed: clean pages, idle read-ahead, metadata, then COMMITs and WRITEs ([`Limiter::demand`]). Writers are
 //! slowed gradually ([`Limiter::write_delay`]) and wait only at the end ([`User::reserve`]).
 //!
 //! The limiter does no I/O, reads no clock and evicts nothing itself. Its lock is held for a few instructions.
@@ -375,7 +375,7 @@ impl User {
 
     /// Reserves memory, and waits in order of arrival if there is no room. Dropping the future gives up its place.
     ///
-    /// Whoever waits makes the caches give up what [`Limiter::demand`] says.
+    /// A waiting caller makes the caches give up what [`Limiter::demand`] says.
     ///
     /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: what it holds otherwise can
     /// be given up by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// One sentence about a URL or option that cannot be used. It is the fault of whoever wrote it.
+/// One sentence about a URL or option that cannot be used. The error is in the text, not in the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlError(String);
 

@@ -15,7 +15,7 @@
 //! `dirty_age`, or when memory is short. Files take turns; those that somebody waits for go first. Bytes of which a WRITE is
 //! under way are not sent again before it ends, but the program may overwrite them at any time.
 //!
-//! A writer waits for nobody here: no call depends on replies. What slows writers down is the memory limiter alone.
+//! No call waits here, because none depends on replies. What slows writers down is the memory limiter alone.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -229,7 +229,7 @@ impl WriteBehind {
     }
 
     /// Does what the memory limiter demands of pages: evicts, and makes the files with most unstable data send and commit them.
-    /// Whoever has to wait for memory calls this, and then polls for actions.
+    /// A caller that has to wait for memory calls this, and then polls for actions.
     pub fn give_up(&mut self, demand: Demand) {
         self.pages.evict(Kind::Clean, demand.clean);
         self.pages.evict(Kind::ReadAhead, demand.read_ahead);

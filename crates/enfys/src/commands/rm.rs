@@ -131,7 +131,7 @@ impl<'a> Remover<'a> {
                     }
                     true
                 }
-                // Somebody else was faster.
+                // Another process has removed it.
                 Err(cause) if is_missing(&cause) && self.is_recursive => true,
                 Err(cause) => {
                     self.output.fail(&failed("remove", &url, &cause));

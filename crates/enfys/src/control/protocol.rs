@@ -168,7 +168,7 @@ pub struct Client {
     pub state: String,
     /// Time until its lease expires; 0 if it has.
     pub lease_left_seconds: f64,
-    /// Whether it may reclaim state of before the restart.
+    /// Whether it may reclaim state from before the restart.
     pub reclaiming: bool,
     /// Whether the server can call it back: `up`, `untried`, `none`.
     pub callbacks: String,

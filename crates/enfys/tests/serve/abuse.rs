@@ -226,7 +226,7 @@ fn bad_input_is_refused_and_counted_and_does_not_affect_other_clients() {
         }
         let resident = status(server.pid(), "VmRSS");
         let bound = AT_REST + MEMORY + 2 * STOPPED as u64 * ONE_READ + SLACK;
-        assert!(resident < bound, "{resident} bytes, which {bound} should be enough for");
+        assert!(resident < bound, "{resident} bytes are resident, at least the bound of {bound}");
         drop(held);
         is_over.store(true, Relaxed);
         worker.join().expect("every answer was right");

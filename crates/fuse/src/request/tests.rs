@@ -1,4 +1,4 @@
-//! Golden bytes of requests, and requests that lie.
+//! Golden bytes of requests, and malformed requests.
 
 use bytes::Bytes;
 

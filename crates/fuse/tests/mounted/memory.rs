@@ -1,4 +1,4 @@
-//! A small file system in memory. READs of a file `stall` and FLUSHes of a file `stall-flush` are answered when the test does it.
+//! A small file system in memory. READs of a file `stall` and FLUSHes of a file `stall-flush` are answered when the test answers them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -90,7 +90,7 @@ impl Volume {
         let can_open = matches!(object.kind, FileKind::Regular | FileKind::Directory);
         let present = object.file();
         let file = match present.reach {
-            // fsync(2) of a write-only descriptor is as good.
+            // fsync(2) works on a write-only descriptor too.
             Reach::Path if can_open => self.readable(object).ok(),
             Reach::Path => None,
             _ => Some(present),

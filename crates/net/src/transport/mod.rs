@@ -103,7 +103,7 @@ async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: Connectio
     match connect(&route, port).await {
         Ok(stream) => {
             engine.handle_connected(id);
-            // How it ended matters to nobody: calls without a reply are sent again.
+            // The outcome is ignored: calls without a reply are sent again.
             let _ = connection::serve(&engine, id, stream, route.record_max).await;
             engine.handle_disconnected(id);
         }

@@ -64,7 +64,7 @@ pub(super) enum Verified {
     New,
     /// A call of the principal whose number was seen or is too old.
     Seen,
-    /// A call of somebody else.
+    /// A call of another principal.
     Forged,
 }
 

@@ -243,7 +243,7 @@ fn record_header(sums: &Key, bytes: &[u8]) -> Option<RecordHeader> {
 }
 
 /// Whether the bytes at `at`, which are not a whole record, are the rest of a write that a crash of the machine cut off. A disk writes
-/// whole sectors in any order; a missing sector is the end of the file, or has the zeros of before.
+/// whole sectors in any order; a missing sector is the end of the file, or still has zeros.
 ///
 /// A damaged record of the last batch also looks torn if a whole sector of it consists of zeros.
 fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {

@@ -22,7 +22,7 @@
 //! without zeros, records are appended at the end of the file.
 //!
 //! **Crashes.** A batch that was being written when the machine crashed was not acknowledged. Any of its sectors may be
-//! missing: there the file ends, or has the zeros of before. So the tail is *torn*, and ignored without loss, where a record
+//! missing: there the file ends, or still has zeros. So the tail is *torn*, and ignored without loss, where a record
 //! lacks a sector and all records after it belong to the same batch. Anything else that is not a record is *damage*: it may
 //! have been a record that removed an older key. So nothing before the damage is believed, and everything after it is, since
 //! each record has the whole value of its key. A log that is empty, missing or of another version is not believed. One line in

@@ -129,7 +129,7 @@ impl Fixture {
 fn poll_once(future: Pin<&mut (dyn Future<Output = ()> + '_)>) {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(()) => {}
-        Poll::Pending => panic!("this backend was said to answer at once"),
+        Poll::Pending => panic!("the fixture says that this backend answers at once"),
     }
 }
 

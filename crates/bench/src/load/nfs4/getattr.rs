@@ -54,7 +54,7 @@ pub(super) fn check_file(attributes: &FileAttributes, bytes: u64) -> Result<(), 
     if attributes.mask != ATTRIBUTES {
         return Err(format!("attributes {:?} instead of {ATTRIBUTES:?}", attributes.mask));
     }
-    // The values stand in the order of their numbers: type, change, size first.
+    // The values are in the order of their numbers: type, change, size first.
     let mut reader = attributes.reader();
     let mut first = || Ok::<_, DecodeError>((FileType::decode(&mut reader)?, reader.u64()?, reader.u64()?));
     match first().map_err(|error| error.to_string())? {

@@ -163,7 +163,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         self.to.make_hard_link(existing, path).await
     }
 
-    /// Removes what stands in the way of an object that is no directory.
+    /// Removes an existing object in the place of one that is no directory.
     async fn clear(&self, path: &TreePath) -> Result<(), Failure> {
         match self.to.attributes(path).await? {
             Some(found) if found.kind == FileKind::Directory => {
@@ -230,7 +230,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         futures_util::future::join(others, directories).await;
     }
 
-    /// Removes what the source does not have, and what has another kind there.
+    /// Removes objects that the source does not have, or that have another kind there.
     async fn delete_others(
         &self,
         target: &TreePath,
@@ -347,7 +347,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
                 } else {
                     NewAttributes::default()
                 };
-                // What was written of a file that failed is not filled up with zeros.
+                // The written part of a failed file is not extended with zeros.
                 let size = if data.is_ok() { attributes.size } else { 0 };
                 let finished = self.to.finish(writer, size, &new).await;
                 data.and(finished)

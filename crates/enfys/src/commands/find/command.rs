@@ -48,7 +48,7 @@ pub struct FindArguments {
     pub words: Vec<OsString>,
 }
 
-/// Finds entries, and does something with them.
+/// Finds entries and executes actions on them.
 pub fn run(arguments: &FindArguments) -> ExitCode {
     run_command("find", async |session, output| {
         if let Err(failure) = find(session, output, &arguments.words).await {

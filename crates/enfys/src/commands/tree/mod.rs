@@ -46,7 +46,7 @@ pub trait Tree {
     async fn create(&self, path: &TreePath, mode: u32) -> Result<Self::Writer, Failure>;
     /// Writes all of `data`.
     async fn write(&self, file: &Self::Writer, offset: u64, data: Bytes) -> Result<(), Failure>;
-    /// Gives a file this size and these attributes, and closes it. What was written is safe then as far as the tree promises.
+    /// Gives a file this size and these attributes, and closes it. Written data are then as safe as the tree promises.
     async fn finish(&self, file: Self::Writer, size: u64, new: &NewAttributes) -> Result<(), Failure>;
     /// Creates a directory; one that exists is left as it is, and returned as `false`.
     async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, Failure>;

@@ -97,7 +97,7 @@ fn measure_once(round_trip: Duration, is_sparse: bool) -> (Result<u64, Status>, 
         std::fs::write(scene.places[0].path("files/source"), vec![7; LENGTH]).expect("a file");
     }
     let (link, calls) = long_link(scene.source.address, round_trip);
-    // Whom the source sees: connections of this test's own.
+    // The address that the source sees: the copy's connections come from this test.
     let seen = SocketAddr::from(([127, 0, 0, 1], 2049));
     let promised = notify(&mut scene.reader, scene.from, seen);
     let from = (scene.from.0, promised.stateid);

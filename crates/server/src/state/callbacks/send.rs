@@ -131,7 +131,7 @@ impl State {
         self.send_waiting(&session.client);
     }
 
-    /// Notes that a connection carries callbacks of a session no more.
+    /// Notes that a connection no longer carries callbacks of a session.
     pub(crate) fn back_channel_lost(&self, session: &Session, connection: ConnectionId) {
         let mut back = session.back.lock();
         back.lost_connection(connection);
@@ -177,7 +177,7 @@ impl State {
             if !session.client.slot_memory.is_scarce() {
                 session.recalled_slots.store(0, Relaxed);
             } else if reported != 0 && slots >= reported {
-                // An increase needs no callback: the next SEQUENCE tells it.
+                // An increase needs no callback: the next SEQUENCE reports it.
                 session.recalled_slots.store(slots, Relaxed);
             } else if self.recall_slots_of(&session, slots - 1) {
                 session.recalled_slots.store(slots, Relaxed);

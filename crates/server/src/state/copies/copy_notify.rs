@@ -122,7 +122,7 @@ impl State {
     }
 
     fn copy_notify_stateid(&self, number: u32) -> Stateid {
-        // RFC 7862 §4.9.1.2: the stateid "provides initial authentication of the destination server": it is not to be guessed.
+        // RFC 7862 §4.9.1.2: the stateid "provides initial authentication of the destination server": it must not be guessable.
         let secret = self.ids.keyed(SECRET | u64::from(number));
         let rest = secret >> 48 << 32 | u64::from(number);
         Stateid { seqid: secret as u32 | 1, other: other_of(self.ids.boot(), COPY_NOTIFY_INDEX, rest) }

@@ -1,4 +1,4 @@
-//! CB_GETATTR (RFC 8881 §10.4.3, §20.1): asks the holder of a write delegation for the attributes that it knows better.
+//! CB_GETATTR (RFC 8881 §10.4.3, §20.1): asks the holder of a write delegation for the attributes that it may have changed.
 //!
 //! A request for attributes by another client makes the server ask the holder. Requests at the same time share one callback. If
 //! the holder does not answer, the delegation is recalled.

@@ -1,6 +1,6 @@
 //! Operations on delegations (RFC 8881 §10.4).
 //!
-//! A delegation promises that no other client's operation touches the file before the holder has been told. So it is
+//! A delegation promises that no other client's operation touches the file before the delegation is recalled. So it is
 //! [granted](grant) only if nothing conflicts with it, and to a client that has answered a callback. Every operation that would
 //! break the promise first [recalls](recall) the delegations that conflict, and waits until they are returned. No delegation of
 //! the file may be granted from then until the operation's end:

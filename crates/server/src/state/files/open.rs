@@ -85,7 +85,7 @@ impl State {
     pub(crate) fn admit(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
         if !reclaim {
             // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
-            // will be returned." §8.4.2.1: so it is for all clients in the grace period.
+            // will be returned." §8.4.2.1: the same holds for all clients in the grace period.
             // Version 4.0 has no RECLAIM_COMPLETE (RFC 7530 §9.6.2).
             let is_early = client.v40().is_none() && !client.has_completed();
             self.note_v40_request(now, client, V40Request::Asks);

@@ -15,7 +15,7 @@ impl State {
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34).
     ///
     /// # Errors
-    /// BADSESSION; DEADSESSION for a session of before; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
+    /// BADSESSION; DEADSESSION for a session of an earlier server; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
     /// changes to the set of channels the connection is associated with"; DELAY where a session has too many connections.
     pub fn bind_connection(
         &self,
@@ -30,7 +30,7 @@ impl State {
             DirFromClient::FORE => (Channels::FORE, Channels::BACK),
             DirFromClient::BACK => (Channels::BACK, Channels::FORE),
             // A connection that SEQUENCE has put on the fore channel may be asked for both without "demanding" a change:
-            // Linux's client repairs its back channel so, and Linux's server lets it.
+            // Linux's client repairs its back channel this way, and Linux's server lets it.
             DirFromClient::FORE_OR_BOTH => (both, Channels::empty()),
             DirFromClient::BACK_OR_BOTH => (both, Channels::empty()),
             _ => return Err(Status::INVAL),

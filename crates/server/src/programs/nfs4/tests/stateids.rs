@@ -1,6 +1,6 @@
 //! Every operation with a stateid, and every kind of wrong stateid: a table of the statuses in the RFCs.
 //!
-//! RFC 8881 §8.2.2 to §8.2.4 apply to versions 4.1 and 4.2; rules of single operations stand beside their rows. RFC 7530 §9.1.4.2
+//! RFC 8881 §8.2.2 to §8.2.4 apply to versions 4.1 and 4.2; rules of single operations are beside their rows. RFC 7530 §9.1.4.2
 //! to §9.1.4.4 apply to version 4.0. Each cell of the table has its own server.
 
 mod minor_0;

@@ -108,7 +108,7 @@ impl DelegatedTimes {
         self.is_changed |= self.known.modified > before;
     }
 
-    /// Sets times as the holder did by SETATTR, to earlier ones too; what it reported of them before is void. `is_asked` says
+    /// Sets times as the holder did by SETATTR, to earlier ones too; its earlier reports of them no longer count. `is_asked` says
     /// whether an answer to CB_GETATTR is awaited.
     pub(crate) fn set(&mut self, set: ReportedTimes, is_asked: bool) {
         self.known.accessed = set.accessed.unwrap_or(self.known.accessed);
@@ -121,7 +121,7 @@ impl DelegatedTimes {
         }
     }
 
-    /// Advances to times that the file is about to get on the holder's word.
+    /// Advances to times that the file is about to get as the holder reported.
     pub(crate) fn advance(&mut self, times: FileTimes) {
         self.is_changed &= times.modified <= self.known.modified;
         self.known.accessed = self.known.accessed.max(times.accessed);
