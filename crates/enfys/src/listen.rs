@@ -1,4 +1,4 @@
-//! Listening sockets: passed by the service manager, or bound here.
+//! The server's listening sockets: passed by the service manager, or bound here.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

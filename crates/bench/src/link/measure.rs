@@ -227,7 +227,11 @@ fn rate(settings: &Settings) -> io::Result<(f64, f64)> {
             // The client sees an error as an end of data.
             let Ok((mut stream, _)) = listener.accept() else { return };
             let data = vec![0; 1 << 20];
-            while !over.load(Ordering::Relaxed) && stream.write_all(&data).is_ok() {}
+            loop {
+                if over.load(Ordering::Relaxed) || stream.write_all(&data).is_err() {
+                    return;
+                }
+            }
         });
         let connected = ends.client.run(|| TcpStream::connect((SERVER, PORT)));
         if connected.is_err() {

@@ -66,11 +66,10 @@ fn pack(inner: &[u8]) -> Option<[u8; BODY]> {
         body[1..=inner.len()].copy_from_slice(inner);
         return Some(body);
     }
-    let mut end = 1 + map_bytes(inner.len());
-    for (at, byte) in inner.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+    let set = inner.iter().enumerate().filter(|(_, byte)| **byte != 0);
+    for (end, (at, byte)) in (1 + map_bytes(inner.len())..).zip(set) {
         *body.get_mut(end)? = *byte;
         body[1 + at / 8] |= 1 << (at % 8);
-        end += 1;
     }
     Some(body)
 }

@@ -56,12 +56,8 @@ impl ShortCookies {
         }
         let first = self.hash(directory, cookie);
         let mut known = self.known.lock();
-        for number in (0..TRIES).map(|step| first.wrapping_add(step) | WIDE) {
-            if known.take(directory, number, cookie) {
-                return Some(number);
-            }
-        }
-        None
+        let mut numbers = (0..TRIES).map(|step| first.wrapping_add(step) | WIDE);
+        numbers.find(|number| known.take(directory, *number, cookie))
     }
 
     /// Returns what a number stands for.
