@@ -219,7 +219,7 @@ fn local_in(header: &libc::msghdr) -> Option<Local> {
                 let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
                 let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
                 let interface = if ip.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };
-                return (!is_for_many(ip)).then_some(Local { ip: ip.into(), interface: interface as u32 });
+                return (!is_for_many(ip)).then_some(Local { ip: ip.into(), interface });
             }
             _ => {}
         }
