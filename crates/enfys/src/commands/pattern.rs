@@ -37,10 +37,13 @@ enum Unit {
 
 /// A class of POSIX, as in `[[:digit:]]`.
 #[derive(Debug, Clone, Copy)]
-struct Class(fn(char) -> bool);
+struct Class(IsMember);
+
+/// Tells whether a character belongs to a class.
+type IsMember = fn(char) -> bool;
 
 /// The classes and their names.
-const CLASSES: &[(&str, fn(char) -> bool)] = &[
+const CLASSES: &[(&str, IsMember)] = &[
     ("alnum", char::is_alphanumeric),
     ("alpha", char::is_alphabetic),
     ("blank", |c| c == ' ' || c == '\t'),

@@ -67,8 +67,8 @@ pub fn table(spaces: &[Space], counted: Counted) -> String {
     for row in &rows {
         let padding = |column: usize| " ".repeat(widths[column] - row[column].width());
         text.push_str(&format!("{}{}", row[0], padding(0)));
-        for column in 1..=4 {
-            text.push_str(&format!(" {}{}", padding(column), row[column]));
+        for (column, cell) in row.iter().enumerate().take(5).skip(1) {
+            text.push_str(&format!(" {}{cell}", padding(column)));
         }
         text.push_str(&format!(" {}\n", row[5]));
     }

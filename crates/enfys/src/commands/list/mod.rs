@@ -100,7 +100,7 @@ impl ListFormat<'_> {
             _ => self.size.print(attributes.size),
         };
         Row {
-            file_id: self.shows_file_id.then(|| attributes.fileid.to_string()).unwrap_or_default(),
+            file_id: if self.shows_file_id { attributes.fileid.to_string() } else { String::new() },
             mode: mode_string(attributes),
             links: attributes.nlink.to_string(),
             user: self.names.user_name(attributes.uid),

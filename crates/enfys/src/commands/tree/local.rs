@@ -380,9 +380,9 @@ fn attributes(stat: &Stat) -> Attributes {
         device: (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)),
         fsid: FsId { major: stat.st_dev, minor: 0 },
         fileid: stat.st_ino,
-        atime: time(stat.st_atime, stat.st_atime_nsec as u64),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec as u64),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec as u64),
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
         change: None,
     }
 }
