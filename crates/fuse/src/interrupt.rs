@@ -173,7 +173,7 @@ fn look(request: &Watched) -> bool {
     }
     let must_end = match request.reason {
         Reason::Flush => is_exiting(request.tid),
-        // EINTR is the lesser evil for a thread whose signals cannot be seen: it could never be killed.
+        // A thread whose signals cannot be seen gets EINTR: otherwise it could never be killed.
         Reason::Interrupted => fate(request.tid) != Fate::Lives || is_exiting(request.tid),
     };
     if must_end {

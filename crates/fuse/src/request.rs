@@ -144,7 +144,7 @@ pub use names::*;
 pub struct Forget {
     /// The inode.
     pub node: NodeId,
-    /// How many lookups fewer.
+    /// Number of lookups to forget.
     pub lookups: u64,
 }
 

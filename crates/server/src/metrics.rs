@@ -27,7 +27,7 @@ pub struct Effort {
 /// The operation that a record asks for, as metrics distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// None that is served.
+    /// No operation that is served.
     None,
     /// An NFSv2 procedure.
     Nfs2(u32),

@@ -248,7 +248,7 @@ impl FileWrites {
                 self.states.apply(&everything, Event::NotCommitted, |mark| mark.request == Some(id), end);
                 Vec::new()
             }
-            // Nobody knows what is stable. Synchronous WRITEs find out, and report errors for the right bytes.
+            // It is unknown what is stable. Synchronous WRITEs find out, and report errors for the right bytes.
             Err(RequestError::Failed(_)) => {
                 let lost =
                     self.states.apply(&everything, Event::Lost, |mark| mark.request == Some(id), forget);

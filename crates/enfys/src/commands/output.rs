@@ -64,7 +64,7 @@ impl Output {
 
     /// Prints an error, and notes an exit status; the largest counts.
     pub fn fail_with(&self, status: u8, failure: &Failure) {
-        // Errors stand where they occurred among the lines.
+        // Errors appear among the lines where they occurred.
         self.flush();
         eprintln!("enfys {}: {failure}", self.command);
         self.raise_status(status);

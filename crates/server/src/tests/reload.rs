@@ -117,7 +117,7 @@ fn nfs3_respects_share_reservations() {
     };
     let jukebox = NfsStat::JUKEBOX;
     assert_eq!(all(&mut lab), [jukebox, NfsStat::OK, jukebox, jukebox, jukebox, NfsStat::OK]);
-    // As everybody: the lease is over.
+    // As for every client, the lease has expired.
     lab.seconds += 100;
     assert_eq!(all(&mut lab), [NfsStat::OK; 6]);
 }

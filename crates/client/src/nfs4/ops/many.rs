@@ -241,7 +241,7 @@ impl Nfs4 {
         }
         if let (Some(open_stateid), Some(handle)) = (opened, handle) {
             let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
-            // The item has failed whatever comes of this.
+            // The item has failed already: the result of CLOSE does not matter.
             let _ = self.compound(caller, &[put(handle), close], true).await;
         }
     }

@@ -30,7 +30,7 @@ impl TreePath {
         Self::default()
     }
 
-    /// Returns the path of an entry of this directory. The name may come from a server that lies.
+    /// Returns the path of an entry of this directory. The name may come from an untrusted server.
     ///
     /// # Errors
     /// The name could lead elsewhere, or is too long.

@@ -22,7 +22,7 @@ impl Case {
         }
     }
 
-    /// Waits as [`CALLS`] creations in the exported directory do that were made in place, one after the other. All of
+    /// Waits like [`CALLS`] creations in the exported directory that were made in place, one after the other. All of
     /// them wait before the thread has nothing else to do. Returns the results and the number of syncs. `failing`
     /// makes the next sync of such an object fail.
     async fn wait_as_creations(&self, failing: Option<FileKind>) -> (Vec<Result<()>>, usize) {

@@ -23,7 +23,7 @@ impl State {
         Ok(shard.delegation_at(index).times.as_ref().expect("checked above").known)
     }
 
-    /// Notes times that the file is about to get on the word of the client that maintains them. Call it before the file shows
+    /// Notes times that the file is about to get as reported by the client that maintains them. Call it before the file shows
     /// them, so that others never see times go back ([`State::apply_held_attributes`]).
     pub fn advance_times(&self, client: &Client, file: FileKey, times: FileTimes) {
         self.change_times(client, file, |known, _| known.advance(times));
