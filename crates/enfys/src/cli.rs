@@ -102,6 +102,35 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Parses the command line of this process. The parser of a server knows no other command: the definitions of all would stay
+    /// in its memory.
+    ///
+    /// # Errors
+    /// The error to print, or the help.
+    pub fn from_command_line() -> Result<Self, clap::Error> {
+        if std::env::args_os().nth(1).is_some_and(|command| command == "serve") {
+            let ServeCli { command: ServeCommand::Serve(arguments) } = ServeCli::try_parse()?;
+            return Ok(Self { command: Command::Serve(arguments) });
+        }
+        Self::try_parse()
+    }
+}
+
+/// [`Cli`] of `enfys serve`.
+#[derive(Debug, Parser)]
+#[command(name = "enfys", version, about, max_term_width = 100)]
+struct ServeCli {
+    #[command(subcommand)]
+    command: ServeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServeCommand {
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
+    Serve(Box<ServeArguments>),
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2

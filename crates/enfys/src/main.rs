@@ -32,7 +32,6 @@ mod systemd;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 
 /// Replies are allocated and freed all the time; mimalloc reuses freed memory without system calls.
 #[global_allocator]
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
     // Huge pages for the first small allocation of each thread take 2 MiB a core, and make no call measurably faster. A failure
     // costs that memory only.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::from_command_line() {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
     };

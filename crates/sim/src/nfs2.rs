@@ -1,7 +1,7 @@
 //! Sequences of NFSv2 calls from arbitrary bytes, for fuzzing: a server in memory, handles that it has returned and altered ones, and
 //! repeated transaction numbers.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
