@@ -32,7 +32,6 @@ mod systemd;
 
 use std::process::ExitCode;
 
-
 /// Replies are allocated and freed all the time; mimalloc reuses freed memory without system calls.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
