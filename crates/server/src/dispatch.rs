@@ -142,18 +142,23 @@ impl Server {
         };
         // This call may be the first that sees a revocation.
         crate::files::durable::wait_durable(&request).await;
-        let sealing = sealing.as_deref();
-        let call = Call { xid, operation, sealing, start };
-        if connection.transport == Transport::Udp && !may_send(operation, received, reply.length_since(start))
-        {
-            return call.reject(AcceptStatus::SystemError, reply);
-        }
-        self.conclude(call, served, reply)
+        let call = Call { xid, operation, sealing: sealing.as_deref(), start };
+        self.conclude(connection.transport, received, call, served, reply)
     }
 
     /// Ends a reply by the outcome of the call.
-    fn conclude(&self, call: Call<'_>, served: Served, reply: &mut Writer) -> Outcome {
+    fn conclude(
+        &self,
+        transport: Transport,
+        received: usize,
+        call: Call<'_>,
+        served: Served,
+        reply: &mut Writer,
+    ) -> Outcome {
         let Call { xid, operation, sealing, start } = call;
+        if transport == Transport::Udp && !may_send(operation, received, reply.length_since(start)) {
+            return call.reject(AcceptStatus::SystemError, reply);
+        }
         match served {
             Served::Done { .. } | Served::Later if sealing.is_some_and(|it| !it.finish(reply)) => {
                 // RFC 2203 §5.3.3.4.2, §5.3.3.4.4: no reply. The client sees a closed connection.

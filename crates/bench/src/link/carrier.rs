@@ -22,7 +22,7 @@ use super::system::{self, HEADER_BYTES};
 const PACKET_BYTES_MAX: usize = HEADER_BYTES + 65_535;
 /// Packets read from one device before the other has its turn.
 const BATCH_PACKETS: usize = 64;
-/// Longest lateness that is told apart, in nanoseconds.
+/// Maximum lateness that the histogram records, in nanoseconds.
 const LATENESS_MAX_NS: u64 = 10_000_000_000;
 /// From this lateness of the 99th percentile on, the link warns.
 const LATENESS_WARNING_US: f64 = 1000.0;

@@ -76,7 +76,7 @@ pub struct Direction<P> {
     queue_packets: u64,
     outages: Vec<Outage>,
     random: fastrand::Rng,
-    /// When the line has sent all that was accepted.
+    /// When the line has sent every accepted packet.
     line_free: Duration,
     /// Packets that wait for the line: when each begins, and how many it is.
     waiting: VecDeque<(Duration, u32)>,

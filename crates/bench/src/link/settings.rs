@@ -136,7 +136,7 @@ impl Settings {
 }
 
 impl std::fmt::Display for Settings {
-    /// Writes all that is not the default: `delay 10ms, rate 1gbit`.
+    /// Writes the settings that differ from the default: `delay 10ms, rate 1gbit`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "round trip {}", time_text(self.delay))?;
         if !self.jitter.is_zero() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Longest latency that is told apart: an hour.
+/// Maximum latency that the histogram records: an hour.
 const MAX_NS: u64 = 3_600_000_000_000;
 /// Significant digits: values differ from the measured ones by less than 0.1 %.
 const DIGITS: u8 = 3;

@@ -1,4 +1,4 @@
-//! Results: one JSON file for each run, which says all that is needed to judge and to repeat it.
+//! Results: one JSON file for each run, with the data to judge the run and to repeat it.
 //!
 //! [`RunResult`] is the one value; [`file`] reads and writes it, [`fio`] and [`csv`] export it. A run that failed says why
 //! and has no rates: [`RunResult::throughput`] of it is `None`.

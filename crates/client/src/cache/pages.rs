@@ -200,7 +200,7 @@ impl PageCache {
         removed
     }
 
-    /// Somebody else changed the file: forgets all that is not dirty or uncommitted.
+    /// Drops the clean pages, because another client changed the file. Dirty and uncommitted pages stay.
     pub fn invalidate(&mut self, file: FileId) {
         if let Some(pages) = self.files.get_mut(&file) {
             pages.make_stale(&(0..u64::MAX));

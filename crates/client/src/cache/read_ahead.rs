@@ -18,7 +18,7 @@ pub const WINDOW_MAX: u64 = 64 << 20;
 pub const WINDOW_MIN: u64 = 128 << 10;
 /// Bytes behind a reader that should stay cached, for seeks back.
 pub const BEHIND: u64 = 1 << 20;
-/// Sequential readers of one file that are told apart.
+/// Maximum number of sequential streams that are tracked for one file.
 pub const STREAMS_MAX: usize = 8;
 
 /// Whether what the program reads was cached.

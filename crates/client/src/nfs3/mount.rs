@@ -166,7 +166,7 @@ impl Nfs3 {
         }
     }
 
-    /// UMNT of all that was mounted. Failures do not matter.
+    /// Sends UMNT for each mounted path. Failures do not matter.
     pub(super) async fn unmount_all(&self) {
         let caller = &self.config.machine;
         let unmount = async |(port, paths): (u16, Vec<DirPath>)| {

@@ -177,7 +177,7 @@ fn the_other_process() {
     }
 }
 
-/// Reads, writes and looks at files until it is told to stop, and counts.
+/// Reads, writes and stats files until `stop` is set, and counts the operations.
 fn use_mount(path: &Path, number: u64, is_done: &AtomicBool, count: &AtomicU64) {
     let path = path.join(number.to_string());
     let mut place = 0;
