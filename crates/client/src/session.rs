@@ -177,7 +177,7 @@ impl Session {
             phase: Phase::ExchangeId,
             client: 0,
             id: SessionId::default(),
-            slots: Slots::new(SessionId::default(), 0),
+            slots: Slots::new(SessionId::default(), 0, 0),
             max_read: 0,
             next_xid: xid,
             sent: HashMap::new(),
@@ -288,7 +288,7 @@ impl Session {
     }
 
     fn send_in_slot(&mut self, credential: OpaqueAuth, operations: Vec<Op>) -> Option<CallId> {
-        let sequence = self.slots.take()?;
+        let sequence = self.slots.take(false)?;
         let all = std::iter::once(Op::Sequence(sequence)).chain(operations).collect();
         Some(self.send(credential, all, Sent::InSlot(sequence)))
     }
@@ -322,7 +322,8 @@ impl Session {
     fn opened(&mut self, ok: &CreateSessionOk) -> Result<(), SessionError> {
         let ChannelAttributes { max_response_size, max_requests, .. } = ok.fore_channel;
         self.id = ok.session_id;
-        self.slots = Slots::new(ok.session_id, max_requests.min(SLOTS));
+        let count = max_requests.min(SLOTS);
+        self.slots = Slots::new(ok.session_id, count, count);
         self.max_read = max_read_of(max_response_size);
         if self.max_read == 0 {
             return Err(SessionError::Refused(Status::TOOSMALL));

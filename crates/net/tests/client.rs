@@ -297,3 +297,43 @@ fn an_open_file_survives_a_restart_of_the_server() {
         drop(second);
     });
 }
+
+#[test]
+fn a_walk_leaves_slots_for_its_consumer() {
+    let server = start();
+    with_client(Config { slots: 2, ..config(server.address.port(), None) }, async |client| {
+        let (fs, _) = FileSystem::mount(client, root(), b"/export").await.unwrap();
+        for number in 0..20 {
+            fs.mkdir(format!("directory {number}").as_bytes(), 0o755).await.unwrap();
+        }
+        let (mut walk, mut listed) = (fs.walk(fs.root(), usize::MAX), 0);
+        while let Some(directory) = walk.next().await {
+            let path = directory.unwrap().path;
+            assert_eq!(fs.stat(&path).await.unwrap().kind, FileKind::Directory);
+            listed += 1;
+        }
+        assert_eq!(listed, 21);
+    });
+}
+
+#[test]
+fn sizes_of_many_files_are_set_without_an_open() {
+    let server = start();
+    with_client(config(server.address.port(), None), async |client| {
+        let (fs, _) = FileSystem::mount(client.clone(), root(), b"/export").await.unwrap();
+        let mut objects = Vec::new();
+        for number in 0..5 {
+            let file = fs.open(format!("file {number}").as_bytes(), &OpenOptions::CREATE).await.unwrap();
+            objects.push((
+                file.object().handle,
+                SetAttributes { size: Some(number), ..SetAttributes::default() },
+            ));
+            file.close().await.unwrap();
+        }
+        for (outcome, (_, set)) in
+            client.set_attributes_many(&root(), &objects).await.into_iter().zip(&objects)
+        {
+            assert_eq!(Some(outcome.unwrap().size), set.size);
+        }
+    });
+}

@@ -1,6 +1,6 @@
 //! One connection: its queue, and when it is made again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -58,7 +58,7 @@ impl fmt::Display for ConnectError {
 /// How long a client waits for its server (nfs(5): `timeo`, `retrans`, `soft`, `hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Time without any reply after which the connection is given up and made again.
+    /// Time without a reply to a call after which the connection is given up and made again.
     pub timeout: Duration,
     /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: for ever
     /// (`hard`).
@@ -96,12 +96,11 @@ pub(super) struct Connection {
     /// Calls to send.
     pub(super) queue: VecDeque<u32>,
     /// Calls without a reply.
-    pub(super) in_flight: BTreeSet<u32>,
+    /// With the time when each was sent over this connection.
+    pub(super) in_flight: BTreeMap<u32, Duration>,
     /// Replies to callbacks; they end with their connection.
     pub(super) replies: VecDeque<Record>,
     pub(super) sender: Option<Waker>,
-    /// When the last record came, or the first call was sent after all had been answered.
-    pub(super) received_at: Duration,
     /// How often it was connected.
     pub(super) made: u64,
     /// Failures since the last reply.
@@ -115,10 +114,9 @@ impl Connection {
             policy,
             link: Link::Idle,
             queue: VecDeque::new(),
-            in_flight: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
             replies: VecDeque::new(),
             sender: None,
-            received_at: Duration::ZERO,
             made: 0,
             failures: 0,
         }
@@ -134,18 +132,14 @@ impl Connection {
     /// Notes a call that was sent; returns whether it is the only one without a reply, so that a deadline begins.
     pub(super) fn call_sent(&mut self, xid: u32, now: Duration) -> bool {
         let is_first = self.in_flight.is_empty();
-        if is_first {
-            self.received_at = now;
-        }
-        self.in_flight.insert(xid);
+        self.in_flight.insert(xid, now);
         is_first
     }
 
-    pub(super) fn handle_connected(&mut self, now: Duration) {
+    pub(super) fn handle_connected(&mut self) {
         if matches!(self.link, Link::Connecting) {
             self.link = Link::Up;
             self.made += 1;
-            self.received_at = now;
         }
     }
 
@@ -165,11 +159,15 @@ impl Connection {
     pub(super) fn handle_loss(&mut self, now: Duration) {
         self.sender = None;
         self.replies.clear();
+        if self.queue.is_empty() {
+            // The server has closed an idle connection.
+            self.link = Link::Idle;
+            return;
+        }
         // The first attempt follows at once. A server that accepts and closes at once is asked less and less often.
-        let has_answered = self.received_at > Duration::ZERO && self.failures == 0;
-        let until = if has_answered { now } else { now + self.pause() };
+        let until = if self.failures == 0 { now } else { now + self.pause() };
         self.failures += 1;
-        self.link = if self.queue.is_empty() { Link::Idle } else { Link::Waiting { until } };
+        self.link = Link::Waiting { until };
     }
 
     /// Returns whether a further time without a reply fails the calls.
@@ -177,23 +175,30 @@ impl Connection {
         self.policy.retries.is_some_and(|retries| self.failures >= retries)
     }
 
-    /// Notes that the server has answered.
-    pub(super) fn has_answered(&mut self) {
-        self.failures = 0;
+    /// Handles a reply. One that was not waited for says nothing about the server.
+    pub(super) fn handle_reply(&mut self, xid: u32) {
+        if self.in_flight.remove(&xid).is_some() {
+            self.failures = 0;
+        }
     }
 
-    /// Returns the calls without a reply to the front of the queue, oldest first, and lists them.
-    pub(super) fn requeue(&mut self) -> Vec<u32> {
-        let sent: Vec<u32> = std::mem::take(&mut self.in_flight).into_iter().collect();
-        for xid in sent.iter().rev() {
-            self.queue.push_front(*xid);
+    /// Forgets a call that nobody waits for.
+    pub(super) fn forget(&mut self, xid: u32) {
+        self.in_flight.remove(&xid);
+        self.queue.retain(|queued| *queued != xid);
+    }
+
+    /// Returns the calls without a reply to the front of the queue, oldest first.
+    pub(super) fn requeue(&mut self) {
+        for (xid, _) in std::mem::take(&mut self.in_flight).into_iter().rev() {
+            self.queue.push_front(xid);
         }
-        sent
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {
         match self.link {
-            Link::Up if !self.in_flight.is_empty() => Some(self.received_at + self.policy.timeout),
+            // The lowest transaction ID is the oldest call.
+            Link::Up => self.in_flight.values().next().map(|sent_at| *sent_at + self.policy.timeout),
             Link::Waiting { until } => Some(until),
             _ => None,
         }

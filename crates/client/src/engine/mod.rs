@@ -50,10 +50,11 @@ pub trait Clock: Send + Sync {
 /// A record as a list of consecutive parts, without record mark. Large payloads are parts of their own and are not copied.
 pub type Record = Vec<Bytes>;
 
-/// Takes the reply of a call that its caller has dropped, for instance to free a slot.
-pub trait Abandoned: Send {
-    /// Handles the reply; `None` if there will be none.
-    fn handle_reply(self: Box<Self>, record: Option<Bytes>);
+/// Frees what a call holds, for instance its slot, as soon as the call has ended: whether its caller polls, waits for something
+/// else, or has dropped the call. Runs once, while the engine is locked: it must not call the engine.
+pub trait Completion: Send {
+    /// Handles the end of the call; `None` if it was never sent.
+    fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>);
 }
 
 /// Calls of one client to one server. See the [module's documentation](self).
@@ -84,14 +85,13 @@ struct State {
 struct Call {
     record: Record,
     connection: ConnectionId,
-    /// When it was sent over the present connection; `None` while it waits in the queue.
-    sent_at: Option<Duration>,
     /// How often it was sent.
     sendings: u32,
     outcome: Option<Result<Bytes, CallError>>,
     waker: Option<Waker>,
-    /// Set once the caller has dropped its future.
-    abandoned: Option<Box<dyn Abandoned>>,
+    completion: Option<Box<dyn Completion>>,
+    /// Whether the caller has dropped its future.
+    is_abandoned: bool,
 }
 
 /// Commands.
@@ -142,27 +142,44 @@ impl Engine {
         connection: ConnectionId,
         encode: impl FnOnce(u32) -> Record,
     ) -> PendingCall {
+        self.start_call(connection, None, encode)
+    }
+
+    /// As [`Self::call`]; `completion` runs when the call has ended.
+    pub fn call_with(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        completion: Box<dyn Completion>,
+        encode: impl FnOnce(u32) -> Record,
+    ) -> PendingCall {
+        self.start_call(connection, Some(completion), encode)
+    }
+
+    fn start_call(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        completion: Option<Box<dyn Completion>>,
+        encode: impl FnOnce(u32) -> Record,
+    ) -> PendingCall {
         let mut state = self.state.lock();
         let xid = state.next_xid;
         state.next_xid = xid.wrapping_add(1);
-        let mut call = Call {
-            record: encode(xid),
-            connection,
-            sent_at: None,
-            sendings: 0,
-            outcome: None,
-            waker: None,
-            abandoned: None,
-        };
-        if state.is_shut_down || matches!(state.connections[connection.0].link, Link::Closed) {
-            call.outcome = Some(Err(CallError::Closed));
+        let refusal = if state.is_shut_down || matches!(state.connections[connection.0].link, Link::Closed) {
+            Some(CallError::Closed)
         } else if state.calls.len() >= CALLS_MAX {
-            call.outcome = Some(Err(CallError::Busy));
+            Some(CallError::Busy)
         } else {
-            state.enqueue(connection, xid);
-        }
+            None
+        };
+        let record = encode(xid);
+        let (outcome, waker) = (None, None);
+        let call = Call { record, connection, sendings: 0, outcome, waker, completion, is_abandoned: false };
         state.calls.insert(xid, call);
-        PendingCall { engine: Arc::clone(self), xid, abandoned: None, sendings: 0 }
+        match refusal {
+            Some(error) => finish_call(&mut state.calls, xid, Err(error)),
+            None => state.enqueue(connection, xid),
+        }
+        PendingCall { engine: Arc::clone(self), xid, sendings: 0 }
     }
 
     /// Ends all connections and calls. [`Self::poll_action`] then returns `None`.
@@ -273,7 +290,6 @@ impl Engine {
         while let Some(xid) = connection.queue.pop_front() {
             // A call that has ended meanwhile is not sent.
             let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { continue };
-            call.sent_at = Some(now);
             call.sendings += 1;
             *sent += 1;
             let record = call.record.clone();
@@ -288,8 +304,7 @@ impl Engine {
 
     /// Handles a new connection.
     pub fn handle_connected(&self, id: ConnectionId) {
-        let now = self.now();
-        self.state.lock().connections[id.0].handle_connected(now);
+        self.state.lock().connections[id.0].handle_connected();
     }
 
     /// Handles a failed attempt to connect.
@@ -317,15 +332,12 @@ impl Engine {
     /// Handles a received record, without its mark. Returns false if the connection must be closed, because the record is
     /// neither a reply nor a call.
     pub fn handle_record(&self, id: ConnectionId, record: Bytes) -> bool {
-        let now = self.now();
         let mut state = self.state.lock();
         let state = &mut *state;
         let connection = &mut state.connections[id.0];
-        connection.received_at = now;
         match peek(&record) {
             Ok((xid, MessageType::REPLY)) => {
-                connection.in_flight.remove(&xid);
-                connection.has_answered();
+                connection.handle_reply(xid);
                 // A second reply, or one to a call that has failed, is ignored.
                 if state.calls.get(&xid).is_some_and(|call| call.connection == id) {
                     finish_call(&mut state.calls, xid, Ok(record));
@@ -424,11 +436,7 @@ impl State {
         }
         self.disconnect(id);
         let connection = &mut self.connections[id.0];
-        for xid in connection.requeue() {
-            if let Some(call) = self.calls.get_mut(&xid) {
-                call.sent_at = None;
-            }
-        }
+        connection.requeue();
         connection.handle_loss(now);
         wake(&mut self.action_waker);
     }
@@ -452,21 +460,20 @@ impl State {
     }
 }
 
-/// Ends a call: wakes its caller, or passes the reply to the one that the caller left.
+/// Ends a call: frees what it holds, and wakes its caller.
 fn finish_call(calls: &mut HashMap<u32, Call>, xid: u32, outcome: Result<Bytes, CallError>) {
     let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { return };
-    match call.abandoned.take() {
-        Some(abandoned) => {
-            calls.remove(&xid);
-            abandoned.handle_reply(outcome.ok());
-        }
-        None => {
-            call.outcome = Some(outcome);
-            // The record is not sent again.
-            call.record = Record::new();
-            wake(&mut call.waker);
-        }
+    if let Some(completion) = call.completion.take() {
+        completion.complete((call.sendings > 0).then_some(&outcome));
     }
+    if call.is_abandoned {
+        calls.remove(&xid);
+        return;
+    }
+    call.outcome = Some(outcome);
+    // The record is not sent again.
+    call.record = Record::new();
+    wake(&mut call.waker);
 }
 
 fn wake(waker: &mut Option<Waker>) {
@@ -475,23 +482,15 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// A call without a reply yet. Dropping it does not recall what was sent: the reply then goes to [`Self::when_abandoned`].
+/// A call without a reply yet. Dropping it does not recall what was sent: its [`Completion`] waits for the reply.
 pub struct PendingCall {
     engine: Arc<Engine>,
     xid: u32,
-    abandoned: Option<Box<dyn Abandoned>>,
     /// How often the call had been sent when its outcome was taken.
     sendings: u32,
 }
 
 impl PendingCall {
-    /// Sets what takes the reply if this future is dropped before it.
-    #[must_use]
-    pub fn when_abandoned(mut self, abandoned: Box<dyn Abandoned>) -> Self {
-        self.abandoned = Some(abandoned);
-        self
-    }
-
     /// Returns how often the call has been sent. After more than once the server may have executed it before.
     #[must_use]
     pub fn sendings(&self) -> u32 {
@@ -512,7 +511,6 @@ impl Future for PendingCall {
         }
         let call = state.calls.remove(&this.xid);
         drop(state);
-        this.abandoned = None;
         this.sendings = call.as_ref().map_or(0, |call| call.sendings);
         Poll::Ready(call.and_then(|call| call.outcome).unwrap_or(Err(CallError::Closed)))
     }
@@ -521,18 +519,18 @@ impl Future for PendingCall {
 impl Drop for PendingCall {
     fn drop(&mut self) {
         let mut state = self.engine.state.lock();
-        let abandoned = self.abandoned.take();
         let Some(call) = state.calls.get_mut(&self.xid) else { return };
-        if call.outcome.is_none() && call.sendings > 0 && abandoned.is_some() {
+        if call.outcome.is_none() && call.sendings > 0 && call.completion.is_some() {
             call.waker = None;
-            call.abandoned = abandoned;
+            call.is_abandoned = true;
             return;
         }
-        let call = state.calls.remove(&self.xid);
-        drop(state);
-        if let Some(abandoned) = abandoned {
-            // Never sent, or answered and not taken.
-            abandoned.handle_reply(call.and_then(|call| call.outcome).and_then(Result::ok));
+        let Some(call) = state.calls.remove(&self.xid) else { return };
+        let connection = &mut state.connections[call.connection.0];
+        connection.forget(self.xid);
+        if let Some(completion) = call.completion {
+            // An outcome that was there has run it already.
+            completion.complete(None);
         }
     }
 }

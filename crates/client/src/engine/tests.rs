@@ -47,11 +47,11 @@ impl Test {
     }
 
     fn call(&self) -> PendingCall {
-        self.engine.call(self.connection, |xid| {
-            let mut writer = Writer::new();
-            encode_call(&mut writer, &CallHeader::new(xid, 100_003, 3, 0), &());
-            vec![writer.into_bytes()]
-        })
+        self.engine.call(self.connection, null)
+    }
+
+    fn call_with(&self, completion: impl Completion + 'static) -> PendingCall {
+        self.engine.call_with(self.connection, Box::new(completion), null)
     }
 
     fn action(&self) -> Option<Action> {
@@ -83,6 +83,12 @@ impl Test {
         self.clock.0.store(until.as_millis() as u64, Ordering::Relaxed);
         self.engine.handle_timeout();
     }
+}
+
+fn null(xid: u32) -> Record {
+    let mut writer = Writer::new();
+    encode_call(&mut writer, &CallHeader::new(xid, 100_003, 3, 0), &());
+    vec![writer.into_bytes()]
 }
 
 fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
@@ -221,21 +227,55 @@ fn later_connections_are_tried_for_ever_with_growing_pauses() {
 #[test]
 fn the_reply_to_a_dropped_call_frees_what_it_holds() {
     struct Freed(Arc<Mutex<Vec<bool>>>);
-    impl Abandoned for Freed {
-        fn handle_reply(self: Box<Self>, record: Option<Bytes>) {
-            self.0.lock().push(record.is_some());
+    impl Completion for Freed {
+        fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
+            self.0.lock().push(outcome.is_some());
         }
     }
     let (test, freed) = (Test::connected(), Arc::new(Mutex::new(Vec::new())));
-    let call = test.call().when_abandoned(Box::new(Freed(freed.clone())));
+    let call = test.call_with(Freed(freed.clone()));
     assert_eq!(test.sent(), [1]);
     drop(call);
     assert!(freed.lock().is_empty(), "the server may still execute it");
     test.reply(1);
     assert_eq!(*freed.lock(), [true]);
-    drop(test.call().when_abandoned(Box::new(Freed(freed.clone()))));
+    drop(test.call_with(Freed(freed.clone())));
     assert_eq!(*freed.lock(), [true, false], "a call that was never sent has no reply");
     assert!(test.sent().is_empty());
+}
+
+#[test]
+fn what_a_call_holds_is_free_with_the_reply_although_nobody_polls() {
+    struct Freed(Arc<Mutex<u32>>);
+    impl Completion for Freed {
+        fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
+            assert!(matches!(outcome, Some(Ok(_))));
+            *self.0.lock() += 1;
+        }
+    }
+    let (test, freed) = (Test::connected(), Arc::new(Mutex::new(0)));
+    let mut call = test.call_with(Freed(freed.clone()));
+    assert_eq!(test.sent(), [1]);
+    test.reply(1);
+    assert_eq!(*freed.lock(), 1);
+    assert!(matches!(poll(&mut call), Some(Ok(_))));
+    assert_eq!(*freed.lock(), 1);
+}
+
+#[test]
+fn a_call_without_a_reply_ends_the_connection_although_others_are_answered() {
+    let test = Test::connected();
+    let (lost, mut others) = (test.call(), Vec::new());
+    for second in 1..60 {
+        test.clock.advance(1000);
+        others.push(test.call());
+        let sent = test.sent();
+        test.reply(*sent.last().unwrap());
+        assert!(test.engine.deadline().unwrap() > test.engine.now(), "{second}");
+    }
+    test.pass_deadline();
+    assert!(matches!(test.action(), Some(Action::Disconnect { .. })));
+    drop(lost);
 }
 
 #[test]

@@ -31,7 +31,9 @@ type Listing<'a> = Pin<Box<dyn Future<Output = Result<Listed, Error>> + Send + '
 pub struct Walk<'a> {
     fs: &'a FileSystem,
     waiting: VecDeque<(Vec<u8>, Object)>,
-    running: FuturesUnordered<Listing<'a>>,
+    /// Directories that were listed and not returned yet. No listing is under way between two calls of [`Self::next`]: it could
+    /// hold a place in the queue for slots that the caller's own requests need.
+    listed: VecDeque<Result<Listed, Error>>,
     depth_max: usize,
 }
 
@@ -40,7 +42,7 @@ impl FileSystem {
     /// not listed.
     pub fn walk(&self, start: Object, depth_max: usize) -> Walk<'_> {
         let waiting = VecDeque::from([(Vec::new(), start)]);
-        Walk { fs: self, waiting, running: FuturesUnordered::new(), depth_max }
+        Walk { fs: self, waiting, listed: VecDeque::new(), depth_max }
     }
 
     async fn list_for_walk(&self, path: Vec<u8>, directory: Object) -> Result<Listed, Error> {
@@ -70,12 +72,17 @@ impl FileSystem {
 impl Walk<'_> {
     /// Returns the next directory; `None` at the end. After an error about one directory the walk goes on.
     pub async fn next(&mut self) -> Option<Result<Listed, Error>> {
-        while self.running.len() < LISTINGS_MAX
-            && let Some((path, directory)) = self.waiting.pop_front()
-        {
-            self.running.push(Box::pin(self.fs.list_for_walk(path, directory)));
+        if self.listed.is_empty() {
+            let count = self.waiting.len().min(LISTINGS_MAX);
+            let mut running: FuturesUnordered<Listing<'_>> = FuturesUnordered::new();
+            for (path, directory) in self.waiting.drain(..count) {
+                running.push(Box::pin(self.fs.list_for_walk(path, directory)));
+            }
+            while let Some(listed) = running.next().await {
+                self.listed.push_back(listed);
+            }
         }
-        let listed = self.running.next().await?;
+        let listed = self.listed.pop_front()?;
         if let Ok(listed) = &listed {
             self.add_directories(listed);
         }

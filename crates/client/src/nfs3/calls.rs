@@ -18,7 +18,7 @@ use xdr::{Decode, Encode};
 
 use super::{Nfs3, lacks_program};
 use crate::config::Caller;
-use crate::engine::{Abandoned, ConnectionId};
+use crate::engine::{CallError, Completion, ConnectionId};
 use crate::error::OpError;
 use crate::permits::Permit;
 use crate::record::RecordWriter;
@@ -130,11 +130,11 @@ impl<T> Replied<T> {
     }
 }
 
-/// Holds the permit of a call that its caller has dropped until the reply.
+/// Holds the permit of a call until the reply.
 struct HeldPermit(Permit);
 
-impl Abandoned for HeldPermit {
-    fn handle_reply(self: Box<Self>, _record: Option<Bytes>) {
+impl Completion for HeldPermit {
+    fn complete(self: Box<Self>, _outcome: Option<&Result<Bytes, CallError>>) {
         drop(self.0);
     }
 }
@@ -181,12 +181,12 @@ impl Nfs3 {
         let mut is_repeated = false;
         loop {
             let permit = self.permits.take().await;
-            let call = self.engine.call(self.pick_connection(), |xid| {
+            let held = Box::new(HeldPermit(permit));
+            let mut call = self.engine.call_with(self.pick_connection(), held, |xid| {
                 let mut record = start_record(xid, caller, A::PROCEDURE);
                 arguments.encode_to(&mut record);
                 record.finish()
             });
-            let mut call = call.when_abandoned(Box::new(HeldPermit(permit)));
             let record = (&mut call).await?;
             is_repeated |= call.sendings() > 1;
             let result = match parse_reply::<Outcome<A::Ok, A::Fail>>(record)? {

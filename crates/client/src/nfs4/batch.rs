@@ -106,6 +106,7 @@ impl Nfs4 {
             match batch.handle(&numbers, outcome) {
                 Some(Failure::Smaller) => self.compound_size.shrink(operations),
                 Some(Failure::Later) => {
+                    // Nothing else of this batch starts meanwhile; replies to its other compounds free their slots all the same.
                     self.engine.sleep(pause).await;
                     pause = (pause * 2).min(DELAY_MAX);
                 }

@@ -110,12 +110,14 @@ impl Setup<'_> {
             response: granted.max_response_size,
             operations: granted.max_operations,
         };
+        let slots_max = self.config.slots.clamp(1, SLOTS_MAX);
         let new = NewSession {
             id: ok.session_id,
             client_id: registration.client_id,
             minor_version: self.minor_version,
             limits,
-            slots: granted.max_requests.min(self.config.slots.clamp(1, SLOTS_MAX)),
+            slots: granted.max_requests.min(slots_max),
+            slots_max,
         };
         Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), &new))
     }

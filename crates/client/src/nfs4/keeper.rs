@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::session::SequenceStatus;
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{SessionId, Status};
 use rpc::message::{AcceptStatus, RpcError};
 
-use super::callback::CallbackHandler;
+use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, Setup};
 use super::recovery::{Reopening, reopen};
@@ -29,6 +30,9 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(90);
 const SESSIONS_LOST_MAX: u32 = 16;
 /// The pause before another attempt to make a session after a failed one.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Opens that are reclaimed at a time.
+const RECLAIMS_MAX: usize = 64;
 
 /// NFS 4.1 or 4.2 with one server.
 pub(crate) struct Nfs4 {
@@ -50,8 +54,8 @@ struct Current {
 
 enum SessionState {
     Ready(Arc<Session>),
-    /// A new session is being made.
-    Replacing,
+    /// A new session is being made; once it is there, state is reclaimed in it.
+    Replacing(Option<Arc<Session>>),
     /// None could be made, and none will be.
     Failed(OpError),
 }
@@ -131,12 +135,14 @@ impl Nfs4 {
                     return Poll::Ready(Ok(Arc::clone(session)));
                 }
                 SessionState::Failed(error) => return Poll::Ready(Err(error.clone())),
-                SessionState::Ready(_) | SessionState::Replacing => {}
+                SessionState::Ready(_) | SessionState::Replacing(_) => {}
             }
             if self.engine.is_shut_down() {
                 return Poll::Ready(Err(OpError::Call(CallError::Closed)));
             }
-            current.waiting.push(context.waker().clone());
+            if !current.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                current.waiting.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await
@@ -150,11 +156,17 @@ impl Nfs4 {
     async fn answer_callbacks(&self) {
         while let Some((connection, record)) = poll_fn(|context| self.engine.poll_callback(context)).await {
             let session = match &self.current.lock().state {
-                SessionState::Ready(session) => Arc::clone(session),
-                // The callback's session is lost; the server repeats what it still wants.
-                SessionState::Replacing | SessionState::Failed(_) => continue,
+                SessionState::Ready(session) | SessionState::Replacing(Some(session)) => {
+                    Some(Arc::clone(session))
+                }
+                SessionState::Replacing(None) | SessionState::Failed(_) => None,
             };
-            if let Some(reply) = session.callbacks.answer(record, &Callbacks { session: &session }) {
+            let answer = match &session {
+                Some(session) => session.callbacks.answer(record, &Callbacks { session }),
+                // Without a session its callbacks get BADSESSION.
+                None => CallbackSlots::new(SessionId::default()).answer(record, &NoSession),
+            };
+            if let Some(reply) = answer {
                 self.engine.send_reply(connection, vec![reply]);
             }
         }
@@ -164,7 +176,7 @@ impl Nfs4 {
         loop {
             let session = match &self.current.lock().state {
                 SessionState::Ready(session) => Arc::clone(session),
-                SessionState::Replacing | SessionState::Failed(_) => return,
+                SessionState::Replacing(_) | SessionState::Failed(_) => return,
             };
             let lease_part = *self.lease.lock() / 3;
             match session.event(lease_part).await {
@@ -183,6 +195,11 @@ impl Nfs4 {
         let path_down = SequenceStatus::CB_PATH_DOWN
             | SequenceStatus::CB_PATH_DOWN_SESSION
             | SequenceStatus::BACKCHANNEL_FAULT;
+        // A persistent session is there after the server's restart; opens and locks are not (RFC 8881 §18.46.3).
+        if flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED) && self.reclaim(session).await.is_err() {
+            session.lose(Status::DEADSESSION);
+            return;
+        }
         if flags.intersects(path_down) && self.setup().bind(session).await.is_err() {
             // §18.34.3: a back channel that cannot be bound again needs a new session.
             self.engine.sleep(RETRY_PAUSE).await;
@@ -193,13 +210,15 @@ impl Nfs4 {
     async fn replace(&self, lost_for: Status) {
         let mut registration = {
             let mut current = self.current.lock();
-            current.state = SessionState::Replacing;
+            current.state = SessionState::Replacing(None);
             current.registration
         };
         // Other statuses say nothing against the client ID: CREATE_SESSION is tried with it first.
         let mut needs_client_id = lost_for == Status::STALE_CLIENTID;
+        // Set until all state is reclaimed, however often a session is lost meanwhile.
+        let mut must_reclaim = false;
         let state = loop {
-            match self.make_session(&mut registration, needs_client_id).await {
+            match self.make_session(&mut registration, needs_client_id, &mut must_reclaim).await {
                 Ok(session) => break SessionState::Ready(session),
                 Err(OpError::Status(Status::STALE_CLIENTID | Status::SEQ_MISORDERED)) if !needs_client_id => {
                     needs_client_id = true;
@@ -228,29 +247,46 @@ impl Nfs4 {
         &self,
         registration: &mut Registration,
         needs_client_id: bool,
+        must_reclaim: &mut bool,
     ) -> Result<Arc<Session>, OpError> {
         let setup = self.setup();
-        let client_id = registration.client_id;
         if needs_client_id {
+            let before = registration.client_id;
             *registration = setup.exchange_id().await?;
+            // A confirmed client ID still has its state (RFC 8881 §18.35.4).
+            *must_reclaim |= registration.client_id != before || !registration.is_confirmed;
         }
         let session = setup.create_session(registration, &self.connections).await?;
-        // A confirmed client ID still has its state (RFC 8881 §18.35.4).
-        if registration.client_id != client_id || !registration.is_confirmed {
-            for file in self.opens.all() {
-                reopen(&self.engine, &session, &file, Reopening::Reclaim).await?;
-            }
+        self.current.lock().state = SessionState::Replacing(Some(Arc::clone(&session)));
+        if *must_reclaim {
+            self.reclaim(&session).await?;
+        } else {
+            setup.reclaim_complete(&session).await?;
         }
-        setup.reclaim_complete(&session).await?;
+        *must_reclaim = false;
         registration.is_confirmed = true;
         Ok(session)
+    }
+
+    /// Reclaims all opens, many at a time, and tells the server that this is all.
+    async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        let files = self.opens.all();
+        let reopening = files.iter().map(|file| reopen(&self.engine, session, file, Reopening::Reclaim));
+        let mut running = stream::iter(reopening).buffer_unordered(RECLAIMS_MAX);
+        while let Some(reopened) = running.next().await {
+            reopened?;
+        }
+        self.setup().reclaim_complete(session).await?;
+        // The flag came with each SEQUENCE of these, too.
+        session.forget_flags();
+        Ok(())
     }
 
     /// Returns how many compounds are in slots, and how many had to wait for one so far in this session.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         match &self.current.lock().state {
             SessionState::Ready(session) => session.slot_use(),
-            SessionState::Replacing | SessionState::Failed(_) => (0, 0),
+            SessionState::Replacing(_) | SessionState::Failed(_) => (0, 0),
         }
     }
 
@@ -286,8 +322,17 @@ impl CallbackHandler for Callbacks<'_> {
             CbOp::RecallAny(_) => CbOpResult::RecallAny(Ok(()).into()),
             CbOp::Recall(_) => CbOpResult::Recall(Err(Status::BAD_STATEID).into()),
             CbOp::NotifyLock(_) => CbOpResult::NotifyLock(Ok(()).into()),
-            _ => CbOpResult::Illegal(Err(Status::NOTSUPP).into()),
+            _ => CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into()),
         }
+    }
+}
+
+/// Executes no callback: there is no session.
+struct NoSession;
+
+impl CallbackHandler for NoSession {
+    fn execute(&self, _: &CbOp) -> CbOpResult {
+        CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into())
     }
 }
 

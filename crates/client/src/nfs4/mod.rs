@@ -9,7 +9,7 @@ mod keeper;
 mod ops;
 mod recovery;
 mod session;
-mod slots;
+mod statuses;
 mod wire;
 
 pub(crate) use keeper::Nfs4;

@@ -1,4 +1,4 @@
-//! What the client does about statuses that say that its state at the server is gone (RFC 8881 §8.4, §8.5).
+//! Opens files again whose state at the server is gone (RFC 8881 §8.4, §8.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,48 +16,6 @@ use super::wire::{Results, put, take};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
-
-/// What to do about a status of an operation with a stateid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recovery {
-    /// Open the file again, then repeat the operation.
-    Reopen,
-    /// Repeat the operation: the stateid has been replaced meanwhile.
-    Retry,
-    /// Wait until the grace period is over, then repeat the operation.
-    AwaitGrace,
-    /// Make a new session. With it all state is reclaimed.
-    NewSession,
-    /// Make a new client ID and session, and reclaim all state.
-    NewClient,
-    /// Tell the caller.
-    Fail,
-}
-
-/// Each status that concerns state, and what is done about it. Others fail.
-pub(crate) const TABLE: &[(Status, Recovery)] = &[
-    (Status::BADSESSION, Recovery::NewSession),
-    (Status::DEADSESSION, Recovery::NewSession),
-    (Status::BADSLOT, Recovery::NewSession),
-    (Status::SEQ_MISORDERED, Recovery::NewSession),
-    (Status::SEQ_FALSE_RETRY, Recovery::NewSession),
-    (Status::BAD_HIGH_SLOT, Recovery::NewSession),
-    (Status::CONN_NOT_BOUND_TO_SESSION, Recovery::NewSession),
-    (Status::STALE_CLIENTID, Recovery::NewClient),
-    (Status::STALE_STATEID, Recovery::Reopen),
-    (Status::BAD_STATEID, Recovery::Reopen),
-    (Status::EXPIRED, Recovery::Reopen),
-    (Status::ADMIN_REVOKED, Recovery::Reopen),
-    (Status::DELEG_REVOKED, Recovery::Reopen),
-    (Status::OPENMODE, Recovery::Fail),
-    (Status::OLD_STATEID, Recovery::Retry),
-    (Status::GRACE, Recovery::AwaitGrace),
-];
-
-/// Returns what to do about a status.
-pub(crate) fn recovery(status: Status) -> Recovery {
-    TABLE.iter().find(|(listed, _)| *listed == status).map_or(Recovery::Fail, |(_, recovery)| *recovery)
-}
 
 /// The share access of a mode, without a delegation.
 pub(super) fn share_access(mode: OpenMode) -> ShareAccess {
@@ -85,8 +43,8 @@ pub(super) enum Reopening {
 /// The pause before another attempt in the server's grace period.
 const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens a file again in a new session. A file that cannot be opened is lost: its user gets the status. One that the server
-/// does not let this client reclaim is opened anew when it is used next.
+/// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
+/// reclaim is opened anew when it is used next.
 ///
 /// # Errors
 /// If the session was lost again.
@@ -121,7 +79,15 @@ pub(super) async fn reopen(
                 return Err(OpError::Status(Status::BADSESSION));
             }
             Err(OpError::Status(Status::NO_GRACE | Status::RECLAIM_BAD | Status::RECLAIM_CONFLICT)) => {}
-            Err(OpError::Status(status)) => file.lose(status),
+            // The file is gone, or the user may not open it any longer.
+            Err(OpError::Status(
+                status @ (Status::STALE
+                | Status::NOENT
+                | Status::ACCESS
+                | Status::PERM
+                | Status::ROFS
+                | Status::ISDIR),
+            )) => file.lose(status),
             Err(error) => return Err(error),
         }
         return Ok(());
@@ -144,39 +110,5 @@ async fn run(session: &Arc<Session>, file: &OpenFile, ops: &[Op]) -> Result<Resu
         Err(Unexecuted::SessionLost { .. } | Unexecuted::ReplyLost) => {
             Err(OpError::Status(Status::BADSESSION))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_status_is_listed_once_and_says_what_is_done() {
-        let mut seen = std::collections::HashSet::new();
-        assert!(TABLE.iter().all(|(status, _)| seen.insert(status.0)));
-        let printed: Vec<String> =
-            TABLE.iter().map(|(status, recovery)| format!("{status:?}: {recovery:?}")).collect();
-        // RFC 8881 §8.4.2 and §15.1: what each status tells the client to do.
-        let expected = [
-            "BADSESSION: NewSession",
-            "DEADSESSION: NewSession",
-            "BADSLOT: NewSession",
-            "SEQ_MISORDERED: NewSession",
-            "SEQ_FALSE_RETRY: NewSession",
-            "BAD_HIGH_SLOT: NewSession",
-            "CONN_NOT_BOUND_TO_SESSION: NewSession",
-            "STALE_CLIENTID: NewClient",
-            "STALE_STATEID: Reopen",
-            "BAD_STATEID: Reopen",
-            "EXPIRED: Reopen",
-            "ADMIN_REVOKED: Reopen",
-            "DELEG_REVOKED: Reopen",
-            "OPENMODE: Fail",
-            "OLD_STATEID: Retry",
-            "GRACE: AwaitGrace",
-        ];
-        assert_eq!(printed, expected);
-        assert_eq!(recovery(Status::NOENT), Recovery::Fail);
     }
 }

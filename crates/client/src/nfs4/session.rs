@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,15 +11,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk, SequenceStatus};
-use protocol::nfs4::types::{ClientId, Outcome, SessionId, Status};
+use protocol::nfs4::types::{ClientId, MAX_OPERATIONS, Outcome, SessionId, Status, Utf8};
 use rpc::auth::OpaqueAuth;
-use rpc::message::{Rejection, RpcError, parse_reply};
+use rpc::message::{Rejection, ReplyHeader, RpcError, parse_reply};
+use xdr::{Decode, List, Reader};
 
 use super::callback::CallbackSlots;
-use super::slots::Slots;
+use super::statuses::{Recovery, recovery};
 use super::wire::encode_compound;
-use crate::engine::{Abandoned, CallError, ConnectionId, Engine};
+use crate::engine::{CallError, Completion, ConnectionId, Engine};
 use crate::permits::{Ticket, WaitQueue};
+use crate::slots::Slots;
 
 /// The first pause after DELAY; each further one is twice as long.
 pub(crate) const DELAY_FIRST: Duration = Duration::from_millis(1);
@@ -86,14 +88,16 @@ pub(crate) struct NewSession {
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
     pub(crate) limits: Limits,
+    /// How many slots the session begins with, and may have.
     pub(crate) slots: u32,
+    pub(crate) slots_max: u32,
 }
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: &NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, limits, slots } = *new;
+        let NewSession { id, client_id, minor_version, limits, slots, slots_max } = *new;
         let table = Table {
-            slots: Slots::new(id, slots),
+            slots: Slots::new(id, slots, slots_max),
             queue: WaitQueue::default(),
             lost: None,
             keeper: None,
@@ -143,103 +147,61 @@ impl Session {
         slot: &SlotUse,
     ) -> Result<Option<CompoundResult>, Unexecuted> {
         let (minor, sequence) = (self.minor_version, slot.sequence);
-        let connection = self.pick_connection();
-        let call =
-            self.engine.call(connection, |xid| encode_compound(xid, credential, minor, Some(sequence), ops));
-        let outcome = call.when_abandoned(slot.held()).await;
-        slot.is_in_flight.store(false, Ordering::Relaxed);
-        let record = match outcome {
-            Ok(record) => record,
-            Err(error) => {
-                // The server may have executed the request: the slot's next sequence ID is unknown.
-                self.lose(Status::SEQ_MISORDERED);
-                return Err(Unexecuted::Call(error));
-            }
-        };
-        match parse_reply::<CompoundResult>(record) {
-            Ok(result) => self.handle_result(&sequence, result),
-            // RFC 5531 §9: a denied call was not executed.
-            Err(error @ RpcError::Denied(Rejection::AuthError(_))) => Err(Unexecuted::Call(error.into())),
-            Err(error) => {
-                self.lose(Status::SEQ_MISORDERED);
-                Err(Unexecuted::Call(error.into()))
-            }
-        }
-    }
-
-    fn handle_result(
-        &self,
-        sent: &SequenceArgs,
-        mut result: CompoundResult,
-    ) -> Result<Option<CompoundResult>, Unexecuted> {
+        // The completion has judged the same reply, and has freed the slot or lost the session.
+        let call = self.engine.call_with(self.pick_connection(), slot.start(), |xid| {
+            encode_compound(xid, credential, minor, Some(sequence), ops)
+        });
+        let mut result = parse_reply::<CompoundResult>(call.await.map_err(Unexecuted::Call)?)
+            .map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();
-        let first = if results.is_empty() { None } else { Some(results.remove(0)) };
-        let status = match first {
-            Some(OpResult::Sequence(Outcome::Ok(ok))) if self.executed(sent, &ok) => {
+        match judge(&sequence, result.status, results.first()) {
+            Verdict::Executed(_) => {
+                results.remove(0);
                 // Fewer results than before fit the same bound.
-                result.results = xdr::List::new(results).unwrap_or_default();
-                return Ok(Some(result));
+                result.results = List::new(results).unwrap_or_default();
+                Ok(Some(result))
             }
-            Some(OpResult::Sequence(Outcome::Error(status))) => status,
-            // A reply to another request, or none to SEQUENCE.
-            _ if result.status == Status::OK => Status::SEQ_MISORDERED,
-            _ => result.status,
-        };
-        match status {
-            Status::DELAY => Ok(None),
-            Status::RETRY_UNCACHED_REP => {
-                self.skip_sequence(sent);
-                Err(Unexecuted::ReplyLost)
-            }
-            Status::BADSESSION
-            | Status::DEADSESSION
-            | Status::BADSLOT
-            | Status::SEQ_MISORDERED
-            | Status::SEQ_FALSE_RETRY
-            | Status::BAD_HIGH_SLOT
-            | Status::CONN_NOT_BOUND_TO_SESSION
-            | Status::STALE_CLIENTID => {
-                self.lose(status);
-                Err(Unexecuted::SessionLost { was_sent: true })
-            }
-            status => Err(Unexecuted::Refused(status)),
+            Verdict::Delay => Ok(None),
+            Verdict::ReplyLost => Err(Unexecuted::ReplyLost),
+            Verdict::Lost(_) => Err(Unexecuted::SessionLost { was_sent: true }),
+            Verdict::Refused(status) => Err(Unexecuted::Refused(status)),
         }
     }
 
-    fn executed(&self, sent: &SequenceArgs, ok: &SequenceOk) -> bool {
-        let mut table = self.table.lock();
-        let is_ours = table.slots.executed(sent, ok);
-        if is_ours {
-            table.renewed_at = self.engine.now();
-            table.queue.wake_first();
-        }
-        let flags = ok.status_flags;
-        if !flags.is_empty() {
-            self.flags.fetch_or(flags.bits(), Ordering::Relaxed);
-            wake(&mut table.keeper);
-        }
-        is_ours
-    }
-
-    /// Frees the slot of a request that was not executed.
-    fn release(&self, sent: &SequenceArgs) {
-        let mut table = self.table.lock();
-        table.slots.release(sent);
-        table.queue.wake_first();
-    }
-
-    /// Notes that the server had executed a request whose reply is gone.
-    fn skip_sequence(&self, sent: &SequenceArgs) {
-        let ok = SequenceOk {
-            session_id: sent.session_id,
-            sequence_id: sent.sequence_id,
-            slot_id: sent.slot_id,
-            highest_slot_id: sent.highest_slot_id,
-            target_highest_slot_id: u32::MAX,
-            status_flags: SequenceStatus::empty(),
+    /// Handles the end of a request: frees its slot, keeps it for a repetition, or loses the session.
+    fn handle_end(&self, slot: &SlotState, sent: &SequenceArgs, outcome: Option<&Result<Bytes, CallError>>) {
+        let verdict = match outcome {
+            // Never sent.
+            None => None,
+            Some(Ok(record)) => match judge_record(sent, record) {
+                Ok(verdict) => Some(verdict),
+                // RFC 5531 §9: a denied call was not executed.
+                Err(RpcError::Denied(Rejection::AuthError(_))) => None,
+                Err(_) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
+            },
+            // The server may have executed the request: the slot's next sequence ID is unknown.
+            Some(Err(_)) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
         };
         let mut table = self.table.lock();
-        table.slots.executed(sent, &ok);
+        let is_abandoned = slot.end(verdict.as_ref().is_none_or(Verdict::keeps_slot));
+        match verdict {
+            Some(Verdict::Executed(ok)) => {
+                table.slots.executed(sent, &ok);
+                table.renewed_at = self.engine.now();
+                if !ok.status_flags.is_empty() {
+                    self.flags.fetch_or(ok.status_flags.bits(), Ordering::Relaxed);
+                    wake(&mut table.keeper);
+                }
+            }
+            Some(Verdict::ReplyLost) => table.slots.advance(sent),
+            Some(Verdict::Lost(status)) => {
+                table.lost.get_or_insert(status);
+                table.queue.wake_all();
+                wake(&mut table.keeper);
+            }
+            Some(Verdict::Delay | Verdict::Refused(_)) | None if is_abandoned => table.slots.release(sent),
+            Some(Verdict::Delay | Verdict::Refused(_)) | None => {}
+        }
         table.queue.wake_first();
     }
 
@@ -293,6 +255,11 @@ impl Session {
             Poll::Ready(()) => Poll::Ready(SessionEvent::RenewalDue),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Forgets the flags of SEQUENCE that have come so far.
+    pub(crate) fn forget_flags(&self) {
+        self.flags.store(0, Ordering::Relaxed);
     }
 
     /// Follows CB_RECALL_SLOT.
@@ -356,11 +323,7 @@ impl Place<'_> {
             self.session.slot_waits.fetch_add(1, Ordering::Relaxed);
         }
         polled.map(|sequence| {
-            Some(SlotUse {
-                session: Arc::clone(self.session),
-                sequence,
-                is_in_flight: AtomicBool::new(false),
-            })
+            Some(SlotUse { session: Arc::clone(self.session), sequence, state: Arc::default() })
         })
     }
 }
@@ -375,41 +338,189 @@ impl Drop for Place<'_> {
 struct SlotUse {
     session: Arc<Session>,
     sequence: SequenceArgs,
-    is_in_flight: AtomicBool,
+    state: Arc<SlotState>,
 }
 
 impl SlotUse {
-    /// Returns what frees the slot if the caller drops the compound while the server executes it.
-    fn held(&self) -> Box<dyn Abandoned> {
-        self.is_in_flight.store(true, Ordering::Relaxed);
-        Box::new(HeldSlot { session: Arc::clone(&self.session), sequence: self.sequence })
+    /// Notes that a request goes out in the slot; returns what handles its end.
+    fn start(&self) -> Box<dyn Completion> {
+        self.state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
+        let (session, state) = (Arc::clone(&self.session), Arc::clone(&self.state));
+        Box::new(RequestInSlot { session, sequence: self.sequence, state })
     }
 }
 
 impl Drop for SlotUse {
     fn drop(&mut self) {
-        if !*self.is_in_flight.get_mut() {
-            self.session.release(&self.sequence);
+        let mut table = self.session.table.lock();
+        if self.state.abandon() {
+            table.slots.release(&self.sequence);
+            table.queue.wake_first();
         }
     }
 }
 
-/// A slot whose compound was dropped by its caller while in flight.
-struct HeldSlot {
-    session: Arc<Session>,
-    sequence: SequenceArgs,
+/// Whose a slot is. Changes only while the session's table is locked, or before the request is sent.
+#[derive(Debug, Default)]
+struct SlotState(AtomicU8);
+
+impl SlotState {
+    /// The task that took the slot has it.
+    const HELD: u8 = 0;
+    /// A request is in flight.
+    const IN_FLIGHT: u8 = 1;
+    /// A request is in flight whose task has gone.
+    const ABANDONED: u8 = 2;
+    /// The slot is free again, or its session is lost.
+    const FREE: u8 = 3;
+
+    /// Notes the end of a request. Returns whether the task has gone.
+    fn end(&self, keeps_slot: bool) -> bool {
+        let next = if keeps_slot { Self::HELD } else { Self::FREE };
+        self.0.swap(next, Ordering::Relaxed) == Self::ABANDONED
+    }
+
+    /// Notes that the task goes. Returns whether the slot is to be freed now.
+    fn abandon(&self) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            Self::IN_FLIGHT => self.0.store(Self::ABANDONED, Ordering::Relaxed),
+            Self::HELD => return true,
+            _ => {}
+        }
+        false
+    }
 }
 
-impl Abandoned for HeldSlot {
-    fn handle_reply(self: Box<Self>, record: Option<Bytes>) {
-        // A call that was never sent, or whose engine has ended.
-        let Some(record) = record else { return self.session.release(&self.sequence) };
-        let mut results = parse_reply::<CompoundResult>(record).map(|result| result.results.into_vec());
-        let first = results.as_mut().ok().and_then(|results| results.first_mut());
-        match first {
-            Some(OpResult::Sequence(Outcome::Ok(ok))) if self.session.executed(&self.sequence, ok) => {}
-            Some(OpResult::Sequence(Outcome::Error(Status::DELAY))) => self.session.release(&self.sequence),
-            _ => self.session.lose(Status::SEQ_MISORDERED),
+/// A request in a slot.
+struct RequestInSlot {
+    session: Arc<Session>,
+    sequence: SequenceArgs,
+    state: Arc<SlotState>,
+}
+
+impl Completion for RequestInSlot {
+    fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
+        self.session.handle_end(&self.state, &self.sequence, outcome);
+    }
+}
+
+/// What a reply says of its slot (RFC 8881 §2.10.6.1, §18.46.3).
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The request was executed.
+    Executed(SequenceOk),
+    /// It is to be repeated in the same slot.
+    Delay,
+    /// It was executed before; the reply is gone.
+    ReplyLost,
+    /// The session is lost.
+    Lost(Status),
+    /// It was not executed; the slot is unchanged.
+    Refused(Status),
+}
+
+impl Verdict {
+    fn keeps_slot(&self) -> bool {
+        matches!(self, Self::Delay | Self::Refused(_))
+    }
+}
+
+/// Judges a reply by its status and its first result.
+fn judge(sent: &SequenceArgs, status: Status, first: Option<&OpResult>) -> Verdict {
+    let status = match first {
+        Some(OpResult::Sequence(Outcome::Ok(ok))) if is_reply_to(sent, ok) => return Verdict::Executed(*ok),
+        Some(OpResult::Sequence(Outcome::Error(status))) => *status,
+        None if status != Status::OK => status,
+        // A reply to another request.
+        _ => Status::SEQ_MISORDERED,
+    };
+    match status {
+        Status::DELAY => Verdict::Delay,
+        Status::RETRY_UNCACHED_REP => Verdict::ReplyLost,
+        status if matches!(recovery(status), Recovery::NewSession | Recovery::NewClient) => {
+            Verdict::Lost(status)
         }
+        status => Verdict::Refused(status),
+    }
+}
+
+/// Judges a reply by its record, of which only the start is decoded.
+fn judge_record(sent: &SequenceArgs, record: &Bytes) -> Result<Verdict, RpcError> {
+    let mut reader = Reader::new(record.clone());
+    ReplyHeader::parse(&mut reader)?.success()?;
+    let status = Status::decode(&mut reader)?;
+    Utf8::decode(&mut reader)?;
+    let first = match reader.length(MAX_OPERATIONS)? {
+        0 => None,
+        _ => Some(OpResult::decode(&mut reader)?),
+    };
+    Ok(judge(sent, status, first.as_ref()))
+}
+
+fn is_reply_to(sent: &SequenceArgs, ok: &SequenceOk) -> bool {
+    (ok.session_id, ok.slot_id, ok.sequence_id) == (sent.session_id, sent.slot_id, sent.sequence_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: SequenceArgs = SequenceArgs {
+        session_id: [1; 16],
+        sequence_id: 5,
+        slot_id: 2,
+        highest_slot_id: 2,
+        cache_this: false,
+    };
+
+    fn ok(slot_id: u32, sequence_id: u32) -> OpResult {
+        let (session_id, status_flags) = ([1; 16], SequenceStatus::empty());
+        let (highest_slot_id, target_highest_slot_id) = (9, 9);
+        let ok = SequenceOk {
+            session_id,
+            sequence_id,
+            slot_id,
+            highest_slot_id,
+            target_highest_slot_id,
+            status_flags,
+        };
+        OpResult::Sequence(Ok(ok).into())
+    }
+
+    #[test]
+    fn a_reply_to_another_request_loses_the_session_whatever_its_status() {
+        for status in [Status::OK, Status::NOENT, Status::DELAY] {
+            for wrong in [ok(3, 5), ok(2, 4), OpResult::PutRootFh(Ok(()).into())] {
+                assert_eq!(judge(&SENT, status, Some(&wrong)), Verdict::Lost(Status::SEQ_MISORDERED));
+            }
+            assert!(matches!(judge(&SENT, status, Some(&ok(2, 5))), Verdict::Executed(_)));
+        }
+        assert_eq!(judge(&SENT, Status::OK, None), Verdict::Lost(Status::SEQ_MISORDERED));
+    }
+
+    #[test]
+    fn the_status_of_sequence_tells_what_becomes_of_the_slot() {
+        let of = |status: Status| judge(&SENT, status, Some(&OpResult::Sequence(Err(status).into())));
+        assert_eq!(of(Status::DELAY), Verdict::Delay);
+        assert_eq!(of(Status::RETRY_UNCACHED_REP), Verdict::ReplyLost);
+        assert_eq!(of(Status::REQ_TOO_BIG), Verdict::Refused(Status::REQ_TOO_BIG));
+        for status in [Status::BADSESSION, Status::DEADSESSION, Status::BADSLOT, Status::STALE_CLIENTID] {
+            assert_eq!(of(status), Verdict::Lost(status));
+        }
+        // A server without this minor version sends no results.
+        let refused = Verdict::Refused(Status::MINOR_VERS_MISMATCH);
+        assert_eq!(judge(&SENT, Status::MINOR_VERS_MISMATCH, None), refused);
+    }
+
+    #[test]
+    fn a_slot_is_freed_once_by_its_task_or_by_the_reply() {
+        let state = SlotState::default();
+        assert!(state.abandon(), "never sent");
+        state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
+        assert!(!state.abandon() && state.end(true), "the reply frees it");
+        state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
+        assert!(!state.end(false) && !state.abandon(), "the reply has freed it");
+        state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
+        assert!(!state.end(true) && state.abandon(), "kept for a repetition, and given up");
     }
 }

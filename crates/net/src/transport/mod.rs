@@ -1,6 +1,6 @@
 //! The client's connections: sockets and time for a [`client::engine::Engine`].
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -74,29 +74,25 @@ fn end(task: &mut Option<AbortHandle>) {
 
 /// Waits for the engine's next action, and tells it when deadlines have passed.
 async fn next_action(engine: &Engine) -> Option<Action> {
-    loop {
-        let mut left = Duration::MAX;
-        if let Some(deadline) = engine.deadline() {
-            left = deadline.saturating_sub(engine.now());
-            if left.is_zero() {
-                engine.handle_timeout();
-                continue;
+    let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn(|context| {
+        loop {
+            if let Poll::Ready(action) = engine.poll_action(context) {
+                return Poll::Ready(action);
             }
-        }
-        let mut is_first = true;
-        let action = poll_fn(|context| match engine.poll_action(context) {
-            Poll::Ready(action) => Poll::Ready(Some(action)),
-            Poll::Pending if is_first => {
-                is_first = false;
-                Poll::Pending
+            // Asked for after the waker is in place: a deadline that comes up later wakes this task.
+            let Some(deadline) = engine.deadline() else { return Poll::Pending };
+            let left = deadline.saturating_sub(engine.now());
+            if !left.is_zero() {
+                timer.as_mut().reset(tokio::time::Instant::now() + left);
+                if timer.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
             }
-            // Woken without an action: there is a new deadline.
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Ok(Some(action)) = tokio::time::timeout(left, action).await {
-            return action;
+            engine.handle_timeout();
         }
-    }
+    })
+    .await
 }
 
 async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: ConnectionId, port: u16) {

@@ -74,7 +74,7 @@ impl Nfs4 {
                 ops.push(write(&file.data)?);
             }
             if !file.set.is_empty() {
-                ops.push(set_op(&file.set));
+                ops.push(set_op(Stateid::CURRENT, &file.set));
             }
             ops.extend([get_attributes(), close()]);
             Ok(Item { ops, request: REQUEST + file.name.len() + file.data.len(), reply: REPLY })
@@ -171,7 +171,8 @@ impl Nfs4 {
         objects: &[(FileHandle, SetAttributes)],
     ) -> Vec<Result<Attributes, OpError>> {
         let item = |(handle, set): &(FileHandle, SetAttributes)| {
-            let ops = vec![put(*handle), set_op(set), get_attributes()];
+            // No file is open here, so that there is no current stateid (RFC 8881 §8.2.3).
+            let ops = vec![put(*handle), set_op(Stateid::ANONYMOUS, set), get_attributes()];
             Ok(Item { ops, request: REQUEST, reply: REPLY })
         };
         let take = |results: &mut Results| {
@@ -270,8 +271,7 @@ fn write(data: &Bytes) -> Result<Op, OpError> {
     Ok(Op::Write(WriteArgs { stateid: Stateid::CURRENT, offset: 0, stable: StableHow::FileSync, data }))
 }
 
-fn set_op(set: &SetAttributes) -> Op {
+fn set_op(stateid: Stateid, set: &SetAttributes) -> Op {
     let attributes: FileAttributes = set_attributes(set);
-    let stateid = if set.size.is_some() { Stateid::CURRENT } else { Stateid::ANONYMOUS };
     Op::SetAttr(SetAttrArgs { stateid, attributes })
 }

@@ -9,8 +9,9 @@ use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
 use super::convert::{WANTED, attributes};
-use super::recovery::{Recovery, Reopening, free_stateid, recovery, reopen};
+use super::recovery::{Reopening, free_stateid, reopen};
 use super::session::{DELAY_FIRST, DELAY_MAX};
+use super::statuses::{Recovery, recovery};
 use super::wire::{Results, take};
 use crate::attributes::Attributes;
 use crate::config::Caller;
@@ -125,8 +126,15 @@ impl Nfs4 {
                     // Another operation, or the reclaiming after a restart, may have replaced it already.
                     let _turn = file.reopening().await;
                     if file.io_stateid()? == stateid {
-                        free_stateid(&session, file).await?;
-                        reopen(&self.engine, &session, file, Reopening::Anew).await?;
+                        let reopened = match free_stateid(&session, file).await {
+                            Ok(()) => reopen(&self.engine, &session, file, Reopening::Anew).await,
+                            Err(error) => Err(error),
+                        };
+                        match reopened {
+                            // The session was lost meanwhile: the next one is tried.
+                            Err(OpError::Status(Status::BADSESSION)) => {}
+                            reopened => reopened?,
+                        }
                     }
                 }
                 _ => return Err(OpError::Status(status)),

@@ -8,13 +8,27 @@ use protocol::nfs4::ops::open::{
 
 use super::super::Nfs4;
 use super::super::convert::{changed, component, set_attributes};
-use super::super::recovery::{Recovery, open_owner, recovery, share_access};
+use super::super::recovery::{open_owner, share_access};
+use super::super::statuses::{Recovery, recovery};
 use super::super::wire::{put, take};
 use super::{get_attributes, take_object};
 use crate::attributes::SetAttributes;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::opens::{OpenFile, OpenFiles};
 use crate::results::{Creation, FileHandle, OpenMode, OpenState, Opened};
+
+/// Frees the number of an owner whose OPEN failed.
+struct OwnerGuard<'a> {
+    opens: &'a OpenFiles,
+    owner: u32,
+}
+
+impl Drop for OwnerGuard<'_> {
+    fn drop(&mut self) {
+        self.opens.free_owner(self.owner);
+    }
+}
 
 impl Nfs4 {
     /// Opens a file by its name in a directory, and creates it if asked to.
@@ -37,11 +51,11 @@ impl Nfs4 {
         };
         let claim = OpenClaim::Null(component(name)?);
         let owner = self.opens.take_owner();
-        let opened = self.open_as(caller, directory, mode, owner, how, claim).await;
-        if opened.is_err() {
-            self.opens.free_owner(owner);
-        }
-        opened
+        // Freed too if the caller drops this future.
+        let guard = OwnerGuard { opens: &self.opens, owner };
+        let opened = self.open_as(caller, directory, mode, owner, how, claim).await?;
+        std::mem::forget(guard);
+        Ok(opened)
     }
 
     async fn open_as(
@@ -79,17 +93,25 @@ impl Nfs4 {
         state: &OpenState,
     ) -> Result<(), OpError> {
         let Some(file) = &state.file else { return Ok(()) };
-        let Ok(open_stateid) = file.stateid() else {
-            self.opens.free_owner(file.owner);
-            return Ok(());
-        };
-        let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
-        let outcome = self.change(caller, &[put(handle), close]).await;
+        let closed = self.close_open(caller, handle, file).await;
         self.opens.free_owner(file.owner);
-        match outcome?.skip_many(2) {
-            // The server has lost the open already.
-            Err(OpError::Status(status)) if recovery(status) != Recovery::Fail => Ok(()),
-            closed => closed,
+        closed
+    }
+
+    async fn close_open(&self, caller: &Caller, handle: FileHandle, file: &OpenFile) -> Result<(), OpError> {
+        loop {
+            // An open that is lost needs no CLOSE.
+            let Ok(open_stateid) = file.stateid() else { return Ok(()) };
+            let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
+            match self.change(caller, &[put(handle), close]).await?.skip_many(2) {
+                Err(OpError::Status(status)) if recovery(status) != Recovery::Fail => {
+                    // Reclaimed meanwhile, with another stateid; or lost already.
+                    if file.stateid() == Ok(open_stateid) {
+                        return Ok(());
+                    }
+                }
+                closed => return closed,
+            }
         }
     }
 }
