@@ -407,3 +407,37 @@ fn a_target_becomes_like_its_source() {
     sync(&["--delete"]);
     assert_eq!(back(), manifest(&sample, true));
 }
+
+#[test]
+fn a_file_is_not_copied_onto_itself() {
+    use std::fs;
+    let place = Place::new();
+    let dir = TestDir::new();
+    let file = dir.file("file", "content").display().to_string();
+    let (other, link) = (dir.path("other").display().to_string(), dir.path("link").display().to_string());
+    fs::hard_link(&file, &other).expect("a link");
+    std::os::unix::fs::symlink("file", &link).expect("a link");
+    let here = dir.path("").display().to_string();
+    for target in [&file, &here, &other, &link] {
+        let (status, error) = place.bad(&format!("cp {file} {target}"));
+        assert!(status == 1 && error.ends_with(" are the same file\n"), "{target}: {error}");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "content");
+    }
+    place.good("mkdir @d");
+    place.good(&format!("cp {file} @d/f"));
+    place.good("ln @d/f @d/g");
+    place.good("ln -s g @d/l");
+    let port = place.server.address.port();
+    // The host's other name leads to the same server.
+    let alias = format!("nfs://localhost:{port}/export/d/f");
+    for line in
+        ["cp @d/f @d/f", "cp @d/f @d", "cp @d/f @d/g", "cp -r @d/l @d/l", "cp @d/f?version=3 @d/f?version=4"]
+    {
+        let (status, error) = place.bad(line);
+        assert!(status == 1 && error.ends_with(" are the same file\n"), "{line}: {error}");
+    }
+    let (status, error) = place.bad(&format!("cp {alias} @d/f"));
+    assert!(status == 1 && error.ends_with(" are the same file\n"), "{error}");
+    assert_eq!(place.good("cat @d/f @d/g"), "contentcontent");
+    assert_eq!(place.good("stat -c %N @d/l"), "'@d/l' -> 'g'\n");
+}

@@ -95,7 +95,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     /// Copies an object and everything below.
     pub async fn copy(&self, source: TreePath, target: TreePath, attributes: Attributes) {
         self.progress.found(1, data_size(&attributes));
-        self.object(source, target, attributes).await;
+        self.object(source, target, attributes, true).await;
         let State { links, directories, .. } = self.state.take();
         for (existing, path) in links {
             self.report(self.hard_link(&existing, &path).await);
@@ -113,14 +113,43 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         }
     }
 
-    /// Copies one object; a directory with its entries.
+    /// Whether an object of the source and one of the target are the same object.
+    ///
+    /// The same server may be reached by several names, and be this machine. There the time of the last change tells
+    /// objects of equal numbers apart, because no copy can set it.
+    fn is_one_object(&self, one: &Attributes, other: &Attributes) -> bool {
+        if (one.kind, one.fileid) != (other.kind, other.fileid) {
+            return false;
+        }
+        let (from, to) = (self.from.server(), self.to.server());
+        if from == to && (from.is_none() || one.fsid == other.fsid) {
+            return one.fsid == other.fsid;
+        }
+        // Versions of the protocol have different numbers of one file system.
+        (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
+    }
+
+    /// Copies one object; a directory with its entries. Nothing has the target's name unless it `may_exist`.
     fn object<'s>(
         &'s self,
         source: TreePath,
         target: TreePath,
         attributes: Attributes,
+        may_exist: bool,
     ) -> Pin<Box<dyn Future<Output = ()> + 's>> {
         Box::pin(async move {
+            let found = match may_exist {
+                true => self.to.attributes(&target).await,
+                false => Ok(None),
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(failure) => return self.progress.failed(&failure.to_string()),
+            };
+            if found.as_ref().is_some_and(|found| self.is_one_object(&attributes, found)) {
+                let (source, target) = (self.from.show(&source), self.to.show(&target));
+                return self.progress.failed(&format!("{source} and {target} are the same file"));
+            }
             if attributes.kind == FileKind::Directory {
                 return self.directory(&source, &target, &attributes).await;
             }
@@ -129,7 +158,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             }
             let _permit = self.files.acquire().await;
             let done = match attributes.kind {
-                FileKind::Regular => self.file(&source, &target, &attributes).await,
+                FileKind::Regular => self.file(&source, &target, &attributes, found.as_ref()).await,
                 _ => self.special(&source, &target, &attributes).await,
             };
             self.report(done);
@@ -220,7 +249,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             source.join(&name),
             target.join(&name),
         ) {
-            (Ok(source), Ok(target)) => self.object(source, target, attributes).await,
+            (Ok(source), Ok(target)) => self.object(source, target, attributes, !is_new).await,
             (Err(error), _) | (_, Err(error)) => {
                 self.progress.failed(&format!("cannot copy below {}: {error}", self.from.show(source)));
             }
@@ -274,9 +303,9 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         source: &TreePath,
         target: &TreePath,
         attributes: &Attributes,
+        found: Option<&Attributes>,
     ) -> Result<bool, Failure> {
-        let Some(same) = self.options.skips else { return Ok(false) };
-        let Some(found) = self.to.attributes(target).await? else { return Ok(false) };
+        let (Some(same), Some(found)) = (self.options.skips, found) else { return Ok(false) };
         if found.kind != FileKind::Regular || found.size != attributes.size {
             return Ok(false);
         }
@@ -330,8 +359,9 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         source: &TreePath,
         target: &TreePath,
         attributes: &Attributes,
+        found: Option<&Attributes>,
     ) -> Result<(), Failure> {
-        if self.is_same(source, target, attributes).await? {
+        if self.is_same(source, target, attributes, found).await? {
             self.progress.done(0, attributes.size);
             return Ok(());
         }

@@ -110,6 +110,10 @@ impl Tree for LocalTree {
         Ok(Self::set_attributes(self, path, new)?)
     }
 
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     fn show(&self, path: &TreePath) -> String {
         crate::commands::quote::shell_quoted(self.shown(path).as_os_str().as_encoded_bytes())
     }

@@ -352,6 +352,11 @@ impl Tree for RemoteTree {
         changed.await.map(|_| ()).map_err(|cause| self.failed("set attributes of", path, &cause))
     }
 
+    fn server(&self) -> Option<String> {
+        let port = self.url.options.port;
+        Some(format!("{} {port:?}", self.url.host()))
+    }
+
     fn show(&self, path: &TreePath) -> String {
         shown(&below(&self.url, path.as_bytes()))
     }
