@@ -441,3 +441,73 @@ fn a_file_is_not_copied_onto_itself() {
     assert_eq!(place.good("cat @d/f @d/g"), "contentcontent");
     assert_eq!(place.good("stat -c %N @d/l"), "'@d/l' -> 'g'\n");
 }
+
+/// Relays one connection after the other to a server. Calls `run` before it passes on a request that has `name` in it.
+fn relay(server: std::net::SocketAddr, name: &'static [u8], run: impl Fn() + Send + 'static) -> u16 {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.expect("a connection");
+            let mut upstream = TcpStream::connect(server).expect("the server accepts");
+            let (mut replies, mut back) =
+                (upstream.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+            std::thread::spawn(move || {
+                // Either side may end first.
+                let _ = std::io::copy(&mut replies, &mut back);
+            });
+            let mut bytes = vec![0; 1 << 20];
+            while let Ok(length @ 1..) = client.read(&mut bytes) {
+                if bytes[..length].windows(name.len()).any(|window| window == name) {
+                    run();
+                }
+                if upstream.write_all(&bytes[..length]).is_err() {
+                    break;
+                }
+            }
+            // The other side may have closed.
+            let _ = upstream.shutdown(std::net::Shutdown::Write);
+        }
+    });
+    port
+}
+
+#[test]
+fn a_source_that_becomes_shorter_is_an_error() {
+    use std::fs::File;
+    let dir = TestDir::new();
+    let server = Server::start(
+        &dir,
+        &["serve", "--memory", "--listen", "127.0.0.1:0", "--squash", "none", "--insecure"],
+    );
+    let tree = dir.directory("tree");
+    let path = tree.join("shrinking");
+    for is_hole in [false, true] {
+        let file = File::create(&path).expect("a file");
+        let length = 3 << 20;
+        if is_hole {
+            file.set_len(length).expect("a length");
+        } else {
+            std::fs::write(&path, vec![7; length as usize]).expect("a file");
+        }
+        let shrinking = path.clone();
+        // The copy knows the size before it creates the target.
+        let port = relay(server.address, b"shrinking", move || {
+            File::options().write(true).open(&shrinking).expect("a file").set_len(100).expect("a length");
+        });
+        let output = Command::new(ENFYS)
+            .args(["cp", "-r", "-T"])
+            .arg(&tree)
+            .arg(format!("nfs://127.0.0.1:{port}/export/{is_hole}"))
+            .output()
+            .expect("the binary starts");
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains("shrinking has become shorter than its 3145728 bytes while it was copied"),
+            "{error}"
+        );
+    }
+}

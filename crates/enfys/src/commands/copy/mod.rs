@@ -371,7 +371,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         let mode = if self.options.preserves { mode & OWNER_BITS | 0o200 } else { mode };
         let copied = match self.to.create(target, mode).await {
             Ok(writer) => {
-                let data = self.data(&reader, &writer, attributes).await;
+                let data = self.data(source, &reader, &writer, attributes).await;
                 let new = if self.options.preserves && data.is_ok() {
                     preserved(attributes)
                 } else {
@@ -389,8 +389,12 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     }
 
     /// Copies the content of a file, with many chunks under way.
+    ///
+    /// # Errors
+    /// Also if the file has fewer bytes than its attributes said: it has become shorter meanwhile.
     async fn data(
         &self,
+        source: &TreePath,
         reader: &S::Reader,
         writer: &D::Writer,
         attributes: &Attributes,
@@ -401,20 +405,32 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         while let Some((begins, ends)) = self.from.next_data(reader, offset, size).await? {
             let ends = ends.min(size);
             if begins >= ends {
-                return Ok(());
+                break;
             }
             let offsets = (begins..ends).step_by(CHUNK).map(Ok::<u64, Failure>);
             let chunks = stream::iter(offsets).try_for_each_concurrent(CHUNKS_OF_FILE, async |offset| {
                 let _permit = self.chunks.acquire().await;
                 let length = usize::try_from(ends - offset).unwrap_or(CHUNK).min(CHUNK);
                 let data = self.from.read(reader, offset, length).await?;
+                if data.len() < length {
+                    return Err(self.shorter(source, size));
+                }
                 self.progress.done(0, data.len() as u64);
                 self.write(writer, offset, data, has_holes).await
             });
             chunks.await?;
             offset = ends;
         }
+        // What follows is a hole only if the file still reaches that far.
+        if offset < size && self.from.read(reader, size - 1, 1).await?.is_empty() {
+            return Err(self.shorter(source, size));
+        }
         Ok(())
+    }
+
+    fn shorter(&self, source: &TreePath, size: u64) -> Failure {
+        let shown = self.from.show(source);
+        Failure::new(format!("{shown} has become shorter than its {size} bytes while it was copied"))
     }
 
     /// Writes a chunk, without its zeros if the source has holes.
