@@ -511,3 +511,21 @@ fn a_source_that_becomes_shorter_is_an_error() {
         );
     }
 }
+
+#[test]
+fn find_deletes_no_pruned_entries_and_all_empty_directories() {
+    let place = Place::new();
+    place.good("mkdir -p @a/kept @a/b/c/d @a/b/e");
+    place.good("touch @a/kept/file @a/b/e/file");
+    let (status, error) = place.bad("find @a -name kept -prune -o -type f -delete");
+    assert!(status == 1 && error.contains("`-prune` does nothing"), "{error}");
+    assert_eq!(place.good("ls @a/kept @a/b/e"), "@a/kept:\nfile\n\n@a/b/e:\nfile\n");
+    place.good("find @a -type d -empty -delete");
+    assert_eq!(
+        place.good("ls @a/b"),
+        "e\n",
+        "a directory without other than empty directories is empty in the end"
+    );
+    place.good("find @a/b -depth -name none -prune -o -name file -delete -o -type d -empty -delete");
+    assert_eq!(place.good("ls @a"), "kept\n");
+}

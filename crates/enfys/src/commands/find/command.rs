@@ -108,6 +108,17 @@ enum Flow {
 struct Wishes {
     prunes: bool,
     quits: bool,
+    /// Whether the entry was removed.
+    deleted: bool,
+}
+
+impl Wishes {
+    /// Counts a removed entry in its directory, the last of these.
+    fn count(self, left: &mut [usize]) {
+        if let (true, Some(left)) = (self.deleted, left.last_mut()) {
+            *left = left.saturating_sub(1);
+        }
+    }
 }
 
 struct Search<'a> {
@@ -124,15 +135,19 @@ impl Search<'_> {
         let start = Entry::start(location.object("access", false).await?);
         let Expression { max_depth, is_depth_first, needs_emptiness, .. } = *self.expression;
         let mut walk = Walk::new(location.fs.clone(), start, max_depth);
-        // Directories that the walk is in, by depth: whether they are empty.
-        let mut empty: Vec<bool> = Vec::new();
+        // Entries that are left in the directories that the walk is in, by depth.
+        let mut left: Vec<usize> = Vec::new();
         while let Some(step) = walk.next() {
             let mut node = match step {
                 Step::Enter(node) => node,
                 Step::Leave(entry) => {
-                    let is_empty = empty.pop().unwrap_or_default();
-                    if is_depth_first && self.evaluate(&location, &entry, is_empty).await.quits {
-                        return Ok(Flow::Quit);
+                    let is_empty = left.pop() == Some(0);
+                    if is_depth_first {
+                        let wishes = self.evaluate(&location, &entry, is_empty).await;
+                        wishes.count(&mut left);
+                        if wishes.quits {
+                            return Ok(Flow::Quit);
+                        }
                     }
                     continue;
                 }
@@ -142,6 +157,7 @@ impl Search<'_> {
             if !is_depth_first && !needs_emptiness || !lists {
                 // No listing is needed to decide.
                 let wishes = self.evaluate(&location, &node.entry, false).await;
+                wishes.count(&mut left);
                 if wishes.quits {
                     return Ok(Flow::Quit);
                 }
@@ -155,10 +171,12 @@ impl Search<'_> {
                 Err(cause) => {
                     self.output.fail(&failed("list", &below(url, &node.entry.path), &cause));
                     // What cannot be listed is not empty.
-                    if (is_depth_first || needs_emptiness)
-                        && self.evaluate(&location, &node.entry, false).await.quits
-                    {
-                        return Ok(Flow::Quit);
+                    if is_depth_first || needs_emptiness {
+                        let wishes = self.evaluate(&location, &node.entry, false).await;
+                        wishes.count(&mut left);
+                        if wishes.quits {
+                            return Ok(Flow::Quit);
+                        }
                     }
                     continue;
                 }
@@ -173,7 +191,7 @@ impl Search<'_> {
                     continue;
                 }
             }
-            empty.push(is_empty);
+            left.push(listing.len());
             walk.descend(node.entry, if goes_in { listing } else { Vec::new() });
         }
         Ok(Flow::Continue)
@@ -203,7 +221,9 @@ impl Search<'_> {
                 Action::Print0 => self.output.print(&[text(&url).as_bytes(), b"\0"].concat()),
                 Action::List => self.list(&url, entry),
                 Action::Delete => {
-                    if !self.delete(location, entry, &url).await {
+                    if self.delete(location, entry, &url).await {
+                        wishes.deleted = true;
+                    } else {
                         evaluation.failed();
                     }
                 }

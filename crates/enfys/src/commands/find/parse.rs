@@ -69,6 +69,10 @@ const PREDICATES: &[(&str, Predicate)] = &[
     ("-maxdepth", Predicate::MaxDepth),
 ];
 
+/// What `-prune` protects would be removed.
+const PRUNE_AND_DELETE: &str =
+    "`-delete` implies `-depth`, with which `-prune` does nothing: give `-depth` as well to go on anyway";
+
 /// Operators, for suggestions.
 const OPERATORS: &[&str] = &["-a", "-and", "-o", "-or", "-not"];
 
@@ -80,7 +84,8 @@ pub fn parse(words: &[Vec<u8>], names: &dyn Lookup) -> Result<Expression, String
     if words.len() > WORDS_MAX {
         return Err(format!("an expression has at most {WORDS_MAX} words, this one has {}", words.len()));
     }
-    let mut parser = Parser { words, at: 0, names, nesting: 0, acts: false, expression: empty() };
+    let mut parser =
+        Parser { words, at: 0, names, nesting: 0, acts: false, has_depth: false, expression: empty() };
     if words.is_empty() {
         parser.emit(Instruction::Test(Test::True));
     } else {
@@ -92,6 +97,10 @@ pub fn parse(words: &[Vec<u8>], names: &dyn Lookup) -> Result<Expression, String
             b")" => "`)` without `(`".to_owned(),
             _ => format!("`{shown}` is not expected here: paths come before the expression"),
         });
+    }
+    let (prunes, deletes) = (parser.acts_by(Action::Prune), parser.acts_by(Action::Delete));
+    if prunes && deletes && !parser.has_depth {
+        return Err(PRUNE_AND_DELETE.to_owned());
     }
     if !parser.acts {
         // `EXPRESSION -a -print`.
@@ -120,6 +129,8 @@ struct Parser<'a> {
     nesting: usize,
     /// Whether there is an action other than `-prune` and `-quit`.
     acts: bool,
+    /// Whether `-depth` was given.
+    has_depth: bool,
     expression: Expression,
 }
 
@@ -132,6 +143,11 @@ impl<'a> Parser<'a> {
         let is_there = self.peek().is_some_and(|word| operators.iter().any(|known| known.as_bytes() == word));
         self.at += usize::from(is_there);
         is_there
+    }
+
+    /// Whether the expression has this action.
+    fn acts_by(&self, action: Action) -> bool {
+        self.expression.code.iter().any(|known| matches!(known, Instruction::Act(act) if *act == action))
     }
 
     fn emit(&mut self, instruction: Instruction) -> usize {
@@ -239,6 +255,7 @@ impl<'a> Parser<'a> {
             }
             Predicate::Depth => {
                 self.expression.is_depth_first = true;
+                self.has_depth = true;
                 Instruction::Test(Test::True)
             }
             Predicate::MinDepth => {
