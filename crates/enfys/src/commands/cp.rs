@@ -15,7 +15,7 @@ use super::copy::{Copier, CopyOptions};
 use super::output::run as run_command;
 use super::progress::{Progress, ProgressKind};
 use super::quote::shell_quoted;
-use super::session::{Failure, Session, parse_url};
+use super::session::{Failure, Session, parse_url, shown};
 use super::tree::{LocalTree, RemoteTree, Tree, TreePath};
 use super::umask::umask;
 
@@ -96,6 +96,30 @@ impl Place {
         }
     }
 
+    /// Whether `other` is this object or below it, as far as paths tell.
+    pub fn contains(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Local(one), Self::Local(other)) => match (resolved(one), resolved(other)) {
+                (Some(one), Some(other)) => other.starts_with(one),
+                _ => false,
+            },
+            (Self::Remote(one), Self::Remote(other)) => {
+                let path = |url: &Url| PathBuf::from(OsStr::from_bytes(url.path()));
+                let is_one_server = (one.host(), one.options.port) == (other.host(), other.options.port);
+                is_one_server && path(other).starts_with(path(one))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns it as messages show it.
+    pub fn show(&self) -> String {
+        match self {
+            Self::Local(path) => shell_quoted(path.as_os_str().as_bytes()),
+            Self::Remote(url) => shown(url),
+        }
+    }
+
     /// Returns the last name; empty for a root, `.` and `..`.
     fn name(&self) -> Vec<u8> {
         match self {
@@ -106,6 +130,14 @@ impl Place {
             }
         }
     }
+}
+
+/// Returns the path without symbolic links. The last name may be missing.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok().or_else(|| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(std::fs::canonicalize(parent).ok()?.join(path.file_name()?))
+    })
 }
 
 /// A tree of either kind, and an object in it that may be missing.
@@ -188,7 +220,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
     };
     let keeps_name = is_directory && !arguments.no_target_directory;
     for (source, shown) in sources.iter().zip(&arguments.places) {
-        let done = copy_one(session, source, &spot, keeps_name, options, progress).await;
+        let done = copy_one(session, source, (target, &spot), keeps_name, options, progress).await;
         if let Err(failure) = done {
             progress.failed(&format!("{failure} (copying {})", shell_quoted(shown.as_bytes())));
         }
@@ -203,13 +235,22 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
 pub async fn copy_one(
     session: &Session,
     source: &Place,
-    target: &Spot,
+    (place, target): (&Place, &Spot),
     keeps_name: bool,
     options: CopyOptions,
     progress: &Progress,
 ) -> Result<(), Failure> {
     let (from, attributes) = Spot::find(session, source).await?;
     let attributes = attributes.ok_or_else(|| Failure::new("No such file or directory"))?;
+    if attributes.kind == FileKind::Directory {
+        let (one, other) = (source.show(), place.show());
+        if source.contains(place) {
+            return Err(Failure::new(format!("cannot copy a directory into itself: {one} to {other}")));
+        }
+        if options.deletes && place.contains(source) {
+            return Err(Failure::new(format!("--delete is refused: {other} contains the source {one}")));
+        }
+    }
     let name = if keeps_name { source.name() } else { Vec::new() };
     match (&from, target) {
         (Spot::Local(from, source), Spot::Local(to, target)) => {

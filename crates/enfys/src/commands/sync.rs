@@ -78,5 +78,5 @@ async fn sync(session: &Session, arguments: &SyncArguments, progress: &Progress)
     if found.is_some_and(|found| found.kind != FileKind::Directory && arguments.delete) {
         return Err(Failure::new("--delete needs a target that is a directory"));
     }
-    copy_one(session, &source, &spot, keeps_name, options, progress).await
+    copy_one(session, &source, (&target, &spot), keeps_name, options, progress).await
 }

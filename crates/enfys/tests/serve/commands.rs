@@ -529,3 +529,43 @@ fn find_deletes_no_pruned_entries_and_all_empty_directories() {
     place.good("find @a/b -depth -name none -prune -o -name file -delete -o -type d -empty -delete");
     assert_eq!(place.good("ls @a"), "kept\n");
 }
+
+#[test]
+fn a_tree_is_not_copied_into_itself() {
+    use std::fs;
+    let place = Place::new();
+    let dir = TestDir::new();
+    let here = dir.directory("d");
+    fs::write(here.join("file"), "content").expect("a file");
+    fs::create_dir(here.join("sub")).expect("a directory");
+    fs::write(here.join("sub/inner"), "content").expect("a file");
+    let here = here.display();
+    place.good(&format!("cp -r -T {here} @d"));
+    let itself = "cannot copy a directory into itself";
+    for line in [
+        format!("cp -r {here} {here}/e"),
+        format!("cp -r {here} {here}"),
+        format!("sync {here} {here}/sub"),
+        "cp -r @d @d/e".into(),
+        "cp -r @d @d/sub".into(),
+        "sync --delete @d @d/sub".into(),
+    ] {
+        let (status, error) = place.bad(&line);
+        assert!(status == 1 && error.contains(itself), "{line}: {error}");
+    }
+    for line in [format!("sync --delete {here}/sub {here}"), "sync --delete @d/sub @d".into()] {
+        let (status, error) = place.bad(&line);
+        assert!(status == 1 && error.contains("contains the source"), "{line}: {error}");
+    }
+    assert_eq!(place.good("find @d -type f -path */d/*").lines().count(), 2);
+    assert_eq!(manifest(&dir.path("d"), false).len(), 3, "nothing came and nothing went");
+    // Under another name of the server, objects tell what paths do not.
+    let alias = format!("nfs://localhost:{}/export/d", place.server.address.port());
+    let (status, error) = place.bad(&format!("cp -r {alias} @d/e"));
+    assert!(status == 1 && error.contains(itself), "{error}");
+    assert_eq!(place.good("find @d/e -type f").lines().count(), 2);
+    assert_eq!(place.good("find @d/e -name e"), "@d/e\n");
+    let (status, error) = place.bad(&format!("sync --delete {alias}/sub @d"));
+    assert!(status == 1 && error.contains("it is the source"), "{error}");
+    assert_eq!(place.good("cat @d/sub/inner"), "content");
+}

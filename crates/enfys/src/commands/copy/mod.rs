@@ -1,6 +1,6 @@
 //! Copies trees: many files under way, holes and hard links kept where asked.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::future::Future;
@@ -29,6 +29,8 @@ const CHUNKS_OF_FILE: usize = 16;
 const HOLE: usize = 4096;
 /// Most remembered files with several names; of further ones every name becomes a file.
 const LINKED_MAX: usize = 1 << 20;
+/// Most reads of the attributes of a directory that changes.
+const READS_MAX: usize = 16;
 /// Permissions that this program needs for a directory while it fills it.
 const OWNER_BITS: u32 = 0o700;
 
@@ -65,6 +67,10 @@ pub struct Copier<'a, S, D> {
     files: Semaphore,
     chunks: Semaphore,
     state: RefCell<State>,
+    /// The object that everything is copied from.
+    source: OnceCell<Attributes>,
+    /// The directory that everything is copied to.
+    target: OnceCell<(TreePath, Attributes)>,
 }
 
 /// What is done at the end.
@@ -89,12 +95,15 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             files: Semaphore::new(FILES),
             chunks: Semaphore::new(CHUNKS),
             state: RefCell::default(),
+            source: OnceCell::new(),
+            target: OnceCell::new(),
         }
     }
 
-    /// Copies an object and everything below.
+    /// Copies an object and everything below. One copier copies one object.
     pub async fn copy(&self, source: TreePath, target: TreePath, attributes: Attributes) {
         self.progress.found(1, data_size(&attributes));
+        self.source.get_or_init(|| attributes);
         self.object(source, target, attributes, true).await;
         let State { links, directories, .. } = self.state.take();
         for (existing, path) in links {
@@ -129,6 +138,28 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
     }
 
+    /// Whether a directory of the source is the one that everything is copied to.
+    async fn is_target(&self, source: &TreePath, attributes: &Attributes) -> Result<bool, Failure> {
+        let Some((target, known)) = self.target.get() else { return Ok(false) };
+        let number = |of: &Attributes| (of.fsid, of.fileid);
+        if attributes.fileid != known.fileid {
+            return Ok(false);
+        }
+        if self.from.server() == self.to.server() && number(attributes) == number(known) {
+            return Ok(true);
+        }
+        // It changes while it is filled. Attributes of both sides are only compared if it has not changed between.
+        for _ in 0..READS_MAX {
+            let before = self.to.attributes(target).await?;
+            let one = self.from.attributes(source).await?;
+            let after = self.to.attributes(target).await?;
+            if let (Some(one), Some(other), true) = (one, after, before == after) {
+                return Ok(self.is_one_object(&one, &other));
+            }
+        }
+        Ok(number(attributes) == number(known))
+    }
+
     /// Copies one object; a directory with its entries. Nothing has the target's name unless it `may_exist`.
     fn object<'s>(
         &'s self,
@@ -151,6 +182,16 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
                 return self.progress.failed(&format!("{source} and {target} are the same file"));
             }
             if attributes.kind == FileKind::Directory {
+                match self.is_target(&source, &attributes).await {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let shown = self.from.show(&source);
+                        return self
+                            .progress
+                            .failed(&format!("cannot copy a directory into itself: {shown}"));
+                    }
+                    Err(failure) => return self.progress.failed(&failure.to_string()),
+                }
                 return self.directory(&source, &target, &attributes).await;
             }
             if self.is_further_name(&attributes, &target) {
@@ -220,6 +261,14 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Ok(is_new) => is_new,
             Err(failure) => return self.progress.failed(&failure.to_string()),
         };
+        if self.target.get().is_none() {
+            match self.to.attributes(target).await {
+                Ok(found) => {
+                    found.map(|found| self.target.get_or_init(|| (target.clone(), found)));
+                }
+                Err(failure) => return self.progress.failed(&failure.to_string()),
+            }
+        }
         let listing = match self.from.list(source).await {
             Ok(listing) => listing,
             Err(failure) => return self.progress.failed(&failure.to_string()),
@@ -273,7 +322,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             let stays =
                 kinds.get(&name[..]).is_some_and(|kind| is_directory(*kind) == is_directory(attributes.kind));
             if let (false, Ok(path)) = (stays, target.join(name))
-                && let Err(failure) = self.delete(&path, attributes.kind).await
+                && let Err(failure) = self.delete(&path, attributes).await
             {
                 self.progress.failed(&failure.to_string());
             }
@@ -284,16 +333,19 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     fn delete<'s>(
         &'s self,
         path: &'s TreePath,
-        kind: FileKind,
+        attributes: &'s Attributes,
     ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 's>> {
         Box::pin(async move {
-            if kind == FileKind::Directory {
+            if self.source.get().is_some_and(|source| self.is_one_object(source, attributes)) {
+                return Err(Failure::new(format!("cannot remove {}: it is the source", self.to.show(path))));
+            }
+            if attributes.kind == FileKind::Directory {
                 for (name, attributes) in self.to.list(path).await? {
                     let entry = path.join(&name).map_err(|error| Failure::new(error.to_string()))?;
-                    self.delete(&entry, attributes.kind).await?;
+                    self.delete(&entry, &attributes).await?;
                 }
             }
-            self.to.remove(path, kind).await
+            self.to.remove(path, attributes.kind).await
         })
     }
 
