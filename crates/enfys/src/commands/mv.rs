@@ -94,8 +94,12 @@ async fn rename(
             shown(&to.url)
         )));
     }
-    if arguments.no_clobber && to.object("access", false).await.is_ok() {
-        return Ok(());
+    if arguments.no_clobber {
+        match to.object("access", false).await {
+            Ok(_) => return Ok(()),
+            Err(failure) if failure.is_missing() => {}
+            Err(failure) => return Err(failure),
+        }
     }
     let (from_parent, from_name) = from.parent("move").await?;
     let (to_parent, to_name) = to.parent("move to").await?;
