@@ -274,7 +274,12 @@ pub fn below(url: &Url, path: &[u8]) -> Url {
 /// # Errors
 /// One sentence.
 pub fn parse_url(text: &str) -> Result<Url, String> {
-    text.parse().map_err(|error: url::UrlError| error.to_string())
+    let url: Url = text.parse().map_err(|error: url::UrlError| error.to_string())?;
+    // Servers may have objects of these names or refuse them; none resolves them as a path's.
+    if url.path().split(|byte| *byte == b'/').any(|name| matches!(name, b"." | b"..")) {
+        return Err("a URL's path cannot contain `.` or `..`".to_owned());
+    }
+    Ok(url)
 }
 
 /// Returns the versions to try, in this order; `None` is the client's own order.

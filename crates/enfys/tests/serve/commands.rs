@@ -577,3 +577,16 @@ fn mv_renames_nothing_if_it_cannot_know_the_target() {
     assert_eq!(place.bad("mv -n @a @f/x").1, "enfys mv: cannot access @f/x: Not a directory\n");
     assert_eq!(place.good("ls @"), "a\nf\n");
 }
+
+#[test]
+fn dots_in_urls_are_refused() {
+    let place = Place::new();
+    place.good("mkdir -p @a/b");
+    for line in
+        ["ls @a/.", "ls @a/../a", "rm -r @a/b/..", "cp -r @a/. /tmp/none", "find @.. -delete", "stat @%2e%2e"]
+    {
+        let (_, error) = place.bad(line);
+        assert!(error.contains("a URL's path cannot contain `.` or `..`"), "{line}: {error}");
+    }
+    assert_eq!(place.good("find @a"), "@a\n@a/b\n");
+}
