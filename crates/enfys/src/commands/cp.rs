@@ -29,7 +29,7 @@ Sources and targets are URLs or paths of this machine. Many files are under way 
 interrupted is completed by running it again. Nothing is written outside of the target: symbolic links in it are \
 replaced, not followed.
 
-With -p, owners are kept as numbers; setting them needs root. Access control lists and extended attributes are not \
+With -p, owners are kept as numbers if the user is root; other users keep the rest. Access control lists and extended attributes are not \
 copied.";
 
 #[derive(Debug, Args)]

@@ -590,3 +590,25 @@ fn dots_in_urls_are_refused() {
     }
     assert_eq!(place.good("find @a"), "@a\n@a/b\n");
 }
+
+#[test]
+fn modes_and_times_are_kept_without_root() {
+    let place = Place::new();
+    place.good("mkdir @source");
+    place.good("mkdir -m 777 @all");
+    place.good("touch -d 2023-11-14T22:13:20Z @source/f");
+    place.good("chown 7:8 @source/f");
+    place.good("chmod 4755 @source/f");
+    place.good("touch -d 2023-11-14T22:13:20Z @source");
+    let shown = "755:1000:1700000000\n";
+    place.good("cp -p @source/f @all/f?uid=1000&gid=1000");
+    assert_eq!(place.good("stat -c %a:%u:%Y @all/f"), shown);
+    for _ in 0..2 {
+        place.good("sync @source @all/d?uid=1000&gid=1000");
+        assert_eq!(place.good("stat -c %a:%u:%Y @all/d @all/d/f"), shown.repeat(2));
+    }
+    // The third run finds nothing to do.
+    let changed = place.good("stat -c %z @all/d/f");
+    place.good("sync @source @all/d?uid=1000&gid=1000");
+    assert_eq!(place.good("stat -c %z @all/d/f"), changed);
+}

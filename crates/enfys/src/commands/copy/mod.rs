@@ -34,6 +34,9 @@ const READS_MAX: usize = 16;
 /// Permissions that this program needs for a directory while it fills it.
 const OWNER_BITS: u32 = 0o700;
 
+/// The bits with which a program runs as its file's owner or group.
+const SET_ID_BITS: u32 = 0o6000;
+
 /// What a copy keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyOptions {
@@ -274,7 +277,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Err(failure) => return self.progress.failed(&failure.to_string()),
         };
         let new = match self.options.preserves {
-            true => Some(preserved(attributes)),
+            true => Some(self.preserved(attributes)),
             false if is_new && mode != mode | OWNER_BITS => {
                 Some(NewAttributes { mode: Some(mode), ..NewAttributes::default() })
             }
@@ -365,10 +368,10 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Same::SizeAndTime => found.mtime == attributes.mtime,
             Same::Content => self.has_same_content(source, target, attributes.size).await?,
         };
-        let new = preserved(attributes);
+        let new = self.preserved(attributes);
         let differs = new.mode != Some(found.mode)
-            || new.uid != Some(found.uid)
-            || new.gid != Some(found.gid)
+            || new.uid.is_some_and(|uid| uid != found.uid)
+            || new.gid.is_some_and(|gid| gid != found.gid)
             || found.mtime != attributes.mtime;
         if is_same && differs {
             self.to.set_attributes(target, &new).await?;
@@ -425,7 +428,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Ok(writer) => {
                 let data = self.data(source, &reader, &writer, attributes).await;
                 let new = if self.options.preserves && data.is_ok() {
-                    preserved(attributes)
+                    self.preserved(attributes)
                 } else {
                     NewAttributes::default()
                 };
@@ -510,6 +513,21 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         Ok(())
     }
 
+    /// Returns what a copy keeps of an object's attributes: owners only if its user may set them.
+    fn preserved(&self, attributes: &Attributes) -> NewAttributes {
+        let user = self.to.user();
+        let is_root = user == 0;
+        // A program must not run as a user whom the copy does not belong to.
+        let is_owned = is_root || user == attributes.uid;
+        NewAttributes {
+            mode: Some(if is_owned { attributes.mode } else { attributes.mode & !SET_ID_BITS }),
+            uid: is_root.then_some(attributes.uid),
+            gid: is_root.then_some(attributes.gid),
+            atime: Some(attributes.atime),
+            mtime: Some(attributes.mtime),
+        }
+    }
+
     /// Copies a symbolic link, pipe, socket or device.
     async fn special(
         &self,
@@ -529,7 +547,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             self.to.make_special(target, attributes).await?;
         }
         if self.options.preserves {
-            self.to.set_attributes(target, &preserved(attributes)).await
+            self.to.set_attributes(target, &self.preserved(attributes)).await
         } else {
             Ok(())
         }
@@ -539,14 +557,4 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
 /// Returns the bytes that are copied of an object.
 fn data_size(attributes: &Attributes) -> u64 {
     if attributes.kind == FileKind::Regular { attributes.size } else { 0 }
-}
-
-fn preserved(attributes: &Attributes) -> NewAttributes {
-    NewAttributes {
-        mode: Some(attributes.mode),
-        uid: Some(attributes.uid),
-        gid: Some(attributes.gid),
-        atime: Some(attributes.atime),
-        mtime: Some(attributes.mtime),
-    }
 }

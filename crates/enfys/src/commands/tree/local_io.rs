@@ -110,6 +110,10 @@ impl Tree for LocalTree {
         Ok(Self::set_attributes(self, path, new)?)
     }
 
+    fn user(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
     fn server(&self) -> Option<String> {
         None
     }

@@ -60,6 +60,8 @@ pub trait Tree {
     async fn remove(&self, path: &TreePath, kind: FileKind) -> Result<(), Failure>;
     /// Sets attributes.
     async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Failure>;
+    /// Returns the user that writes to the tree. Only 0 may set owners.
+    fn user(&self) -> u32;
     /// Returns the server that holds the tree; `None` for this machine.
     fn server(&self) -> Option<String>;
     /// Returns a path as messages show it.

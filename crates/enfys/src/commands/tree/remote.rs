@@ -352,6 +352,10 @@ impl Tree for RemoteTree {
         changed.await.map(|_| ()).map_err(|cause| self.failed("set attributes of", path, &cause))
     }
 
+    fn user(&self) -> u32 {
+        self.url.options.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw())
+    }
+
     fn server(&self) -> Option<String> {
         let port = self.url.options.port;
         Some(format!("{} {port:?}", self.url.host()))
