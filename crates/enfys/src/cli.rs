@@ -127,13 +127,13 @@ struct ServeCli {
 
 #[derive(Debug, Subcommand)]
 enum ServeCommand {
-    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 if asked
     Serve(Box<ServeArguments>),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 if asked
     Serve(Box<ServeArguments>),
     /// Check a configuration file and print the effective configuration as TOML
     CheckConfig(CheckArguments),
