@@ -79,12 +79,12 @@ pub fn run(arguments: &CpArguments) -> ExitCode {
 
 /// A path of this machine or a URL.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Argument {
     Local(PathBuf),
     Remote(Box<Url>),
 }
 
-impl Place {
+impl Argument {
     /// Parses an argument.
     ///
     /// # Errors
@@ -141,29 +141,29 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 }
 
 /// A tree of either kind, and an object in it that may be missing.
-pub enum Spot {
+pub enum TreeObject {
     Local(LocalTree, TreePath),
     Remote(Box<RemoteTree>, TreePath),
 }
 
-impl Spot {
-    /// Finds the object that a place names. The tree begins at the directory that holds it, or at itself if it is a directory.
+impl TreeObject {
+    /// Finds the object that a argument names. The tree begins at the directory that holds it, or at itself if it is a directory.
     ///
     /// # Errors
     /// The directory above is missing too, or may not be read.
-    pub async fn find(session: &Session, place: &Place) -> Result<(Self, Option<Attributes>), Failure> {
-        match place {
-            Place::Local(path) => local(path).await,
-            Place::Remote(url) => remote(session, url).await,
+    pub async fn find(session: &Session, argument: &Argument) -> Result<(Self, Option<Attributes>), Failure> {
+        match argument {
+            Argument::Local(path) => local(path).await,
+            Argument::Remote(url) => remote(session, url).await,
         }
     }
 }
 
-async fn local(path: &Path) -> Result<(Spot, Option<Attributes>), Failure> {
+async fn local(path: &Path) -> Result<(TreeObject, Option<Attributes>), Failure> {
     if path.is_dir() {
         let tree = LocalTree::open(path)?;
         let attributes = tree.attributes(&TreePath::root())?;
-        return Ok((Spot::Local(tree, TreePath::root()), Some(attributes)));
+        return Ok((TreeObject::Local(tree, TreePath::root()), Some(attributes)));
     }
     // As with cp(1), a symbolic link that is named itself leads to its target.
     let resolved = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -177,15 +177,15 @@ async fn local(path: &Path) -> Result<(Spot, Option<Attributes>), Failure> {
     let tree = LocalTree::open(parent)?;
     let path = TreePath::root().join(name.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
     let attributes = Tree::attributes(&tree, &path).await?;
-    Ok((Spot::Local(tree, path), attributes))
+    Ok((TreeObject::Local(tree, path), attributes))
 }
 
-async fn remote(session: &Session, url: &Url) -> Result<(Spot, Option<Attributes>), Failure> {
+async fn remote(session: &Session, url: &Url) -> Result<(TreeObject, Option<Attributes>), Failure> {
     let location = session.locate(url).await?;
     match location.object("access", true).await {
         Ok(object) if object.attributes.kind == FileKind::Directory => {
             let tree = Box::new(RemoteTree::new(&location, &object));
-            return Ok((Spot::Remote(tree, TreePath::root()), Some(object.attributes)));
+            return Ok((TreeObject::Remote(tree, TreePath::root()), Some(object.attributes)));
         }
         Ok(_) => {}
         Err(failure) if failure.is_missing() => {}
@@ -195,19 +195,19 @@ async fn remote(session: &Session, url: &Url) -> Result<(Spot, Option<Attributes
     let tree = Box::new(RemoteTree::new(&location.above(), &parent));
     let path = TreePath::root().join(&name).map_err(|error| Failure::new(error.to_string()))?;
     let attributes = tree.attributes(&path).await?;
-    Ok((Spot::Remote(tree, path), attributes))
+    Ok((TreeObject::Remote(tree, path), attributes))
 }
 
 async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -> Result<(), Failure> {
-    let places: Vec<Place> =
-        arguments.places.iter().map(|place| Place::parse(place)).collect::<Result<_, _>>()?;
+    let places: Vec<Argument> =
+        arguments.places.iter().map(|text| Argument::parse(text)).collect::<Result<_, _>>()?;
     let Some((target, sources)) = places.split_last() else { return Ok(()) };
-    let (spot, found) = Spot::find(session, target).await?;
+    let (object, found) = TreeObject::find(session, target).await?;
     let is_directory = found.is_some_and(|found| found.kind == FileKind::Directory);
     if sources.len() > 1 && (!is_directory || arguments.no_target_directory) {
         let shown = shell_quoted(arguments.places[sources.len()].as_bytes());
         return Err(Failure::new(format!(
-            "{shown} is no directory, and there are {} sources",
+            "{shown} is not a directory, and there are {} sources",
             sources.len()
         )));
     }
@@ -220,7 +220,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
     };
     let keeps_name = is_directory && !arguments.no_target_directory;
     for (source, shown) in sources.iter().zip(&arguments.places) {
-        let done = copy_one(session, source, (target, &spot), keeps_name, options, progress).await;
+        let done = copy_one(session, source, (target, &object), keeps_name, options, progress).await;
         if let Err(failure) = done {
             progress.failed(&format!("{failure} (copying {})", shell_quoted(shown.as_bytes())));
         }
@@ -228,41 +228,41 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
     Ok(())
 }
 
-/// Copies what a place names to a target, or below it under its own name.
+/// Copies what a argument names to a target, or below it under its own name.
 ///
 /// # Errors
 /// There is no such source. What fails later goes to `progress`.
 pub async fn copy_one(
     session: &Session,
-    source: &Place,
-    (place, target): (&Place, &Spot),
+    source: &Argument,
+    (argument, target): (&Argument, &TreeObject),
     keeps_name: bool,
     options: CopyOptions,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    let (from, attributes) = Spot::find(session, source).await?;
+    let (from, attributes) = TreeObject::find(session, source).await?;
     let attributes = attributes.ok_or_else(|| Failure::new("No such file or directory"))?;
     if attributes.kind == FileKind::Directory {
-        let (one, other) = (source.show(), place.show());
-        if source.contains(place) {
+        let (one, other) = (source.show(), argument.show());
+        if source.contains(argument) {
             return Err(Failure::new(format!("cannot copy a directory into itself: {one} to {other}")));
         }
-        if options.deletes && place.contains(source) {
+        if options.deletes && argument.contains(source) {
             return Err(Failure::new(format!("--delete is refused: {other} contains the source {one}")));
         }
     }
     let name = if keeps_name { source.name() } else { Vec::new() };
     match (&from, target) {
-        (Spot::Local(from, source), Spot::Local(to, target)) => {
+        (TreeObject::Local(from, source), TreeObject::Local(to, target)) => {
             run_copy((from, source), (to, target), &name, attributes, options, progress).await
         }
-        (Spot::Local(from, source), Spot::Remote(to, target)) => {
+        (TreeObject::Local(from, source), TreeObject::Remote(to, target)) => {
             run_copy((from, source), (&**to, target), &name, attributes, options, progress).await
         }
-        (Spot::Remote(from, source), Spot::Local(to, target)) => {
+        (TreeObject::Remote(from, source), TreeObject::Local(to, target)) => {
             run_copy((&**from, source), (to, target), &name, attributes, options, progress).await
         }
-        (Spot::Remote(from, source), Spot::Remote(to, target)) => {
+        (TreeObject::Remote(from, source), TreeObject::Remote(to, target)) => {
             run_copy((&**from, source), (&**to, target), &name, attributes, options, progress).await
         }
     }

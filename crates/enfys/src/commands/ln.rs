@@ -78,7 +78,7 @@ async fn link(session: &Session, arguments: &LnArguments) -> Result<(), Failure>
     let url = url.map_err(Failure::new)?;
     let file = session.locate(&url).await?;
     let link = target.of(file.name());
-    if !file.is_beside(&link) {
+    if !file.is_same_server(&link) {
         let (file, link) = (shown(&url), shown(&link.url));
         return Err(Failure::new(format!("cannot link {file} to {link}: they are on different servers")));
     }

@@ -14,7 +14,7 @@ pub struct MvArguments {
     /// What to rename, and at the end its new name or the directory to move it to
     #[arg(value_name = "URL", num_args = 2.., required = true, value_parser = parse_url)]
     pub urls: Vec<Url>,
-    /// Do not replace what has the new name
+    /// Do not replace an existing file
     #[arg(short, long)]
     pub no_clobber: bool,
     /// Take the last URL as a name even if it is a directory
@@ -23,7 +23,7 @@ pub struct MvArguments {
     /// Print a line for each rename
     #[arg(short, long)]
     pub verbose: bool,
-    /// Accepted; nothing is asked anyway
+    /// Ignored: `mv` never asks
     #[arg(short, long)]
     pub force: bool,
 }
@@ -54,7 +54,7 @@ impl Target {
     /// Finds out which of the two a URL is.
     ///
     /// # Errors
-    /// There are several sources, and it is no directory.
+    /// There are several sources, and it is not a directory.
     pub async fn find(session: &Session, url: &Url, is_name: bool, sources: usize) -> Result<Self, Failure> {
         let location = session.locate(url).await?;
         let is_directory = !is_name
@@ -65,7 +65,7 @@ impl Target {
             };
         if !is_directory && sources > 1 {
             return Err(Failure::new(format!(
-                "{} is no directory, and there are {sources} sources",
+                "{} is not a directory, and there are {sources} sources",
                 shown(url)
             )));
         }
@@ -87,7 +87,7 @@ async fn rename(
 ) -> Result<(), Failure> {
     let from = session.locate(source).await?;
     let to = target.of(from.name());
-    if !from.is_beside(&to) {
+    if !from.is_same_server(&to) {
         return Err(Failure::new(format!(
             "cannot move {} to {}: they are on different servers: use `enfys cp -r -p`, then `enfys rm -r`",
             shown(source),

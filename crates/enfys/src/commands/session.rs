@@ -211,7 +211,7 @@ impl Location {
     }
 
     /// Whether both are on one server, called alike.
-    pub fn is_beside(&self, other: &Self) -> bool {
+    pub fn is_same_server(&self, other: &Self) -> bool {
         let server = |url: &Url| url.with_path(b"/").map(|url| url.to_string());
         server(&self.url) == server(&other.url)
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use client::attributes::FileKind;
 
 use super::copy::{CopyOptions, Same};
-use super::cp::{Place, Spot, copy_one};
+use super::cp::{Argument, TreeObject, copy_one};
 use super::output::run as run_command;
 use super::progress::{Progress, ProgressKind};
 use super::session::{Failure, Session};
@@ -64,8 +64,8 @@ pub fn run(arguments: &SyncArguments) -> ExitCode {
 }
 
 async fn sync(session: &Session, arguments: &SyncArguments, progress: &Progress) -> Result<(), Failure> {
-    let (source, target) = (Place::parse(&arguments.source)?, Place::parse(&arguments.target)?);
-    let (spot, found) = Spot::find(session, &target).await?;
+    let (source, target) = (Argument::parse(&arguments.source)?, Argument::parse(&arguments.target)?);
+    let (object, found) = TreeObject::find(session, &target).await?;
     let options = CopyOptions {
         is_recursive: true,
         preserves: true,
@@ -78,5 +78,5 @@ async fn sync(session: &Session, arguments: &SyncArguments, progress: &Progress)
     if found.is_some_and(|found| found.kind != FileKind::Directory && arguments.delete) {
         return Err(Failure::new("--delete needs a target that is a directory"));
     }
-    copy_one(session, &source, (&target, &spot), keeps_name, options, progress).await
+    copy_one(session, &source, (&target, &object), keeps_name, options, progress).await
 }

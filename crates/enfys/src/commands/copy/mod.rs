@@ -236,7 +236,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         self.to.make_hard_link(existing, path).await
     }
 
-    /// Removes an existing object in the place of one that is no directory.
+    /// Removes an existing object in the place of one that is not a directory.
     async fn clear(&self, path: &TreePath) -> Result<(), Failure> {
         match self.to.attributes(path).await? {
             Some(found) if found.kind == FileKind::Directory => {
@@ -537,7 +537,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     ) -> Result<(), Failure> {
         if !self.options.is_recursive {
             let shown = self.from.show(source);
-            return Err(Failure::new(format!("{shown} is no regular file (-r copies it as what it is)")));
+            return Err(Failure::new(format!("{shown} is not a regular file (-r copies it as what it is)")));
         }
         self.clear(target).await?;
         if attributes.kind == FileKind::Symlink {

@@ -105,14 +105,14 @@ enum Flow {
 
 /// What an entry's evaluation asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Wishes {
+struct Outcome {
     prunes: bool,
     quits: bool,
     /// Whether the entry was removed.
     deleted: bool,
 }
 
-impl Wishes {
+impl Outcome {
     /// Counts a removed entry in its directory, the last of these.
     fn count(self, left: &mut [usize]) {
         if let (true, Some(left)) = (self.deleted, left.last_mut()) {
@@ -143,9 +143,9 @@ impl Search<'_> {
                 Step::Leave(entry) => {
                     let is_empty = left.pop() == Some(0);
                     if is_depth_first {
-                        let wishes = self.evaluate(&location, &entry, is_empty).await;
-                        wishes.count(&mut left);
-                        if wishes.quits {
+                        let outcome = self.evaluate(&location, &entry, is_empty).await;
+                        outcome.count(&mut left);
+                        if outcome.quits {
                             return Ok(Flow::Quit);
                         }
                     }
@@ -156,12 +156,12 @@ impl Search<'_> {
             let lists = goes_in || needs_emptiness && node.entry.is_directory();
             if !is_depth_first && !needs_emptiness || !lists {
                 // No listing is needed to decide.
-                let wishes = self.evaluate(&location, &node.entry, false).await;
-                wishes.count(&mut left);
-                if wishes.quits {
+                let outcome = self.evaluate(&location, &node.entry, false).await;
+                outcome.count(&mut left);
+                if outcome.quits {
                     return Ok(Flow::Quit);
                 }
-                if !lists || wishes.prunes {
+                if !lists || outcome.prunes {
                     walk.skip(node);
                     continue;
                 }
@@ -172,9 +172,9 @@ impl Search<'_> {
                     self.output.fail(&failed("list", &below(url, &node.entry.path), &cause));
                     // What cannot be listed is not empty.
                     if is_depth_first || needs_emptiness {
-                        let wishes = self.evaluate(&location, &node.entry, false).await;
-                        wishes.count(&mut left);
-                        if wishes.quits {
+                        let outcome = self.evaluate(&location, &node.entry, false).await;
+                        outcome.count(&mut left);
+                        if outcome.quits {
                             return Ok(Flow::Quit);
                         }
                     }
@@ -183,11 +183,11 @@ impl Search<'_> {
             };
             let is_empty = listing.is_empty();
             if !is_depth_first && needs_emptiness {
-                let wishes = self.evaluate(&location, &node.entry, is_empty).await;
-                if wishes.quits {
+                let outcome = self.evaluate(&location, &node.entry, is_empty).await;
+                if outcome.quits {
                     return Ok(Flow::Quit);
                 }
-                if wishes.prunes {
+                if outcome.prunes {
                     continue;
                 }
             }
@@ -198,10 +198,10 @@ impl Search<'_> {
     }
 
     /// Evaluates the expression for an entry, and carries out its actions.
-    async fn evaluate(&self, location: &Location, entry: &Entry, is_empty: bool) -> Wishes {
-        let mut wishes = Wishes::default();
+    async fn evaluate(&self, location: &Location, entry: &Entry, is_empty: bool) -> Outcome {
+        let mut outcome = Outcome::default();
         if entry.depth < self.expression.min_depth {
-            return wishes;
+            return outcome;
         }
         let url = below(&location.url, &entry.path);
         let name = url.path().split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or(b"/");
@@ -222,19 +222,19 @@ impl Search<'_> {
                 Action::List => self.list(&url, entry),
                 Action::Delete => {
                     if self.delete(location, entry, &url).await {
-                        wishes.deleted = true;
+                        outcome.deleted = true;
                     } else {
                         evaluation.failed();
                     }
                 }
-                Action::Prune => wishes.prunes = true,
+                Action::Prune => outcome.prunes = true,
                 Action::Quit => {
-                    wishes.quits = true;
+                    outcome.quits = true;
                     break;
                 }
             }
         }
-        wishes
+        outcome
     }
 
     /// Prints a line as `ls -dils`.

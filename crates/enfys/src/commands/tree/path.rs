@@ -82,7 +82,7 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Special(name) | Self::Separator(name) => {
-                write!(f, "the server sent the name \"{}\", which is none: refused", name.escape_ascii())
+                write!(f, "\"{}\" is not a valid file name", name.escape_ascii())
             }
             Self::LongName(length) => write!(f, "a name of {length} bytes: Linux has at most {NAME_MAX}"),
             Self::LongPath(length) => write!(f, "a path of {length} bytes: at most {PATH_MAX} are followed"),
