@@ -147,7 +147,7 @@ pub enum TreeObject {
 }
 
 impl TreeObject {
-    /// Finds the object that a argument names. The tree begins at the directory that holds it, or at itself if it is a directory.
+    /// Finds the object that an argument names. The tree begins at the directory that holds it, or at itself if it is a directory.
     ///
     /// # Errors
     /// The directory above is missing too, or may not be read.
@@ -228,7 +228,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
     Ok(())
 }
 
-/// Copies what a argument names to a target, or below it under its own name.
+/// Copies what an argument names to a target, or below it under its own name.
 ///
 /// # Errors
 /// There is no such source. What fails later goes to `progress`.
