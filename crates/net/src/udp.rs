@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::net::sockopt;
-use server::{Connection, ConnectionId, Disposition, Outcome, Transport, host_of};
+use server::{Connection, ConnectionId, Disposition, Outcome, PeerOwner, Transport, host_of};
 use tokio::io::Interest;
 use tracing::{debug, error};
 use xdr::Writer;
@@ -58,6 +58,8 @@ struct Socket {
     socket: tokio::net::UdpSocket,
     id: ConnectionId,
     port: u16,
+    /// Whether only the port mapper is served here: whoever asks gets the same answer, so that nothing is asked about senders.
+    is_port_mappers: bool,
     peers: Peers,
     pending: FuturesUnordered<Answer>,
     /// Pending calls by [`host_of`] their senders.
@@ -73,6 +75,7 @@ impl Socket {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
         Ok(Self {
+            is_port_mappers: shared.server.is_port_mapper_only(local.port()),
             shared,
             socket: tokio::net::UdpSocket::from_std(socket)?,
             id,
@@ -117,7 +120,9 @@ impl Socket {
         if length > MAX_DATAGRAM || self.pending.len() >= most || of_host >= (most / HOST_PART).max(1) {
             return;
         }
-        let connection = self.peers.connection(self.id, peer, SocketAddr::new(local.ip, self.port));
+        let policy = self.shared.peers.as_ref().filter(|_| !self.is_port_mappers);
+        let owner = || policy.map_or(PeerOwner::Remote, |policy| policy.sender(peer, local.ip));
+        let connection = self.peers.connection(self.id, peer, SocketAddr::new(local.ip, self.port), owner);
         let record = Bytes::copy_from_slice(&buffer[..length]);
         let reply = answer(Arc::clone(&self.shared), connection, record, (peer, local));
         let mut call: Answer = Box::pin(async move { (host, reply.await) });
@@ -182,20 +187,27 @@ async fn answer(
     })
 }
 
-/// The peers of a socket, each like a connection. Nothing is known of the owner of a peer, not even of one on this machine: the sender of a
-/// datagram may be gone when it arrives.
+/// The peers of a socket, each like a connection.
 #[derive(Default)]
 struct Peers(HashMap<(SocketAddr, SocketAddr), Arc<Connection>>);
 
 impl Peers {
-    fn connection(&mut self, id: ConnectionId, peer: SocketAddr, local: SocketAddr) -> Arc<Connection> {
+    /// Returns the connection of a peer; `owner` is called for a new one.
+    fn connection(
+        &mut self,
+        id: ConnectionId,
+        peer: SocketAddr,
+        local: SocketAddr,
+        owner: impl FnOnce() -> PeerOwner,
+    ) -> Arc<Connection> {
         if let Some(connection) = self.0.get(&(peer, local)) {
             return Arc::clone(connection);
         }
         if self.0.len() >= PEERS_MAX {
             self.0.retain(|_, connection| Arc::strong_count(connection) > 1);
         }
-        let connection = Arc::new(Connection::new(id, peer, local, Transport::Udp, false));
+        let connection = Connection::new(id, peer, local, Transport::Udp, false).owned_by(owner());
+        let connection = Arc::new(connection);
         self.0.insert((peer, local), Arc::clone(&connection));
         connection
     }
@@ -209,8 +221,10 @@ mod tests {
     fn a_bounded_number_of_peers_is_remembered() {
         let mut peers = Peers::default();
         let local: SocketAddr = "127.0.0.1:2049".parse().unwrap();
-        let mut connection =
-            |port: u16| peers.connection(ConnectionId(1), SocketAddr::from(([192, 0, 2, 1], port)), local);
+        let mut connection = |port: u16| {
+            let peer = SocketAddr::from(([192, 0, 2, 1], port));
+            peers.connection(ConnectionId(1), peer, local, || PeerOwner::Remote)
+        };
         let busy = connection(1);
         assert!(Arc::ptr_eq(&busy, &connection(1)));
         for port in 2..3 * PEERS_MAX as u16 {

@@ -43,6 +43,12 @@ pub struct Outcome {
 }
 
 impl Server {
+    /// Returns whether datagrams to a port may call only the port mapper, which answers every sender alike.
+    #[must_use]
+    pub fn is_port_mapper_only(&self, udp_port: u16) -> bool {
+        programs::is_for_port_mapper(&self.shared, udp_port)
+    }
+
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
     ///
     /// The future may be dropped at any time; the call then ends as if its reply were lost. Run it to its end even if the connection is

@@ -68,7 +68,7 @@ pub use id_names::{IdNames, MAX_ID_NAMES};
 pub use metrics::{Effort, Metrics, Observer, Operation, OperationMetrics};
 pub use network::Network;
 pub use now::Now;
-pub use peer::{LocalUser, PeerOwner};
+pub use peer::{FIRST_UNPRIVILEGED_PORT, LocalUser, PeerOwner};
 pub use prefetch::prefetch;
 pub use programs::portmap::{Registration, registrations};
 pub use quoted::Quoted;

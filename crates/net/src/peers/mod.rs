@@ -8,18 +8,21 @@
 //!
 //! A peer that has closed its connection may have sent calls before. The connection must still be open after its owner was found:
 //! otherwise a newer socket at the same port may have been found.
+//!
+//! The kernel does not report who sent a datagram, and its sender may be gone. On this machine, only a port that needs a privilege shows
+//! who owns it; see [`PeerPolicy::sender`].
 
 mod proc_net;
 mod sock_diag;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use server::{ExportTable, LocalUser, PeerOwner, Server};
+use server::{ExportTable, FIRST_UNPRIVILEGED_PORT, LocalUser, PeerOwner, Server};
 use tokio::sync::Semaphore;
 use tracing::debug;
 
@@ -75,6 +78,8 @@ pub struct PeerPolicy {
     /// Until when the server's names of a host are valid.
     hosts: Mutex<HashMap<IpAddr, Instant>>,
     overflow: Option<u32>,
+    /// The first port that every local user may bind.
+    first_free_port: u16,
     /// Limits on queries about users and about hosts: queries that other machines cause must not delay local users.
     user_questions: Semaphore,
     host_questions: Semaphore,
@@ -111,6 +116,7 @@ impl PeerPolicy {
             users: Mutex::default(),
             hosts: Mutex::default(),
             overflow: overflow_uid(),
+            first_free_port: first_free_port(),
             user_questions: Semaphore::new(QUESTIONS_MAX),
             host_questions: Semaphore::new(QUESTIONS_MAX),
         }
@@ -131,6 +137,27 @@ impl PeerPolicy {
         });
         // It fails once the peer has reset the connection.
         Ok(if stream.peer_addr().is_ok() { found } else { Found::Unknown })
+    }
+
+    /// Returns the owner of a datagram's sender, by the addresses of both ends. On this machine it is unknown, unless the sender's port
+    /// needs a privilege: root may then claim any user, as on another machine.
+    pub(crate) fn sender(&self, peer: SocketAddr, local: IpAddr) -> PeerOwner {
+        let (peer, local) = (canonical(peer), local.to_canonical());
+        if peer.port() < self.first_free_port || !self.is_here(peer, local) {
+            return PeerOwner::Remote;
+        }
+        PeerOwner::Unknown
+    }
+
+    /// Returns whether an address is one of this machine's.
+    fn is_here(&self, peer: SocketAddr, local: IpAddr) -> bool {
+        if peer.ip().is_loopback() || peer.ip() == local {
+            return true;
+        }
+        match &mut *self.table.lock() {
+            Table::SockDiag(diag) => diag.is_own(peer.ip()).unwrap_or_else(|_| is_bindable(peer)),
+            Table::ProcNet => is_bindable(peer),
+        }
     }
 
     /// Returns the owner that a peer may claim to be, with the user's groups.
@@ -240,6 +267,20 @@ fn canonical(address: SocketAddr) -> SocketAddr {
         ip if ip == address.ip() => address,
         ip => SocketAddr::new(ip, address.port()),
     }
+}
+
+/// Returns whether a socket can have the address, as only this machine's own can. All can if the system allows foreign ones
+/// (`ip_nonlocal_bind`), which then counts as own.
+fn is_bindable(address: SocketAddr) -> bool {
+    let mut any_port = address;
+    any_port.set_port(0);
+    UdpSocket::bind(any_port).is_ok()
+}
+
+/// Returns the first port that every local user may bind, at most [`FIRST_UNPRIVILEGED_PORT`]. Containers often have 0.
+fn first_free_port() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    text.trim().parse().map_or(FIRST_UNPRIVILEGED_PORT, |port: u16| port.min(FIRST_UNPRIVILEGED_PORT))
 }
 
 /// Returns the uid of all users without a number in this user namespace, or `None` if every user has one.

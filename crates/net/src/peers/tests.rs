@@ -144,3 +144,29 @@ async fn an_unprivileged_server_serves_its_own_user_and_root() {
     assert_eq!(owner(Found::Unknown).await, PeerOwner::Unknown);
     assert_eq!(owner(Found::Remote).await, PeerOwner::Remote);
 }
+
+#[test]
+fn only_root_of_this_machine_sends_datagrams_that_claim_a_user() {
+    let port = FIRST_UNPRIVILEGED_PORT;
+    for policy in policies() {
+        let policy = PeerPolicy { first_free_port: port, ..Arc::into_inner(policy).unwrap() };
+        for (peer, local, expected) in [
+            ("127.0.0.1", "127.0.0.1", PeerOwner::Unknown),
+            ("127.9.9.9", "127.0.0.1", PeerOwner::Unknown),
+            ("::1", "::1", PeerOwner::Unknown),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", PeerOwner::Unknown),
+            ("::ffff:192.0.2.1", "192.0.2.1", PeerOwner::Unknown),
+            // TEST-NET-1 and the documentation prefix (RFC 5737, RFC 3849).
+            ("192.0.2.1", "127.0.0.1", PeerOwner::Remote),
+            ("::ffff:192.0.2.1", "::ffff:127.0.0.1", PeerOwner::Remote),
+            ("2001:db8::1", "::1", PeerOwner::Remote),
+        ] {
+            let (peer, local): (IpAddr, IpAddr) = (peer.parse().unwrap(), local.parse().unwrap());
+            let sender = |port| policy.sender(SocketAddr::new(peer, port), local);
+            assert_eq!((sender(port), sender(port - 1)), (expected, PeerOwner::Remote), "{peer} to {local}");
+        }
+        let policy = PeerPolicy { first_free_port: 0, ..policy };
+        let low = SocketAddr::from((Ipv4Addr::LOCALHOST, 700));
+        assert_eq!(policy.sender(low, low.ip()), PeerOwner::Unknown, "every user may bind the port");
+    }
+}

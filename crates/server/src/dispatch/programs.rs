@@ -113,11 +113,15 @@ pub(super) fn select(
 /// Returns whether a program is served on a port. Only the port mapper is served on its own port, where every source may ask, and other
 /// programs over UDP only if that is wanted: the source of a datagram can be forged.
 fn is_served_at(shared: &Shared, program: &Program, port: u16, is_udp: bool) -> bool {
-    let settings = &shared.settings;
-    let is_mappers = port == protocol::portmap::PORT || (is_udp && !settings.udp);
+    let is_mappers = if is_udp { is_for_port_mapper(shared, port) } else { port == protocol::portmap::PORT };
     match (is_mappers, program.is_port_mapper) {
-        (true, false) => settings.portmap.is_none() && !is_udp,
+        (true, false) => shared.settings.portmap.is_none() && !is_udp,
         (false, true) => !is_udp,
         _ => true,
     }
+}
+
+/// Returns whether datagrams to a port may call only the port mapper.
+pub(super) fn is_for_port_mapper(shared: &Shared, port: u16) -> bool {
+    port == protocol::portmap::PORT || !shared.settings.udp
 }
