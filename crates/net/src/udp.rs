@@ -25,9 +25,9 @@ use tracing::{debug, error};
 use xdr::Writer;
 
 use self::messages::{BATCH, Datagram, Local, Received};
-use crate::Call;
 use crate::connection::Shared;
 use crate::output::gather;
+use crate::{Call, PeerPolicy};
 
 /// Maximum bytes of a datagram of UDP over IPv4.
 const MAX_DATAGRAM: usize = 65_507;
@@ -124,7 +124,8 @@ impl Socket {
         let owner = || policy.map_or(PeerOwner::Remote, |policy| policy.sender(peer, local.ip));
         let connection = self.peers.connection(self.id, peer, SocketAddr::new(local.ip, self.port), owner);
         let record = Bytes::copy_from_slice(&buffer[..length]);
-        let reply = answer(Arc::clone(&self.shared), connection, record, (peer, local));
+        let policy = policy.cloned();
+        let reply = answer(Arc::clone(&self.shared), policy, connection, record, (peer, local));
         let mut call: Answer = Box::pin(async move { (host, reply.await) });
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
             Poll::Ready((_, reply)) => self.replies.extend(reply),
@@ -161,15 +162,18 @@ impl Socket {
     }
 }
 
-/// Serves one call. Returns the reply, if there is one.
+/// Serves one call. Returns the reply, if there is one. With `policy`, the names of the sender's host are looked up if exports need them.
 async fn answer(
     shared: Arc<Shared>,
+    policy: Option<Arc<PeerPolicy>>,
     connection: Arc<Connection>,
     record: Bytes,
     (peer, local): (SocketAddr, Local),
 ) -> Option<Datagram> {
-    if let Some(peers) = &shared.peers {
-        peers.introduce(&shared.server, &shared.server.exports(), peer.ip()).await;
+    if let Some(policy) = policy
+        && !policy.try_introduce(&shared.server, &shared.server.exports(), peer.ip()).await
+    {
+        return None;
     }
     let mut reply = Writer::new();
     let (began, received) = (Instant::now(), record.len());

@@ -83,6 +83,8 @@ pub struct PeerPolicy {
     /// Limits on queries about users and about hosts: queries that other machines cause must not delay local users.
     user_questions: Semaphore,
     host_questions: Semaphore,
+    /// The query that datagrams may cause. Their senders' addresses can be forged, so they must not delay the admission of connections.
+    datagram_question: Semaphore,
 }
 
 impl std::fmt::Debug for PeerPolicy {
@@ -119,6 +121,7 @@ impl PeerPolicy {
             first_free_port: first_free_port(),
             user_questions: Semaphore::new(QUESTIONS_MAX),
             host_questions: Semaphore::new(QUESTIONS_MAX),
+            datagram_question: Semaphore::new(1),
         }
     }
 
@@ -192,9 +195,30 @@ impl PeerPolicy {
         }
         let _place = self.host_questions.acquire().await;
         // Another task may have asked meanwhile.
-        if self.is_introduced(server, address) {
-            return;
+        if !self.is_introduced(server, address) {
+            self.learn_names(server, address).await;
         }
+    }
+
+    /// As [`Self::introduce`], for the sender of a datagram. Returns false, without waiting, if it needs a query and another datagram's
+    /// is in progress: the datagram must be dropped.
+    pub(crate) async fn try_introduce(
+        &self,
+        server: &Server,
+        exports: &ExportTable,
+        address: IpAddr,
+    ) -> bool {
+        let address = address.to_canonical();
+        if !exports.needs_names(address) || self.is_introduced(server, address) {
+            return true;
+        }
+        let Ok(_place) = self.datagram_question.try_acquire() else { return false };
+        self.learn_names(server, address).await;
+        true
+    }
+
+    /// Asks the name services for the names of an address, and has the server learn them.
+    async fn learn_names(&self, server: &Server, address: IpAddr) {
         let services = Arc::clone(&self.services);
         let names = tokio::task::spawn_blocking(move || services.host_names(address)).await.ok().flatten();
         let known_for = match &names {

@@ -2,8 +2,12 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::sync::mpsc;
 
+use futures_util::FutureExt;
 use rustix::process::getuid;
+use server::{ClientPattern, Export, ExportId, ExportOptions, HandleKey, Settings};
+use vfs::{MemFs, MemOptions};
 
 use super::*;
 
@@ -169,4 +173,61 @@ fn only_root_of_this_machine_sends_datagrams_that_claim_a_user() {
         let low = SocketAddr::from((Ipv4Addr::LOCALHOST, 700));
         assert_eq!(policy.sender(low, low.ip()), PeerOwner::Unknown, "every user may bind the port");
     }
+}
+
+/// Name services that answer when they are asked to.
+struct SlowNames {
+    asked: Mutex<mpsc::Sender<IpAddr>>,
+    answer: Mutex<mpsc::Receiver<()>>,
+}
+
+impl NameServices for SlowNames {
+    fn groups(&self, _: u32) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn host_names(&self, address: IpAddr) -> Option<Vec<String>> {
+        self.asked.lock().send(address).unwrap();
+        self.answer.lock().recv().unwrap();
+        Some(vec!["host.example.org".into()])
+    }
+}
+
+/// A server whose one export depends on the names of hosts.
+fn server_for_names() -> Server {
+    let clients = vec![ClientPattern::Netgroup("hosts".into(), vec![Some("host.example.org".into())])];
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend: Arc::new(MemFs::new(&MemOptions::default())),
+        options: ExportOptions { clients, ..ExportOptions::default() },
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
+    let settings = Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+    Server::new(settings, ExportTable::new(vec![export]).unwrap())
+}
+
+#[tokio::test]
+async fn datagrams_wait_for_no_query_but_their_own_and_delay_no_connection() {
+    let ((asked, questions), (answers, answer)) = (mpsc::channel(), mpsc::channel());
+    let names = SlowNames { asked: Mutex::new(asked), answer: Mutex::new(answer) };
+    let (policy, server) = (PeerPolicy::new(Arc::new(names), None), server_for_names());
+    let exports = server.exports();
+    let address = |last: u8| IpAddr::from([192, 0, 2, last]);
+    let mut first = Box::pin(policy.try_introduce(&server, &exports, address(1)));
+    assert!((&mut first).now_or_never().is_none(), "it asks");
+    for last in 2..50 {
+        let other =
+            futures_util::FutureExt::now_or_never(policy.try_introduce(&server, &exports, address(last)));
+        assert_eq!(other, Some(false), "{last} is dropped at once");
+    }
+    assert_eq!(policy.host_questions.available_permits(), QUESTIONS_MAX, "connections can ask");
+    answers.send(()).unwrap();
+    assert!(first.await);
+    let again = futures_util::FutureExt::now_or_never(policy.try_introduce(&server, &exports, address(1)));
+    assert_eq!(again, Some(true), "its names are known");
+    answers.send(()).unwrap();
+    assert!(policy.try_introduce(&server, &exports, address(2)).await, "the place is free again");
+    assert_eq!(questions.try_iter().collect::<Vec<_>>(), [address(1), address(2)]);
 }
