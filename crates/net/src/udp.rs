@@ -58,6 +58,7 @@ struct Socket {
     socket: tokio::net::UdpSocket,
     id: ConnectionId,
     port: u16,
+    is_ipv6: bool,
     /// Whether only the port mapper is served here: whoever asks gets the same answer, so that nothing is asked about senders.
     is_port_mappers: bool,
     peers: Peers,
@@ -76,6 +77,7 @@ impl Socket {
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
         Ok(Self {
             is_port_mappers: shared.server.is_port_mapper_only(local.port()),
+            is_ipv6: local.is_ipv6(),
             shared,
             socket: tokio::net::UdpSocket::from_std(socket)?,
             id,
@@ -150,8 +152,9 @@ impl Socket {
     async fn flush(&mut self) {
         let mut left = &self.replies[..];
         while !left.is_empty() {
-            let socket = &self.socket;
-            let sent = socket.async_io(Interest::WRITABLE, || messages::send(socket.as_fd(), left)).await;
+            let (socket, is_ipv6) = (&self.socket, self.is_ipv6);
+            let sent =
+                socket.async_io(Interest::WRITABLE, || messages::send(socket.as_fd(), is_ipv6, left)).await;
             let done = sent.unwrap_or_else(|error| {
                 debug!(peer = %left[0].peer, "reply lost: {error}");
                 1

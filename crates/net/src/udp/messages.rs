@@ -102,12 +102,11 @@ pub(super) fn receive(socket: BorrowedFd<'_>, buffers: &mut [Vec<u8>]) -> io::Re
     Ok(headers[..received].iter().zip(&names).map(outcome).collect())
 }
 
-/// Sends datagrams, at most [`BATCH`]. Returns how many were sent.
+/// Sends datagrams, at most [`BATCH`], by a socket of IPv6 or of IPv4. Returns how many were sent.
 ///
 /// # Errors
 /// The error of the first one: it, and none after it, was sent.
-pub(super) fn send(socket: BorrowedFd<'_>, datagrams: &[Datagram]) -> io::Result<usize> {
-    let is_ipv6 = rustix::net::getsockname(socket)?.address_family() == rustix::net::AddressFamily::INET6;
+pub(super) fn send(socket: BorrowedFd<'_>, is_ipv6: bool, datagrams: &[Datagram]) -> io::Result<usize> {
     let mut names: [libc::sockaddr_storage; BATCH] = [const { unsafe_zeroed() }; BATCH];
     let mut controls = [Control([0; CONTROL]); BATCH];
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
@@ -309,7 +308,8 @@ mod tests {
             assert_eq!(&buffers[0][..8], b"question");
             assert_eq!(local.ip.to_canonical(), asked);
             let datagram = Datagram { bytes: b"answer".to_vec(), peer, local };
-            assert_eq!(send(server.as_fd(), &[datagram]).unwrap(), 1);
+            let is_ipv6 = bound.starts_with('[');
+            assert_eq!(send(server.as_fd(), is_ipv6, &[datagram]).unwrap(), 1);
             let mut answer = [0; 100];
             let (length, from) = client.recv_from(&mut answer).unwrap();
             assert_eq!((&answer[..length], from), (&b"answer"[..], server_at), "{bound} asked at {asked}");
@@ -333,7 +333,7 @@ mod tests {
             .flatten()
             .map(|Received { peer, local, .. }| Datagram { bytes: vec![9; 5], peer: *peer, local: *local })
             .collect();
-        assert_eq!(send(server.as_fd(), &answers).unwrap(), BATCH);
+        assert_eq!(send(server.as_fd(), false, &answers).unwrap(), BATCH);
         let mut answer = [0; 100];
         for _ in 0..BATCH {
             assert_eq!(client.recv(&mut answer).unwrap(), 5);
@@ -362,6 +362,6 @@ mod tests {
         let elsewhere = Local { ip: "192.0.2.1".parse().unwrap(), interface: 0 };
         let peer = server.local_addr().unwrap();
         let datagram = Datagram { bytes: vec![1], peer, local: elsewhere };
-        assert!(send(server.as_fd(), &[datagram]).is_err(), "this machine has no such address");
+        assert!(send(server.as_fd(), false, &[datagram]).is_err(), "this machine has no such address");
     }
 }
