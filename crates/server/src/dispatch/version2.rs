@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use protocol::nfs2::{Proc, Stat, TABLE};
+use protocol::nfs2::{Proc, TABLE};
 use protocol::procedure::Effect;
 use rpc::message::CallHeader;
 use xdr::{Reader, Writer};
@@ -62,8 +62,7 @@ impl Server {
             Begin::InProgress => return Served::Drop,
             Begin::Replay(kept) => {
                 self.shared.metrics.replayed.fetch_add(1, Relaxed);
-                let status = nfs2::write::repeat(request, arguments, &kept, reply).await;
-                return Served::Done { is_error: status != Stat::OK };
+                return nfs2::write::repeat(request, arguments, &kept, reply).await;
             }
         };
         let results = reply.mark();

@@ -71,15 +71,26 @@ impl Client {
         self.server.replace(server(&self.export));
     }
 
-    fn ask(&self, xid: u32, target: (u32, u32, u32), arguments: &[u8]) -> Result<Bytes, RpcError> {
+    fn handle(&self, xid: u32, target: (u32, u32, u32), arguments: &[u8]) -> (Disposition, Writer) {
         let call = record(xid, target, arguments);
         let wall = Timestamp { seconds: 1000, nanoseconds: 5 };
         let now = Now { monotonic: Duration::from_secs(1), wall };
         let mut reply = Writer::new();
         let server = Arc::clone(&self.server.borrow());
         let outcome = server.handle(&self.connection, now, call, &mut reply).now_or_never();
-        assert_eq!(outcome.expect("memory answers at once").disposition, Disposition::Reply);
+        (outcome.expect("memory answers at once").disposition, reply)
+    }
+
+    fn ask(&self, xid: u32, target: (u32, u32, u32), arguments: &[u8]) -> Result<Bytes, RpcError> {
+        let (disposition, reply) = self.handle(xid, target, arguments);
+        assert_eq!(disposition, Disposition::Reply);
         results(reply)
+    }
+
+    /// Calls as [`Self::call_as`]; returns whether there is no reply.
+    pub(super) fn is_dropped(&self, xid: u32, procedure: Proc, arguments: &impl Encode) -> bool {
+        let target = (PROGRAM, VERSION, procedure.0);
+        self.handle(xid, target, &xdr::to_bytes(arguments)).0 == Disposition::Drop
     }
 
     /// Calls a procedure with bytes as its arguments.

@@ -8,7 +8,7 @@ use super::reply::{Failure, answer, check_size, fattr, resolve, resolve_writable
 use crate::files::recall::announce_change;
 use crate::files::stateless::{admit_io, attributes};
 use crate::replay::reply_cache::short::SHORT;
-use crate::request::{Request, Target};
+use crate::request::{Request, Served, Target};
 use crate::state::IoKind;
 
 /// WRITE (RFC 1094 §2.2.9): the data are on stable storage before the reply. `beginoffset` and `totalcount` are unused.
@@ -51,29 +51,26 @@ pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
     short
 }
 
-/// Writes the results from their short form, with current attributes.
+/// Writes the results from their short form, with current attributes. If these cannot be had now, there is no reply: the data are
+/// written, and IO would deny that.
 pub(crate) async fn repeat(
     request: &Request<'_>,
     mut arguments: Reader,
     short: &[u8],
     reply: &mut Writer,
-) -> Stat {
-    let status = short.first_chunk().map_or(Stat::IO, |status| Stat(u32::from_be_bytes(*status)));
-    let (start, shown) = (reply.mark(), Box::pin(current(request, &mut arguments, reply)));
-    let status = match status {
-        Stat::OK => match shown.await {
-            Ok(()) => return Stat::OK,
-            Err(Failure::Status(status)) => status,
-            Err(Failure::Later) => Stat::IO,
-        },
-        status => {
-            drop(shown);
-            status
+) -> Served {
+    let mut status = short.first_chunk().map_or(Stat::IO, |status| Stat(u32::from_be_bytes(*status)));
+    if status == Stat::OK {
+        let start = reply.mark();
+        match Box::pin(current(request, &mut arguments, reply)).await {
+            Ok(()) => return Served::Done { is_error: false },
+            Err(Failure::Status(failed)) => status = failed,
+            Err(Failure::Later) => return Served::Drop,
         }
-    };
-    reply.rewind(start);
+        reply.rewind(start);
+    }
     status.encode(reply);
-    status
+    Served::Done { is_error: true }
 }
 
 async fn current(request: &Request<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result<(), Failure> {
@@ -87,6 +84,8 @@ async fn current(request: &Request<'_>, arguments: &mut Reader, reply: &mut Writ
 mod tests {
     use protocol::nfs2::{AttrStat, MAXDATA, Proc, Stat, WriteArgs};
     use rpc::message::{AcceptStatus, RpcError};
+    use vfs::Error;
+    use vfs::fault::{Fault, Faulty, Method, Rule};
     use xdr::Opaque;
 
     use crate::programs::nfs2::tests::{Client, attributes};
@@ -134,5 +133,18 @@ mod tests {
         assert_eq!(client.remove(name), none);
         let gone = client.call_as::<AttrStat>(100, Proc::WRITE, &old);
         assert_eq!(gone, AttrStat::Fail(Stat::STALE));
+    }
+
+    #[test]
+    fn a_copy_gets_no_reply_while_there_are_no_attributes() {
+        let client = Client::over(|files| {
+            let files = Faulty::new(files);
+            files.add(Rule::on(Method::Getattr, Fault::Fail(Error::Later)).times(1));
+            files
+        });
+        let data = args(client.create(b"file"), 0, b"data");
+        let first = client.call_as::<AttrStat>(100, Proc::WRITE, &data);
+        assert!(client.is_dropped(100, Proc::WRITE, &data));
+        assert_eq!(client.call_as::<AttrStat>(100, Proc::WRITE, &data), first);
     }
 }
