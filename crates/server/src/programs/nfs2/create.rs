@@ -3,7 +3,8 @@ use vfs::{Create, CreateMode, Created, Error, SetAttributes};
 use xdr::Writer;
 
 use super::reply::{
-    FIFO_DEVICE, Failure, answer, check_size, decode_device, mode, object, resolve_writable, set_attributes,
+    FIFO_DEVICE, Failure, answer, check_size, decode_device, fattr, fattr_after_change, mode, object,
+    resolve_writable, set_attributes,
 };
 use crate::files::stateless::{admit_truncation, changer};
 use crate::request::{Request, Target};
@@ -22,7 +23,11 @@ pub(super) async fn serve(
     }
     let target = resolve_writable(request, &args.where_.dir)?;
     let created = create(request, &target, &args.where_, &what, &set).await?;
-    answer(reply, object(request, target.export, (&created.handle, &created.attributes))?)
+    let shown = match created.is_new || set.size.is_some() {
+        true => fattr_after_change(target.export, &created.attributes),
+        false => fattr(target.export, &created.attributes)?,
+    };
+    answer(reply, object(request, target.export, &created.handle, shown)?)
 }
 
 /// Returns the object that CREATE asks for.
@@ -84,6 +89,15 @@ mod tests {
         assert_eq!((same.file, same.attributes.size, same.attributes.mode), (file, 7, 0o100_644));
         let cut = found(client.create_as(b"file", Sattr { size: 0, ..Sattr::NONE }));
         assert_eq!((cut.file, cut.attributes.size), (file, 0));
+    }
+
+    #[test]
+    fn a_large_file_is_refused_unless_it_is_truncated() {
+        let client = Client::new();
+        let file = client.large_file(b"large", 1 << 33);
+        assert_eq!(client.create_as(b"large", Sattr::NONE), DirOpRes::Fail(Stat::FBIG));
+        let cut = found(client.create_as(b"large", Sattr { size: 7, ..Sattr::NONE }));
+        assert_eq!((cut.file, cut.attributes.size), (file, 7));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use protocol::nfs2::DirOpArgs;
 use xdr::Writer;
 
-use super::reply::{Failure, answer, object, resolve};
+use super::reply::{Failure, answer, fattr, object, resolve};
 use crate::files::lookup::find;
 use crate::request::Request;
 
@@ -9,7 +9,7 @@ use crate::request::Request;
 pub(super) async fn serve(request: &Request<'_>, args: DirOpArgs, reply: &mut Writer) -> Result<(), Failure> {
     let target = resolve(request, &args.dir)?;
     let (export, found) = find(request, &target, &args.name).await?;
-    answer(reply, object(request, export, (&found.handle, &found.attributes))?)
+    answer(reply, object(request, export, &found.handle, fattr(export, &found.attributes)?)?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use vfs::{Create, SetAttributes};
 use xdr::Writer;
 
 use super::create::create;
-use super::reply::{Failure, answer, object, resolve_writable, set_attributes};
+use super::reply::{Failure, answer, fattr_after_change, object, resolve_writable, set_attributes};
 use crate::request::Request;
 
 /// MKDIR (RFC 1094 §2.2.15). A size means nothing.
@@ -15,7 +15,8 @@ pub(super) async fn serve(
     let set = SetAttributes { size: None, ..set_attributes(&args.attributes)? };
     let target = resolve_writable(request, &args.where_.dir)?;
     let created = create(request, &target, &args.where_, &Create::Directory, &set).await?;
-    answer(reply, object(request, target.export, (&created.handle, &created.attributes))?)
+    let shown = fattr_after_change(target.export, &created.attributes);
+    answer(reply, object(request, target.export, &created.handle, shown)?)
 }
 
 #[cfg(test)]

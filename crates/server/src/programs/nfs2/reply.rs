@@ -118,9 +118,10 @@ pub(super) fn answer<T: Encode>(reply: &mut Writer, results: T) -> Result<(), Fa
 pub(super) fn object(
     request: &Request<'_>,
     export: &Export,
-    (handle, attributes): (&Handle, &Attributes),
+    handle: &Handle,
+    attributes: Fattr,
 ) -> Result<DirOpOk, Failure> {
-    Ok(DirOpOk { file: seal(request, export, handle)?, attributes: fattr(export, attributes)? })
+    Ok(DirOpOk { file: seal(request, export, handle)?, attributes })
 }
 
 /// Encodes a backend's handle.
@@ -146,24 +147,23 @@ const BLOCK_BYTES: u64 = 512;
 /// # Errors
 /// FBIG for a file that is too long for version 2, unless its export clamps sizes.
 pub(super) fn fattr(export: &Export, attributes: &Attributes) -> Result<Fattr, Failure> {
-    let largest = export.options.v2_max_size();
-    let size = u32::try_from(attributes.size).ok().filter(|size| *size <= largest);
-    let size = match size {
-        None if attributes.kind == FileKind::Regular
-            && export.options.v2_large_files == LargeFiles::Refuse =>
-        {
-            return Err(Stat::FBIG.into());
-        }
-        size => size.unwrap_or(largest),
-    };
+    if attributes.kind == FileKind::Regular && export.options.v2_large_files == LargeFiles::Refuse {
+        check_size(export, attributes.size)?;
+    }
+    Ok(fattr_after_change(export, attributes))
+}
+
+/// Encodes the attributes after a change that was made. A file that is too long for version 2 has the greatest size: FBIG would deny the
+/// change.
+pub(super) fn fattr_after_change(export: &Export, attributes: &Attributes) -> Fattr {
     let (file_type, kind_bits) = kind(attributes.kind);
-    Ok(Fattr {
+    Fattr {
         file_type,
         mode: kind_bits | attributes.mode,
         nlink: attributes.links,
         uid: attributes.uid,
         gid: attributes.gid,
-        size,
+        size: clamp(attributes.size).min(export.options.v2_max_size()),
         blocksize: 4096,
         rdev: rdev(attributes),
         blocks: clamp(attributes.used.div_ceil(BLOCK_BYTES)),
@@ -172,7 +172,7 @@ pub(super) fn fattr(export: &Export, attributes: &Attributes) -> Result<Fattr, F
         atime: time_val(attributes.accessed),
         mtime: time_val(attributes.modified),
         ctime: time_val(attributes.changed),
-    })
+    }
 }
 
 /// Returns a number, or the greatest one of 32 bits.

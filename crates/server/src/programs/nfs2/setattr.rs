@@ -2,7 +2,9 @@ use protocol::nfs2::SattrArgs;
 use vfs::Authority;
 use xdr::Writer;
 
-use super::reply::{Failure, answer, check_size, fattr, resolve_writable, set_attributes};
+use super::reply::{
+    Failure, answer, check_size, fattr, fattr_after_change, resolve_writable, set_attributes,
+};
 use crate::files::recall::announce_change;
 use crate::files::rights::Right;
 use crate::files::stateless::{check_denials, recall_conflicts};
@@ -29,7 +31,11 @@ pub(super) async fn serve(request: &Request<'_>, args: SattrArgs, reply: &mut Wr
     }
     let backend = &target.export.backend;
     let change = backend.setattr(&target.context, &target.handle, &set, None, Authority::Caller).await?;
-    answer(reply, fattr(target.export, &change.after)?)
+    let shown = match set.is_empty() {
+        true => fattr(target.export, &change.after)?,
+        false => fattr_after_change(target.export, &change.after),
+    };
+    answer(reply, shown)
 }
 
 #[cfg(test)]
@@ -52,6 +58,16 @@ mod tests {
         assert_eq!(timed.atime, cut.atime);
         let same = attributes(set(Sattr::NONE));
         assert_eq!(same, timed, "nothing was asked for");
+    }
+
+    #[test]
+    fn a_change_of_a_large_file_succeeds() {
+        let client = Client::new();
+        let file = client.large_file(b"large", 1 << 33);
+        let set = |attributes| client.call::<AttrStat>(Proc::SETATTR, &SattrArgs { file, attributes });
+        let changed = attributes(set(Sattr { mode: 0o600, ..Sattr::NONE }));
+        assert_eq!((changed.mode, changed.size), (0o100_600, u32::MAX));
+        assert_eq!(set(Sattr::NONE), AttrStat::Fail(Stat::FBIG), "nothing was changed");
     }
 
     #[test]

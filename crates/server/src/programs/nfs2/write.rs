@@ -4,7 +4,7 @@ use protocol::nfs2::{FileHandle, Stat, WriteArgs};
 use vfs::{Attributes, Authority, Error, Stability};
 use xdr::{Decode, Encode, Reader, Writer};
 
-use super::reply::{Failure, answer, check_size, fattr, resolve, resolve_writable};
+use super::reply::{Failure, answer, check_size, fattr_after_change, resolve, resolve_writable};
 use crate::files::recall::announce_change;
 use crate::files::stateless::{admit_io, attributes};
 use crate::replay::reply_cache::short::SHORT;
@@ -18,7 +18,7 @@ pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Wr
     let _changing = announce_change(request, &target.handle);
     admit_io(request, &target, IoKind::Write).await?;
     let written = write_all(&target, u64::from(args.offset), args.data.into_bytes()).await?;
-    answer(reply, fattr(target.export, &written)?)
+    answer(reply, fattr_after_change(target.export, &written))
 }
 
 /// Writes all of the data: the reply has no count, so that the client takes none of them for unwritten. Returns the attributes afterwards.
@@ -77,7 +77,7 @@ async fn current(request: &Request<'_>, arguments: &mut Reader, reply: &mut Writ
     let file = FileHandle::decode(arguments).map_err(|_| Stat::STALE)?;
     let target = resolve(request, &file)?;
     let attributes = attributes(request, &target).await?;
-    answer(reply, fattr(target.export, &attributes)?)
+    answer(reply, fattr_after_change(target.export, &attributes))
 }
 
 #[cfg(test)]
@@ -133,6 +133,15 @@ mod tests {
         assert_eq!(client.remove(name), none);
         let gone = client.call_as::<AttrStat>(100, Proc::WRITE, &old);
         assert_eq!(gone, AttrStat::Fail(Stat::STALE));
+    }
+
+    #[test]
+    fn a_write_into_a_large_file_succeeds_and_so_does_its_copy() {
+        let client = Client::new();
+        let data = args(client.large_file(b"large", 1 << 33), 0, b"data");
+        for _ in 0..2 {
+            assert_eq!(attributes(client.call_as(100, Proc::WRITE, &data)).size, u32::MAX);
+        }
     }
 
     #[test]
