@@ -1,4 +1,4 @@
-//! Cache of replies to non-idempotent calls of versions 3 and 4.0, for retransmissions (Juszczak 1989; RFC 1813 §4.10; RFC 7530
+//! Cache of replies to non-idempotent calls of versions 2, 3 and 4.0, for retransmissions (Juszczak 1989; RFC 1813 §4.10; RFC 7530
 //! §9.1.9 and §16.33.5 rely on it).
 //!
 //! Criteria, before the mechanism:
@@ -14,8 +14,8 @@
 //! - Memory is bounded; the oldest replies go first. Constant time per call; cores do not wait for each other. A call touches little
 //!   memory, because all of it is cold after megabytes of other replies.
 //! - The cache stores encoded bytes, not structures.
-//! - WRITE is cached: a copy that is executed late would undo a newer write of the same range. The attributes in version 3's replies to
-//!   WRITE are not stored, but read again (see [`short`]).
+//! - WRITE is cached: a copy that is executed late would undo a newer write of the same range. The attributes in the replies of
+//!   versions 2 and 3 to WRITE are not stored, but read again (see [`short`]).
 
 mod ring;
 pub(crate) mod short;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use core::net::IpAddr;
 use parking_lot::Mutex;
-use protocol::nfs3;
+use protocol::{nfs2, nfs3};
 use rpc::auth::{AuthFlavor, OpaqueAuth};
 use rpc::message::CallHeader;
 use siphasher::sip::SipHasher13;
@@ -45,12 +45,15 @@ const SHARDS: usize = 16;
 /// Bytes of the arguments that are compared: all of them, except for WRITE.
 const DIGESTED_BYTES: usize = 1024;
 
-/// Bytes of a WRITE's arguments that are compared: handle, offset, length, and as much of the data as Linux's server compares. A
+/// Bytes of a WRITE's arguments that are compared: handle, offsets, length, and as much of the data as Linux's server compares. A
 /// kilobyte took half a microsecond, a tenth of a small WRITE.
 const DIGESTED_BYTES_OF_WRITE: usize = 256;
 
-/// Program, version and procedure of the one call whose arguments are long.
-const WRITE: [u32; 3] = [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0];
+/// Program, version and procedure of the calls whose arguments are long.
+const WRITES: [[u32; 3]; 2] = [
+    [nfs2::PROGRAM, nfs2::VERSION, nfs2::Proc::WRITE.0],
+    [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0],
+];
 
 /// Copies that may wait in a shard.
 const WAITING_MAX: usize = 64;
@@ -85,7 +88,7 @@ impl CallKey {
         }
         hasher.write(&fixed);
         hasher.write(without_stamp(&call.credential));
-        let is_write = [call.program, call.version, call.procedure] == WRITE;
+        let is_write = WRITES.contains(&[call.program, call.version, call.procedure]);
         let most = if is_write { DIGESTED_BYTES_OF_WRITE } else { DIGESTED_BYTES };
         hasher.write(&arguments[..arguments.len().min(most)]);
         Self { xid: call.xid, digest: hasher.finish() }
@@ -387,6 +390,25 @@ mod tests {
         let Begin::Execute(execution) = cache.begin(call(1), NOW) else { panic!("new call") };
         execution.finish(b"permission denied");
         assert!(matches!(cache.begin(call(2), NOW), Begin::Execute(_)));
+    }
+
+    #[test]
+    fn the_beginning_of_what_is_written_is_compared_and_all_other_arguments() {
+        for (version, procedure, compared) in [
+            (nfs2::VERSION, nfs2::Proc::WRITE.0, DIGESTED_BYTES_OF_WRITE),
+            (nfs3::VERSION, nfs3::Proc::WRITE.0, DIGESTED_BYTES_OF_WRITE),
+            (nfs2::VERSION, nfs2::Proc::SYMLINK.0, DIGESTED_BYTES),
+            (nfs3::VERSION, nfs3::Proc::SYMLINK.0, DIGESTED_BYTES),
+        ] {
+            let header = CallHeader::new(7, nfs3::PROGRAM, version, procedure);
+            let with = |changed: Option<usize>| {
+                let mut arguments = [5; 2 * DIGESTED_BYTES];
+                changed.into_iter().for_each(|at| arguments[at] = 6);
+                CallKey::new(&[1; 16], IpAddr::from([10, 0, 0, 1]), &header, &arguments)
+            };
+            assert_ne!(with(Some(compared - 1)), with(None), "{version} {procedure}");
+            assert_eq!(with(Some(compared)), with(None), "{version} {procedure}");
+        }
     }
 
     #[test]

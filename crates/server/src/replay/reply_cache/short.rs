@@ -1,8 +1,8 @@
 //! Storage of short replies of one length, each beside its digest in a bucket.
 //!
 //! A stream of small WRITEs touches memory that is cold after thousands of others, and each cache line costs as much as a system
-//! call. Here a call touches one or two adjacent lines, and no ring. The cached part of version 3's WRITE reply fits; its attributes
-//! do not, and are read again for a retransmission (`nfs3::write`).
+//! call. Here a call touches one or two adjacent lines, and no ring. The cached part of a WRITE reply of version 2 or 3 fits; its
+//! attributes do not, and are read again for a retransmission (`nfs2::write`, `nfs3::write`).
 //!
 //! Entries of a bucket are ordered by age: the newest is in front.
 
