@@ -303,7 +303,11 @@ impl Server {
 /// forged, and the replies are then traffic that others did not ask for. RFC 9000 §8 has the same bound.
 const AMPLIFICATION_MAX: usize = 3;
 
-/// Returns whether a reply may be sent over UDP. Calls of NFS are not limited: they name a file by a handle.
+/// Returns whether a reply may be sent over UDP. Calls of NFS are not limited: READ and listings would be useless.
+///
+/// Their senders need a handle, but a handle is not bound to an address. Whoever has one can forge calls from every address that its
+/// export admits, and each gets up to 32 KiB for a call of about 100 bytes. Other addresses get an error, which is shorter than its call.
+/// The manual therefore has UDP exports limited by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {
     match operation {
         Operation::Mount(_) | Operation::Portmap(_) => length <= AMPLIFICATION_MAX * received,
