@@ -574,7 +574,7 @@ fn a_tree_is_not_copied_into_itself() {
 fn mv_renames_nothing_if_it_cannot_know_the_target() {
     let place = Place::new();
     place.good("touch @a @f");
-    assert_eq!(place.bad("mv -n @a @f/x").1, "enfys mv: cannot access @f/x: Not a directory\n");
+    assert_eq!(place.bad("mv -n -T @a @f/x").1, "enfys mv: cannot access @f/x: Not a directory\n");
     assert_eq!(place.good("ls @"), "a\nf\n");
 }
 
