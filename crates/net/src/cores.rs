@@ -221,7 +221,7 @@ pub fn serve(
     let count = limits.cores.max(1);
     // The caller may have bound blocking sockets.
     listeners.tcp.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
-    listeners.udp.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+    listeners.udp.iter().try_for_each(crate::udp::prepare)?;
     let mut limits = limits;
     limits.max_connections = limits.max_connections.min(descriptors() / DESCRIPTORS_PER_CONNECTION).max(1);
     let budget = Budget::new(limits.request_memory_bytes);

@@ -44,6 +44,12 @@ const SOCKET_BUFFER: usize = 4 << 20;
 /// A call in progress: its host, and its reply, if there is one.
 type Answer = Pin<Box<dyn Future<Output = (IpAddr, Option<Datagram>)>>>;
 
+/// Prepares a socket. Datagrams that arrive before are lost: the address that they were sent to is unknown.
+pub(crate) fn prepare(socket: &UdpSocket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    messages::report_addresses(socket.as_fd(), socket.local_addr()?.is_ipv6())
+}
+
 /// Serves datagrams until it is dropped.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: UdpSocket, id: ConnectionId) {
     match Socket::new(shared, socket, id) {
@@ -71,7 +77,6 @@ struct Socket {
 impl Socket {
     fn new(shared: Arc<Shared>, socket: UdpSocket, id: ConnectionId) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        messages::report_addresses(socket.as_fd(), local.is_ipv6())?;
         // The kernel limits both; a smaller buffer only loses more datagrams.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
