@@ -166,7 +166,7 @@ impl EffectiveLimits {
             io_bytes: settings.max_io,
             reply_cache_bytes: settings.reply_cache_bytes,
             slot_cache_bytes: settings.slot_cache_bytes,
-            kept_listings_bytes: settings.kept_listings_bytes,
+            kept_listings_bytes: settings.cached_listings_bytes,
             clients: settings.max_clients,
             state: settings.max_state,
             delegations: settings.max_delegations,

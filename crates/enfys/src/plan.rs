@@ -165,7 +165,7 @@ impl Plan {
         settings.max_clients = limits.clients.unwrap_or(settings.max_clients);
         settings.slot_cache_bytes =
             limits.slot_cache_bytes.unwrap_or_else(|| Settings::slot_cache_for(settings.max_clients));
-        settings.kept_listings_bytes = limits.kept_listings_bytes.unwrap_or(settings.kept_listings_bytes);
+        settings.cached_listings_bytes = limits.kept_listings_bytes.unwrap_or(settings.cached_listings_bytes);
         settings.max_state = limits.state.unwrap_or(settings.max_state);
         settings.max_delegations = limits.delegations.unwrap_or(settings.max_delegations);
         if let Some(seconds) = limits.lease_seconds {

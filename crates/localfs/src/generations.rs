@@ -1,6 +1,6 @@
 //! Remembers inode generations, so that one system call returns handle and attributes of a name.
 //!
-//! A kernel handle of the forms known here is an inode number and the inode's generation, which tells apart files
+//! A kernel handle of the forms known here is an inode number and the inode's generation, which distinguishes files
 //! that had the number one after the other. statx(2) returns everything but the generation, and name_to_handle_at(2)
 //! for it alone takes as long again.
 //!

@@ -1,6 +1,6 @@
 //! File handles.
 //!
-//! There are two forms, told apart by their first byte. A volume uses one form only.
+//! There are two forms; the first byte says which. A volume uses one form only.
 //! - **kernel** (1): the type of the kernel's handle (one byte), then the kernel's handle. The kernel guarantees that
 //!   it survives renames and reboots and, with the inode's generation inside, never leads to another file.
 //! - **indexed** (2): the index's own identity (8 bytes), then the number of the file in the index (8 bytes, little

@@ -88,7 +88,7 @@ fn lookup(fixture: &Fixture, name: &str) -> Handle {
 }
 
 /// Waits until all earlier events have been reported: they come in order.
-fn everything_was_told(fixture: &Fixture) {
+fn wait_for_all_events(fixture: &Fixture) {
     local(fixture, "echo >fence");
     let (recorder, _watch) = watch(fixture, &lookup(fixture, "fence"), Interest::Changes);
     local(fixture, "echo >>fence");
@@ -136,7 +136,7 @@ fn stays_silent(fixture: &Fixture, name: &str, interest: Interest, scripts: &[&s
         prepare(fixture);
         let (recorder, _watch) = watch(fixture, &lookup(fixture, name), interest);
         local(fixture, script);
-        everything_was_told(fixture);
+        wait_for_all_events(fixture);
         assert!(!recorder.is_notified(), "{script}");
     }
 }
@@ -190,7 +190,7 @@ fn changes_by_the_server_are_not_reported() {
     fixture.wait(fs.rename(&me(), (&directory, b"new"), (&directory, b"newer"))).expect("rename");
     fixture.wait(fs.remove(&me(), &directory, b"newer", Removal::File)).expect("remove");
     drop(opened);
-    everything_was_told(&fixture);
+    wait_for_all_events(&fixture);
     assert!(!of_file.is_notified() && !of_directory.is_notified());
     // Both are still watched.
     local(&fixture, "echo >>f && echo >d/new");
@@ -206,7 +206,7 @@ fn dropping_a_watch_does_not_end_others() {
     let (writer, other) = watch(&fixture, &file, Interest::Uses);
     drop(other);
     local(&fixture, "cat f");
-    everything_was_told(&fixture);
+    wait_for_all_events(&fixture);
     assert!(!reader.is_notified() && !writer.is_notified());
     local(&fixture, "echo >>f");
     assert!(reader.wait());

@@ -103,7 +103,7 @@ impl Mapper {
         mapper.knows_networks = match mapper.call::<()>(rpcbind::VERSION_4, rpcbind::Proc::NULL.0, &())? {
             Ok(()) => true,
             Err(RpcError::NotExecuted(AcceptStatus::ProgramMismatch(_))) => false,
-            Err(error) => return Err(said(&error)),
+            Err(error) => return Err(as_io_error(&error)),
         };
         Ok(mapper)
     }
@@ -136,7 +136,7 @@ impl Mapper {
     }
 
     fn change(&self, procedure: rpcbind::Proc, service: &Rpcb) -> io::Result<bool> {
-        self.call(rpcbind::VERSION_4, procedure.0, service)?.map_err(|error| said(&error))
+        self.call(rpcbind::VERSION_4, procedure.0, service)?.map_err(|error| as_io_error(&error))
     }
 
     fn change_old(
@@ -147,7 +147,7 @@ impl Mapper {
     ) -> io::Result<bool> {
         let (program, version) = (wanted.program, wanted.version);
         let mapping = Mapping { program, version, protocol, port };
-        self.call(portmap::VERSION, procedure.0, &mapping)?.map_err(|error| said(&error))
+        self.call(portmap::VERSION, procedure.0, &mapping)?.map_err(|error| as_io_error(&error))
     }
 
     fn call<T: Decode>(
@@ -168,7 +168,7 @@ impl Mapper {
     }
 }
 
-fn said(error: &RpcError) -> io::Error {
+fn as_io_error(error: &RpcError) -> io::Error {
     io::Error::other(format!("port mapper: {error}"))
 }
 

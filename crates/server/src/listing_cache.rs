@@ -19,7 +19,7 @@
 //! valid for the client as long as nothing changes and the client gets no further delegation. So a reply lists the clients that must
 //! not get it ([`Page::is_for`]).
 //!
-//! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes), with the kernel's memory for watched entries), and
+//! Bounds: bytes ([`Settings::cached_listings_bytes`](crate::Settings::cached_listings_bytes), with the kernel's memory for watched entries), and
 //! directories. Unused directories are dropped. A directory that changes as often as it is listed is watched more and more rarely. Rejected:
 //! a cache of attributes of single entries. LOOKUP and GETATTR could use it too, but encoding a thousand of them takes longer than all of
 //! this.

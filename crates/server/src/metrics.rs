@@ -98,9 +98,9 @@ pub struct Metrics {
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,
     /// Replies to READDIR from the listing cache.
-    pub kept_listings_told: AtomicU64,
+    pub cached_listings_used: AtomicU64,
     /// Replies to READDIR that were stored in the listing cache.
-    pub kept_listings_made: AtomicU64,
+    pub cached_listings_made: AtomicU64,
     /// Clients that the administrator evicted.
     pub evicted: AtomicU64,
 }
@@ -122,8 +122,8 @@ impl Default for Metrics {
             unreachable_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
-            kept_listings_told: AtomicU64::new(0),
-            kept_listings_made: AtomicU64::new(0),
+            cached_listings_used: AtomicU64::new(0),
+            cached_listings_made: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
         }
     }

@@ -178,7 +178,7 @@ impl Server {
 
     /// Returns the bytes in the listing cache, and the number of directories watched for it.
     #[must_use]
-    pub fn kept_listings(&self) -> (usize, usize) {
+    pub fn cached_listings(&self) -> (usize, usize) {
         self.shared.listings.usage()
     }
 

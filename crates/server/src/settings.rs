@@ -40,7 +40,7 @@ pub struct Settings {
     /// [`Self::slot_cache_for`].
     pub slot_cache_bytes: usize,
     /// Memory for the listing cache in bytes, with the kernel's memory for watches; 0 for no cache.
-    pub kept_listings_bytes: usize,
+    pub cached_listings_bytes: usize,
     /// The TCP port that the built-in port mapper reports; none without a port mapper.
     pub portmap: Option<u16>,
     /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more for addresses that have little.
@@ -94,7 +94,7 @@ impl Settings {
             // 252 clients of 64 slots, as Linux's are.
             max_persistent_slots: 16_384,
             slot_cache_bytes: Self::slot_cache_for(DEFAULT_CLIENTS),
-            kept_listings_bytes: 64 << 20,
+            cached_listings_bytes: 64 << 20,
             portmap: None,
             max_clients: DEFAULT_CLIENTS,
             max_state: 1 << 20,

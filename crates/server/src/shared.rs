@@ -52,7 +52,7 @@ impl Shared {
             reply_cache: ReplyCache::new(reply_bytes - write_bytes),
             write_reply_cache: ReplyCache::new(write_bytes),
             state: State::new(&settings, Records::default(), Duration::ZERO),
-            listings: ListingCache::new(settings.kept_listings_bytes),
+            listings: ListingCache::new(settings.cached_listings_bytes),
             fetches: Fetches::default(),
             call_secret,
             journal: None,

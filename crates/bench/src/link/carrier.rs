@@ -28,7 +28,7 @@ const LATENESS_MAX_NS: u64 = 10_000_000_000;
 const LATENESS_WARNING_US: f64 = 1000.0;
 /// Time before a delivery that is not slept. Waking up takes 50 to 100 µs in a virtual machine.
 const AWAKE: Duration = Duration::from_micros(250);
-/// How often what was carried is shown to other threads.
+/// How often other threads see new counters.
 const SHOWN_EVERY: Duration = Duration::from_millis(10);
 
 /// What a link has carried so far.
@@ -47,9 +47,9 @@ pub struct Carried {
 /// Lateness of deliveries: the link's own error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
-    /// Half of all packets were at most so late, in microseconds.
+    /// Half of all packets were at most this late, in microseconds.
     pub p50_us: f64,
-    /// 99 % of all packets were at most so late.
+    /// 99 % of all packets were at most this late.
     pub p99_us: f64,
     /// The latest one.
     pub max_us: f64,
@@ -126,7 +126,7 @@ impl Carrier {
         Ok(Self { stop, thread: Some(thread), shown })
     }
 
-    /// Returns what was carried until a moment ago.
+    /// Returns counters that are at most a few milliseconds old.
     #[must_use]
     pub fn carried(&self) -> Carried {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()

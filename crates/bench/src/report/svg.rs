@@ -13,7 +13,7 @@ use super::numbers::short;
 
 /// Width and height of a figure, in pixels: readable on a phone, whose width is about the same.
 const SIZE: (f64, f64) = (640.0, 400.0);
-/// Colors of lines (Okabe and Ito 2008), which people with any color vision can tell apart.
+/// Colors of lines (Okabe and Ito 2008), which people with any color vision can distinguish.
 pub(super) const COLORS: &[&str] =
     &["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31"];
 /// Color of text and axes, of the grid, and of the background.

@@ -266,7 +266,7 @@ impl Sources {
     }
 
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (listing_bytes, listed_directories) = self.server.kept_listings();
+        let (listing_bytes, listed_directories) = self.server.cached_listings();
         let records = self.server.snapshot_records();
         let gauges = [
             ("enfys_connections", "Open TCP connections of clients.", self.connections.load(Relaxed) as u64),
@@ -421,12 +421,12 @@ fn listing_cache_counters(metrics: &Metrics) -> [Counter; 2] {
         (
             "enfys_listing_cache_hits_total",
             "READDIR and READDIRPLUS replies sent from the listing cache.",
-            metrics.kept_listings_told.load(Relaxed),
+            metrics.cached_listings_used.load(Relaxed),
         ),
         (
             "enfys_listing_cache_insertions_total",
             "READDIR and READDIRPLUS replies put into the listing cache.",
-            metrics.kept_listings_made.load(Relaxed),
+            metrics.cached_listings_made.load(Relaxed),
         ),
     ]
 }

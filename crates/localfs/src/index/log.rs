@@ -28,7 +28,7 @@ pub(crate) struct FileKey {
     pub(crate) fsid: u64,
     /// The inode number.
     pub(crate) inode: u64,
-    /// The time of creation, which tells apart files that had the same inode number.
+    /// The time of creation, which distinguishes files that had the same inode number.
     pub(crate) created: Timestamp,
 }
 

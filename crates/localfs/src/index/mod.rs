@@ -12,7 +12,7 @@
 //! for each file that is new to the index, so that a handle survives a crash of the machine. Otherwise the next start
 //! skips the numbers that the machine may have lost, so that no number is ever used for another file.
 //!
-//! On a file system without creation times, the index cannot tell apart files that had the same inode number; all
+//! On a file system without creation times, the index cannot distinguish files that had the same inode number; all
 //! common local file systems have them.
 
 mod log;

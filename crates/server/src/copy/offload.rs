@@ -121,7 +121,7 @@ impl Shared {
             if stopping.is_ready() { stopping } else { fetching.as_mut().poll(context) }
         });
         let piece = fetched.await.map_err(|error| {
-            // A source that was not asked has not refused.
+            // Busy: the source was not asked, so it has not failed.
             let is_asked = error != FetchError::Busy;
             let is_given_up = is_asked && offload.stuck_for(now.monotonic) >= SOURCE_TIMEOUT;
             of_source(error, is_given_up, done)

@@ -77,7 +77,7 @@ impl PseudoFs {
         let mut hasher = SipHasher24::new();
         hasher.write(path.as_bytes());
         let mut id = hasher.finish();
-        // 0 is no file's number; two paths with one hash are as likely as a wrong bit in memory, and still told apart.
+        // 0 is never a fileid. Two paths with the same hash get different numbers, which then depend on their order.
         while id == 0 || self.by_id.contains_key(&id) {
             id = id.wrapping_add(1);
         }

@@ -58,7 +58,7 @@ impl Keeper<'_> {
         let Self { request, grants, except, .. } = self;
         let page = Page { bytes: parts.concat().into(), made: request.now.monotonic, grants, except };
         request.server.listings.put(&self.key, self.form, &self.watch, page);
-        request.server.metrics.kept_listings_made.fetch_add(1, Relaxed);
+        request.server.metrics.cached_listings_made.fetch_add(1, Relaxed);
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn listing_source<'r>(
             };
             // After the check of the directory, so that the entries are at least as new.
             if watch.is_unchanged() {
-                server.metrics.kept_listings_told.fetch_add(1, Relaxed);
+                server.metrics.cached_listings_used.fetch_add(1, Relaxed);
                 return ListingSource::Cached(page, attributes);
             }
             watch

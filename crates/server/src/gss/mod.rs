@@ -120,7 +120,7 @@ impl Gss {
             return Entry::Denied(AuthStatus::RPCSEC_GSS_CTXPROBLEM);
         }
         let authenticated = Arc::clone(&context.authenticated);
-        header.credential = lasting(&authenticated.exported);
+        header.credential = credential_of_principal(&authenticated.exported);
         header.verifier = OpaqueAuth::NONE;
         // §5.3.3.4.1: GSS_GetMIC's failure for the verifier is CTXPROBLEM.
         let sealed = Sealing::new(Arc::clone(&context), service, credential.sequence);
@@ -139,7 +139,7 @@ impl Gss {
 }
 
 /// Returns a credential that names the principal. The reply cache finds a retransmission by it, also over another context.
-fn lasting(exported: &Bytes) -> OpaqueAuth {
+fn credential_of_principal(exported: &Bytes) -> OpaqueAuth {
     let body = Opaque::new(exported.clone()).expect("a context's name is bounded like a credential");
     OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body }
 }

@@ -106,7 +106,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     while !world.running_calls.is_empty() {
         world.pass(SECOND)?;
     }
-    let checks = world.server.metrics().kept_listings_told.load(Relaxed) as usize;
+    let checks = world.server.metrics().cached_listings_used.load(Relaxed) as usize;
     Ok(Report { time: world.clock.now(), messages: u64::from(world.calls), checks })
 }
 

@@ -1,7 +1,7 @@
 use super::inode::Inode;
 use crate::{Error, Handle, Result};
 
-/// The first byte of every handle of a file system in memory, which tells apart handles of other backends.
+/// The first byte of every handle of a file system in memory, which distinguishes them from handles of other backends.
 const HANDLE_TAG: u8 = b'M';
 
 /// Tag, instance, file id.

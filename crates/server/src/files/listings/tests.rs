@@ -38,8 +38,8 @@ const PLUS: ReadDirArgs = ReadDirArgs {
 /// The same export, served with and without a listing cache.
 struct Pair {
     files: Arc<Faulty<MemFs>>,
-    keeping: Lab,
-    looking: Lab,
+    cached: Lab,
+    uncached: Lab,
     directory: Handle,
 }
 
@@ -47,8 +47,8 @@ impl Pair {
     /// Returns a pair with a directory of this many files.
     fn new(entries: usize) -> Self {
         let (export, files) = faulty();
-        let looking = lab_with(vec![export.clone()], |settings| settings.kept_listings_bytes = 0);
-        let pair = Self { directory: files.root(), files, keeping: lab_with(vec![export], |_| {}), looking };
+        let uncached = lab_with(vec![export.clone()], |settings| settings.cached_listings_bytes = 0);
+        let pair = Self { directory: files.root(), files, cached: lab_with(vec![export], |_| {}), uncached };
         let directory = pair.create(&pair.directory, "d", &Create::Directory);
         (0..entries).for_each(|entry| _ = pair.create(&directory, &format!("entry-{entry}"), &FILE));
         Self { directory, ..pair }
@@ -64,32 +64,32 @@ impl Pair {
     }
 
     /// Returns how often the backend was asked for entries.
-    fn looks(&self) -> u64 {
+    fn backend_listings(&self) -> u64 {
         self.files.calls(Method::Readdir)
     }
 
     /// Compares the listings of all versions on both servers; returns how often the one with the cache asked the backend.
     #[track_caller]
     fn list(&mut self) -> u64 {
-        let mut looks = 0;
+        let mut listings = 0;
         for ask in ASKS {
-            let before = self.looks();
-            let reported = ask(&mut self.keeping, &self.directory);
-            looks += self.looks() - before;
-            assert_eq!(reported, ask(&mut self.looking, &self.directory));
+            let before = self.backend_listings();
+            let reported = ask(&mut self.cached, &self.directory);
+            listings += self.backend_listings() - before;
+            assert_eq!(reported, ask(&mut self.uncached, &self.directory));
         }
-        looks
+        listings
     }
 
     /// Lists until all replies come from the cache.
     #[track_caller]
-    fn settle(&mut self) {
+    fn list_until_cached(&mut self) {
         for _ in 0..2 * MOST_WANTED {
             if self.list() == 0 {
                 return;
             }
         }
-        panic!("it is looked at again and again");
+        panic!("the cache is never used");
     }
 }
 
@@ -134,23 +134,23 @@ fn listing(lab: &mut Lab) -> ReadDirOk {
 #[test]
 fn repeated_listings_read_the_directory_once() {
     let mut pair = Pair::new(20);
-    pair.settle();
-    let before = pair.looks();
+    pair.list_until_cached();
+    let before = pair.backend_listings();
     for _ in 0..100 {
         assert_eq!(pair.list(), 0);
     }
     // The request goes to the other server.
-    assert_eq!(pair.looks() - before, 100 * ASKS.len() as u64);
-    assert!(pair.keeping.server.metrics().kept_listings_told.load(Relaxed) >= 400);
-    assert_eq!(pair.looking.server.metrics().kept_listings_told.load(Relaxed), 0);
-    assert_eq!(pair.looking.server.kept_listings(), (0, 0));
+    assert_eq!(pair.backend_listings() - before, 100 * ASKS.len() as u64);
+    assert!(pair.cached.server.metrics().cached_listings_used.load(Relaxed) >= 400);
+    assert_eq!(pair.uncached.server.metrics().cached_listings_used.load(Relaxed), 0);
+    assert_eq!(pair.uncached.server.cached_listings(), (0, 0));
 }
 
 #[test]
 fn sends_long_listings_from_the_cache_too() {
     let mut pair = Pair::new(400);
-    pair.settle();
-    let lengths = ASKS.map(|ask| ask(&mut pair.keeping, &pair.directory).len());
+    pair.list_until_cached();
+    let lengths = ASKS.map(|ask| ask(&mut pair.cached, &pair.directory).len());
     assert!(lengths.into_iter().filter(|length| *length > 16 << 10).count() >= 3, "{lengths:?}");
     let directory = pair.entry("entry-399");
     let set = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
@@ -205,24 +205,24 @@ fn every_change_shows_in_the_next_listing() {
         ),
     ];
     for (what, change) in changes {
-        pair.settle();
+        pair.list_until_cached();
         change(&pair);
         assert!(pair.list() > 0, "{what}");
     }
 }
 
 #[test]
-fn a_change_between_the_watch_and_the_end_of_the_look_is_not_lost() {
+fn a_change_during_the_first_listing_is_not_lost() {
     for method in [Method::WatchEntries, Method::Readdir, Method::Access] {
         let mut pair = Pair::new(5);
         if method == Method::Access {
-            pair.settle();
+            pair.list_until_cached();
         } else {
-            listing(&mut pair.keeping);
+            listing(&mut pair.cached);
         }
         let gate = Gate::new();
         pair.files.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
-        let mut flight = pair.keeping.start(7, at(&["export", "d"], vec![Op::ReadDir(PLUS)]));
+        let mut flight = pair.cached.start(7, at(&["export", "d"], vec![Op::ReadDir(PLUS)]));
         assert!(flight.poll().is_none(), "{method:?}");
         pair.create(&pair.directory, "meanwhile", &FILE);
         gate.open();
@@ -231,7 +231,7 @@ fn a_change_between_the_watch_and_the_end_of_the_look_is_not_lost() {
         for _ in 0..10 {
             pair.list();
         }
-        assert_eq!(listing(&mut pair.keeping).entries.len(), 6, "{method:?}");
+        assert_eq!(listing(&mut pair.cached).entries.len(), 6, "{method:?}");
     }
 }
 
@@ -241,9 +241,9 @@ fn cached_listings_show_no_more_than_uncached_ones() {
     for mode in [0o700, 0o704, 0o701, 0o705] {
         let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         pair.files.setattr(&root(), &pair.directory, &set, None, Authority::Caller).now().expect("set");
-        pair.settle();
+        pair.list_until_cached();
         let mut seen = Vec::new();
-        for lab in [&mut pair.keeping, &mut pair.looking] {
+        for lab in [&mut pair.cached, &mut pair.uncached] {
             lab.uid = 1234;
             let directory = crate::testing::putfh(
                 protocol::nfs4::types::Handle::new(&KEY.seal(ExportId(1), &pair.directory))
@@ -257,7 +257,7 @@ fn cached_listings_show_no_more_than_uncached_ones() {
         let expected = if mode & 4 == 0 { Status::ACCESS } else { Status::OK };
         assert_eq!(seen[0].0, expected, "{mode:o}");
         // Its answer does not appear in other callers' listings.
-        assert_eq!(listing(&mut pair.keeping).entries.len(), 5);
+        assert_eq!(listing(&mut pair.cached).entries.len(), 5);
         pair.list();
     }
 }
@@ -265,8 +265,8 @@ fn cached_listings_show_no_more_than_uncached_ones() {
 #[test]
 fn cached_listings_are_used_for_a_second() {
     let mut pair = Pair::new(5);
-    pair.settle();
-    for lab in [&mut pair.keeping, &mut pair.looking] {
+    pair.list_until_cached();
+    for lab in [&mut pair.cached, &mut pair.uncached] {
         lab.seconds += 1;
     }
     assert_eq!(pair.list(), ASKS.len() as u64);
@@ -280,13 +280,13 @@ fn pages_of_a_long_listing_are_cached_separately() {
         let mut args = ReadDirArgs { maxcount: 2000, ..PLUS };
         let mut names = Vec::new();
         loop {
-            let before = pair.looks();
-            let result = pair.keeping.last(at(&["export", "d"], vec![Op::ReadDir(args)]));
+            let before = pair.backend_listings();
+            let result = pair.cached.last(at(&["export", "d"], vec![Op::ReadDir(args)]));
             let OpResult::ReadDir(result) = result else { panic!("{result:?}") };
             let page = result.into_result().expect("listed");
             names.extend(page.entries.iter().map(|entry| entry.name.clone()));
             if page.eof {
-                return (names, pair.looks() - before);
+                return (names, pair.backend_listings() - before);
             }
             args.cookie = page.entries.last().expect("one at least").cookie;
             args.cookie_verifier = page.cookie_verifier;
@@ -302,12 +302,12 @@ fn pages_of_a_long_listing_are_cached_separately() {
 fn memory_is_bounded_and_unused_listings_are_dropped() {
     let (export, files) = faulty();
     let max_bytes = 256 << 10;
-    let mut lab = lab_with(vec![export], |settings| settings.kept_listings_bytes = max_bytes);
+    let mut lab = lab_with(vec![export], |settings| settings.cached_listings_bytes = max_bytes);
     let pair = Pair {
         directory: files.root(),
         files,
-        keeping: lab_with(Vec::new(), |_| {}),
-        looking: lab_with(Vec::new(), |_| {}),
+        cached: lab_with(Vec::new(), |_| {}),
+        uncached: lab_with(Vec::new(), |_| {}),
     };
     for number in 0..100 {
         let directory = pair.create(&pair.files.root(), &format!("d-{number}"), &Create::Directory);
@@ -317,31 +317,31 @@ fn memory_is_bounded_and_unused_listings_are_dropped() {
         let name: &'static str = Box::leak(format!("d-{number}").into_boxed_str());
         for _ in 0..3 {
             lab.ok(at(&["export", name], vec![Op::ReadDir(PLUS)]));
-            let (bytes, directories) = lab.server.kept_listings();
+            let (bytes, directories) = lab.server.cached_listings();
             assert!(bytes <= max_bytes && directories <= MAX_DIRECTORIES, "{bytes}, {directories}");
         }
     }
-    assert_eq!(lab.server.kept_listings().1, MAX_DIRECTORIES, "there was room for all");
+    assert_eq!(lab.server.cached_listings().1, MAX_DIRECTORIES, "there was room for all");
     lab.pass(IDLE.as_secs() + 1);
-    assert_eq!(lab.server.kept_listings(), (0, 0));
+    assert_eq!(lab.server.cached_listings(), (0, 0));
 }
 
 #[test]
 fn drops_changed_listings_without_a_request() {
     let mut pair = Pair::new(5);
-    pair.settle();
-    pair.keeping.pass(1);
-    assert_eq!(pair.keeping.server.kept_listings().1, 1);
+    pair.list_until_cached();
+    pair.cached.pass(1);
+    assert_eq!(pair.cached.server.cached_listings().1, 1);
     pair.create(&pair.directory, "new", &FILE);
-    pair.keeping.pass(1);
-    assert_eq!(pair.keeping.server.kept_listings(), (0, 0));
+    pair.cached.pass(1);
+    assert_eq!(pair.cached.server.cached_listings(), (0, 0));
 }
 
 #[test]
 fn watches_busy_directories_more_and_more_rarely() {
     let mut pair = Pair::new(5);
     for number in 0..1000 {
-        listing(&mut pair.keeping);
+        listing(&mut pair.cached);
         pair.create(&pair.directory, &format!("new-{number}"), &FILE);
         pair.files
             .remove(&root(), &pair.directory, format!("new-{number}").as_bytes(), Removal::File)
@@ -351,21 +351,21 @@ fn watches_busy_directories_more_and_more_rarely() {
     let watches = pair.files.calls(Method::WatchEntries);
     // 2, 4, 8, 16, 32 listings apart, then 64, and one more each to notice the change.
     assert!((10..=25).contains(&watches), "{watches}");
-    pair.settle();
+    pair.list_until_cached();
 }
 
 #[test]
-fn other_exports_tell_nothing_of_those_before() {
+fn exports_of_a_reload_share_no_cached_listings() {
     let mut pair = Pair::new(5);
-    pair.settle();
+    pair.list_until_cached();
     let fsid = |lab: &mut Lab| {
         let args = ReadDirArgs { attributes: Bitmap::of(&[n::FSID]), ..PLUS };
         xdr::to_bytes(&lab.last(at(&["export", "d"], vec![Op::ReadDir(args)])))
     };
-    (0..4).for_each(|_| _ = fsid(&mut pair.keeping));
+    (0..4).for_each(|_| _ = fsid(&mut pair.cached));
     let other = || crate::Export { fsid: (77, 7), backend: pair.files.clone(), ..export(1, "/export") };
-    for lab in [&mut pair.keeping, &mut pair.looking] {
+    for lab in [&mut pair.cached, &mut pair.uncached] {
         lab.server.replace_exports(ExportTable::new(vec![other()]).expect("one export"));
     }
-    assert_eq!(fsid(&mut pair.keeping), fsid(&mut pair.looking));
+    assert_eq!(fsid(&mut pair.cached), fsid(&mut pair.uncached));
 }

@@ -144,14 +144,14 @@ fn a_torn_tail_loses_only_what_was_not_acknowledged() {
         let end = *ends.iter().rfind(|end| **end <= cut).unwrap();
         let (expected, nothing) = format::scan(&whole[..end]).into_map();
         assert_eq!(nothing, None);
-        let said = torn(&whole[end..cut]);
-        assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, said), "cut at {cut}");
+        let damage = torn(&whole[end..cut]);
+        assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, damage), "cut at {cut}");
     }
     // The server reports it, and appends after the last whole record.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
     let (log, recovered) = FileStateLog::open(&path, true).unwrap();
-    let said = torn(&whole[ends[ends.len() - 2]..whole.len() - 3]).unwrap();
-    assert_eq!(recovered.damage, Some(format!("{}: {said}", path.display())));
+    let damage = torn(&whole[ends[ends.len() - 2]..whole.len() - 3]).unwrap();
+    assert_eq!(recovered.damage, Some(format!("{}: {damage}", path.display())));
     set(&log, b"c-f", Some(b"since"));
     drop(log);
     let expected = map(&[("c-first", "1"), ("c-a", "lost something"), ("c-f", "since")]);

@@ -1,6 +1,6 @@
 //! Operations under way that would break a delegation. While one changes a file, the file is not delegated.
 //!
-//! Files are told apart by a hash, in groups. If two files share a group, an operation on one delays grants of the other for as
+//! Files are grouped by a hash. If two files share a group, an operation on one delays grants of the other for as
 //! long as it takes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

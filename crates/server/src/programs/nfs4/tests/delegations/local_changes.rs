@@ -296,7 +296,7 @@ fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
 
 /// Lists until the reply comes from the cache, and returns the change attribute.
 #[track_caller]
-fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
+fn cached_listing(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
     let reported = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
     reported.expect("a cached listing").0
 }
@@ -306,7 +306,7 @@ fn holder_shares_cached_listing_while_unchanged() {
     let (Scene { mut holder, mut other, .. }, backend) = scene();
     hold(&mut holder, "file", READ);
     let granted = change_of(&mut holder, &["export", "file"]);
-    assert_eq!(told_again(&mut other, &backend), granted);
+    assert_eq!(cached_listing(&mut other, &backend), granted);
     assert_eq!(listed(&mut holder, &backend), (granted, false));
     // And in the opposite order.
     (holder.seconds, other.seconds) = (holder.seconds + 1, other.seconds + 1);
@@ -314,7 +314,7 @@ fn holder_shares_cached_listing_while_unchanged() {
     assert_eq!(listed(&mut other, &backend), (granted, false));
     // The change is not reported yet.
     change(&backend, "file");
-    let now = told_again(&mut other, &backend);
+    let now = cached_listing(&mut other, &backend);
     assert_ne!(now, granted);
     for _ in 0..3 {
         assert_eq!(listed(&mut holder, &backend), (granted, true));
@@ -328,7 +328,7 @@ fn listing_cached_before_local_change_is_not_used_after_it() {
     let stateid = hold(&mut holder, "file", BOTH);
     let granted = change_of(&mut holder, &["export", "file"]);
     holder.ok(at(&["export", "file"], vec![super::write(stateid)]));
-    let own = told_again(&mut other, &backend);
+    let own = cached_listing(&mut other, &backend);
     assert_ne!(own, granted);
     assert_eq!(listed_change(&mut holder), own);
     backend.outsiders().meet(&object(&backend, "file"), Interest::Uses);
@@ -343,14 +343,14 @@ fn listing_cached_before_grant_is_not_used_for_holder() {
     // A holder of another delegation, which may have to see another change attribute.
     lab.file(&["export", "beside"], b"");
     hold(&mut holder, "beside", READ);
-    let before = told_again(&mut other, &backend);
+    let before = cached_listing(&mut other, &backend);
     let gate = Gate::new();
     // The check after the watch began sees the old attributes, and its answer comes later.
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
     change(&backend, "file");
-    let changed = told_again(&mut other, &backend);
+    let changed = cached_listing(&mut other, &backend);
     assert_ne!(changed, before);
     gate.open();
     let result = flight.poll().expect("it is answered");
@@ -371,7 +371,7 @@ fn cached_listing_serves_clients_without_delegations() {
     }
     let granted = change_of(&mut holders[0], &["export", "file"]);
     change(&backend, "file");
-    let now = told_again(&mut other, &backend);
+    let now = cached_listing(&mut other, &backend);
     assert_ne!(now, granted);
     for holder in &mut holders {
         assert_eq!(listed(holder, &backend), (granted, true));

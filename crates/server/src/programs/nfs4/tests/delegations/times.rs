@@ -71,7 +71,7 @@ fn answer_getattr(client: &Lab, said: Attributes) {
     client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
 }
 
-fn said(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
+fn holder_reply(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
     let (time_deleg_access, time_deleg_modify) = (second(accessed), second(modified));
     Attributes { change, size: Some(777), time_deleg_access, time_deleg_modify, ..Attributes::default() }
 }
@@ -128,22 +128,22 @@ fn others_see_times_of_holder() {
     let own = seen(&mut scene.holder, scene.file);
     assert!(scene.holder.calls().is_empty(), "the holder's own GETATTR sends no CB_GETATTR");
     // No new times.
-    let first = reported(&mut scene, 1, said(own.change, 0, 0));
+    let first = reported(&mut scene, 1, holder_reply(own.change, 0, 0));
     assert_eq!(first, own);
     // The holder has read the file.
-    let second_time = reported(&mut scene, 2, said(own.change, ORIGINAL + 3, ORIGINAL));
+    let second_time = reported(&mut scene, 2, holder_reply(own.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(second_time, Attributes { time_access: second(ORIGINAL + 3), ..own.clone() });
     // The holder has written, and flushed the data or set the time.
-    let third = reported(&mut scene, 3, said(own.change, ORIGINAL + 3, ORIGINAL + 5));
+    let third = reported(&mut scene, 3, holder_reply(own.change, ORIGINAL + 3, ORIGINAL + 5));
     assert_eq!((third.size, third.time_modify), (Some(5), second(ORIGINAL + 5)));
     assert!(third.change > own.change && third.time_metadata >= third.time_modify);
     // The holder has written and not flushed.
     let changed = own.change.map(|change| change + 1);
-    let fourth = reported(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
+    let fourth = reported(&mut scene, 4, holder_reply(changed, ORIGINAL + 6, ORIGINAL + 6));
     assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
     assert!(fourth.change > third.change);
     // Reported times never go back, and no time is in the future.
-    let fifth = reported(&mut scene, 5, said(changed, ORIGINAL + 2, ORIGINAL + 900));
+    let fifth = reported(&mut scene, 5, holder_reply(changed, ORIGINAL + 2, ORIGINAL + 900));
     let now = at_clock(ORIGINAL + 20);
     assert_eq!((fifth.time_access, fifth.time_modify), (second(ORIGINAL + 6), now));
     assert!(fifth.time_metadata >= now);
@@ -155,7 +155,7 @@ fn version_3_sees_times_of_holder() {
     let object = nfs3::FileHandle::new(&scene.file).unwrap();
     let mut flight = scene.other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
     assert!(flight.poll_bytes().is_none());
-    answer_getattr(&scene.holder, said(Some(u64::MAX), ORIGINAL + 3, ORIGINAL + 5));
+    answer_getattr(&scene.holder, holder_reply(Some(u64::MAX), ORIGINAL + 3, ORIGINAL + 5));
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
     let reported = nfs3::Fattr::decode(&mut reply).unwrap();
     let times = [reported.atime.seconds, reported.mtime.seconds].map(i64::from);
@@ -185,15 +185,15 @@ impl Looks {
 }
 
 /// The holder's answer to CB_GETATTR, and its later SETATTR.
-const SAID_FIRST: i64 = ORIGINAL + 5;
-const SAID_THEN: i64 = ORIGINAL + 8;
+const REPORTED_FIRST: i64 = ORIGINAL + 5;
+const REPORTED_LATER: i64 = ORIGINAL + 8;
 
 #[test]
 fn times_set_during_getattr_appear_atomically() {
     for (is_seen_before, is_returned) in [(false, false), (false, true), (true, false), (true, true)] {
         let (mut scene, stateid, backend) = kept_slowly();
         let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
-        let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
+        let [first, then] = [REPORTED_FIRST, REPORTED_LATER].map(|time| holder_reply(change, time, time));
         let before = reported(&mut scene, 1, first.clone());
         let mut flight = scene.other.start(2, vec![putfh(file), getattr(&ASKED)]);
         assert!(flight.poll().is_none(), "the holder is asked");
@@ -202,7 +202,7 @@ fn times_set_during_getattr_appear_atomically() {
         backend.add(Rule::on(Method::Getattr, slow).times(1));
         answer_getattr(&scene.holder, first);
         assert!(flight.poll().is_none(), "the file is looked at");
-        let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+        let handed = hand_in(stateid, times(second(REPORTED_LATER), second(REPORTED_LATER)));
         assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
         if is_returned {
             assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
@@ -218,12 +218,12 @@ fn times_set_during_getattr_appear_atomically() {
 fn unfinished_time_update_appears_atomically() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
-    let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
+    let [first, then] = [REPORTED_FIRST, REPORTED_LATER].map(|time| holder_reply(change, time, time));
     let before = reported(&mut scene, 1, first.clone());
     // The file has the times, and the SETATTR has no reply yet.
     let gate = Gate::new();
     backend.add(Rule::on(Method::Setattr, Fault::HoldAfter(gate.clone())).times(1));
-    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    let handed = hand_in(stateid, times(second(REPORTED_LATER), second(REPORTED_LATER)));
     let mut flight = scene.holder.start(1, vec![putfh(file), handed]);
     assert!(flight.poll().is_none());
     let meanwhile = reported(&mut scene, 2, first);
@@ -239,15 +239,18 @@ fn set_times_survive_late_cb_getattr_reply() {
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
     let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
     assert!(flight.poll().is_none(), "the holder is asked");
-    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    let handed = hand_in(stateid, times(second(REPORTED_LATER), second(REPORTED_LATER)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
     // The holder reports that it has changed the file.
-    answer_getattr(&scene.holder, said(change.map(|change| change + 1), SAID_THEN, SAID_THEN));
+    answer_getattr(
+        &scene.holder,
+        holder_reply(change.map(|change| change + 1), REPORTED_LATER, REPORTED_LATER),
+    );
     let reported = answered(flight.poll());
-    assert_eq!(reported.time_modify, second(SAID_THEN));
+    assert_eq!(reported.time_modify, second(REPORTED_LATER));
     assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     let after = seen(&mut scene.other, file);
-    assert_eq!((after.change, after.time_modify), (reported.change, second(SAID_THEN)));
+    assert_eq!((after.change, after.time_modify), (reported.change, second(REPORTED_LATER)));
 }
 
 #[test]
@@ -263,7 +266,10 @@ fn unchanged_set_times_override_cb_getattr_reply() {
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut hands_in = scene.holder.start(1, vec![putfh(file), hand_in(stateid, times(None, written))]);
     assert!(hands_in.poll().is_none(), "the file is looked at");
-    answer_getattr(&scene.holder, Attributes { time_deleg_modify: written, ..said(change, ORIGINAL, 0) });
+    answer_getattr(
+        &scene.holder,
+        Attributes { time_deleg_modify: written, ..holder_reply(change, ORIGINAL, 0) },
+    );
     assert_eq!(answered(asks.poll()).time_modify, written);
     gate.open();
     assert_eq!(status(hands_in.poll()), Some(Status::OK));
@@ -279,15 +285,15 @@ fn version_3_rereads_attributes_after_return() {
     assert!(flight.poll_bytes().is_none());
     let gate = Gate::new();
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
-    answer_getattr(&scene.holder, said(change, SAID_FIRST, SAID_FIRST));
+    answer_getattr(&scene.holder, holder_reply(change, REPORTED_FIRST, REPORTED_FIRST));
     assert!(flight.poll_bytes().is_none(), "the file is looked at");
-    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    let handed = hand_in(stateid, times(second(REPORTED_LATER), second(REPORTED_LATER)));
     assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
     assert_eq!(return_delegation(&mut scene.holder, file, stateid), Status::OK);
     gate.open();
     let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
     let reported = nfs3::Fattr::decode(&mut reply).unwrap();
-    assert_eq!([reported.atime.seconds, reported.mtime.seconds].map(i64::from), [SAID_THEN; 2]);
+    assert_eq!([reported.atime.seconds, reported.mtime.seconds].map(i64::from), [REPORTED_LATER; 2]);
 }
 
 #[test]
@@ -299,7 +305,7 @@ fn recalls_when_holder_omits_times() {
         let wrong = Some(Time { seconds: ORIGINAL, nanoseconds: 1_000_000_000 }).filter(|_| is_time);
         answer_getattr(
             &scene.holder,
-            Attributes { time_deleg_modify: wrong, ..said(Some(1), ORIGINAL, ORIGINAL) },
+            Attributes { time_deleg_modify: wrong, ..holder_reply(Some(1), ORIGINAL, ORIGINAL) },
         );
         assert!(flight.poll().is_none());
         assert_eq!(recalled(&scene.holder).len(), 1);
@@ -346,7 +352,7 @@ fn holder_times_override_times_of_its_writes() {
     let change = seen(&mut scene.holder, file).change;
     // A program wrote three seconds after the grant; the data arrive seventeen seconds later.
     assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
-    let after = reported(&mut scene, 1, said(change, ORIGINAL + 3, ORIGINAL + 3));
+    let after = reported(&mut scene, 1, holder_reply(change, ORIGINAL + 3, ORIGINAL + 3));
     assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(ORIGINAL + 3)));
     let both = times(second(ORIGINAL + 4), second(ORIGINAL + 4));
     assert_eq!(scene.holder.status(vec![putfh(file), hand_in(stateid, both)]), Status::OK);
@@ -365,7 +371,7 @@ fn times_set_by_holder_become_its_times() {
     let client_time = |seconds| second(seconds).map(WireSetTime::ClientTime);
     let set = SetAttributes { time_modify_set: client_time(past), ..SetAttributes::default() };
     scene.holder.ok(vec![putfh(file), hand_in(Stateid::ANONYMOUS, set.to_file_attributes())]);
-    let after = reported(&mut scene, 1, said(change, ORIGINAL, past));
+    let after = reported(&mut scene, 1, holder_reply(change, ORIGINAL, past));
     assert_eq!(after.time_modify, second(past));
     let later = hand_in(stateid, times(None, second(past + 1)));
     assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
@@ -384,7 +390,7 @@ fn older_cb_getattr_reply_keeps_set_time() {
         let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
         assert!(flight.poll().is_none());
         // The holder answers, and then sets the time; the answer may arrive later.
-        let before = said(change, ORIGINAL + 3, ORIGINAL + 19);
+        let before = holder_reply(change, ORIGINAL + 3, ORIGINAL + 19);
         if is_answered_first {
             answer_getattr(&scene.holder, before.clone());
         }
@@ -395,7 +401,7 @@ fn older_cb_getattr_reply_keeps_set_time() {
         let after = answered(flight.poll());
         assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(past)));
         // Later reports of the holder count.
-        let later = reported(&mut scene, 2, said(change, ORIGINAL + 3, past + 1));
+        let later = reported(&mut scene, 2, holder_reply(change, ORIGINAL + 3, past + 1));
         assert_eq!(later.time_modify, second(past + 1));
         let later = hand_in(stateid, times(None, second(past + 2)));
         assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
@@ -410,7 +416,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
     let ask = || vec![putfh(scene.file), getattr(&ASKED)];
     let (mut first, mut second_one) = (scene.other.start(1, ask()), scene.other.start(2, ask()));
     assert!(first.poll().is_none() && second_one.poll().is_none());
-    let news = said(own.change, ORIGINAL + 3, ORIGINAL + 5);
+    let news = holder_reply(own.change, ORIGINAL + 3, ORIGINAL + 5);
     answer_getattr(&scene.holder, news.clone());
     // The second request reads the attributes while the first one is about to advance the change attribute.
     let gate = Gate::new();
@@ -430,7 +436,7 @@ fn all_askers_of_one_cb_getattr_see_the_change() {
 fn verify_uses_times_of_holder() {
     let (mut scene, _) = kept();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
-    let news = said(change, ORIGINAL + 3, ORIGINAL + 5);
+    let news = holder_reply(change, ORIGINAL + 3, ORIGINAL + 5);
     let reported = reported(&mut scene, 1, news.clone());
     let attributes = reported.to_file_attributes();
     let ops =
@@ -562,28 +568,28 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let mut listed = |scene: &mut Scene| {
         let before = looks();
         let reported = list(&mut scene.other, LENGTH);
-        let is_told_again = looks() == before;
+        let is_cached = looks() == before;
         assert_eq!(reported, list(&mut scene.other, lengths.next().expect("one more")));
         for client in [&mut scene.holder, &mut scene.lab] {
             let reported = list(client, LENGTH);
             assert_eq!(reported, list(client, lengths.next().expect("one more")));
         }
         let entry = reported.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is there");
-        (is_told_again, Attributes::from_file_attributes(&entry.attributes).expect("attributes"))
+        (is_cached, Attributes::from_file_attributes(&entry.attributes).expect("attributes"))
     };
     let mut settled = |scene: &mut Scene| {
         (0..200)
-            .find_map(|_| Some(listed(scene)).filter(|(is_told_again, _)| *is_told_again))
+            .find_map(|_| Some(listed(scene)).filter(|(is_cached, _)| *is_cached))
             .expect("from the cache")
             .1
     };
     let first = settled(&mut scene);
     // The holder only read the file: GETATTR shows that, and listings do not change.
-    let asked = reported(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
+    let asked = reported(&mut scene, 1, holder_reply(first.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(asked.time_access, second(ORIGINAL + 3));
     assert_eq!(settled(&mut scene), first);
     // The holder changed the file too: listings show that from then on.
-    reported(&mut scene, 2, said(first.change, ORIGINAL + 3, ORIGINAL + 5));
+    reported(&mut scene, 2, holder_reply(first.change, ORIGINAL + 3, ORIGINAL + 5));
     let changed = settled(&mut scene);
     assert!(changed.change > first.change, "{changed:?}");
     // SETATTR sets both times, or only the one that nothing else reports.
