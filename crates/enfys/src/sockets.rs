@@ -128,24 +128,24 @@ mod tests {
 
     #[test]
     fn errors_name_a_remedy() {
-        let said = |errno: rustix::io::Errno, address: &str| {
+        let explain = |errno: rustix::io::Errno, address: &str| {
             refused("", address.parse().unwrap(), &io::Error::from(errno))
         };
         assert_eq!(
-            said(rustix::io::Errno::ACCESS, "127.0.0.1:111"),
+            explain(rustix::io::Errno::ACCESS, "127.0.0.1:111"),
             "cannot listen on 127.0.0.1:111: ports below 1024 need root or CAP_NET_BIND_SERVICE"
         );
         assert_eq!(
-            said(rustix::io::Errno::ADDRINUSE, "127.0.0.1:111"),
+            explain(rustix::io::Errno::ADDRINUSE, "127.0.0.1:111"),
             "cannot listen on 127.0.0.1:111: the port is in use by a port mapper that does not answer: stop it, or \
              serve without --portmap"
         );
         assert_eq!(
-            said(rustix::io::Errno::ADDRNOTAVAIL, "192.0.2.1:2049"),
+            explain(rustix::io::Errno::ADDRNOTAVAIL, "192.0.2.1:2049"),
             "cannot listen on 192.0.2.1:2049: this machine has no such address"
         );
         assert_eq!(
-            said(rustix::io::Errno::ACCESS, "127.0.0.1:2049"),
+            explain(rustix::io::Errno::ACCESS, "127.0.0.1:2049"),
             "cannot listen on 127.0.0.1:2049: Permission denied"
         );
     }

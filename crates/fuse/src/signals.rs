@@ -7,7 +7,7 @@ use rustix::process::Signal;
 /// `PF_EXITING` of `linux/sched.h`: the thread is in exit(2).
 const PF_EXITING: u32 = 0x4;
 
-/// Whether a thread can go on waiting.
+/// Whether a thread can continue to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// No pending signal ends it.

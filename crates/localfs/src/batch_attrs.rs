@@ -84,7 +84,7 @@ impl Volume {
     }
 
     /// Advances the ctime of a directory to the current time, because it got the ctime of a file, and the change
-    /// cannot be told from earlier ones (see [`crate::change`]).
+    /// cannot be distinguished from earlier ones (see [`crate::change`]).
     fn advance_ctime(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
         self.act_as_server();
         // chown(2) without a new owner sets ctime, and changes nothing else of a directory. The readable descriptor
@@ -231,7 +231,7 @@ impl Volume {
     }
 }
 
-/// Whether the request belongs to a batch that can be told from others.
+/// Whether the request belongs to a batch that can be distinguished from others.
 fn is_in_batch(context: &Context) -> bool {
     context.now != Timestamp::default()
 }
@@ -284,7 +284,7 @@ mod tests {
         runtime.block_on(operation).expect("done")
     }
 
-    /// A clock that tells all changes apart, and one that does not.
+    /// A clock that distinguishes all changes, and one that does not.
     const CLOCKS: [fn() -> ChangeClock; 2] =
         [|| ChangeClock::Multigrain { shared: false }, || ChangeClock::ticks(1)];
 
@@ -546,7 +546,7 @@ mod tests {
             volume => volume.expect("volume"),
         };
         if !volume.changes.is_shared() {
-            println!("skipped: no change times that tell changes apart");
+            println!("skipped: no change times that distinguish changes");
             return;
         }
         let (context, root) = (batch(1), volume.root.handle);

@@ -237,12 +237,12 @@ mod tests {
             volume.identify_opened(opened.as_fd(), &volume.root, &name).expect("look");
         let seen_at =
             |at_ns| volume.stat_name(volume.root_fd.as_fd(), name.as_c_str(), at_ns).expect("found");
-        let is_told_apart = matches!(&volume.handles, Handles::Kernel { generations: Some(_), .. })
+        let is_distinguished = matches!(&volume.handles, Handles::Kernel { generations: Some(_), .. })
             && attributes.created.is_some();
         let born_ns = attributes.created.map_or(0, nanoseconds);
         // The first may be a file that got the number after the handle was taken; the second cannot.
         assert_eq!(seen_at(born_ns), None);
-        assert_eq!(seen_at(born_ns + 1).is_some(), is_told_apart);
+        assert_eq!(seen_at(born_ns + 1).is_some(), is_distinguished);
         // Both ways return the same object.
         if let Some((handle, seen)) = seen_at(u64::MAX) {
             assert_eq!((handle, seen.fileid), (by_opening, attributes.fileid));

@@ -196,7 +196,7 @@ pub(crate) fn is_at(volume: &Volume, path: &Path) -> std::io::Result<bool> {
     }
     let served = status_of(volume.root_fd.as_fd())?;
     let mount = |status: &Statx| mount_of(status, volume.root.key.0);
-    // One volume at a time uses an index: the current one goes on.
+    // One volume at a time uses an index: the current one continues.
     Ok(matches!(volume.handles, Handles::Indexed { .. }) || mount(&found) == mount(&served))
 }
 

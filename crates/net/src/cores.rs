@@ -398,7 +398,7 @@ async fn drive(admission: Rc<Admission>) {
     }
 }
 
-/// Polls until there is a result. A panic is logged, and polling goes on after `pause`: the server keeps serving.
+/// Polls until there is a result. A panic is logged, and polling continues after `pause`: the server keeps serving.
 async fn poll_surviving<T>(pause: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     loop {
         let polled = std::future::poll_fn(|context| {

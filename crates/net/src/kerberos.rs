@@ -72,11 +72,11 @@ impl Kerberos {
         if let Some(path) = keytab {
             keytab::choose(path)?;
         }
-        let said = |error: Error| format!("no Kerberos keys of `{service}`: {error}");
-        let name = Name::new(service.as_bytes(), Some(GSS_NT_HOSTBASED_SERVICE)).map_err(said)?;
-        let kerberos = OidSet::singleton(GSS_MECH_KRB5).map_err(said)?;
+        let explain = |error: Error| format!("no Kerberos keys of `{service}`: {error}");
+        let name = Name::new(service.as_bytes(), Some(GSS_NT_HOSTBASED_SERVICE)).map_err(explain)?;
+        let kerberos = OidSet::singleton(GSS_MECH_KRB5).map_err(explain)?;
         let credential =
-            Cred::acquire(Some(&name), None, CredUsage::Accept, Some(&kerberos)).map_err(said)?;
+            Cred::acquire(Some(&name), None, CredUsage::Accept, Some(&kerberos)).map_err(explain)?;
         let turns = Arc::new(Semaphore::new(ACCEPTED_AT_ONCE));
         Ok(Self { keys: Arc::new(Keys { credential, users, become_server, turns }) })
     }

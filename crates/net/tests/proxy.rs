@@ -204,7 +204,7 @@ fn a_client_without_target_is_reset_and_counted() {
 #[test]
 fn a_slow_receiver_holds_the_sender_back() {
     let (address, server) = target("127.0.0.1:0", 1, |stream| {
-        // Nothing is read until the sender could not go on.
+        // Nothing is read until the sender was blocked.
         let mut stream = stream;
         let mut bytes = Vec::new();
         std::thread::sleep(Duration::from_millis(300));

@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) listings: ListingCache,
     /// What copies read from other servers.
     pub(crate) fetches: Fetches,
-    /// The key of the digests that tell calls apart; see [`crash_replay::secret`].
+    /// The key of the digests that identify calls; see [`crash_replay::secret`].
     pub(crate) call_secret: [u8; 16],
     /// The log of non-idempotent calls that outlives the process.
     pub(crate) journal: Option<CallLog>,

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minor_versions_are_told_apart() {
+    fn minor_versions_are_distinguished() {
         let some = Versions::V4_0 | Versions::V4_2;
         assert_eq!(
             [0, 1, 2, 3, u32::MAX].map(|minor| some.has_minor(minor)),

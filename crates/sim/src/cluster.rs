@@ -254,16 +254,16 @@ impl<A: Actor> Cluster<A> {
             Event::Deliver(client, connection, bytes)
                 if self.connections[client].id == connection && connection >= self.first_alive =>
             {
-                let said = self.actors[client].receive(bytes, now, &mut self.shared, &mut self.rng)?;
-                said.into_iter().for_each(|message| self.send(client, message));
+                let messages = self.actors[client].receive(bytes, now, &mut self.shared, &mut self.rng)?;
+                messages.into_iter().for_each(|message| self.send(client, message));
             }
             Event::Arrive(..) | Event::Deliver(..) | Event::Alarm => {}
             Event::Tick => {
                 self.server.maintain(moment(now));
                 A::on_server_action(&mut self.shared, &self.server, now, ServerAction::Maintain)?;
                 for client in 0..self.actors.len() {
-                    let said = self.actors[client].tick(now, &mut self.shared, &mut self.rng);
-                    said.into_iter().for_each(|message| self.send(client, message));
+                    let messages = self.actors[client].tick(now, &mut self.shared, &mut self.rng);
+                    messages.into_iter().for_each(|message| self.send(client, message));
                 }
                 self.schedule(now + SECOND, Event::Tick);
             }

@@ -261,14 +261,14 @@ impl World {
             if let Poll::Ready((reply, _)) = running.as_mut().poll(&mut context) {
                 return reply;
             }
-            let said = replies();
-            if said.is_empty() {
+            let messages = replies();
+            if messages.is_empty() {
                 match self.clock.take_alarms().into_iter().min() {
                     Some(next) => self.clock.set(next),
                     None => patience = self.maintain(patience)?,
                 }
             }
-            for (connection, bytes) in said {
+            for (connection, bytes) in messages {
                 self.ask_over(connection, bytes, Vec::new);
             }
         }

@@ -65,7 +65,7 @@ impl Method {
 pub struct Call<'a> {
     /// The operation.
     pub method: Method,
-    /// What it applies to, as far as needed to tell calls apart.
+    /// What it applies to, as far as needed to distinguish calls.
     pub subject: Subject<'a>,
 }
 

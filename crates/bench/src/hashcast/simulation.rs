@@ -280,7 +280,7 @@ impl<'s> Run<'s> {
         self.finish()
     }
 
-    /// Starts clients whose time has come, stalls others, and lets those go on whose stall is over.
+    /// Starts clients whose time has come, stalls others, and resumes those whose stall is over.
     fn wake(&mut self, now: u64) {
         for flow in 0..self.clients.len() {
             let client = &mut self.clients[flow];

@@ -3,7 +3,7 @@
 //! A plan multiplies targets, versions, delays, threads, clients and any parameter of its workloads. Each round runs
 //! every case once, so that a change of the machine hits all cases alike. [`Plan::parse`] finds everything that is wrong
 //! in the text, [`Plan::check`] what this machine lacks; both name the line. A run has an [`Run::id`] that depends on all
-//! that decides its result, so that an interrupted plan goes on where it was.
+//! that decides its result, so that an interrupted plan continues where it stopped.
 
 mod case;
 mod catalogue;

@@ -120,7 +120,7 @@ impl Client {
         self.stream.set_read_timeout(Some(TRIAL_TIMEOUT)).map_err(|error| error.to_string())?;
         while !self.is_called {
             match self.read() {
-                Ok(record) => self.called(record)?,
+                Ok(record) => self.answer_callback(record)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(format!("no callback: {error}")),
             }
@@ -182,7 +182,7 @@ impl Client {
             if !is_call(&record)? {
                 return Ok(record);
             }
-            self.called(record)?;
+            self.answer_callback(record)?;
         }
     }
 
@@ -194,7 +194,7 @@ impl Client {
     }
 
     /// Answers a callback.
-    pub(super) fn called(&mut self, record: Bytes) -> Result<(), String> {
+    pub(super) fn answer_callback(&mut self, record: Bytes) -> Result<(), String> {
         self.is_called = true;
         let mut reader = Reader::new(record);
         let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;

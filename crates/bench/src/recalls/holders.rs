@@ -102,7 +102,7 @@ impl Holder {
     /// Answers callbacks that are due, and returns the recalled delegations.
     fn answer(&mut self) -> Result<(), String> {
         while let Some((_, call)) = self.calls.pop_front_if(|(due, _)| *due <= Instant::now()) {
-            self.client.called(call)?;
+            self.client.answer_callback(call)?;
         }
         if self.is_returning {
             return Ok(());

@@ -227,7 +227,7 @@ mod tests {
         let mut failed = result("enfys", "3", 2, 1000);
         failed.outcome = Outcome::Failed("connection refused".to_owned());
         let results = [slow, failed];
-        let said = group(&results)[0].warnings().join("\n");
+        let message = group(&results)[0].warnings().join("\n");
         for part in [
             "round 2 failed: connection refused",
             "1 round(s) only",
@@ -236,7 +236,7 @@ mod tests {
             "3 operation(s)",
             "1 client(s) won and 1 lost by 2.5 to 1",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(message.contains(part), "{part}: {message}");
         }
     }
 }

@@ -160,8 +160,8 @@ mod tests {
             (&newer, "format version 2; this program reads version 1"),
             (&whole[..whole.len() / 2], "no JSON object"),
         ] {
-            let said = parse(text).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(why), "{message}");
         }
     }
 

@@ -84,7 +84,7 @@ fn paths_are_raw_bytes() {
 
 #[test]
 fn wrong_urls_are_explained() {
-    for (text, said) in [
+    for (text, message) in [
         ("http://h/a", "expected nfs://HOST/PATH"),
         ("/export", "expected nfs://HOST/PATH"),
         ("nfs:///a", "no server"),
@@ -107,7 +107,7 @@ fn wrong_urls_are_explained() {
         ("nfs://h/?soft=%ff", "options are text"),
     ] {
         let error = refused(text);
-        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.contains(message), "{text}: {error}");
     }
     assert!(refused(&format!("nfs://h/{}", "a".repeat(URL_MAX))).contains("at most 65536 bytes"));
 }
@@ -186,7 +186,7 @@ fn the_last_option_of_a_kind_applies() {
 
 #[test]
 fn what_does_not_exist_yet_is_refused_by_name() {
-    for (list, said) in [
+    for (list, message) in [
         ("sec=krb5", "Kerberos is not supported by this client yet: use sec=sys"),
         ("sec=krb5p", "Kerberos is not supported"),
         ("sec=none", "expected one of sys"),
@@ -199,7 +199,7 @@ fn what_does_not_exist_yet_is_refused_by_name() {
         ("bg", "mount(8)"),
     ] {
         let error = refused_option(list);
-        assert!(error.contains(said) && error.contains(list), "{list}: {error}");
+        assert!(error.contains(message) && error.contains(list), "{list}: {error}");
     }
 }
 
@@ -215,7 +215,7 @@ fn unknown_options_name_likely_ones() {
 
 #[test]
 fn values_are_required_and_bounded() {
-    for (list, said) in [
+    for (list, message) in [
         ("nconnect", "`nconnect` needs a value"),
         ("nconnect=0", "from 1 to 16"),
         ("nconnect=17", "from 1 to 16"),
@@ -231,7 +231,7 @@ fn values_are_required_and_bounded() {
         ("lookupcache=some", "all, pos, none"),
     ] {
         let error = refused_option(list);
-        assert!(error.contains(said), "{list}: {error}");
+        assert!(error.contains(message), "{list}: {error}");
     }
     assert_eq!(options(",,"), Options::default());
 }

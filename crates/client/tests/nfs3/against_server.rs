@@ -174,7 +174,7 @@ fn objects_of_every_kind_are_created_linked_renamed_and_removed() {
 }
 
 #[test]
-fn attributes_are_set_and_permissions_told() {
+fn attributes_are_set_and_permissions_returned() {
     let link = Link::new();
     let client = link.client();
     let caller = root();

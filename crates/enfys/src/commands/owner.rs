@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn unknown_owners_are_named() {
-        for (text, said) in [
+        for (text, message) in [
             ("", "expected USER"),
             ("bob", "`bob` is no user"),
             ("alice:wheel", "`wheel` is no group"),
@@ -107,7 +107,7 @@ mod tests {
             ("-1", "is no user"),
         ] {
             let error = parsed(text).expect_err(text);
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 }

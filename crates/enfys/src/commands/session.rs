@@ -343,7 +343,7 @@ fn machine_name() -> String {
 
 fn random_u64() -> u64 {
     let mut bytes = [0; 8];
-    // Early at boot there may be none; the process ID still tells clients apart.
+    // Early at boot there may be none; the process ID still distinguishes clients.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }

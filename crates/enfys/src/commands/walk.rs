@@ -80,7 +80,7 @@ impl Walk {
     /// Lists a directory and goes into it. Returns the listing.
     ///
     /// # Errors
-    /// The directory cannot be listed; the walk goes on behind it.
+    /// The directory cannot be listed; the walk continues after it.
     pub async fn list(&mut self, node: &mut Node) -> Result<Listing, OpError> {
         match node.listing.take() {
             Some(task) => {

@@ -258,7 +258,7 @@ impl State {
         self.numbers.clear();
         self.live_bytes = 0;
         self.log.clear()?;
-        // Numbers go on, because none is ever used for another file.
+        // Numbers continue, because none is ever used for another file.
         self.next = self.next.max(ROOT + 1);
         self.append(ROOT, &root, &FileName { parent: ROOT, name: b"" }, 0)
     }

@@ -208,8 +208,8 @@ impl ClientV40 {
         })
     }
 
-    /// Moves on after the current call, which succeeded with `last` as its last result.
-    fn go_on(&mut self, last: &OpResult) -> Result<(), String> {
+    /// Starts the next call after the current one, which succeeded with `last` as its last result.
+    fn start_next_call(&mut self, last: &OpResult) -> Result<(), String> {
         let next = match (self.phase, last) {
             (Phase::Introduce, OpResult::SetClientId(SetClientIdResult::Ok(ok))) => {
                 self.client_id = ok.client_id;
@@ -306,7 +306,7 @@ impl Client for ClientV40 {
                 return Err(format!("{phase:?}: {status:?} ({failed:?}), as if it were executed twice"));
             }
         }
-        self.go_on(result.results.last().ok_or("no results")?)?;
+        self.start_next_call(result.results.last().ok_or("no results")?)?;
         Ok(Received::Answered)
     }
 

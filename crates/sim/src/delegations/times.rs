@@ -101,14 +101,14 @@ pub(super) fn answer(held: Option<&Held>, asked: &CbGetAttrArgs) -> Outcome<File
     let Some(held) = held else { return Outcome::Error(Status::BADHANDLE) };
     let kept = held.kept;
     let time = asked.attributes.has(n::TIME_DELEG_MODIFY).then(|| time(kept.modified));
-    let said = Attributes {
+    let held = Attributes {
         change: Some(kept.change + u64::from(held.is_dirty)),
         size: Some(SIZE),
         time_deleg_access: time,
         time_deleg_modify: time,
         ..Attributes::default()
     };
-    Outcome::Ok(said.to_file_attributes())
+    Outcome::Ok(held.to_file_attributes())
 }
 
 fn time(time: Timestamp) -> Time {

@@ -289,8 +289,8 @@ impl Client {
         }
         self.slot.free();
         self.last_answered = asked;
-        let said = self.learn(purpose, &result, now, model);
-        said.map_err(|why| format!("client {} of version 4.{}: {purpose:?}: {why}", self.index, self.minor))
+        let reply = self.learn(purpose, &result, now, model);
+        reply.map_err(|why| format!("client {} of version 4.{}: {purpose:?}: {why}", self.index, self.minor))
     }
 
     fn learn(

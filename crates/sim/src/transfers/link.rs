@@ -98,7 +98,7 @@ impl Link {
     }
 
     /// Sends what can be sent, and completes READs.
-    pub(super) fn go_on(&mut self, source: &Server, now: Now) {
+    pub(super) fn step(&mut self, source: &Server, now: Now) {
         self.poll_reads(now);
         let error = self.state.borrow_mut().send();
         if let Some(error) = error {

@@ -247,7 +247,7 @@ impl World {
                 Work::Connect(_) | Work::ExternalChange(_) => unreachable!("nothing is delegated"),
             }
         }
-        self.link.go_on(&self.source.server, now);
+        self.link.step(&self.source.server, now);
         for (fetch, outcome) in self.link.take_outcomes() {
             self.destination.server.handle_read(fetch, outcome);
         }

@@ -70,7 +70,7 @@ impl Scan {
             Self::Unknown(what) => (Map::new(), Some(format!("{what}: {NOBODY_RECLAIMS}"))),
             Self::Log { map, damaged: 0, torn: 0, .. } => (map, None),
             Self::Log { map, damaged: 0, torn, .. } => {
-                (map, Some(format!("torn: ignored its last {torn} bytes, which no client was told of")))
+                (map, Some(format!("torn: ignored its last {torn} bytes, which no client has seen")))
             }
             Self::Log { map, damaged, .. } => {
                 let consequence = "clients that may be affected cannot reclaim";

@@ -127,8 +127,8 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
 
     /// Whether an object of the source and one of the target are the same object.
     ///
-    /// The same server may be reached by several names, and be this machine. There the time of the last change tells
-    /// objects of equal numbers apart, because no copy can set it.
+    /// The same server may be reached by several names, and be this machine. There the time of the last change
+    /// distinguishes objects of equal numbers, because no copy can set it.
     fn is_one_object(&self, one: &Attributes, other: &Attributes) -> bool {
         if (one.kind, one.fileid) != (other.kind, other.fileid) {
             return false;

@@ -379,7 +379,7 @@ fn handles_made_up_or_of_lost_exports_lead_nowhere() {
 }
 
 #[test]
-fn unknown_programs_versions_and_procedures_are_told_apart() {
+fn unknown_programs_versions_and_procedures_get_different_errors() {
     let pair = pair();
     let status = |program, version, procedure| match parse_reply::<()>(
         pair.raw(1, program, version, procedure, &()).unwrap(),

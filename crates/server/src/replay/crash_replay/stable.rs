@@ -34,7 +34,7 @@ impl Stable {
         self.is_broken.load(Relaxed)
     }
 
-    /// Waits until the log is on stable storage. If that fails, calls go on as without such a log, because executed calls must be
+    /// Waits until the log is on stable storage. If that fails, calls continue as without such a log, because executed calls must be
     /// answered. No session is persistent from then on.
     pub(crate) async fn sync(&self) {
         if self.is_broken() {

@@ -28,7 +28,7 @@ const COPIES_MAX: usize = 64;
 const COPIES_PER_CLIENT_MAX: u32 = 8;
 /// How often a client may answer CB_OFFLOAD with DELAY; each postpones it by a second.
 const DELAYS_MAX: u32 = 100;
-/// The pause before a copy that could not go on is tried again. [`State::expire`] ends it, so it may be a second longer.
+/// The pause before a copy that could not continue is tried again. [`State::expire`] ends it, so it may be a second longer.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Marks the stateid of a copy, in place of an index into the shards, which is never as large.
 const COPY_INDEX: u32 = u32::MAX;
@@ -50,7 +50,7 @@ impl Step<'_> {
         self.copied
     }
 
-    /// Ends the step with more to copy. Returns whether the copy goes on.
+    /// Ends the step with more to copy. Returns whether the copy continues.
     pub(crate) fn rest(mut self, copied: Copied) -> bool {
         self.is_ended = true;
         self.state.count_bytes(self.copied, copied);
@@ -121,7 +121,7 @@ impl State {
         self.work_signal.notify();
     }
 
-    /// Queues a copy that cannot go on now, after [`RETRY_PAUSE`].
+    /// Queues a copy that cannot continue now, after [`RETRY_PAUSE`].
     pub(crate) fn retry_offload(&self, offload: Arc<Offload>, now: Duration) {
         self.offloads.inner.lock().paused.push((now + RETRY_PAUSE, offload));
     }

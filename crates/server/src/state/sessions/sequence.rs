@@ -198,7 +198,7 @@ impl State {
         Some(Arc::clone(&self.sessions.get(session)?.client))
     }
 
-    /// Returns a digest that tells requests apart. `caller` is the effective user as a number, `compound` the encoded COMPOUND
+    /// Returns a digest that identifies a request. `caller` is the effective user as a number, `compound` the encoded COMPOUND
     /// after its tag (or a prefix of it), `length` its length in bytes. Covers the first 512 bytes.
     #[must_use]
     pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
@@ -219,7 +219,7 @@ impl State {
     }
 }
 
-/// Hashes what tells requests apart; see [`State::digest`].
+/// Hashes what identifies a request; see [`State::digest`].
 pub(crate) fn hash_request(hasher: &mut impl Hasher, caller: u64, compound: &[u8], length: usize) {
     hasher.write_u64(caller);
     hasher.write_u64(length as u64);

@@ -163,7 +163,7 @@ pub(crate) struct OffloadQueues {
     pub(crate) copies: HashMap<u32, Arc<Offload>>,
     /// Copies that wait for their next step; at most one entry for each.
     pub(crate) wanted: VecDeque<Arc<Offload>>,
-    /// Copies that could not go on, and when to try again; at most one entry for each.
+    /// Copies that could not continue, and when to try again; at most one entry for each.
     pub(crate) paused: Vec<(Duration, Arc<Offload>)>,
     pub(crate) last: u32,
 }
@@ -247,7 +247,7 @@ impl Offload {
         Some(next)
     }
 
-    /// Discards what was read ahead: the copy cannot go on now.
+    /// Discards what was read ahead: the copy cannot continue now.
     pub(crate) fn pause(&self) {
         self.task.source.rest();
     }

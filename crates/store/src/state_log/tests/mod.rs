@@ -93,7 +93,7 @@ fn file_of(path: &Path) -> Vec<usize> {
 /// Returns the line about a torn tail; `None` for one without bytes other than zeros.
 fn torn(tail: &[u8]) -> Option<String> {
     let bytes = without_zeros(tail).len();
-    (bytes > 0).then(|| format!("torn: ignored its last {bytes} bytes, which no client was told of"))
+    (bytes > 0).then(|| format!("torn: ignored its last {bytes} bytes, which no client has seen"))
 }
 
 /// The map in the file of `file_of`.
@@ -218,9 +218,9 @@ fn any_flipped_bit_is_noticed_and_nothing_before_it_is_believed() {
     let mut bytes = whole;
     bytes[ends[2] + 40] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let said = found(&path).1.unwrap();
+    let damage = found(&path).1.unwrap();
     let expected = "damaged in 1 places: clients that may be affected cannot reclaim";
-    assert_eq!(said, format!("{}: {expected}", path.display()));
+    assert_eq!(damage, format!("{}: {expected}", path.display()));
     // Rewritten, so that it is reported once.
     assert_eq!(found(&path).1, None);
 }
@@ -248,14 +248,14 @@ fn a_file_that_is_not_a_log_of_this_version_is_replaced() {
 fn an_empty_or_missing_log_is_reported() {
     let (_directory, path) = new_path();
     file_of(&path);
-    let said =
+    let message =
         |what: &str| format!("{}: {what}: clients of the previous server cannot reclaim", path.display());
     // As if the server could neither write nor remove it.
     fs::write(&path, b"").unwrap();
-    assert_eq!(found(&path), (Map::new(), Some(said("empty"))));
+    assert_eq!(found(&path), (Map::new(), Some(message("empty"))));
     assert_eq!(found(&path), (Map::new(), None), "rewritten, so that it is reported once");
     // As if it could not write it.
-    for (is_expected, damage) in [(true, Some(said("missing"))), (false, None)] {
+    for (is_expected, damage) in [(true, Some(message("missing"))), (false, None)] {
         fs::remove_file(&path).unwrap();
         let (_log, recovered) = FileStateLog::open(&path, is_expected).unwrap();
         assert_eq!((recovered.entries, recovered.damage), (Vec::new(), damage), "expected: {is_expected}");

@@ -216,8 +216,8 @@ fn getattr_after_grant_shows_current_attributes() {
         let mut asking = other.start(1, vec![putfh(file), getattr(&[n::SIZE, n::CHANGE])]);
         assert!(asking.poll().is_none());
         let question = holder.calls().pop().expect("CB_GETATTR");
-        let said = Attributes { change: seen.change, size: seen.size, ..Attributes::default() };
-        let answer = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
+        let held = Attributes { change: seen.change, size: seen.size, ..Attributes::default() };
+        let answer = CbOpResult::GetAttr(Outcome::Ok(held.to_file_attributes()));
         holder.answer(question.results(answer));
         let reported = asking.poll().expect("an answer").results;
         assert_eq!(crate::testing::attributes_in(reported.last().unwrap()), seen, "{is_open}");

@@ -172,10 +172,10 @@ fn grants_v40_write_delegation_and_asks_holder() {
     let question = called.calls().pop().expect("CB_GETATTR");
     let ops = &question.compound.as_ref().unwrap().ops[..];
     assert!(matches!(ops, [CbOp::GetAttr(asked)] if asked.handle == file), "{ops:?}");
-    let said =
+    let attributes =
         Attributes { change: before.change.map(|it| it + 1), size: Some(777), ..Attributes::default() };
-    let said = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
-    called.answer(&lab, reply(&question, said));
+    let answer = CbOpResult::GetAttr(Outcome::Ok(attributes.to_file_attributes()));
+    called.answer(&lab, reply(&question, answer));
     let after = attributes_in(flight.poll().expect("an answer").results.last().unwrap());
     assert!(after.size == Some(777) && after.change > before.change, "{after:?}");
     // An OPEN waits until the holder has written its data.

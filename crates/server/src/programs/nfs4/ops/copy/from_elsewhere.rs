@@ -34,7 +34,7 @@ pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
 /// Prefix length from which on a configured network permits addresses [nearby](is_near), or this machine by the address that clients
 /// use: that of 127.0.0.0/8.
 const NEAR_BITS: u8 = 8;
-/// Bytes of a step of a copy before the reply, for copies that go on in the background.
+/// Bytes of a step of a copy before the reply, for copies that continue in the background.
 const INLINE_BYTES: u64 = 1;
 
 /// Checks such a copy, without asking the source.

@@ -24,8 +24,8 @@ fn answer_getattr(client: &Lab, change: u64, size: u64) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
     assert_eq!(asked.attributes, Bitmap::of(&[n::CHANGE, n::SIZE]));
-    let said = Attributes { change: Some(change), size: Some(size), ..Attributes::default() };
-    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
+    let held = Attributes { change: Some(change), size: Some(size), ..Attributes::default() };
+    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(held.to_file_attributes()))));
 }
 
 pub(super) fn answered(result: Option<CompoundResult>) -> Attributes {

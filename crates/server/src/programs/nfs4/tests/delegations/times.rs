@@ -62,13 +62,13 @@ fn pass(scene: &mut Scene, seconds: u64) {
 }
 
 /// The holder's answer to CB_GETATTR.
-fn answer_getattr(client: &Lab, said: Attributes) {
+fn answer_getattr(client: &Lab, held: Attributes) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
     // RFC 9754 §5: "it MUST query the client via a CB_GETATTR for" both times.
     let both = [n::CHANGE, n::SIZE, n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY];
     assert_eq!(asked.attributes, Bitmap::of(&both));
-    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
+    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(held.to_file_attributes()))));
 }
 
 fn holder_reply(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
@@ -77,10 +77,10 @@ fn holder_reply(change: Option<u64>, accessed: i64, modified: i64) -> Attributes
 }
 
 /// Returns the attributes that the other client gets after the holder's answer.
-fn reported(scene: &mut Scene, slot: u32, said: Attributes) -> Attributes {
+fn reported(scene: &mut Scene, slot: u32, held: Attributes) -> Attributes {
     let mut flight = scene.other.start(slot, vec![putfh(scene.file), getattr(&ASKED)]);
     assert!(flight.poll().is_none(), "the holder is asked");
-    answer_getattr(&scene.holder, said);
+    answer_getattr(&scene.holder, held);
     answered(flight.poll())
 }
 

@@ -21,7 +21,7 @@ fn drive(scene: &Scene, offload: &Arc<Offload>) -> Drive {
 
 impl Drive {
     /// Returns the outcome; `None` while the copy waits for the source.
-    fn go_on(&mut self) -> Option<Advanced> {
+    fn step(&mut self) -> Option<Advanced> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(advanced) => Some(advanced),
             Poll::Pending => None,
@@ -55,7 +55,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
     let size = 20 * MIB + 5;
     let (_, offload) = scene.begin(size);
     let mut copy = drive(&scene, &offload);
-    assert_eq!(copy.go_on(), None);
+    assert_eq!(copy.step(), None);
     let mut fetches = all_fetches(&scene);
     let offsets: Vec<_> = fetches.iter().map(|fetch| fetch.offset / MIB).collect();
     assert_eq!(offsets, (1..=8).collect::<Vec<_>>(), "consecutive");
@@ -65,7 +65,7 @@ fn several_reads_are_under_way_and_are_answered_in_any_order() {
             let fetched = of_size(&fetch, size, scene.client.now());
             fetch.answer(Ok(fetched));
         }
-        let advanced = copy.go_on();
+        let advanced = copy.step();
         fetches = all_fetches(&scene);
         if advanced.is_some() {
             break;
@@ -89,7 +89,7 @@ fn read_ahead_stops_at_end_of_copy_and_source() {
         assert_eq!(ok(&mut flight).response.count, MIB);
         let offload = scene.lab.server.shared.state.next_offload(true).expect("it is to be driven");
         let mut copy = drive(&scene, &offload);
-        assert_eq!(copy.go_on(), None);
+        assert_eq!(copy.step(), None);
         let ranges: Vec<_> = all_fetches(&scene).iter().map(|fetch| (fetch.offset, fetch.count)).collect();
         assert_eq!(ranges, [(MIB + 3, GRANTED), (2 * MIB + 3, 7)]);
     }
@@ -102,7 +102,7 @@ fn rereads_missing_part_of_short_read() {
     let (_, offload) = scene.begin(size);
     let mut copy = drive(&scene, &offload);
     let mut asked = Vec::new();
-    while copy.go_on().is_none() {
+    while copy.step().is_none() {
         for fetch in all_fetches(&scene) {
             asked.push((fetch.offset, fetch.count));
             // RFC 8881 §18.22.3: "The server may return fewer bytes than requested"; here, less than a piece.
@@ -155,7 +155,7 @@ fn stalled_copy_holds_no_read_ahead() {
     let count = |scene: &Scene| scene.lab.server.shared.fetches.count();
     scene.backend.add(Rule::on(Method::Write, Fault::Fail(vfs::Error::Later)).times(1));
     let mut copy = drive(&scene, &offload);
-    assert_eq!(copy.go_on(), None);
+    assert_eq!(copy.step(), None);
     let fetches = all_fetches(&scene);
     assert_eq!((fetches.len(), count(&scene)), (8, 8));
     for fetch in fetches {
@@ -163,17 +163,17 @@ fn stalled_copy_holds_no_read_ahead() {
         fetch.answer(Ok(fetched));
     }
     assert_eq!(count(&scene), 8, "untaken replies count");
-    assert_eq!((copy.go_on(), count(&scene)), (Some(Advanced::Later), 0));
+    assert_eq!((copy.step(), count(&scene)), (Some(Advanced::Later), 0));
     // The source is lost.
     let mut copy = drive(&scene, &offload);
-    assert_eq!(copy.go_on(), None);
+    assert_eq!(copy.step(), None);
     let fetches = all_fetches(&scene);
     assert_eq!((fetches.len(), fetches[0].offset), (8, MIB));
     drop(fetches);
-    assert_eq!((copy.go_on(), count(&scene)), (Some(Advanced::Later), 0));
+    assert_eq!((copy.step(), count(&scene)), (Some(Advanced::Later), 0));
     // The next READ shows whether it can be read from again.
     let mut copy = drive(&scene, &offload);
-    assert_eq!(copy.go_on(), None);
+    assert_eq!(copy.step(), None);
     let fetches = all_fetches(&scene);
     let asked: Vec<_> = fetches.iter().map(|fetch| (fetch.offset, fetch.wants_size)).collect();
     assert_eq!(asked, [(MIB, true)]);
@@ -185,21 +185,21 @@ fn finished_copy_holds_no_read_ahead_before_callback_reply() {
         let mut scene = scene();
         let (stateid, offload) = scene.begin(20 * MIB);
         let mut copy = drive(&scene, &offload);
-        assert_eq!(copy.go_on(), None);
+        assert_eq!(copy.step(), None);
         let mut fetches = all_fetches(&scene);
         assert_eq!(fetches.len(), 8);
         if is_cancelled {
             let cancel = vec![putfh(scene.to.0), Op::OffloadCancel(OffloadArgs { stateid })];
             let mut cancelled = scene.client.start(5, cancel);
             assert!(cancelled.poll().is_none(), "a step is under way");
-            assert_eq!(copy.go_on(), Some(Advanced::Done));
+            assert_eq!(copy.step(), Some(Advanced::Done));
             assert_eq!(cancelled.poll().unwrap().status, Status::OK);
         } else {
             scene.make_read_only();
             let first = fetches.remove(0);
             let fetched = of_size(&first, 20 * MIB, scene.client.now());
             first.answer(Ok(fetched));
-            assert_eq!(copy.go_on(), Some(Advanced::Done), "it cannot be written");
+            assert_eq!(copy.step(), Some(Advanced::Done), "it cannot be written");
         }
         let context = Context::from_waker(Waker::noop());
         assert!(fetches.iter().all(|fetch| fetch.poll_unwanted(&context).is_ready()));
