@@ -297,6 +297,9 @@ operations! {
     fn read_link(handle: FileHandle) -> Bytes;
     /// Opens a file by its name in a directory, and creates it with the attributes `set` if asked to.
     fn open(directory: FileHandle, name: &[u8], mode: OpenMode, creation: Creation, set: &SetAttributes) -> Opened;
+    /// Opens a file by its handle. Version 4.0 can open files by name only: `name` is a directory and a name in it that the
+    /// file probably has.
+    fn open_handle(handle: FileHandle, name: Option<(FileHandle, &[u8])>, mode: OpenMode) -> Opened;
     /// Closes a file.
     fn close_file(handle: FileHandle, state: &OpenState) -> ();
     /// Reads at most `count` bytes.

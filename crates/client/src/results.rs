@@ -25,6 +25,8 @@ pub struct Object {
 #[derive(Debug, Clone, Default)]
 pub struct OpenState {
     pub(crate) file: Option<Arc<OpenFile>>,
+    /// Whether the server keeps the file while it is open although its last name is removed.
+    pub(crate) preserves_unlinked: bool,
 }
 
 /// How OPEN handles a file that is missing or exists.

@@ -11,15 +11,16 @@ use protocol::nfs4::types::Status;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::client::Client;
 use crate::config::Caller;
-use crate::errno::Errno;
 use crate::error::{Error, OpError};
-use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object, OpenState};
+use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object};
 
 mod file;
+pub mod inode;
 mod path;
 mod walk;
 
 pub use file::{File, OpenOptions};
+pub use inode::{Inode, Mount};
 pub use walk::{Listed, Walk};
 
 /// A directory of a server with all below it, for one caller. Clones are the same.
@@ -29,10 +30,9 @@ pub struct FileSystem {
 }
 
 struct Inner {
-    client: Client,
+    mount: Mount,
     caller: Caller,
     root: Object,
-    info: FsInfo,
 }
 
 impl FileSystem {
@@ -61,15 +61,20 @@ impl FileSystem {
             object = client.mount(&caller, parents).await.map_err(failed)?;
             name = Some(last.to_vec());
         }
-        let info = client.fs_info(&caller, object.handle).await.map_err(failed)?;
-        client.set_lease(info.lease_seconds);
-        Ok((Self { inner: Arc::new(Inner { client, caller, root: object, info }) }, name))
+        let mount = Mount::at(client.clone(), &caller, &object).await.map_err(failed)?;
+        Ok((Self { inner: Arc::new(Inner { mount, caller, root: object }) }, name))
+    }
+
+    /// Returns the mount, whose inodes any caller can use.
+    #[must_use]
+    pub fn mounted(&self) -> &Mount {
+        &self.inner.mount
     }
 
     /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {
-        &self.inner.client
+        self.inner.mount.client()
     }
 
     /// Returns the caller.
@@ -87,7 +92,12 @@ impl FileSystem {
     /// Returns the properties of the root's file system.
     #[must_use]
     pub fn info(&self) -> FsInfo {
-        self.inner.info
+        self.inner.mount.info()
+    }
+
+    /// Returns the inode at `path`.
+    async fn inode(&self, path: &[u8], follow: bool) -> Result<Inode, OpError> {
+        Ok(self.inner.mount.inode(&self.resolve(path, follow).await?))
     }
 
     fn failed(&self, operation: &'static str, path: &[u8], cause: OpError) -> Error {
@@ -126,10 +136,8 @@ impl FileSystem {
         follow: bool,
     ) -> Result<Attributes, Error> {
         let failed = |cause| self.failed("set attributes of", path, cause);
-        let object = self.resolve(path, follow).await.map_err(failed)?;
-        let state = OpenState::default();
-        let set = self.client().set_attributes(self.caller(), object.handle, &state, set);
-        set.await.map_err(failed)
+        let inode = self.inode(path, follow).await.map_err(failed)?;
+        inode.set_attributes(self.caller(), None, set).await.map_err(failed)
     }
 
     /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
@@ -138,9 +146,8 @@ impl FileSystem {
     /// As access(2), except that missing permissions are no error.
     pub async fn access(&self, path: &[u8], asked: u32) -> Result<u32, Error> {
         let failed = |cause| self.failed("check access to", path, cause);
-        let object = self.resolve(path, true).await.map_err(failed)?;
-        let (granted, _) = self.client().access(self.caller(), object.handle, asked).await.map_err(failed)?;
-        Ok(granted)
+        let inode = self.inode(path, true).await.map_err(failed)?;
+        inode.access(self.caller(), asked).await.map_err(failed)
     }
 
     /// Returns the free space of the file system at `path`.
@@ -149,8 +156,8 @@ impl FileSystem {
     /// As statvfs(3).
     pub async fn stat_fs(&self, path: &[u8]) -> Result<FsStat, Error> {
         let failed = |cause| self.failed("statfs", path, cause);
-        let object = self.resolve(path, true).await.map_err(failed)?;
-        self.client().fs_stat(self.caller(), object.handle).await.map_err(failed)
+        let inode = self.inode(path, true).await.map_err(failed)?;
+        inode.stat_fs(self.caller()).await.map_err(failed)
     }
 }
 
@@ -174,7 +181,7 @@ impl FileSystem {
         if object.attributes.kind != FileKind::Directory {
             return Err(OpError::Status(Status::NOTDIR));
         }
-        let bytes = self.inner.info.read_max.min(LISTING_BYTES);
+        let bytes = self.info().read_max.min(LISTING_BYTES);
         let (mut position, mut entries, mut cookies) =
             ((0, [0; 8]), Vec::new(), std::collections::HashSet::new());
         loop {
@@ -226,8 +233,8 @@ impl FileSystem {
         let failed = |cause| self.failed(operation, path, cause);
         let (parent, name) = self.parent(path).await.map_err(failed)?;
         let set = SetAttributes::with_mode(mode);
-        let created = self.client().create_object(self.caller(), parent.handle, &name, kind, &set).await;
-        created.map(|(object, _)| object).map_err(failed)
+        let (inode, attributes) = parent.make(self.caller(), &name, kind, &set).await.map_err(failed)?;
+        Ok(Object { handle: inode.handle(), attributes })
     }
 
     /// Removes the name of a file; directories are refused.
@@ -237,15 +244,7 @@ impl FileSystem {
     pub async fn unlink(&self, path: &[u8]) -> Result<(), Error> {
         let failed = |cause| self.failed("remove", path, cause);
         let (parent, name) = self.parent(path).await.map_err(failed)?;
-        if self.client().version() != crate::config::Version::V3 {
-            // REMOVE of version 4 takes directories too.
-            let object = self.client().lookup(self.caller(), parent.handle, &name).await.map_err(failed)?;
-            if object.attributes.kind == FileKind::Directory {
-                return Err(failed(OpError::Status(Status::ISDIR)));
-            }
-        }
-        let removed = self.client().remove_file(self.caller(), parent.handle, &name).await;
-        removed.map(|_| ()).map_err(failed)
+        parent.unlink(self.caller(), &name).await.map_err(failed)
     }
 
     /// Removes an empty directory.
@@ -255,14 +254,7 @@ impl FileSystem {
     pub async fn rmdir(&self, path: &[u8]) -> Result<(), Error> {
         let failed = |cause| self.failed("remove directory", path, cause);
         let (parent, name) = self.parent(path).await.map_err(failed)?;
-        if self.client().version() != crate::config::Version::V3 {
-            let object = self.client().lookup(self.caller(), parent.handle, &name).await.map_err(failed)?;
-            if object.attributes.kind != FileKind::Directory {
-                return Err(failed(OpError::Status(Status::NOTDIR)));
-            }
-        }
-        let removed = self.client().remove_directory(self.caller(), parent.handle, &name).await;
-        removed.map(|_| ()).map_err(failed)
+        parent.rmdir(self.caller(), &name).await.map_err(failed)
     }
 
     /// Renames, and replaces an object that has the new name.
@@ -273,8 +265,7 @@ impl FileSystem {
         let failed = |cause| self.failed("rename", from, cause);
         let (from_parent, from_name) = self.parent(from).await.map_err(failed)?;
         let (to_parent, to_name) = self.parent(to).await.map_err(failed)?;
-        let (from, to) = ((from_parent.handle, &from_name[..]), (to_parent.handle, &to_name[..]));
-        self.client().rename(self.caller(), from, to).await.map(|_| ()).map_err(failed)
+        from_parent.rename(self.caller(), &from_name, &to_parent, &to_name).await.map_err(failed)
     }
 
     /// Gives the file at `from` another name; a symbolic link is not followed.
@@ -283,10 +274,9 @@ impl FileSystem {
     /// As link(2).
     pub async fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
         let failed = |cause| self.failed("link", to, cause);
-        let file = self.resolve(from, false).await.map_err(failed)?;
+        let file = self.inode(from, false).await.map_err(failed)?;
         let (parent, name) = self.parent(to).await.map_err(failed)?;
-        let linked = self.client().link(self.caller(), file.handle, parent.handle, &name).await;
-        linked.map(|_| ()).map_err(failed)
+        file.link(self.caller(), &parent, &name).await.map(|_| ()).map_err(failed)
     }
 
     /// Returns the content of a symbolic link.
@@ -295,11 +285,8 @@ impl FileSystem {
     /// As readlink(2).
     pub async fn read_link(&self, path: &[u8]) -> Result<Bytes, Error> {
         let failed = |cause| self.failed("read link", path, cause);
-        let object = self.resolve(path, false).await.map_err(failed)?;
-        if object.attributes.kind != FileKind::Symlink {
-            return Err(failed(OpError::Invalid(Errno::EINVAL, "not a symbolic link")));
-        }
-        self.client().read_link(self.caller(), object.handle).await.map_err(failed)
+        let inode = self.inode(path, false).await.map_err(failed)?;
+        inode.read_link(self.caller()).await.map_err(failed)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use protocol::nfs4::types::Status;
 
-use super::FileSystem;
+use super::{FileSystem, Inode};
 use crate::attributes::FileKind;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -82,14 +82,17 @@ impl FileSystem {
     }
 
     /// Returns the directory of `path` and the last name, for an operation on that name.
-    pub(super) async fn parent(&self, path: &[u8]) -> Result<(Object, Vec<u8>), OpError> {
+    pub(super) async fn parent(&self, path: &[u8]) -> Result<(Inode, Vec<u8>), OpError> {
         let names = split(path);
         let Some((name, parents)) = names.split_last() else {
             return Err(OpError::Invalid(Errno::EBUSY, "the root has no name"));
         };
         crate::names::check(name)?;
         let directory = self.resolve(&parents.join(&b'/'), true).await?;
-        Ok((directory, name.to_vec()))
+        if directory.attributes.kind != FileKind::Directory {
+            return Err(OpError::Status(Status::NOTDIR));
+        }
+        Ok((self.mounted().inode(&directory), name.to_vec()))
     }
 }
 

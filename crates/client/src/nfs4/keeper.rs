@@ -38,7 +38,7 @@ const RECLAIMS_MAX: usize = 64;
 pub(crate) struct Nfs4 {
     pub(crate) engine: Arc<Engine>,
     pub(crate) config: Arc<Config>,
-    minor_version: u32,
+    pub(super) minor_version: u32,
     connections: Vec<ConnectionId>,
     current: Mutex<Current>,
     lease: Mutex<Duration>,

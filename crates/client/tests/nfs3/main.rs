@@ -1,6 +1,7 @@
 //! NFS version 3 against the server of this workspace, and against servers that lie, in one thread and virtual time.
 
 mod against_server;
+mod inodes;
 mod link;
 mod lying;
 mod mounting;

@@ -6,7 +6,7 @@ use protocol::nfs4::types::Status;
 
 use super::super::Nfs3;
 use super::super::convert::{changed, entry_of, set_attributes};
-use crate::attributes::{Changed, FileKind, SetAttributes, SetTime};
+use crate::attributes::{Attributes, Changed, FileKind, SetAttributes, SetTime};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -44,6 +44,40 @@ impl Nfs3 {
         self.open_existing(caller, object, mode, None).await
     }
 
+    /// Opens a file by its handle.
+    pub(crate) async fn open_handle(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        _name: Option<(FileHandle, &[u8])>,
+        mode: OpenMode,
+    ) -> Result<Opened, OpError> {
+        let attributes = self.open_access(caller, handle, mode).await?;
+        check_kind(attributes.kind)?;
+        let object = Object { handle, attributes };
+        Ok(Opened { object, state: OpenState::default(), directory: Changed::default() })
+    }
+
+    /// Asks whether the caller may open the file.
+    async fn open_access(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        mode: OpenMode,
+    ) -> Result<Attributes, OpError> {
+        let needed = match (mode.read, mode.write) {
+            (true, false) => access::READ,
+            (false, true) => access::MODIFY | access::EXTEND,
+            (true, true) => access::READ | access::MODIFY | access::EXTEND,
+            (false, false) => 0,
+        };
+        let (granted, attributes) = self.access(caller, handle, needed).await?;
+        if granted != needed {
+            return Err(OpError::Status(Status::ACCESS));
+        }
+        Ok(attributes)
+    }
+
     /// Opens an object that was found, and sets its size if there is one.
     async fn open_existing(
         &self,
@@ -52,22 +86,8 @@ impl Nfs3 {
         mode: OpenMode,
         size: Option<u64>,
     ) -> Result<Opened, OpError> {
-        match object.attributes.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(OpError::Status(Status::ISDIR)),
-            FileKind::Symlink => return Err(OpError::Status(Status::SYMLINK)),
-            _ => return Err(OpError::Invalid(Errno::ENXIO, "not a regular file")),
-        }
-        let needed = match (mode.read, mode.write) {
-            (true, false) => access::READ,
-            (false, true) => access::MODIFY | access::EXTEND,
-            (true, true) => access::READ | access::MODIFY | access::EXTEND,
-            (false, false) => 0,
-        };
-        let (granted, mut attributes) = self.access(caller, object.handle, needed).await?;
-        if granted != needed {
-            return Err(OpError::Status(Status::ACCESS));
-        }
+        check_kind(object.attributes.kind)?;
+        let mut attributes = self.open_access(caller, object.handle, mode).await?;
         let state = OpenState::default();
         if let Some(size) = size {
             let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
@@ -129,5 +149,14 @@ impl Nfs3 {
         _state: &OpenState,
     ) -> Result<(), OpError> {
         Ok(())
+    }
+}
+
+fn check_kind(kind: FileKind) -> Result<(), OpError> {
+    match kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(OpError::Status(Status::ISDIR)),
+        FileKind::Symlink => Err(OpError::Status(Status::SYMLINK)),
+        _ => Err(OpError::Invalid(Errno::ENXIO, "not a regular file")),
     }
 }

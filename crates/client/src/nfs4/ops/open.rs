@@ -3,8 +3,9 @@
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::open::{
-    CreateHow, CreateVerifierAttributes, OpenArgs, OpenClaim, OpenHow, ShareDeny,
+    CreateHow, CreateVerifierAttributes, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareDeny,
 };
+use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
 use super::super::convert::{changed, component, set_attributes};
@@ -49,11 +50,42 @@ impl Nfs4 {
                 OpenHow::Create(CreateHow::Exclusive41(CreateVerifierAttributes { verifier, attributes }))
             }
         };
-        let claim = OpenClaim::Null(component(name)?);
+        self.open_claiming(caller, directory, mode, how, OpenClaim::Null(component(name)?)).await
+    }
+
+    /// Opens a file by its handle (`CLAIM_FH`), which version 4.0 does not have: there it is opened by a name that it had.
+    pub(crate) async fn open_handle(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        name: Option<(FileHandle, &[u8])>,
+        mode: OpenMode,
+    ) -> Result<Opened, OpError> {
+        if self.minor_version > 0 {
+            return self.open_claiming(caller, handle, mode, OpenHow::NoCreate, OpenClaim::Fh).await;
+        }
+        let (directory, name) = name.ok_or(OpError::Status(Status::STALE))?;
+        let set = SetAttributes::default();
+        let opened = self.open(caller, directory, name, mode, Creation::No, &set).await?;
+        if opened.object.handle != handle {
+            self.close_file(caller, opened.object.handle, &opened.state).await?;
+            return Err(OpError::Status(Status::STALE));
+        }
+        Ok(opened)
+    }
+
+    async fn open_claiming(
+        &self,
+        caller: &Caller,
+        current: FileHandle,
+        mode: OpenMode,
+        how: OpenHow,
+        claim: OpenClaim,
+    ) -> Result<Opened, OpError> {
         let owner = self.opens.take_owner();
         // Freed too if the caller drops this future.
         let guard = OwnerGuard { opens: &self.opens, owner };
-        let opened = self.open_as(caller, directory, mode, owner, how, claim).await?;
+        let opened = self.open_as(caller, current, mode, owner, how, claim).await?;
         std::mem::forget(guard);
         Ok(opened)
     }
@@ -61,7 +93,7 @@ impl Nfs4 {
     async fn open_as(
         &self,
         caller: &Caller,
-        directory: FileHandle,
+        current: FileHandle,
         mode: OpenMode,
         owner: u32,
         how: OpenHow,
@@ -76,13 +108,15 @@ impl Nfs4 {
             how,
             claim,
         };
-        let ops = [put(directory), Op::Open(args), Op::GetFh, get_attributes()];
+        let ops = [put(current), Op::Open(args), Op::GetFh, get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
         let opened = take!(results, Open)?;
         let object = take_object(&mut results)?;
         let file = self.opens.add(owner, object.handle, mode, caller, opened.stateid);
-        Ok(Opened { object, state: OpenState { file: Some(file) }, directory: changed(opened.change, None) })
+        let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
+        let state = OpenState { file: Some(file), preserves_unlinked };
+        Ok(Opened { object, state, directory: changed(opened.change, None) })
     }
 
     /// Closes a file. Its state ends whatever the server answers.

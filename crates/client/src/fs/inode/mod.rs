@@ -1,0 +1,183 @@
+//! Files and directories of a server as objects, without paths and for any caller. The path-based
+//! [`FileSystem`](super::FileSystem) and adapters such as FUSE stand on this.
+//!
+//! - [`Mount`] is a directory of a server with all below it.
+//! - [`Inode`] is one object of it. There is one per file handle; clones are the same. Operations on names are methods of the
+//!   directory, operations on attributes methods of the object. Each takes the [`Caller`] that it is made for.
+//! - [`OpenFile`] is an open file description, [`OpenDirectory`] a directory that is being listed.
+//!
+//! Errors are [`OpError`]s, whose `errno` is the one of the system call.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+use parking_lot::Mutex;
+
+use crate::attributes::{Attributes, FileKind};
+use crate::cache::FileId;
+use crate::client::Client;
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{FileHandle, FsInfo, Object};
+
+mod attributes;
+mod directory;
+mod io;
+mod names;
+mod open;
+mod table;
+mod unlinked;
+
+pub use directory::{Entry, Listing, OpenDirectory};
+pub use open::{OpenFile, OpenFlags};
+
+use table::{Node, Table};
+
+/// A directory of a server with all below it. Clones are the same.
+#[derive(Clone)]
+pub struct Mount {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    info: FsInfo,
+    root: Arc<Node>,
+    table: Mutex<Table>,
+    /// Open descriptions of all files.
+    open_files: AtomicUsize,
+    /// The number of the next name of an open file without a name.
+    next_hidden: AtomicU32,
+}
+
+/// A file, directory or other object of a [`Mount`]. Clones are the same; two are equal if they are the same object of the
+/// same server.
+#[derive(Clone)]
+pub struct Inode {
+    mount: Mount,
+    node: Arc<Node>,
+}
+
+impl Mount {
+    /// Takes the directory at a path of the server as root, which `caller` must be able to look up.
+    ///
+    /// # Errors
+    /// As lookups of the names. [`Status::NOTDIR`](protocol::nfs4::types::Status::NOTDIR) if it is no directory.
+    pub async fn new(client: Client, caller: &Caller, path: &[&[u8]]) -> Result<Self, OpError> {
+        let root = client.mount(caller, path).await?;
+        if root.attributes.kind != FileKind::Directory {
+            return Err(OpError::Status(protocol::nfs4::types::Status::NOTDIR));
+        }
+        Self::at(client, caller, &root).await
+    }
+
+    /// Takes the directory `root` of the server as root.
+    ///
+    /// # Errors
+    /// If the properties of its file system cannot be read.
+    pub async fn at(client: Client, caller: &Caller, root: &Object) -> Result<Self, OpError> {
+        let info = client.fs_info(caller, root.handle).await?;
+        client.set_lease(info.lease_seconds);
+        let mut table = Table::default();
+        let root = table.get(root.handle, root.attributes.kind);
+        let table = Mutex::new(table);
+        let (open_files, next_hidden) = (AtomicUsize::new(0), AtomicU32::new(0));
+        Ok(Self { shared: Arc::new(Shared { client, info, root, table, open_files, next_hidden }) })
+    }
+
+    /// Returns the root directory.
+    #[must_use]
+    pub fn root(&self) -> Inode {
+        self.inode_of(Arc::clone(&self.shared.root))
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// Returns the properties of the root's file system.
+    #[must_use]
+    pub fn info(&self) -> FsInfo {
+        self.shared.info
+    }
+
+    /// Returns the inode of an object that the server has sent.
+    #[must_use]
+    pub fn inode(&self, object: &Object) -> Inode {
+        let node = self.shared.table.lock().get(object.handle, object.attributes.kind);
+        self.inode_of(node)
+    }
+
+    /// Returns the inode with this number, if it is still known. Inodes that somebody holds are always known.
+    #[must_use]
+    pub fn inode_by_id(&self, id: FileId) -> Option<Inode> {
+        let node = self.shared.table.lock().by_id(id)?;
+        Some(self.inode_of(node))
+    }
+
+    fn inode_of(&self, node: Arc<Node>) -> Inode {
+        Inode { mount: self.clone(), node }
+    }
+
+    /// Returns the inode of an object with its attributes.
+    fn found(&self, object: &Object) -> (Inode, Attributes) {
+        (self.inode(object), object.attributes)
+    }
+}
+
+impl Inode {
+    /// Returns the number of the inode in its mount, which is never used for another object.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.node.id
+    }
+
+    /// Returns the server's handle.
+    #[must_use]
+    pub fn handle(&self) -> FileHandle {
+        self.node.handle
+    }
+
+    /// Returns the type.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.node.kind
+    }
+
+    /// Returns the mount.
+    #[must_use]
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    fn client(&self) -> &Client {
+        &self.mount.shared.client
+    }
+}
+
+impl PartialEq for Inode {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.mount.shared, &other.mount.shared) && self.node.id == other.node.id
+    }
+}
+
+impl Eq for Inode {}
+
+impl Hash for Inode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.node.id.hash(state);
+    }
+}
+
+impl fmt::Debug for Inode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inode")
+            .field("id", &self.node.id.0)
+            .field("kind", &self.node.kind)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Files that are open although their last name is gone.
+//!
+//! A server of version 3 knows no opens, and removes a file with its last name. As every client does, this one renames an
+//! open file to `.nfs…` instead, and removes that name at the last release. In version 4 it does the same, unless the server
+//! promised to keep open files (`OPEN4_RESULT_PRESERVE_UNLINKED`, RFC 8881 §18.16.3).
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use protocol::nfs4::types::Status;
+
+use super::{Inode, Mount};
+use crate::cache::FileId;
+use crate::config::Caller;
+use crate::error::OpError;
+
+/// Names that are tried for a file before its removal fails: another client may use the same ones.
+const NAMES_MAX: u32 = 64;
+
+/// The open descriptions of an object.
+#[derive(Debug, Default)]
+pub(super) struct Opens {
+    pub(super) count: usize,
+    /// Those whose server may remove the file while it is open.
+    pub(super) unprotected: usize,
+    /// A name under which the object was found last, and its directory. An OPEN of version 4.0 needs it.
+    pub(super) name: Option<(FileId, Bytes)>,
+    /// The name to remove at the last release.
+    pub(super) hidden: Option<HiddenName>,
+}
+
+/// A name that only keeps an open file.
+#[derive(Debug)]
+pub(super) struct HiddenName {
+    directory: Inode,
+    name: Vec<u8>,
+    caller: Caller,
+}
+
+impl Opens {
+    pub(super) fn note_name(&mut self, directory: FileId, name: &[u8]) {
+        if self.name.as_ref().is_none_or(|(known, known_name)| *known != directory || known_name != name) {
+            self.name = Some((directory, Bytes::copy_from_slice(name)));
+        }
+    }
+}
+
+impl Mount {
+    /// Returns whether any file of the mount is open.
+    pub(super) fn has_open_files(&self) -> bool {
+        self.shared.open_files.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Inode {
+    /// Renames this object, which has a name in `directory` that is going to be removed, if it is open and would be lost.
+    /// Returns whether it did.
+    pub(super) async fn keep_unlinked(
+        &self,
+        caller: &Caller,
+        directory: &Self,
+        name: &[u8],
+    ) -> Result<bool, OpError> {
+        let is_needed = {
+            let opens = self.node.opens.lock();
+            opens.unprotected > 0 && opens.hidden.is_none()
+        };
+        if !is_needed {
+            return Ok(false);
+        }
+        let hidden = self.free_name(caller, directory).await?;
+        let (from, to) = ((directory.handle(), name), (directory.handle(), &hidden[..]));
+        self.client().rename(caller, from, to).await?;
+        let hidden = HiddenName { directory: directory.clone(), name: hidden, caller: caller.clone() };
+        let unused = {
+            let mut opens = self.node.opens.lock();
+            match opens.count {
+                0 => Some(hidden),
+                _ => {
+                    opens.hidden = Some(hidden);
+                    None
+                }
+            }
+        };
+        if let Some(hidden) = unused {
+            // The last description was released meanwhile.
+            hidden.remove().await?;
+        }
+        Ok(true)
+    }
+
+    /// Returns a name that the directory does not have.
+    async fn free_name(&self, caller: &Caller, directory: &Self) -> Result<Vec<u8>, OpError> {
+        for _ in 0..NAMES_MAX {
+            let number = self.mount.shared.next_hidden.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".nfs{:016x}{number:08x}", self.id().0).into_bytes();
+            match self.client().lookup(caller, directory.handle(), &name).await {
+                Err(OpError::Status(Status::NOENT)) => return Ok(name),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(OpError::Status(Status::FILE_OPEN))
+    }
+}
+
+impl HiddenName {
+    pub(super) async fn remove(self) -> Result<(), OpError> {
+        match self.directory.client().remove_file(&self.caller, self.directory.handle(), &self.name).await {
+            Ok(_) | Err(OpError::Status(Status::NOENT)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
