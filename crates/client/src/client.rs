@@ -1,6 +1,7 @@
 //! A client of one server: the versions of the protocol behind one set of operations.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::attributes::{Attributes, Changed, SetAttributes};
 use crate::config::{Caller, Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
+use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
 use crate::nfs3::Nfs3;
 use crate::nfs4::Nfs4;
@@ -37,11 +39,12 @@ struct Inner {
     config: Arc<Config>,
     version: Version,
     protocol: Protocol,
+    files_opened: AtomicU64,
 }
 
 enum Protocol {
     Nfs3(Nfs3),
-    Nfs4(Nfs4),
+    Nfs4(Arc<Nfs4>),
 }
 
 impl Client {
@@ -93,12 +96,14 @@ impl Client {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
                 let minor = version.minor().unwrap_or(1);
                 let nfs4 = Nfs4::establish(engine, config, connections.to_vec(), minor).await?;
-                Protocol::Nfs4(nfs4)
+                Protocol::Nfs4(Arc::new(nfs4))
             }
             Version::V40 => return Err(OpError::Unsupported("this version of NFS")),
         };
         let (engine, config) = (Arc::clone(engine), Arc::clone(config));
-        Ok(Self { inner: Arc::new(Inner { engine, config, version, protocol }) })
+        Ok(Self {
+            inner: Arc::new(Inner { engine, config, version, protocol, files_opened: AtomicU64::new(0) }),
+        })
     }
 
     /// Keeps leases and sessions until the client is closed. Poll it beside the transport.
@@ -147,6 +152,11 @@ impl Client {
         }
     }
 
+    /// Returns a number for an open file, which no other file of this client has.
+    pub(crate) fn next_file_number(&self) -> u64 {
+        self.inner.files_opened.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Returns the object at a path of the server: an exported directory, or anything below one.
     pub async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
         match &self.inner.protocol {
@@ -190,6 +200,80 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.set_acl(caller, handle, acl).await,
             Protocol::Nfs4(_) => Err(OpError::Unsupported("access control lists")),
+        }
+    }
+}
+
+/// Byte-range locks.
+impl Client {
+    /// Locks a range of an open file, and waits for it if `wait`. Returns the attributes as they are under the lock, if the
+    /// server sent them: what was cached of the file is still right if its change attribute is the same.
+    ///
+    /// An owner's locks are those of fcntl(2): a further lock of the owner replaces what it had in the range. They are
+    /// reclaimed when the server restarts. If they cannot be, operations on the open file fail with [`OpError::LockLost`] until
+    /// the owner unlocks the range or closes the file. Closing the file unlocks all that owners have locked through it.
+    ///
+    /// If the caller drops the future, the range is unlocked again as soon as the server's reply is there.
+    ///
+    /// # Errors
+    /// Status DENIED (EAGAIN) if another owner has it and the caller does not wait; OPENMODE if the file is open for
+    /// something else; EDEADLK if the server finds a deadlock; ENOLCK in version 3, unless locks are kept on this machine.
+    #[allow(clippy::too_many_arguments, reason = "they are those of fcntl(2)")]
+    pub async fn lock(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+        wait: bool,
+    ) -> Result<Option<Attributes>, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => {
+                nfs3.local_locks(owner)?.lock(handle, owner, range, kind, wait).await.map(|()| None)
+            }
+            Protocol::Nfs4(nfs4) => {
+                nfs4.lock(caller, handle, state, owner, range, kind, wait).await.map(Some)
+            }
+        }
+    }
+
+    /// Returns a lock that a lock of this owner would conflict with (fcntl(2), `F_GETLK`).
+    ///
+    /// # Errors
+    /// ENOLCK as for [`Self::lock`].
+    pub async fn test_lock(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Result<Option<LockConflict>, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => Ok(nfs3.local_locks(owner)?.test(&handle, owner, range, kind)),
+            Protocol::Nfs4(nfs4) => nfs4.test_lock(caller, handle, owner, range, kind).await,
+        }
+    }
+
+    /// Unlocks a range, of which nothing need be locked. This happens even if the caller drops the future.
+    ///
+    /// # Errors
+    /// ENOLCK as for [`Self::lock`].
+    pub async fn unlock(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        owner: LockOwner,
+        range: LockRange,
+    ) -> Result<(), OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => {
+                nfs3.local_locks(owner)?.unlock(&handle, owner, range);
+                Ok(())
+            }
+            Protocol::Nfs4(nfs4) => nfs4.unlock(caller, handle, owner, range).await,
         }
     }
 }

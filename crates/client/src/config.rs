@@ -6,6 +6,7 @@ use bytes::Bytes;
 use rpc::auth::{AuthSys, OpaqueAuth};
 
 use crate::engine::RetryPolicy;
+use crate::url::LocalLock;
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,4 +106,6 @@ pub struct Config {
     pub read_size: u32,
     /// Maximum bytes of a WRITE (`wsize`), at most [`TRANSFER_MAX`].
     pub write_size: u32,
+    /// Which locks of version 3 are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
+    pub local_lock: LocalLock,
 }

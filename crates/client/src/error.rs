@@ -24,6 +24,9 @@ pub enum OpError {
     Flavors(Arc<[u32]>),
     /// This version of the protocol, or this server, does not have the operation.
     Unsupported(&'static str),
+    /// The server has given up a lock of this file: it restarted, or the lease expired. What the lock protected may have
+    /// changed. Operations on the file fail until the lock is unlocked or the file is closed.
+    LockLost,
     /// The caller's argument cannot be sent; says what is wrong.
     Invalid(Errno, &'static str),
 }
@@ -70,7 +73,7 @@ impl OpError {
             Self::Call(CallError::Rpc(RpcError::Denied(_))) => Errno::EACCES,
             Self::Call(CallError::Rpc(RpcError::NotExecuted(_))) => Errno::EPROTONOSUPPORT,
             Self::Call(CallError::Rpc(RpcError::Garbled(_))) | Self::BadReply(_) => Errno::EPROTO,
-            Self::Call(CallError::Closed) => Errno::EIO,
+            Self::Call(CallError::Closed) | Self::LockLost => Errno::EIO,
             Self::Call(CallError::Busy) => Errno::EAGAIN,
             Self::Flavors(_) => Errno::EACCES,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,
@@ -91,7 +94,9 @@ impl OpError {
             Self::Call(CallError::Unreachable(_) | CallError::TimedOut) => Fault::Network,
             Self::Call(CallError::Closed | CallError::Busy) => Fault::Client,
             Self::Call(CallError::Rpc(RpcError::Denied(_))) => Fault::Caller,
-            Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) => Fault::Server,
+            Self::Call(CallError::Rpc(_)) | Self::BadReply(_) | Self::Unsupported(_) | Self::LockLost => {
+                Fault::Server
+            }
             Self::Flavors(_) | Self::Invalid(..) => Fault::Caller,
         }
     }
@@ -116,6 +121,7 @@ impl fmt::Display for OpError {
                 write!(f, "the export takes the security flavors {names} only, and this client has sys")
             }
             Self::Unsupported(what) => write!(f, "the server does not support {what}"),
+            Self::LockLost => f.write_str("the server has given up a lock of this file"),
             Self::Invalid(_, what) => f.write_str(what),
         }
     }
@@ -169,6 +175,8 @@ fn errno_of(status: Status) -> Errno {
         Status::FILE_OPEN => Errno::EBUSY,
         Status::SHARE_DENIED => Errno::EACCES,
         Status::LOCK_NOTSUPP => Errno::ENOLCK,
+        // The file is not open for this kind of access.
+        Status::OPENMODE => Errno::EBADF,
         Status::MOVED | REMOTE => Errno::EREMOTE,
         Status::BAD_STATEID | Status::OLD_STATEID | Status::EXPIRED | Status::ADMIN_REVOKED => Errno::EIO,
         _ => Errno::EIO,

@@ -18,6 +18,7 @@ pub mod engine;
 pub mod errno;
 pub mod error;
 pub mod fs;
+pub mod locks;
 pub mod many;
 pub mod names;
 mod nfs3;

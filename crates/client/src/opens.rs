@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use protocol::nfs4::types::{Handle, Stateid, Status};
@@ -38,6 +39,10 @@ pub(crate) struct OpenFile {
     state: Mutex<State>,
     /// Held while the file is opened again, so that this is done once.
     reopening: futures_util::lock::Mutex<()>,
+    /// Whether bytes were ever locked through it.
+    has_been_locked: AtomicBool,
+    /// Number of lock owners whose locks through it the server gave up.
+    lost_locks: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +78,30 @@ impl OpenFile {
     /// Takes the stateid of a reclaimed open.
     pub(crate) fn reclaimed(&self, stateid: Stateid) {
         *self.state.lock() = State { stateid, lost: None };
+    }
+
+    /// Notes that bytes are locked through this open.
+    pub(crate) fn note_locked(&self) {
+        self.has_been_locked.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether bytes were ever locked through this open.
+    pub(crate) fn has_been_locked(&self) -> bool {
+        self.has_been_locked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a lock owner has lost locks, or has unlocked them.
+    pub(crate) fn note_lost_lock(&self, is_lost: bool) {
+        if is_lost {
+            self.lost_locks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.lost_locks.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the server has given up a lock through this open that its owner has not unlocked since.
+    pub(crate) fn has_lost_lock(&self) -> bool {
+        self.lost_locks.load(Ordering::Relaxed) > 0
     }
 
     /// Notes that the open is lost for good.
@@ -129,6 +158,8 @@ impl OpenFiles {
             caller: caller.clone(),
             state,
             reopening: Default::default(),
+            has_been_locked: AtomicBool::new(false),
+            lost_locks: AtomicUsize::new(0),
         });
         self.table.lock().open.insert(owner, Arc::clone(&file));
         file

@@ -10,6 +10,7 @@ use client::config::{Caller, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::fs::{FileSystem, OpenOptions};
+use client::url::LocalLock;
 use client::{Client, error::Fault};
 use net::transport::{Route, SystemClock, run_transport};
 use net::{Limits, Listeners, Running, serve};
@@ -77,6 +78,7 @@ fn config(port: u16, version: Option<Version>) -> Config {
         v3_calls: 128,
         read_size: 1 << 20,
         write_size: 1 << 20,
+        local_lock: LocalLock::None,
     }
 }
 

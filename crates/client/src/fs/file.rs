@@ -39,7 +39,7 @@ impl OpenOptions {
 pub struct File {
     fs: FileSystem,
     path: Vec<u8>,
-    file: OpenFile,
+    pub(super) file: OpenFile,
 }
 
 impl FileSystem {
@@ -167,7 +167,8 @@ impl File {
         self.file.set_attributes(set).await.map_err(|cause| self.failed("set attributes of", cause))
     }
 
-    /// Makes all written data stable and closes the file. The file is closed even if this fails.
+    /// Makes all written data stable, unlocks what was locked through this file, and closes it. It is closed even if this
+    /// fails.
     ///
     /// # Errors
     /// As close(2): errors of writing.
@@ -177,7 +178,7 @@ impl File {
         flushed.and(released).map_err(|cause| self.failed("close", cause))
     }
 
-    fn failed(&self, operation: &'static str, cause: OpError) -> Error {
+    pub(super) fn failed(&self, operation: &'static str, cause: OpError) -> Error {
         self.fs.failed(operation, &self.path, cause)
     }
 }

@@ -16,6 +16,7 @@ use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object};
 
 mod file;
 pub mod inode;
+mod lock;
 mod path;
 mod walk;
 

@@ -13,6 +13,7 @@ use rpc::message::{AcceptStatus, RpcError};
 use crate::config::Config;
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
+use crate::locks::LocalLocks;
 use crate::permits::Permits;
 
 mod calls;
@@ -32,6 +33,7 @@ pub(crate) struct Nfs3 {
     port: u16,
     permits: Arc<Permits>,
     mounts: MountPaths,
+    local_locks: LocalLocks,
     /// Set once the server has said that it has no READDIRPLUS.
     lacks_readdirplus: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl Nfs3 {
             next_connection: AtomicUsize::new(0),
             permits,
             mounts: MountPaths::default(),
+            local_locks: LocalLocks::default(),
             lacks_readdirplus: AtomicBool::new(false),
         };
         let at_usual_port = nfs3.null().await;

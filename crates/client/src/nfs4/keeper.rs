@@ -1,10 +1,13 @@
 //! The session of a client over its life: made, renewed, replaced when it is lost, destroyed at the end.
 
+use std::collections::HashSet;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use futures_util::future::{join, select};
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
@@ -13,15 +16,20 @@ use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::{SessionId, Status};
 use rpc::message::{AcceptStatus, RpcError};
 
+use super::background::Background;
 use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, Setup};
+use super::lock_owner::number_of;
+use super::reclaim_locks::reclaim_locks;
 use super::recovery::{Reopening, reopen};
+use super::revoked::{REVOKED, free_revoked};
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
 use crate::config::{Caller, Config};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
+use crate::locks::Locks;
 use crate::opens::OpenFiles;
 
 /// Assumed until the server has said its lease time; most have 90 s.
@@ -43,6 +51,8 @@ pub(crate) struct Nfs4 {
     current: Mutex<Current>,
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
+    pub(super) locks: Arc<Locks>,
+    pub(super) background: Arc<Background>,
     pub(super) compound_size: CompoundSize,
 }
 
@@ -93,6 +103,8 @@ impl Nfs4 {
             current,
             lease,
             opens: OpenFiles::default(),
+            locks: Arc::default(),
+            background: Arc::default(),
             compound_size: CompoundSize::default(),
         })
     }
@@ -150,7 +162,9 @@ impl Nfs4 {
 
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
-        futures_util::future::join(self.keep_session(), self.answer_callbacks()).await;
+        let kept = pin!(join(self.keep_session(), self.answer_callbacks()));
+        // What goes on in the background ends with the client.
+        select(kept, pin!(self.background.run())).await;
     }
 
     async fn answer_callbacks(&self) {
@@ -162,7 +176,7 @@ impl Nfs4 {
                 SessionState::Replacing(None) | SessionState::Failed(_) => None,
             };
             let answer = match &session {
-                Some(session) => session.callbacks.answer(record, &Callbacks { session }),
+                Some(session) => session.callbacks.answer(record, &Callbacks { session, locks: &self.locks }),
                 // Without a session its callbacks get BADSESSION.
                 None => CallbackSlots::new(SessionId::default()).answer(record, &NoSession),
             };
@@ -173,6 +187,7 @@ impl Nfs4 {
     }
 
     async fn keep_session(&self) {
+        let mut revoked_after = Duration::ZERO;
         loop {
             let session = match &self.current.lock().state {
                 SessionState::Ready(session) => Arc::clone(session),
@@ -185,7 +200,16 @@ impl Nfs4 {
                     // Its SEQUENCE is the renewal. A failure shows as a lost session.
                     let _ = session.compound(self.config.machine.credential(), &[], false).await;
                 }
-                SessionEvent::Flags(flags) => self.handle_flags(&session, flags).await,
+                SessionEvent::Flags(flags) => {
+                    self.handle_flags(&session, flags).await;
+                    // The flags stay if what was revoked is not known here: it is looked for now and then only.
+                    if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
+                        revoked_after = self.engine.now() + lease_part;
+                        let machine = &self.config.machine;
+                        // A lost session is the next event.
+                        let _ = free_revoked(&session, machine, &self.opens, &self.locks).await;
+                    }
+                }
                 SessionEvent::Lost(status) => self.replace(status).await,
             }
         }
@@ -268,13 +292,23 @@ impl Nfs4 {
         Ok(session)
     }
 
-    /// Reclaims all opens, many at a time, and tells the server that this is all.
+    /// Reclaims all opens, many at a time, then the locks through them, and tells the server that this is all.
     async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
         let files = self.opens.all();
-        let reopening = files.iter().map(|file| reopen(&self.engine, session, file, Reopening::Reclaim));
-        let mut running = stream::iter(reopening).buffer_unordered(RECLAIMS_MAX);
+        let reopening = files.iter().map(async |file| {
+            let is_open = reopen(&self.engine, session, file, Reopening::Reclaim).await?;
+            Ok::<_, OpError>(is_open.then_some(file.owner))
+        });
+        let (mut running, mut open) =
+            (stream::iter(reopening).buffer_unordered(RECLAIMS_MAX), HashSet::new());
         while let Some(reopened) = running.next().await {
-            reopened?;
+            open.extend(reopened?);
+        }
+        let lockers = self.locks.all();
+        let reclaiming = lockers.iter().map(|locker| reclaim_locks(&self.engine, session, locker, &open));
+        let mut running = stream::iter(reclaiming).buffer_unordered(RECLAIMS_MAX);
+        while let Some(reclaimed) = running.next().await {
+            reclaimed?;
         }
         self.setup().reclaim_complete(session).await?;
         // The flag came with each SEQUENCE of these, too.
@@ -292,6 +326,7 @@ impl Nfs4 {
 
     /// Destroys session and client ID. The client must have closed its files before.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
+        self.background.idle().await;
         let session = self.session().await?;
         self.setup().leave(&session).await
     }
@@ -309,6 +344,7 @@ impl Nfs4 {
 /// Executes callbacks.
 struct Callbacks<'a> {
     session: &'a Session,
+    locks: &'a Locks,
 }
 
 impl CallbackHandler for Callbacks<'_> {
@@ -321,7 +357,12 @@ impl CallbackHandler for Callbacks<'_> {
             // The client asks for no delegations and layouts, so that there is nothing to return.
             CbOp::RecallAny(_) => CbOpResult::RecallAny(Ok(()).into()),
             CbOp::Recall(_) => CbOpResult::Recall(Err(Status::BAD_STATEID).into()),
-            CbOp::NotifyLock(_) => CbOpResult::NotifyLock(Ok(()).into()),
+            CbOp::NotifyLock(args) => {
+                if let Some(number) = number_of(&args.lock_owner.owner) {
+                    self.locks.waiters.notify(&args.handle, number);
+                }
+                CbOpResult::NotifyLock(Ok(()).into())
+            }
             _ => CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into()),
         }
     }

@@ -1,13 +1,17 @@
 //! NFS version 4: sessions, compounds, and its operations.
 
+mod background;
 mod batch;
 mod callback;
 mod compound_size;
 mod convert;
 mod establish;
 mod keeper;
+mod lock_owner;
 mod ops;
+mod reclaim_locks;
 mod recovery;
+mod revoked;
 mod session;
 mod statuses;
 mod wire;

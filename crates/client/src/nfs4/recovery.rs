@@ -41,10 +41,10 @@ pub(super) enum Reopening {
 }
 
 /// The pause before another attempt in the server's grace period.
-const GRACE_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
-/// reclaim is opened anew when it is used next.
+/// reclaim is opened anew when it is used next. Returns whether the file is open now.
 ///
 /// # Errors
 /// If the session was lost again.
@@ -53,7 +53,7 @@ pub(super) async fn reopen(
     session: &Arc<Session>,
     file: &OpenFile,
     reopening: Reopening,
-) -> Result<(), OpError> {
+) -> Result<bool, OpError> {
     let claim = match reopening {
         Reopening::Reclaim => OpenClaim::Previous(DelegationType::NONE),
         Reopening::Anew => OpenClaim::Fh,
@@ -70,7 +70,10 @@ pub(super) async fn reopen(
     loop {
         let mut results = run(session, file, &ops).await?;
         match results.skip().and_then(|()| take!(results, Open)) {
-            Ok(opened) => file.reclaimed(opened.stateid),
+            Ok(opened) => {
+                file.reclaimed(opened.stateid);
+                return Ok(true);
+            }
             Err(OpError::Status(Status::GRACE | Status::DELAY)) => {
                 engine.sleep(GRACE_PAUSE).await;
                 if session.lost().is_none() && !engine.is_shut_down() {
@@ -90,7 +93,7 @@ pub(super) async fn reopen(
             )) => file.lose(status),
             Err(error) => return Err(error),
         }
-        return Ok(());
+        return Ok(false);
     }
 }
 
@@ -102,7 +105,7 @@ pub(super) async fn free_stateid(session: &Arc<Session>, file: &OpenFile) -> Res
 }
 
 /// Executes a compound in this session only.
-async fn run(session: &Arc<Session>, file: &OpenFile, ops: &[Op]) -> Result<Results, OpError> {
+pub(super) async fn run(session: &Arc<Session>, file: &OpenFile, ops: &[Op]) -> Result<Results, OpError> {
     match session.compound(file.caller.credential(), ops, true).await {
         Ok(result) => Ok(Results::new(result.status, result.results.into_vec(), false)),
         Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),

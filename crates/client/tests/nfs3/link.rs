@@ -17,6 +17,7 @@ use client::Client;
 use client::config::{Caller, Config, Version};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::error::OpError;
+use client::url::LocalLock;
 use futures_util::FutureExt;
 use futures_util::task::noop_waker_ref;
 use rpc::auth::{AuthSys, GroupList};
@@ -295,5 +296,6 @@ pub(crate) fn config() -> Config {
         v3_calls: 128,
         read_size: 1 << 20,
         write_size: 1 << 20,
+        local_lock: LocalLock::None,
     }
 }

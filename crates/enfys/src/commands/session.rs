@@ -15,7 +15,7 @@ use client::errno::Errno;
 use client::error::{Error, OpError};
 use client::fs::FileSystem;
 use client::results::Object;
-use client::url::{self, Host, Options, Recovery, Url};
+use client::url::{self, Host, LocalLock, Options, Recovery, Url};
 use net::transport::{Route, SystemClock, run_transport};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -317,6 +317,7 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         v3_calls: V3_CALLS,
         read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
+        local_lock: options.local_lock.unwrap_or(LocalLock::None),
     }
 }
 

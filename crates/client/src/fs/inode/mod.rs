@@ -25,12 +25,14 @@ use crate::results::{FileHandle, FsInfo, Object};
 mod attributes;
 mod directory;
 mod io;
+mod lock;
 mod names;
 mod open;
 mod table;
 mod unlinked;
 
 pub use directory::{Entry, Listing, OpenDirectory};
+pub use lock::FLOCK_NUMBERS;
 pub use open::{OpenFile, OpenFlags};
 
 use table::{Node, Table};

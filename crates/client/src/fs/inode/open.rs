@@ -1,5 +1,6 @@
 //! Open files.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -10,6 +11,7 @@ use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::locks::LockOwner;
 use crate::results::{FileHandle, OpenMode, OpenState, Opened, Stability};
 
 /// How a file is opened.
@@ -47,6 +49,10 @@ pub struct OpenFile {
     state: OpenState,
     attributes: Attributes,
     is_released: AtomicBool,
+    /// The number of this open file in its client.
+    pub(super) number: u64,
+    /// Owners that may have locked something through this file.
+    pub(super) lock_owners: Mutex<BTreeSet<LockOwner>>,
     /// The verifier of unstable WRITEs since the last COMMIT; `None` if there were none.
     pub(super) unstable: Mutex<Option<[u8; 8]>>,
 }
@@ -84,9 +90,17 @@ impl OpenFile {
             opens.unprotected += usize::from(!opened.state.preserves_unlinked);
         }
         inode.mount.shared.open_files.fetch_add(1, Ordering::Relaxed);
-        let (state, attributes) = (opened.state, opened.object.attributes);
-        let (is_released, unstable) = (AtomicBool::new(false), Mutex::new(None));
-        Self { inode, caller, flags, state, attributes, is_released, unstable }
+        Self {
+            number: inode.client().next_file_number(),
+            inode,
+            caller,
+            flags,
+            state: opened.state,
+            attributes: opened.object.attributes,
+            is_released: AtomicBool::new(false),
+            lock_owners: Mutex::default(),
+            unstable: Mutex::new(None),
+        }
     }
 
     /// Returns the file.
@@ -142,7 +156,7 @@ impl OpenFile {
         if self.flags.mode.write { self.sync().await } else { Ok(()) }
     }
 
-    /// Ends the description. Only the first call has an effect. Call [`Self::flush`] before, which reports errors.
+    /// Ends the description, and the locks of owners that have locked through it. Only the first call has an effect. Call [`Self::flush`] before, which reports errors.
     ///
     /// # Errors
     /// The server's refusal of CLOSE; the description has ended all the same.
@@ -150,6 +164,7 @@ impl OpenFile {
         if self.is_released.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        self.unlock_all().await;
         let hidden = self.uncount();
         let closed = self.inode.client().close_file(&self.caller, self.inode.handle(), &self.state).await;
         if let Some(hidden) = hidden {

@@ -5,6 +5,7 @@ mod directory;
 mod file;
 mod filesystem;
 mod listing;
+mod lock;
 mod name;
 mod object;
 mod open;

@@ -16,11 +16,15 @@ use super::wire::{Results, take};
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::opens::OpenFile;
 use crate::results::{Object, OpenState};
 
 mod directory;
 mod file;
 mod filesystem;
+mod lock;
+mod lockt;
+mod locku;
 mod many;
 mod name;
 mod object;
@@ -73,6 +77,14 @@ fn is_repeatable(op: &Op) -> bool {
     )
 }
 
+/// Returns the stateid for I/O.
+///
+/// # Errors
+/// Why the open is lost, or that a lock through it is: what the lock protected may have changed.
+fn usable_stateid(file: &OpenFile) -> Result<Stateid, OpError> {
+    if file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(file.io_stateid()?) }
+}
+
 impl Nfs4 {
     /// Executes a compound that changes nothing.
     async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
@@ -114,32 +126,37 @@ impl Nfs4 {
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
         for _ in 0..REOPENS_MAX {
-            let stateid = file.io_stateid()?;
+            let stateid = usable_stateid(file)?;
             let status = match run(stateid).await {
                 Err(OpError::Status(status)) => status,
                 outcome => return outcome,
             };
             match recovery(status) {
                 Recovery::Retry => {}
-                Recovery::Reopen => {
-                    let session = self.session().await?;
-                    // Another operation, or the reclaiming after a restart, may have replaced it already.
-                    let _turn = file.reopening().await;
-                    if file.io_stateid()? == stateid {
-                        let reopened = match free_stateid(&session, file).await {
-                            Ok(()) => reopen(&self.engine, &session, file, Reopening::Anew).await,
-                            Err(error) => Err(error),
-                        };
-                        match reopened {
-                            // The session was lost meanwhile: the next one is tried.
-                            Err(OpError::Status(Status::BADSESSION)) => {}
-                            reopened => reopened?,
-                        }
-                    }
-                }
+                Recovery::Reopen => self.renew_open(file, stateid).await?,
                 _ => return Err(OpError::Status(status)),
             }
         }
-        run(file.io_stateid()?).await
+        run(usable_stateid(file)?).await
+    }
+
+    /// Opens a file again whose stateid the server refuses. The locks through it are lost.
+    async fn renew_open(&self, file: &OpenFile, refused: Stateid) -> Result<(), OpError> {
+        let session = self.session().await?;
+        // Another operation, or the reclaiming after a restart, may have replaced it already.
+        let _turn = file.reopening().await;
+        if file.io_stateid()? != refused {
+            return Ok(());
+        }
+        self.locks.lose_of_open(file);
+        let renewed = match free_stateid(&session, file).await {
+            Ok(()) => reopen(&self.engine, &session, file, Reopening::Anew).await,
+            Err(error) => Err(error),
+        };
+        match renewed {
+            // The session was lost meanwhile: the next one is tried.
+            Err(OpError::Status(Status::BADSESSION)) => Ok(()),
+            renewed => renewed.map(|_| ()),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! OPEN and CLOSE (RFC 8881 §18.16, §18.2).
 
+use std::sync::Arc;
+
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::open::{
@@ -16,6 +18,7 @@ use super::{get_attributes, take_object};
 use crate::attributes::SetAttributes;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::locks::LockRange;
 use crate::opens::{OpenFile, OpenFiles};
 use crate::results::{Creation, FileHandle, OpenMode, OpenState, Opened};
 
@@ -55,7 +58,7 @@ impl Nfs4 {
 
     /// Opens a file by its handle (`CLAIM_FH`), which version 4.0 does not have: there it is opened by a name that it had.
     pub(crate) async fn open_handle(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         handle: FileHandle,
         name: Option<(FileHandle, &[u8])>,
@@ -119,14 +122,20 @@ impl Nfs4 {
         Ok(Opened { object, state, directory: changed(opened.change, None) })
     }
 
-    /// Closes a file. Its state ends whatever the server answers.
+    /// Closes a file, and unlocks what was locked through it. Its state ends whatever the server answers.
     pub(crate) async fn close_file(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         handle: FileHandle,
         state: &OpenState,
     ) -> Result<(), OpError> {
         let Some(file) = &state.file else { return Ok(()) };
+        // RFC 8881 §18.2.3: a server may refuse to close a file with locks.
+        for locker in self.locks.of_open(file) {
+            // CLOSE ends the locks too, or says why not.
+            let _ = self.unlock(caller, handle, locker.owner, LockRange::WHOLE).await;
+            locker.closed(file.owner);
+        }
         let closed = self.close_open(caller, handle, file).await;
         self.opens.free_owner(file.owner);
         closed

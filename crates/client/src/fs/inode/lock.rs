@@ -1,0 +1,108 @@
+//! Locks of open file descriptions.
+
+use super::OpenFile;
+use crate::error::OpError;
+use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
+
+/// Where the numbers of the owners of [`OpenFile::flock`] begin. Programs that number owners themselves stay below.
+pub const FLOCK_NUMBERS: u64 = 1 << 63;
+
+/// Byte-range locks, as fcntl(2) has them. All locks are advisory.
+///
+/// Locks of one owner never conflict, whatever they were locked through. A further lock replaces what the owner had in the range.
+/// The client reclaims locks when the server restarts; where it cannot, operations on the file fail with [`LockLost`](OpError::LockLost)
+/// (EIO) until the range is unlocked or the file is closed.
+impl OpenFile {
+    /// Locks a range, and waits until it is free. If the future is dropped, nothing is locked.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_SETLKW`: EBADF if the file is not open for reading (shared) or writing (exclusive), EDEADLK if the
+    /// server finds a deadlock, ENOLCK if there are too many locks, or if there is no lock protocol (version 3).
+    pub async fn lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), OpError> {
+        self.lock_range(owner, range, kind, true).await
+    }
+
+    /// Locks a range if it is free.
+    ///
+    /// # Errors
+    /// As [`Self::lock`], and EAGAIN if another owner has a lock that conflicts.
+    pub async fn try_lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), OpError> {
+        self.lock_range(owner, range, kind, false).await
+    }
+
+    async fn lock_range(
+        &self,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+        wait: bool,
+    ) -> Result<(), OpError> {
+        // Noted first: the reply to a lock may be lost.
+        self.lock_owners.lock().insert(owner);
+        let (client, handle) = (self.inode().client(), self.inode().handle());
+        client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await.map(|_| ())
+    }
+
+    /// Returns a lock that a lock of this owner would conflict with; `None` if it would be granted.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_GETLK`.
+    pub async fn test_lock(
+        &self,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Result<Option<LockConflict>, OpError> {
+        let (client, handle) = (self.inode().client(), self.inode().handle());
+        client.test_lock(self.caller(), handle, owner, range, kind).await
+    }
+
+    /// Unlocks a range, of which nothing need be locked.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_UNLCK`.
+    pub async fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), OpError> {
+        self.inode().client().unlock(self.caller(), self.inode().handle(), owner, range).await
+    }
+
+    /// Unlocks all that was locked through this file.
+    pub(super) async fn unlock_all(&self) {
+        let owners = std::mem::take(&mut *self.lock_owners.lock());
+        for owner in owners {
+            // The server unlocks what is left when the file is closed.
+            let _ = self.unlock(owner, LockRange::WHOLE).await;
+        }
+    }
+}
+
+/// Locks of the whole file, as flock(2) has them: each open file is an owner of its own. As in Linux's client they are byte-range
+/// locks at the server, so that they conflict with those of fcntl(2) there.
+impl OpenFile {
+    /// Locks the file, and waits until it is free. A lock of the other kind is replaced, but not atomically.
+    ///
+    /// # Errors
+    /// As flock(2). An exclusive lock needs a file that is open for writing (EBADF), as in Linux's client.
+    pub async fn flock(&self, kind: LockKind) -> Result<(), OpError> {
+        self.lock(self.flock_owner(), LockRange::WHOLE, kind).await
+    }
+
+    /// Locks the file if it is free.
+    ///
+    /// # Errors
+    /// As [`Self::flock`], and EWOULDBLOCK (EAGAIN).
+    pub async fn try_flock(&self, kind: LockKind) -> Result<(), OpError> {
+        self.try_lock(self.flock_owner(), LockRange::WHOLE, kind).await
+    }
+
+    /// Unlocks the file.
+    ///
+    /// # Errors
+    /// As flock(2) with `LOCK_UN`.
+    pub async fn funlock(&self) -> Result<(), OpError> {
+        self.unlock(self.flock_owner(), LockRange::WHOLE).await
+    }
+
+    fn flock_owner(&self) -> LockOwner {
+        LockOwner::File(FLOCK_NUMBERS | self.number)
+    }
+}

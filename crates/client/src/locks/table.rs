@@ -1,0 +1,391 @@
+//! The locks of a client at its server, as they must be known to reclaim them after the server restarted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
+use parking_lot::Mutex;
+use protocol::nfs4::types::{Handle, Stateid};
+
+use super::ranges::{HeldRange, HeldRanges};
+use super::{LockOwner, LockRange, Waiters};
+use crate::opens::OpenFile;
+
+/// All lock owners of the client.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    lockers: Mutex<HashMap<(Handle, LockOwner), Arc<Locker>>>,
+    last_number: AtomicU64,
+    pub(crate) waiters: Waiters,
+}
+
+/// One lock owner on one file. The server knows it by its number.
+///
+/// An owner that locks one file through several opens has a lock stateid for each open.
+#[derive(Debug)]
+pub(crate) struct Locker {
+    pub(crate) number: u64,
+    pub(crate) file: Handle,
+    pub(crate) owner: LockOwner,
+    /// Held by the LOCK or LOCKU of this owner that is under way, so that the table has the server's order.
+    turn: Arc<AsyncMutex<()>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often the locks were reclaimed.
+    epoch: u64,
+    is_reclaiming: bool,
+    held: HeldRanges,
+    /// Ranges that the server gave up, until their owner unlocks them.
+    lost: HeldRanges,
+    opens: BTreeMap<u32, OfOpen>,
+}
+
+/// What an owner has through one open.
+#[derive(Debug)]
+struct OfOpen {
+    file: Arc<OpenFile>,
+    stateid: Option<Stateid>,
+    /// Whether some of its ranges are lost.
+    is_lost: bool,
+}
+
+/// The state that a request is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    epoch: u64,
+    /// The lock stateid; `None` before the first lock through this open.
+    pub(crate) stateid: Option<Stateid>,
+}
+
+/// What is to be unlocked through one open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unlocking {
+    pub(crate) open: u32,
+    pub(crate) snapshot: Snapshot,
+    /// Whether nothing will be locked through this open afterwards.
+    pub(crate) is_last: bool,
+}
+
+/// A [`Locker`] in use. It is forgotten when nobody uses it and it holds nothing.
+#[derive(Debug)]
+pub(crate) struct LockerUse {
+    locks: Arc<Locks>,
+    locker: Arc<Locker>,
+}
+
+impl Locks {
+    /// Returns the owner on this file, which may have no locks yet.
+    pub(crate) fn locker(self: &Arc<Self>, file: Handle, owner: LockOwner) -> LockerUse {
+        let mut lockers = self.lockers.lock();
+        let locker = lockers.entry((file, owner)).or_insert_with(|| {
+            let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+            let (turn, state) = (Arc::default(), Mutex::default());
+            Arc::new(Locker { number, file, owner, turn, state })
+        });
+        LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) }
+    }
+
+    /// Returns the owner on this file if it has or wants locks there.
+    pub(crate) fn find(self: &Arc<Self>, file: Handle, owner: LockOwner) -> Option<LockerUse> {
+        let lockers = self.lockers.lock();
+        let locker = lockers.get(&(file, owner))?;
+        Some(LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) })
+    }
+
+    /// Returns all owners, in the order of their numbers.
+    pub(crate) fn all(self: &Arc<Self>) -> Vec<LockerUse> {
+        let lockers = self.lockers.lock();
+        let in_use = |locker: &Arc<Locker>| LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) };
+        let mut all: Vec<_> = lockers.values().map(in_use).collect();
+        all.sort_unstable_by_key(|locker| locker.number);
+        all
+    }
+
+    /// Returns the owners that have locked through an open.
+    pub(crate) fn of_open(self: &Arc<Self>, file: &OpenFile) -> Vec<LockerUse> {
+        if !file.has_been_locked() {
+            return Vec::new();
+        }
+        let mut all = self.all();
+        all.retain(|locker| locker.state.lock().opens.contains_key(&file.owner));
+        all
+    }
+
+    /// Returns the owner with this number.
+    pub(crate) fn owner_of(&self, number: u64) -> Option<LockOwner> {
+        let lockers = self.lockers.lock();
+        lockers.values().find(|locker| locker.number == number).map(|locker| locker.owner)
+    }
+
+    /// Notes that the server has given up all locks through an open.
+    pub(crate) fn lose_of_open(self: &Arc<Self>, file: &OpenFile) {
+        for locker in self.of_open(file) {
+            locker.lose_of_open(file.owner);
+        }
+    }
+}
+
+impl Locker {
+    /// Waits until no other request of this owner is under way.
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Returns whether another lock fits within the bound of an owner.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state.lock().held.has_room()
+    }
+
+    /// Returns what a LOCK through `open` is made from.
+    pub(crate) fn snapshot(&self, open: u32) -> Snapshot {
+        self.state.lock().snapshot(open)
+    }
+
+    /// Notes a granted lock. Returns false if the locks were reclaimed since the snapshot: then the server may not have this
+    /// one, and it must be asked again.
+    pub(crate) fn granted(
+        &self,
+        snapshot: Snapshot,
+        file: &Arc<OpenFile>,
+        stateid: Stateid,
+        held: HeldRange,
+    ) -> bool {
+        let mut state = self.state.lock();
+        if state.epoch != snapshot.epoch {
+            return false;
+        }
+        file.note_locked();
+        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false };
+        state.opens.entry(file.owner).or_insert(of_open).stateid = Some(stateid);
+        state.held.lock(held);
+        true
+    }
+
+    /// Returns what is locked in `range` through each open. Lost ranges there are forgotten.
+    pub(crate) fn unlocking(&self, range: LockRange) -> Vec<Unlocking> {
+        let mut state = self.state.lock();
+        state.lost.unlock(range);
+        state.refresh_lost();
+        let mut rest = state.held.clone();
+        rest.unlock(range);
+        let has = |ranges: &HeldRanges, open| ranges.iter().any(|held| held.open == open);
+        let overlaps = |open| state.held.iter().any(|held| held.open == open && held.range.overlaps(range));
+        let opens = state.opens.keys().copied().filter(|open| overlaps(*open));
+        opens
+            .map(|open| Unlocking { open, snapshot: state.snapshot(open), is_last: !has(&rest, open) })
+            .collect()
+    }
+
+    /// Notes that the server has unlocked a range. Returns false if the locks were reclaimed since the snapshot: then the
+    /// server may still have it.
+    pub(crate) fn unlocked(&self, unlocking: Unlocking, range: LockRange, stateid: Option<Stateid>) -> bool {
+        let mut state = self.state.lock();
+        if state.epoch != unlocking.snapshot.epoch {
+            return false;
+        }
+        state.held.unlock(range);
+        if let Some(of_open) = state.opens.get_mut(&unlocking.open) {
+            of_open.stateid = stateid;
+        }
+        state.prune();
+        true
+    }
+
+    /// Notes that the server has given up all locks through an open.
+    pub(crate) fn lose_of_open(&self, open: u32) {
+        let mut state = self.state.lock();
+        for held in state.held.take_of(open) {
+            state.lost.lock(held);
+        }
+        if let Some(of_open) = state.opens.get_mut(&open) {
+            of_open.stateid = None;
+        }
+        state.refresh_lost();
+        state.prune();
+    }
+
+    /// Notes that the server has given up a lock.
+    pub(crate) fn lose(&self, held: HeldRange) {
+        let mut state = self.state.lock();
+        state.held.unlock(held.range);
+        state.lost.lock(held);
+        state.refresh_lost();
+    }
+
+    /// Forgets what was locked through an open that is closed.
+    pub(crate) fn closed(&self, open: u32) {
+        let mut state = self.state.lock();
+        state.held.take_of(open);
+        state.lost.take_of(open);
+        state.refresh_lost();
+        state.opens.remove(&open);
+    }
+
+    /// Begins to reclaim: no stateid is valid any longer. Returns the ranges with their opens.
+    pub(crate) fn begin_reclaim(&self) -> Vec<(HeldRange, Arc<OpenFile>)> {
+        let mut state = self.state.lock();
+        state.epoch += 1;
+        state.is_reclaiming = true;
+        for of_open in state.opens.values_mut() {
+            of_open.stateid = None;
+        }
+        let file_of = |held: &HeldRange| Some((*held, Arc::clone(&state.opens.get(&held.open)?.file)));
+        state.held.iter().filter_map(file_of).collect()
+    }
+
+    /// Takes the stateid of a reclaimed lock.
+    pub(crate) fn reclaimed(&self, open: u32, stateid: Stateid) {
+        if let Some(of_open) = self.state.lock().opens.get_mut(&open) {
+            of_open.stateid = Some(stateid);
+        }
+    }
+
+    /// Notes that all locks are reclaimed or lost.
+    pub(crate) fn end_reclaim(&self) {
+        let mut state = self.state.lock();
+        state.is_reclaiming = false;
+        state.prune();
+    }
+
+    /// Returns whether the locks are being reclaimed.
+    pub(crate) fn is_reclaiming(&self) -> bool {
+        self.state.lock().is_reclaiming
+    }
+
+    /// Returns the lock stateids with the numbers of their opens.
+    pub(crate) fn stateids(&self) -> Vec<(u32, Stateid)> {
+        let state = self.state.lock();
+        state.opens.iter().filter_map(|(open, of_open)| Some((*open, of_open.stateid?))).collect()
+    }
+}
+
+impl State {
+    fn snapshot(&self, open: u32) -> Snapshot {
+        let stateid = self.opens.get(&open).and_then(|of_open| of_open.stateid);
+        Snapshot { epoch: self.epoch, stateid }
+    }
+
+    /// Notes at each open whether locks through it are lost.
+    fn refresh_lost(&mut self) {
+        for (open, of_open) in &mut self.opens {
+            let is_lost = self.lost.iter().any(|lost| lost.open == *open);
+            if std::mem::replace(&mut of_open.is_lost, is_lost) != is_lost {
+                of_open.file.note_lost_lock(is_lost);
+            }
+        }
+    }
+
+    /// Forgets opens through which nothing is locked.
+    fn prune(&mut self) {
+        let Self { held, opens, .. } = self;
+        opens.retain(|open, of_open| {
+            of_open.stateid.is_some() || of_open.is_lost || held.iter().any(|held| held.open == *open)
+        });
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.lost.is_empty() && self.opens.is_empty() && !self.is_reclaiming
+    }
+}
+
+impl Deref for LockerUse {
+    type Target = Locker;
+
+    fn deref(&self) -> &Locker {
+        &self.locker
+    }
+}
+
+impl Drop for LockerUse {
+    fn drop(&mut self) {
+        let mut lockers = self.locks.lockers.lock();
+        // The table and this one.
+        if Arc::strong_count(&self.locker) == 2 && self.locker.state.lock().is_idle() {
+            lockers.remove(&(self.locker.file, self.locker.owner));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LockKind;
+    use super::*;
+    use crate::config::Caller;
+    use crate::opens::{OpenFiles, OpenMode};
+
+    const STATEID: Stateid = Stateid { seqid: 1, other: [7; 12] };
+
+    fn open(files: &OpenFiles) -> Arc<OpenFile> {
+        let (owner, caller) = (files.take_owner(), Caller::anonymous());
+        files.add(owner, Handle::default(), OpenMode::BOTH, &caller, STATEID)
+    }
+
+    fn held(first: u64, last: u64, file: &OpenFile) -> HeldRange {
+        HeldRange { range: LockRange { first, last }, kind: LockKind::Exclusive, open: file.owner }
+    }
+
+    fn lock(locker: &Locker, file: &Arc<OpenFile>, first: u64, last: u64) {
+        let snapshot = locker.snapshot(file.owner);
+        assert!(locker.granted(snapshot, file, STATEID, held(first, last, file)));
+    }
+
+    #[test]
+    fn an_owner_is_forgotten_with_its_last_lock() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let file = open(&files);
+        let locker = locks.locker(file.handle, LockOwner::Process(1));
+        lock(&locker, &file, 0, 9);
+        let number = locker.number;
+        drop(locker);
+        let locker = locks.find(file.handle, LockOwner::Process(1)).expect("it has a lock");
+        assert_eq!((locker.number, locks.owner_of(number)), (number, Some(LockOwner::Process(1))));
+        let [part] = locker.unlocking(LockRange { first: 0, last: 4 })[..] else { panic!("one open") };
+        assert!(!part.is_last && locker.unlocked(part, LockRange { first: 0, last: 4 }, Some(STATEID)));
+        let [rest] = locker.unlocking(LockRange::WHOLE)[..] else { panic!("one open") };
+        assert!(rest.is_last && locker.unlocked(rest, LockRange::WHOLE, None));
+        drop(locker);
+        assert!(locks.find(file.handle, LockOwner::Process(1)).is_none() && locks.all().is_empty());
+    }
+
+    #[test]
+    fn results_from_before_a_reclaim_do_not_count() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let file = open(&files);
+        let locker = locks.locker(file.handle, LockOwner::File(1));
+        lock(&locker, &file, 0, 9);
+        let before = locker.snapshot(file.owner);
+        let [unlocking] = locker.unlocking(LockRange::WHOLE)[..] else { panic!("one open") };
+        assert_eq!(before.stateid, Some(STATEID));
+        assert_eq!(locker.begin_reclaim().len(), 1);
+        assert_eq!(locker.snapshot(file.owner).stateid, None);
+        assert!(!locker.granted(before, &file, STATEID, held(20, 29, &file)));
+        assert!(!locker.unlocked(unlocking, LockRange::WHOLE, None));
+        locker.reclaimed(file.owner, STATEID);
+        assert!(locker.is_reclaiming());
+        locker.end_reclaim();
+        assert!(!locker.is_reclaiming());
+        assert_eq!(locker.stateids(), [(file.owner, STATEID)]);
+    }
+
+    #[test]
+    fn a_lost_lock_is_noted_at_its_open_until_it_is_unlocked_or_closed() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let (file, other) = (open(&files), open(&files));
+        let locker = locks.locker(file.handle, LockOwner::Process(1));
+        lock(&locker, &file, 0, 9);
+        lock(&locker, &other, 10, 19);
+        locks.lose_of_open(&file);
+        assert_eq!((file.has_lost_lock(), other.has_lost_lock()), (true, false));
+        locker.lose(held(10, 19, &other));
+        assert!(other.has_lost_lock());
+        assert!(locker.unlocking(LockRange { first: 0, last: 9 }).is_empty(), "the server has nothing");
+        assert_eq!((file.has_lost_lock(), other.has_lost_lock()), (false, true));
+        locker.closed(other.owner);
+        assert!(!other.has_lost_lock());
+    }
+}

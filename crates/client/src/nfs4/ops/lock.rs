@@ -1,0 +1,221 @@
+//! LOCK (RFC 8881 §18.10): locks a byte range, and waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::lock::{
+    ExistingLockOwner, LockArgs, LockOutcome, LockType, Locker as WireLocker, OpenToLockOwner,
+};
+use protocol::nfs4::types::{Stateid, Status};
+
+use super::super::Nfs4;
+use super::super::lock_owner::lock_owner;
+use super::super::statuses::{Recovery, recovery};
+use super::super::wire::put;
+use super::{get_attributes, take_attributes};
+use crate::attributes::Attributes;
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::locks::{HeldRange, LockKind, LockOwner, LockRange, LockerUse, Snapshot};
+use crate::opens::OpenFile;
+use crate::results::{FileHandle, OpenState};
+
+/// The pause before the second LOCK of a task that waits; each further one is twice as long. CB_NOTIFY_LOCK ends it.
+const POLL_FIRST: Duration = Duration::from_millis(100);
+/// The longest pause. Servers remember a waiter for a lease time or longer.
+const POLL_MAX: Duration = Duration::from_secs(10);
+/// How often a LOCK is repeated because state was replaced, before the caller gets the error.
+const TRIES_MAX: u32 = 8;
+
+/// A LOCK as its caller wants it.
+#[derive(Clone)]
+struct Asked {
+    caller: Caller,
+    file: Arc<OpenFile>,
+    range: LockRange,
+    kind: LockKind,
+    wait: bool,
+}
+
+/// What a LOCK came to.
+enum Attempt {
+    Granted(Attributes),
+    Denied,
+    /// State was replaced meanwhile.
+    Again,
+}
+
+impl Nfs4 {
+    /// Locks a range of an open file, and returns the attributes as they are under the lock.
+    ///
+    /// # Errors
+    /// DENIED if another owner has it and the caller does not `wait`.
+    #[allow(clippy::too_many_arguments, reason = "they are those of fcntl(2)")]
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+        wait: bool,
+    ) -> Result<Attributes, OpError> {
+        let file = state.file.clone().ok_or(OpError::Invalid(Errno::EBADF, "the file is not open"))?;
+        let is_open_for = if kind == LockKind::Shared { file.mode.read } else { file.mode.write };
+        if !is_open_for {
+            return Err(OpError::Invalid(Errno::EBADF, "the file is not open for this kind of lock"));
+        }
+        let asked = Asked { caller: caller.clone(), file, range, kind, wait };
+        // Kept while the task waits: the server knows the waiter by the number.
+        let locker = self.locks.locker(handle, owner);
+        let too_many = OpError::Invalid(Errno::ENOLCK, "too many tasks wait for locks");
+        let waiter = match wait {
+            true => Some(self.locks.waiters.join(handle, locker.number).ok_or(too_many)?),
+            false => None,
+        };
+        let mut pause = POLL_FIRST;
+        loop {
+            if let Some(waiter) = &waiter {
+                waiter.reset();
+            }
+            match self.try_lock(&locker, &asked).await? {
+                Some(attributes) => return Ok(attributes),
+                None => {
+                    let Some(waiter) = &waiter else { return Err(OpError::Status(Status::DENIED)) };
+                    waiter.notified(self.engine.sleep(pause)).await;
+                    pause = (pause * 2).min(POLL_MAX);
+                }
+            }
+        }
+    }
+
+    /// Locks a range if it is free; `None` if it is not. If the caller drops the future, the range is unlocked again.
+    async fn try_lock(
+        self: &Arc<Self>,
+        locker: &LockerUse,
+        asked: &Asked,
+    ) -> Result<Option<Attributes>, OpError> {
+        let turn = locker.turn().await;
+        let (nfs4, locker, asked) =
+            (Arc::clone(self), self.locks.locker(locker.file, locker.owner), asked.clone());
+        let (undo_nfs4, undo_caller, undo_range) = (Arc::clone(self), asked.caller.clone(), asked.range);
+        let (file, owner) = (locker.file, locker.owner);
+        let operation = async move {
+            let outcome = nfs4.lock_in_turn(&locker, &asked).await;
+            drop(turn);
+            outcome
+        };
+        let guarded = self.background.guard(operation, async move |outcome| {
+            if matches!(outcome, Ok(Some(_))) {
+                // Nobody is there who could handle a failure.
+                let _ = undo_nfs4.unlock(&undo_caller, file, owner, undo_range).await;
+            }
+        });
+        guarded.await
+    }
+
+    async fn lock_in_turn(&self, locker: &LockerUse, asked: &Asked) -> Result<Option<Attributes>, OpError> {
+        if !locker.has_room() {
+            return Err(OpError::Invalid(Errno::ENOLCK, "too many locked ranges"));
+        }
+        for _ in 0..TRIES_MAX {
+            match self.lock_once(locker, asked).await? {
+                Attempt::Granted(attributes) => return Ok(Some(attributes)),
+                Attempt::Denied => return Ok(None),
+                Attempt::Again => {}
+            }
+        }
+        Err(OpError::BadReply("it loses the state of every lock"))
+    }
+
+    /// Sends LOCK and GETATTR as one compound.
+    async fn lock_once(&self, locker: &LockerUse, asked: &Asked) -> Result<Attempt, OpError> {
+        let Asked { caller, file, range, kind, wait } = asked;
+        self.reclaim_over(locker).await?;
+        let (snapshot, open_stateid) = (locker.snapshot(file.owner), file.io_stateid()?);
+        let lock = Op::Lock(LockArgs {
+            lock_type: lock_type(*kind, *wait),
+            reclaim: false,
+            offset: range.offset(),
+            length: range.wire_length(),
+            locker: self.wire_locker(locker, snapshot, open_stateid).await?,
+        });
+        let mut results = self.change(caller, &[put(locker.file), lock, get_attributes()]).await?;
+        results.skip()?;
+        let Some(OpResult::Lock(outcome)) = results.take_results(1).pop() else {
+            return Err(OpError::BadReply("the result of another operation"));
+        };
+        match outcome {
+            LockOutcome::Ok(stateid) => {
+                let held = HeldRange { range: *range, kind: *kind, open: file.owner };
+                if !locker.granted(snapshot, file, stateid, held) {
+                    return Ok(Attempt::Again);
+                }
+                take_attributes(&mut results).map(Attempt::Granted)
+            }
+            LockOutcome::Denied(_) => Ok(Attempt::Denied),
+            LockOutcome::Error(status) => {
+                self.recover_lock(locker, asked, snapshot, open_stateid, status).await?;
+                Ok(Attempt::Again)
+            }
+        }
+    }
+
+    /// The owner of a LOCK: its lock stateid, or its name and the open for its first lock.
+    async fn wire_locker(
+        &self,
+        locker: &LockerUse,
+        snapshot: Snapshot,
+        open_stateid: Stateid,
+    ) -> Result<WireLocker, OpError> {
+        Ok(match snapshot.stateid {
+            Some(stateid) => {
+                let lock_stateid = Stateid { seqid: 0, ..stateid };
+                WireLocker::Existing(ExistingLockOwner { lock_stateid, lock_seqid: 0 })
+            }
+            None => WireLocker::New(OpenToLockOwner {
+                open_seqid: 0,
+                open_stateid,
+                lock_seqid: 0,
+                lock_owner: lock_owner(self.session().await?.client_id, locker.number),
+            }),
+        })
+    }
+
+    /// Makes another LOCK possible after one failed because of its stateid.
+    ///
+    /// # Errors
+    /// The status itself, if it says something else; [`OpError::LockLost`] if the owner's earlier locks are lost.
+    async fn recover_lock(
+        &self,
+        locker: &LockerUse,
+        asked: &Asked,
+        snapshot: Snapshot,
+        open_stateid: Stateid,
+        status: Status,
+    ) -> Result<(), OpError> {
+        match recovery(status) {
+            Recovery::Retry => Ok(()),
+            // Reclaimed meanwhile.
+            Recovery::Reopen if locker.snapshot(asked.file.owner) != snapshot => Ok(()),
+            Recovery::Reopen if snapshot.stateid.is_some() => {
+                locker.lose_of_open(asked.file.owner);
+                if asked.file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(()) }
+            }
+            Recovery::Reopen => self.renew_open(&asked.file, open_stateid).await,
+            _ => Err(OpError::Status(status)),
+        }
+    }
+}
+
+pub(in crate::nfs4) fn lock_type(kind: LockKind, wait: bool) -> LockType {
+    match (kind, wait) {
+        (LockKind::Shared, false) => LockType::Read,
+        (LockKind::Shared, true) => LockType::ReadWait,
+        (LockKind::Exclusive, false) => LockType::Write,
+        (LockKind::Exclusive, true) => LockType::WriteWait,
+    }
+}

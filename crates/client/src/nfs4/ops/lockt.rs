@@ -1,0 +1,60 @@
+//! LOCKT (RFC 8881 §18.11): returns a lock that conflicts.
+
+use std::sync::Arc;
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::lock::{LockDenied, LockOutcome, LockTArgs, LockType};
+
+use super::super::Nfs4;
+use super::super::lock_owner::{lock_owner, number_of};
+use super::super::wire::put;
+use super::lock::lock_type;
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
+use crate::results::FileHandle;
+
+impl Nfs4 {
+    /// Returns a lock that a lock of this owner conflicts with.
+    pub(crate) async fn test_lock(
+        self: &Arc<Self>,
+        caller: &Caller,
+        handle: FileHandle,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Result<Option<LockConflict>, OpError> {
+        // An owner without locks is forgotten afterwards.
+        let locker = self.locks.locker(handle, owner);
+        let client_id = self.session().await?.client_id;
+        let test = Op::LockT(LockTArgs {
+            lock_type: lock_type(kind, false),
+            offset: range.offset(),
+            length: range.wire_length(),
+            owner: lock_owner(client_id, locker.number),
+        });
+        let mut results = self.read_only(caller, &[put(handle), test]).await?;
+        results.skip()?;
+        match results.take_results(1).pop() {
+            Some(OpResult::LockT(LockOutcome::Ok(()))) => Ok(None),
+            Some(OpResult::LockT(LockOutcome::Denied(denied))) => Ok(Some(self.conflict(client_id, &denied))),
+            Some(OpResult::LockT(LockOutcome::Error(status))) => Err(OpError::Status(status)),
+            _ => Err(OpError::BadReply("the result of another operation")),
+        }
+    }
+
+    fn conflict(&self, client_id: u64, denied: &LockDenied) -> LockConflict {
+        let LockDenied { offset, length, lock_type, owner } = denied;
+        let is_own = owner.client_id == client_id;
+        let number = if is_own { number_of(&owner.owner) } else { None };
+        LockConflict {
+            range: LockRange::of_wire(*offset, *length),
+            kind: match lock_type {
+                LockType::Read | LockType::ReadWait => LockKind::Shared,
+                LockType::Write | LockType::WriteWait => LockKind::Exclusive,
+            },
+            owner: number.and_then(|number| self.locks.owner_of(number)),
+            name: owner.owner.bytes().clone(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Finds the opens and locks that the server has revoked (RFC 8881 §8.4.2.4, §18.48), and lets the server forget them.
+
+use std::sync::Arc;
+
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::session::SequenceStatus;
+use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
+use protocol::nfs4::types::Status;
+use xdr::List;
+
+use super::session::{Session, Unexecuted};
+use super::wire::{Results, take};
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::locks::{LockerUse, Locks};
+use crate::opens::{OpenFile, OpenFiles};
+
+/// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (§18.46.3).
+pub(super) const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
+    .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
+    .union(SequenceStatus::ADMIN_STATE_REVOKED);
+
+/// Stateids that are tested at a time.
+const TESTED_AT_ONCE: usize = 256;
+
+/// A state to test.
+enum Tested {
+    Open(Arc<OpenFile>),
+    Lock(Arc<LockerUse>, u32),
+}
+
+/// Tests all opens and locks. Locks that are revoked are lost; opens that are revoked are made anew when they are used next.
+///
+/// # Errors
+/// If the session was lost.
+pub(super) async fn free_revoked(
+    session: &Arc<Session>,
+    machine: &Caller,
+    opens: &OpenFiles,
+    locks: &Arc<Locks>,
+) -> Result<(), OpError> {
+    let mut tested = Vec::new();
+    for locker in locks.all().into_iter().map(Arc::new) {
+        let states = locker.stateids();
+        tested.extend(
+            states.into_iter().map(|(open, stateid)| (stateid, Tested::Lock(Arc::clone(&locker), open))),
+        );
+    }
+    for file in opens.all() {
+        tested.extend(file.stateid().ok().map(|stateid| (stateid, Tested::Open(file))));
+    }
+    for part in tested.chunks(TESTED_AT_ONCE) {
+        let stateids = List::new(part.iter().map(|(stateid, _)| *stateid).collect()).unwrap_or_default();
+        let test = Op::TestStateid(TestStateidArgs { stateids });
+        let statuses = take!(run(session, machine, test).await?, TestStateid)?;
+        for ((stateid, state), status) in part.iter().zip(statuses.iter()) {
+            if matches!(*status, Status::OK | Status::OLD_STATEID) {
+                continue;
+            }
+            match state {
+                Tested::Lock(locker, open) => locker.lose_of_open(*open),
+                Tested::Open(file) => locks.lose_of_open(file),
+            }
+            // Whether the server knew the stateid does not matter.
+            run(session, machine, Op::FreeStateid(FreeStateidArgs { stateid: *stateid })).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn run(session: &Arc<Session>, machine: &Caller, op: Op) -> Result<Results, OpError> {
+    match session.compound(machine.credential(), &[op], true).await {
+        Ok(result) => Ok(Results::new(result.status, result.results.into_vec(), false)),
+        Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),
+        Err(Unexecuted::Refused(status)) => Err(OpError::Status(status)),
+        Err(_) => Err(OpError::Status(Status::BADSESSION)),
+    }
+}

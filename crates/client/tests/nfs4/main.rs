@@ -1,0 +1,5 @@
+//! NFS version 4 against the server of this workspace, in one thread and virtual time.
+
+mod locks;
+mod log;
+mod world;

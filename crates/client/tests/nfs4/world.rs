@@ -1,0 +1,439 @@
+//! Some clients and a server in one thread and virtual time. The server can be restarted, and a client's network can be cut.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use client::config::{Caller, Config, Version};
+use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
+use client::fs::FileSystem;
+use client::url::LocalLock;
+use futures_util::task::noop_waker_ref;
+use protocol::nfs4::compound::CompoundArgs;
+use protocol::nfs4::types::OpNum;
+use rpc::auth::{AuthSys, GroupList};
+use rpc::message::{CallHeader, MessageType, peek};
+use server::{
+    Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now, Server, Settings,
+    Squash, Transport, Work,
+};
+use vfs::{Backend, MemFs, MemOptions, Timestamp};
+use xdr::{Decode, Opaque, Reader, Writer};
+
+use crate::log::Log;
+
+/// The server's lease time.
+pub(crate) const LEASE: Duration = Duration::from_secs(90);
+
+/// What becomes of a compound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Serve,
+    /// It is executed, and the connection breaks before the reply.
+    LoseReply,
+    /// It is kept back until [`Peer::release`].
+    Hold,
+}
+
+#[derive(Default)]
+struct ManualClock(AtomicU64);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+type Task<T = ()> = Pin<Box<dyn Future<Output = T>>>;
+type Judge = Box<dyn FnMut(&[OpNum]) -> Fate>;
+
+/// A server with its clients.
+pub(crate) struct World {
+    clock: Arc<ManualClock>,
+    backend: Arc<dyn Backend>,
+    log: Arc<Log>,
+    server: RefCell<Arc<Server>>,
+    instance: Cell<u64>,
+    peers: RefCell<Vec<Rc<Peer>>>,
+    /// Keepers of clients, and work of the server.
+    tasks: RefCell<Vec<Task>>,
+    connections: Cell<u64>,
+    maintained: Cell<Duration>,
+}
+
+/// A client with its connections.
+pub(crate) struct Peer {
+    pub(crate) engine: Arc<Engine>,
+    number: usize,
+    paths: RefCell<Vec<Path>>,
+    is_cut: Cell<bool>,
+    /// Compounds that reached the server.
+    pub(crate) compounds: RefCell<Vec<Vec<OpNum>>>,
+    judge: RefCell<Judge>,
+    held: RefCell<Vec<(ConnectionId, Bytes)>>,
+}
+
+/// A connection that is up.
+struct Path {
+    id: ConnectionId,
+    server: Arc<Connection>,
+    calls: Vec<Task<Option<Bytes>>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Rc<Self> {
+        let clock = Arc::new(ManualClock::default());
+        clock.0.store(1000, Ordering::Relaxed);
+        let backend: Arc<dyn Backend> = Arc::new(MemFs::new(&MemOptions::default()));
+        let log = Arc::new(Log::default());
+        let server = start(&backend, &log, 1, now_of(clock.now()));
+        Rc::new(Self {
+            clock,
+            backend,
+            log,
+            server: RefCell::new(server),
+            instance: Cell::new(1),
+            peers: RefCell::default(),
+            tasks: RefCell::default(),
+            connections: Cell::default(),
+            maintained: Cell::default(),
+        })
+    }
+
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server.borrow())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Connects another client.
+    pub(crate) fn client(self: &Rc<Self>, version: Version) -> (Client, Rc<Peer>) {
+        let number = self.peers.borrow().len();
+        let engine = Arc::new(Engine::new(self.clock.clone(), 1));
+        let peer = Rc::new(Peer {
+            engine: Arc::clone(&engine),
+            number,
+            paths: RefCell::default(),
+            is_cut: Cell::new(false),
+            compounds: RefCell::default(),
+            judge: RefCell::new(Box::new(|_| Fate::Serve)),
+            held: RefCell::default(),
+        });
+        self.peers.borrow_mut().push(Rc::clone(&peer));
+        let client = self.run(Client::connect(engine, config(number, version))).unwrap();
+        let keeper = client.clone();
+        self.tasks.borrow_mut().push(Box::pin(async move { keeper.run().await }));
+        (client, peer)
+    }
+
+    /// Connects another client, and mounts the export.
+    pub(crate) fn mounted(self: &Rc<Self>, version: Version) -> (FileSystem, Rc<Peer>) {
+        let (client, peer) = self.client(version);
+        let (fs, _) = self.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+        (fs, peer)
+    }
+
+    /// Runs a future to its end.
+    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        match self.drive(Duration::MAX, |context| future.as_mut().poll(context)) {
+            Some(output) => output,
+            None => panic!("the future does not end"),
+        }
+    }
+
+    /// Lets time pass. Returns the output of the future if it ends.
+    pub(crate) fn run_for<F: Future>(&self, time: Duration, future: Pin<&mut F>) -> Option<F::Output> {
+        let mut future = future;
+        self.drive(self.now() + time, |context| future.as_mut().poll(context))
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&self, time: Duration) {
+        let never = pin!(std::future::pending::<()>());
+        assert_eq!(self.run_for(time, never), None);
+    }
+
+    fn drive<T>(&self, until: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+        let mut context = Context::from_waker(noop_waker_ref());
+        for _ in 0..1_000_000 {
+            if let Poll::Ready(output) = poll(&mut context) {
+                return Some(output);
+            }
+            let polled = self.poll_tasks(&mut context);
+            // Twice: what one record woke may have another.
+            if polled | self.exchange() || self.exchange() {
+                continue;
+            }
+            if self.now() >= until {
+                return None;
+            }
+            self.advance(until);
+        }
+        panic!("it goes on for ever");
+    }
+
+    fn poll_tasks(&self, context: &mut Context<'_>) -> bool {
+        let mut tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        let count = tasks.len();
+        tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+        let has_ended = tasks.len() < count;
+        self.tasks.borrow_mut().extend(tasks);
+        has_ended
+    }
+
+    /// Lets the time pass until the next deadline, of which the server has one each second.
+    fn advance(&self, until: Duration) {
+        let peers = self.peers.borrow().clone();
+        let deadlines = peers.iter().filter_map(|peer| peer.engine.deadline());
+        let maintenance = self.maintained.get() + Duration::from_secs(1);
+        let next = deadlines.chain([maintenance, until]).min().unwrap_or(until).max(self.now());
+        self.clock.0.store(next.as_millis() as u64, Ordering::Relaxed);
+        if next >= maintenance {
+            self.maintained.set(next);
+            while self.server().maintain(self.time()) {}
+        }
+        for peer in peers {
+            peer.engine.handle_timeout();
+        }
+    }
+
+    fn time(&self) -> Now {
+        now_of(self.now())
+    }
+
+    /// Carries what there is to carry; returns whether there was something.
+    fn exchange(&self) -> bool {
+        let mut has_done = self.start_work();
+        let peers = self.peers.borrow().clone();
+        for peer in &peers {
+            has_done |= self.act(peer);
+            has_done |= self.carry(peer);
+        }
+        has_done
+    }
+
+    fn start_work(&self) -> bool {
+        let (context, server, mut has_done) = (Context::from_waker(noop_waker_ref()), self.server(), false);
+        while let Poll::Ready(work) = server.poll_work(&context) {
+            has_done = true;
+            match work {
+                Work::StepCopy(step) => {
+                    let (server, now) = (Arc::clone(&server), self.time());
+                    self.tasks.borrow_mut().push(Box::pin(async move { server.step_copy(step, now).await }));
+                }
+                Work::ExternalChange(change) => server.handle_external_change(&change, self.time()),
+                Work::Connect(_) | Work::Read(_) => {}
+            }
+        }
+        has_done
+    }
+
+    fn act(&self, peer: &Peer) -> bool {
+        let (mut context, mut has_done) = (Context::from_waker(noop_waker_ref()), false);
+        while let Poll::Ready(Some(action)) = peer.engine.poll_action(&mut context) {
+            has_done = true;
+            match action {
+                Action::Connect { connection, .. } if peer.is_cut.get() => {
+                    let reason = "no route to the server".into();
+                    peer.engine.handle_connect_failed(connection, ConnectError { reason });
+                }
+                Action::Connect { connection, .. } => {
+                    peer.paths.borrow_mut().push(self.path(peer, connection));
+                    peer.engine.handle_connected(connection);
+                }
+                Action::Disconnect { connection } => {
+                    peer.paths.borrow_mut().retain(|path| path.id != connection);
+                }
+            }
+        }
+        has_done
+    }
+
+    fn path(&self, peer: &Peer, id: ConnectionId) -> Path {
+        let number = self.connections.get() + 1;
+        self.connections.set(number);
+        let address = SocketAddr::from(([10, 0, 0, peer.number as u8 + 1], 600 + (number % 400) as u16));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        let server_id = server::ConnectionId(number);
+        let server = Connection::new(server_id, address, local, Transport::Tcp, false);
+        Path { id, server: Arc::new(server), calls: Vec::new() }
+    }
+
+    fn carry(&self, peer: &Peer) -> bool {
+        let (mut context, mut has_done) = (Context::from_waker(noop_waker_ref()), false);
+        let mut lost = Vec::new();
+        let mut paths = std::mem::take(&mut *peer.paths.borrow_mut());
+        for path in &mut paths {
+            while let Poll::Ready(Some(record)) = peer.engine.poll_record(path.id, &mut context) {
+                has_done = true;
+                let record = Bytes::from(record.concat());
+                match peer.judged(&record) {
+                    Fate::Serve => path.calls.push(self.serve(&path.server, record)),
+                    Fate::Hold => peer.held.borrow_mut().push((path.id, record)),
+                    Fate::LoseReply => {
+                        let mut call = self.serve(&path.server, record);
+                        assert!(call.as_mut().poll(&mut context).is_ready(), "it is executed at once");
+                        lost.push(path.id);
+                    }
+                }
+            }
+            path.calls.retain_mut(|call| match call.as_mut().poll(&mut context) {
+                Poll::Pending => true,
+                Poll::Ready(reply) => {
+                    has_done = true;
+                    let is_kept = reply.is_none_or(|reply| peer.engine.handle_record(path.id, reply));
+                    if !is_kept {
+                        lost.push(path.id);
+                    }
+                    false
+                }
+            });
+            while let Poll::Ready(call) = path.server.outbox.poll_record(&context) {
+                has_done = true;
+                assert!(peer.engine.handle_record(path.id, call), "it takes callbacks");
+            }
+        }
+        *peer.paths.borrow_mut() = paths;
+        for id in lost {
+            peer.disconnect(self, id);
+        }
+        has_done
+    }
+
+    fn serve(&self, connection: &Arc<Connection>, record: Bytes) -> Task<Option<Bytes>> {
+        let (server, connection, now) = (self.server(), Arc::clone(connection), self.time());
+        Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, record, &mut reply).await;
+            (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
+        })
+    }
+
+    /// Kills the server and starts the next one over the same files.
+    pub(crate) fn restart(&self) {
+        self.tasks.borrow_mut().truncate(self.peers.borrow().len());
+        self.instance.set(self.instance.get() + 1);
+        *self.server.borrow_mut() = start(&self.backend, &self.log, self.instance.get(), self.time());
+        for peer in self.peers.borrow().iter() {
+            peer.break_connections(self);
+        }
+    }
+}
+
+impl Peer {
+    fn judged(&self, record: &Bytes) -> Fate {
+        if !matches!(peek(record), Ok((_, MessageType::CALL))) {
+            return Fate::Serve;
+        }
+        let mut reader = Reader::new(record.clone());
+        let header = CallHeader::parse(&mut reader).expect("a call");
+        if header.procedure == 0 {
+            return Fate::Serve;
+        }
+        let compound = CompoundArgs::decode(&mut reader).expect("a compound");
+        let ops: Vec<OpNum> = compound.ops.iter().map(protocol::nfs4::compound::Op::opnum).collect();
+        let fate = (self.judge.borrow_mut())(&ops);
+        self.compounds.borrow_mut().push(ops);
+        fate
+    }
+
+    /// Sets what becomes of compounds from now on.
+    pub(crate) fn judge(&self, judge: impl FnMut(&[OpNum]) -> Fate + 'static) {
+        *self.judge.borrow_mut() = Box::new(judge);
+    }
+
+    /// Lets the server have what was kept back, and all that follows.
+    pub(crate) fn release(&self, world: &World) {
+        self.judge(|_| Fate::Serve);
+        for (id, record) in std::mem::take(&mut *self.held.borrow_mut()) {
+            if let Some(path) = self.paths.borrow_mut().iter_mut().find(|path| path.id == id) {
+                path.calls.push(world.serve(&path.server, record));
+            }
+        }
+    }
+
+    /// Cuts the client off, or lets it connect again.
+    pub(crate) fn cut(&self, world: &World, is_cut: bool) {
+        self.is_cut.set(is_cut);
+        if is_cut {
+            self.break_connections(world);
+        }
+    }
+
+    fn break_connections(&self, world: &World) {
+        let ids: Vec<_> = self.paths.borrow().iter().map(|path| path.id).collect();
+        for id in ids {
+            self.disconnect(world, id);
+        }
+    }
+
+    fn disconnect(&self, world: &World, id: ConnectionId) {
+        let mut paths = self.paths.borrow_mut();
+        let Some(at) = paths.iter().position(|path| path.id == id) else { return };
+        let path = paths.remove(at);
+        drop(paths);
+        path.server.outbox.close();
+        world.server().connection_closed(path.server.id);
+        self.engine.handle_disconnected(id);
+    }
+
+    /// Returns how many compounds had this operation.
+    pub(crate) fn count(&self, op: OpNum) -> usize {
+        self.compounds.borrow().iter().filter(|ops| ops.contains(&op)).count()
+    }
+}
+
+fn start(backend: &Arc<dyn Backend>, log: &Arc<Log>, instance: u64, now: Now) -> Arc<Server> {
+    let mut settings = Settings::new(HandleKey([5; 16]), instance, [3; 16], b"server".to_vec());
+    settings.lease = LEASE;
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let (id, path, backend) = (ExportId(1), "/export".into(), Arc::clone(backend));
+    let export = Export { id, path, backend, options, fsid: (1, 0), counts: Arc::default() };
+    let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
+    let log_of_server: Arc<dyn server::StateLog> = Arc::clone(log) as _;
+    Arc::new(server.with_state_log(log_of_server, log.entries(), now))
+}
+
+fn now_of(monotonic: Duration) -> Now {
+    let seconds = 1_000_000 + monotonic.as_secs().cast_signed();
+    Now { monotonic, wall: Timestamp { seconds, nanoseconds: monotonic.subsec_nanos() } }
+}
+
+pub(crate) fn root() -> Caller {
+    user(0)
+}
+
+pub(crate) fn user(id: u32) -> Caller {
+    let machine_name = Opaque::from_static(b"test");
+    Caller::sys(&AuthSys { stamp: 0, machine_name, uid: id, gid: id, gids: GroupList::default() })
+}
+
+fn config(number: usize, version: Version) -> Config {
+    Config {
+        server: "server".into(),
+        port: 2049,
+        mount_port: Some(2049),
+        version: Some(version),
+        retry: RetryPolicy::default(),
+        connections: 1,
+        owner: Bytes::from(format!("client {number}")),
+        verifier: [1; 8],
+        machine: root(),
+        slots: 16,
+        v3_calls: 128,
+        read_size: 1 << 20,
+        write_size: 1 << 20,
+        local_lock: LocalLock::None,
+    }
+}
