@@ -67,6 +67,9 @@ pub(crate) struct Options {
     /// Run the scripts of external suites without a package; DIR is where the suite is built
     #[arg(long, value_name = "DIR", conflicts_with = "selfcheck", value_parser = absolute)]
     suite: Option<PathBuf>,
+    /// Run scripts that measure; they print what they have measured
+    #[arg(long, conflicts_with_all = ["selfcheck", "suite"])]
+    timings: bool,
     /// Internal: run in the namespaces of one combination
     #[arg(long, hide = true)]
     inside: bool,
@@ -97,10 +100,11 @@ impl Options {
 
     /// Returns the directory of the scripts to run.
     fn scripts_kind(&self) -> &'static str {
-        match (self.selfcheck, &self.suite) {
-            (true, _) => "selfcheck",
-            (false, Some(_)) => "foreign",
-            (false, None) => "guest",
+        match &self.suite {
+            _ if self.selfcheck => "selfcheck",
+            _ if self.timings => "timings",
+            Some(_) => "foreign",
+            None => "guest",
         }
     }
 
@@ -169,7 +173,7 @@ fn run_choices(choices: &[Options]) -> Outcome {
     let Some(options) = choices.first().filter(|_| !portions.is_empty()) else {
         return Ok(tally);
     };
-    build(options)?;
+    build()?;
     portion::longest_first(&mut portions);
     tally += run_all(options.jobs(), &portions);
     Ok(tally)
@@ -254,13 +258,9 @@ fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
     Some(format!("needs {} from crates.io; run cargo xtask setup", tool.name))
 }
 
-/// Builds the server and the scripts' probe program in the release profile.
-fn build(options: &Options) -> Result<(), String> {
-    let mut packages = vec!["kernel-probe"];
-    if options.serves_enfys() {
-        packages.push("enfys");
-    }
-    for package in packages {
+/// Builds enfys, which is also a client in tests of other servers, and the scripts' probe program in the release profile.
+fn build() -> Result<(), String> {
+    for package in ["kernel-probe", "enfys"] {
         // The Kerberos tests need it.
         let features: &[&str] = if package == "enfys" { &["--features", "krb5"] } else { &[] };
         let status = Command::new(env!("CARGO"))
@@ -360,7 +360,9 @@ fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
     if let Some(port) = options.mount_port {
         command.args(["--mount-port", &port.to_string()]);
     }
-    for (given, flag) in [(options.keep, "--keep"), (options.selfcheck, "--selfcheck")] {
+    let flags =
+        [(options.keep, "--keep"), (options.selfcheck, "--selfcheck"), (options.timings, "--timings")];
+    for (given, flag) in flags {
         if given {
             command.arg(flag);
         }

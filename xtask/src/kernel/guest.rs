@@ -131,6 +131,7 @@ impl GuestConfig<'_> {
             ("DRIVER", server::ADDRESS.to_owned()),
             ("SERVER", address.to_owned()),
             ("ENFYS", self.enfys.as_deref().map(quoted).unwrap_or_default()),
+            ("CLIENT", quoted(&server::enfys_binary())),
             ("KNFSD_ROOT", knfsd_root.to_owned()),
             ("PORT", server::PORT.to_string()),
             ("MOUNT_PORT", self.mount_port.to_string()),

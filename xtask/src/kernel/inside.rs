@@ -334,6 +334,9 @@ impl Driver<'_> {
         let verdict = if passed { "pass" } else { "FAIL" };
         let seconds = elapsed.map_or("  -  ".to_owned(), |elapsed| format!("{:5.1}", elapsed.as_secs_f64()));
         println!("{verdict}  {}  {:<14} {seconds} s", self.config.combination, script.name);
+        if self.options.timings {
+            print!("{}", String::from_utf8_lossy(&log));
+        }
         if let Some(why) = why {
             self.explain(script, why, &log, &log_file);
             if elapsed.is_none() || log.is_empty() {
