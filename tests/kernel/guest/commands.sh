@@ -10,18 +10,28 @@ esac
 # url PATH: the URL of a path below the test's directory.
 url() { echo "nfs://$SERVER$(export_root)/export/$TEST/$1?$options"; }
 
+# copied A B: the trees are the same. NFS-Ganesha does not set times of symbolic links, for the kernel's mount neither.
+copied() {
+    if [ -n "$ENFYS$KNFSD_ROOT" ]; then
+        same_trees "$1" "$2"
+    else
+        for tree in "$1" "$2"; do "$PROBE" manifest "$tree" | sed 's/\( symlink .*\) mtime=[0-9.]*/\1/'; done >"$L/both"
+        same '' "$(sort "$L/both" | uniq -c | awk '$1 != 2 { print }' | head -20)" "differences"
+    fi
+}
+
 "$PROBE" tree "$L/original" 1200
 "$CLIENT" cp -r -p "$L/original" "$(url up)"
 remount
-same_trees "$L/original" "$D/up"
+copied "$L/original" "$D/up"
 "$CLIENT" cp -r -p "$(url up)" "$L/back"
-same_trees "$L/original" "$L/back"
+copied "$L/original" "$L/back"
 
 # What others write is read, and what is written is read by others.
 cp -a "$L/original" "$D/kernel"
 sync
 "$CLIENT" cp -r -p "$(url kernel)" "$L/from-kernel"
-same_trees "$L/original" "$L/from-kernel"
+copied "$L/original" "$L/from-kernel"
 
 # The same entries, attributes and sizes as findutils and coreutils find on the mount.
 remount
@@ -60,7 +70,7 @@ find "$L/back" -type f -delete -quit
 echo changed >"$L/back/changed"
 "$CLIENT" sync --delete "$L/back" "$(url up)"
 remount
-same_trees "$L/back" "$D/up"
+copied "$L/back" "$D/up"
 
 refused 'No such file or directory' "$CLIENT" cat "$(url none)"
 refused 'Directory not empty' "$CLIENT" rm -d "$(url a)"
