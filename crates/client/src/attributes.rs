@@ -113,6 +113,9 @@ pub enum SetTime {
     To(Timestamp),
 }
 
+/// The mode bits that change the user or group of a program: `S_ISUID` and `S_ISGID`.
+const SET_ID: u32 = 0o6000;
+
 /// Attributes to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
@@ -137,9 +140,35 @@ impl SetAttributes {
         Self { mode: Some(mode), ..Self::default() }
     }
 
+    /// Returns what to set by one request, and what by a second one. Linux's server and NFS-Ganesha clear the set-ID bits of a mode
+    /// that comes with an owner, as chown(2) does; so such a mode comes after the owner.
+    pub(crate) fn steps(&self) -> (Self, Option<Self>) {
+        match self.mode {
+            Some(mode) if mode & SET_ID != 0 && (self.uid.is_some() || self.gid.is_some()) => {
+                (Self { mode: None, ..*self }, Some(Self::with_mode(mode)))
+            }
+            _ => (*self, None),
+        }
+    }
+
     /// Returns whether nothing is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_id_bits_are_set_after_the_owner() {
+        let owner = SetAttributes { uid: Some(7), mtime: SetTime::Now, ..SetAttributes::default() };
+        let both = |mode| SetAttributes { mode: Some(mode), ..owner };
+        assert_eq!(both(0o4755).steps(), (owner, Some(SetAttributes::with_mode(0o4755))));
+        assert_eq!(both(0o1755).steps(), (both(0o1755), None));
+        let mode = SetAttributes::with_mode(0o6755);
+        assert_eq!(mode.steps(), (mode, None));
     }
 }

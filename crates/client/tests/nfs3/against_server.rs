@@ -196,6 +196,13 @@ fn attributes_are_set_and_permissions_returned() {
         assert_eq!((attributes.mode, attributes.uid, attributes.gid, attributes.size), (0o604, 11, 12, 99));
         assert_eq!((attributes.atime, attributes.mtime.seconds), (time, 1_000_000));
         assert_eq!(attributes.change, None);
+        // A mode with set-ID bits is set after the owner, which may clear them.
+        let before = link.count(PROGRAM, Proc::SETATTR.0);
+        let set = SetAttributes { mode: Some(0o4604), gid: Some(12), ..SetAttributes::default() };
+        assert_eq!(client.set_attributes(&caller, file, &state, &set).await.unwrap().mode, 0o4604);
+        assert_eq!(link.count(PROGRAM, Proc::SETATTR.0), before + 2);
+        let set = SetAttributes::with_mode(0o604);
+        client.set_attributes(&caller, file, &state, &set).await.unwrap();
         let asked = access::READ | access::MODIFY | access::EXTEND;
         assert_eq!(client.access(&user(5), file, asked).await.unwrap().0, access::READ);
         assert_eq!(client.access(&user(11), file, asked).await.unwrap().0, asked);

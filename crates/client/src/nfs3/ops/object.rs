@@ -29,9 +29,13 @@ impl Nfs3 {
         _state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
-        let arguments =
-            SetattrArgs { object: to_wire(&handle)?, new_attributes: set_attributes(set), guard: None };
-        let wcc = self.call(caller, &arguments).await?;
+        let object = to_wire(&handle)?;
+        let arguments = |set| SetattrArgs { object, new_attributes: set_attributes(set), guard: None };
+        let (first, second) = set.steps();
+        let mut wcc = self.call(caller, &arguments(&first)).await?;
+        if let Some(second) = second {
+            wcc = self.call(caller, &arguments(&second)).await?;
+        }
         self.or_fetched(caller, handle, &wcc.after).await
     }
 

@@ -1,7 +1,6 @@
 //! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) where files are opened.
 
 use bytes::Bytes;
-use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
@@ -9,7 +8,6 @@ use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareDeny};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::remove::RemoveArgs;
-use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Outcome, StableHow, Stateid, Status};
 use xdr::Opaque;
@@ -19,6 +17,7 @@ use super::super::batch::{Item, ItemOutcome};
 use super::super::convert::{component, set_attributes};
 use super::super::recovery::{open_owner, share_access};
 use super::super::wire::{Results, put, take};
+use super::object::set_ops;
 use super::{get_attributes, take_attributes, take_object};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::config::Caller;
@@ -74,7 +73,7 @@ impl Nfs4 {
                 ops.push(write(&file.data)?);
             }
             if !file.set.is_empty() {
-                ops.push(set_op(Stateid::CURRENT, &file.set));
+                ops.extend(set_ops(Stateid::CURRENT, &file.set));
             }
             ops.extend([get_attributes(), close()]);
             Ok(Item { ops, request: REQUEST + file.name.len() + file.data.len(), reply: REPLY })
@@ -89,7 +88,7 @@ impl Nfs4 {
                 }
             }
             if !file.set.is_empty() {
-                results.skip()?;
+                results.skip_many(set_ops(Stateid::CURRENT, &file.set).count())?;
             }
             Ok(Object { handle, attributes: take_attributes(results)? })
         })
@@ -172,11 +171,14 @@ impl Nfs4 {
     ) -> Vec<Result<Attributes, OpError>> {
         let item = |(handle, set): &(FileHandle, SetAttributes)| {
             // No file is open here, so that there is no current stateid (RFC 8881 §8.2.3).
-            let ops = vec![put(*handle), set_op(Stateid::ANONYMOUS, set), get_attributes()];
+            let mut ops = vec![put(*handle)];
+            ops.extend(set_ops(Stateid::ANONYMOUS, set));
+            ops.push(get_attributes());
             Ok(Item { ops, request: REQUEST, reply: REPLY })
         };
         let take = |results: &mut Results| {
-            results.skip_many(2)?;
+            // GETATTR is the last, after PUTFH and one or two SETATTRs.
+            results.skip_many(results.len().saturating_sub(1).max(2))?;
             take_attributes(results)
         };
         self.run_many(caller, objects, item, take).await
@@ -269,9 +271,4 @@ fn write(data: &Bytes) -> Result<Op, OpError> {
     let data = Opaque::new(data.clone())
         .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
     Ok(Op::Write(WriteArgs { stateid: Stateid::CURRENT, offset: 0, stable: StableHow::FileSync, data }))
-}
-
-fn set_op(stateid: Stateid, set: &SetAttributes) -> Op {
-    let attributes: FileAttributes = set_attributes(set);
-    Op::SetAttr(SetAttrArgs { stateid, attributes })
 }

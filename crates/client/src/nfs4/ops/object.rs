@@ -4,6 +4,7 @@ use bytes::Bytes;
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::access::{AccessArgs, AccessMask};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::types::Stateid;
 
 use super::super::Nfs4;
 use super::super::convert::set_attributes;
@@ -34,11 +35,13 @@ impl Nfs4 {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
-        let attributes = set_attributes(set);
         self.with_stateid(state, async |stateid| {
-            let set = Op::SetAttr(SetAttrArgs { stateid, attributes: attributes.clone() });
-            let mut results = self.change(caller, &[put(handle), set, get_attributes()]).await?;
-            results.skip_many(2)?;
+            let mut ops = vec![put(handle)];
+            ops.extend(set_ops(stateid, set));
+            let before = ops.len();
+            ops.push(get_attributes());
+            let mut results = self.change(caller, &ops).await?;
+            results.skip_many(before)?;
             take_attributes(&mut results)
         })
         .await
@@ -67,4 +70,11 @@ impl Nfs4 {
             _ => None,
         })
     }
+}
+
+/// Returns the SETATTRs that set attributes of the current object, one or two: see [`SetAttributes::steps`].
+pub(super) fn set_ops(stateid: Stateid, set: &SetAttributes) -> impl Iterator<Item = Op> + use<> {
+    let (first, second) = set.steps();
+    let setattr = move |set| Op::SetAttr(SetAttrArgs { stateid, attributes: set_attributes(&set) });
+    std::iter::once(first).chain(second).map(setattr)
 }
