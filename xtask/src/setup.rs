@@ -45,6 +45,7 @@ const PACKAGES: &[Package] = &[
     tests("btrfs-progs", "a small file system with a quota, for a real EDQUOT"),
     tests("prometheus", "promtool checks the metrics"),
     tests("git", "clone and fsck on the mount"),
+    tests("rsync", "copies a tree to the mount"),
     tests("gcc", "builds a C program on the mount; links the Rust crates"),
     tests("libc6-dev", "headers for that program"),
     tests("make", "builds that program"),

@@ -18,6 +18,8 @@ use crate::commands::find::{self, FindArguments};
 use crate::commands::ln::{self, LnArguments};
 use crate::commands::ls::{self, LsArguments};
 use crate::commands::mkdir::{self, MkdirArguments};
+use crate::commands::mount::MountArguments;
+use crate::commands::mount::umount::UmountArguments;
 use crate::commands::mv::{self, MvArguments};
 use crate::commands::proxy::ProxyArguments;
 use crate::commands::rm::{self, RmArguments};
@@ -146,6 +148,10 @@ pub enum Command {
     /// End the grace period after a restart
     #[command(subcommand)]
     Grace(GraceCommand),
+    /// Mount a directory of an NFS server, without the kernel's client
+    Mount(MountArguments),
+    /// Unmount what `enfys mount` mounted
+    Umount(UmountArguments),
     /// Relay TCP with the delay, rate, losses and outages of a long link
     Proxy(ProxyArguments),
     /// Model, emulate and measure: links, results, and reports about them
@@ -217,7 +223,7 @@ impl Command {
     /// Whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
-            Self::Serve(_) | Self::Proxy(_) | Self::Client(_) => false,
+            Self::Serve(_) | Self::Mount(_) | Self::Umount(_) | Self::Proxy(_) | Self::Client(_) => false,
             Self::CheckConfig(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
             Self::Evict(arguments) => arguments.json,

@@ -40,6 +40,9 @@ fn main() -> ExitCode {
     // Huge pages for the first small allocation of each thread take 2 MiB a core, and make no call measurably faster. A failure
     // costs that memory only.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+    if let Some(called) = commands::mount::helper::from_command_line() {
+        return called.map_or_else(|error| print_usage(&error), mount_as_helper);
+    }
     let cli = match cli::Cli::from_command_line() {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
         cli::Command::Evict(arguments) => control::client::evict(&arguments).map(success),
         cli::Command::Recall(arguments) => control::client::recall(&arguments).map(success),
         cli::Command::Grace(command) => control::client::grace(&command).map(success),
+        cli::Command::Mount(arguments) => commands::mount::run(&arguments),
+        cli::Command::Umount(arguments) => commands::mount::umount::run(&arguments).map(success),
         cli::Command::Proxy(arguments) => commands::proxy::run(&arguments).map(success),
         cli::Command::Bench(command) => commands::bench::run(&command),
         cli::Command::Client(command) => Ok(command.run()),
@@ -68,6 +73,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Mounts for mount(8), or returns at once if only the arguments were to be checked.
+fn mount_as_helper(arguments: Option<commands::mount::MountArguments>) -> ExitCode {
+    let mounted = arguments.map_or(Ok(ExitCode::SUCCESS), |arguments| commands::mount::run(&arguments));
+    mounted.unwrap_or_else(|why| {
+        eprintln!("mount.enfys: {why}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Exit status for an invalid command line, as clap uses it.

@@ -132,8 +132,11 @@ fn by_fusermount_after(error: io::Error, directory: &Path, options: &Options) ->
     }
 }
 
-/// Returns the whole path of a directory that can be mounted on.
-fn check(directory: &Path) -> Result<PathBuf, MountError> {
+/// Returns the whole path of a directory that can be mounted on: it exists, is empty, and nothing is mounted there.
+///
+/// # Errors
+/// See [`MountError`].
+pub fn check(directory: &Path) -> Result<PathBuf, MountError> {
     let path = || directory.to_owned();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MountError::Missing(path()),
@@ -262,6 +265,22 @@ pub fn unmount(directory: &Path, lazy: bool) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(MountError::Fusermount(directory.to_owned(), one_line(&output.stderr))))
+}
+
+/// Ends all requests of a mount with an error, so that it can be unmounted although its process does not answer. `device` is the minor
+/// number of its device. Root may, and the user who mounted where `/sys/fs/fuse/connections` is mounted.
+///
+/// # Errors
+/// `PermissionDenied` without rights; `NotFound` without sysfs.
+pub fn abort(directory: &Path, device: u32) -> io::Result<()> {
+    match std::fs::write(format!("/sys/fs/fuse/connections/{device}/abort"), "1") {
+        // FORCE aborts the connection before DETACH unmounts.
+        Err(_) if rustix::process::geteuid().is_root() => {
+            let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;
+            Ok(rustix::mount::unmount(directory, flags)?)
+        }
+        written => written,
+    }
 }
 
 /// Sets how many KiB the kernel reads ahead on a mount. Only root may; without it the kernel reads ahead at most 128 KiB, whatever INIT

@@ -96,8 +96,9 @@ const LAYERS: &[Layer] = &[
     outer("store", &["xdr", "vfs", "server"]),
     outer("net", &["xdr", "rpc", "protocol", "vfs", "server", "client"]),
     outer("fuse", &["client", "net"]),
+    outer("mount", &["xdr", "rpc", "client", "fuse", "net", "server", "vfs"]),
     outer("bench", &["xdr", "rpc", "protocol", "client", "net"]),
-    outer("enfys", &["xdr", "rpc", "protocol", "vfs", "localfs", "server", "store", "client", "net", "fuse", "bench"]),
+    outer("enfys", &["xdr", "rpc", "protocol", "vfs", "localfs", "server", "store", "client", "net", "fuse", "mount", "bench"]),
 ];
 
 /// Additional rules of single layers.

@@ -12,6 +12,7 @@ pub mod find;
 pub mod ln;
 pub mod ls;
 pub mod mkdir;
+pub mod mount;
 pub mod mv;
 pub mod proxy;
 pub mod rm;

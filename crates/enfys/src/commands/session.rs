@@ -113,7 +113,11 @@ impl Session {
         ))
     }
 
-    async fn connect(&self, url: &Url) -> Result<(Client, Caller), Failure> {
+    /// Connects to the URL's server, unless that was done before.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub async fn connect(&self, url: &Url) -> Result<(Client, Caller), Failure> {
         let key = url.with_path(b"/").map_err(|error| Failure::new(error.to_string()))?.to_string();
         if let Some(server) = self.servers.borrow().get(&key) {
             return Ok((server.client.clone(), server.caller.clone()));
@@ -337,12 +341,14 @@ fn caller(options: &Options) -> Caller {
     })
 }
 
-fn machine_name() -> String {
+/// Returns this machine's name for credentials.
+pub fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.chars().filter(char::is_ascii_graphic).take(MACHINE_NAME_MAX).collect()
 }
 
-fn random_u64() -> u64 {
+/// Returns a random number.
+pub fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     // Early at boot there may be none; the process ID still distinguishes clients.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

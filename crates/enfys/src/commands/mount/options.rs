@@ -1,0 +1,189 @@
+//! The options after `-o`: those of a mount point, in one table; all others are those of nfs(5), which the client knows.
+
+use std::time::Duration;
+
+use client::cache::attributes::Timeouts;
+use client::url::{LookupCache, Options as NfsOptions};
+use mount::IdMap;
+
+/// An unknown option with at least this similarity to a known one is answered with that.
+const SIMILARITY_MIN: f64 = 0.85;
+
+/// Everything that options say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Options of nfs(5), first those of the URL.
+    pub nfs: NfsOptions,
+    pub read_only: bool,
+    /// `None`: whether root mounts.
+    pub allow_other: Option<bool>,
+    /// `None`: as `allow_other`.
+    pub default_permissions: Option<bool>,
+    pub suid: bool,
+    pub dev: bool,
+    pub noexec: bool,
+    pub users: IdMap,
+    pub groups: IdMap,
+}
+
+/// What an option does.
+enum Effect {
+    Flag(fn(&mut MountOptions)),
+    Value(fn(&mut MountOptions, &str) -> Result<(), String>),
+    /// For mount(8), systemd and fstab(5); it changes nothing here.
+    Ignored,
+    /// Is recognised and refused, with this explanation.
+    Refused(&'static str),
+}
+
+use Effect::{Flag, Ignored, Refused, Value};
+
+/// A row: name, effect, and what the manual and `--help` say; no text for options that do nothing.
+type Row = (&'static str, Effect, &'static str);
+
+#[rustfmt::skip]
+const OPTIONS: &[Row] = &[
+    ("ro", Flag(|options| options.read_only = true), "Refuse all changes"),
+    ("rw", Flag(|options| options.read_only = false), "Allow changes (default)"),
+    ("allow_other", Flag(|options| options.allow_other = Some(true)), "Let all users use the mount (default for root)"),
+    ("noallow_other", Flag(|options| options.allow_other = Some(false)), "Let only the user who mounts use it"),
+    ("default_permissions", Flag(|options| options.default_permissions = Some(true)), "Let the kernel check modes and owners too (default with allow_other)"),
+    ("nodefault_permissions", Flag(|options| options.default_permissions = Some(false)), "Let only the server check permissions"),
+    ("suid", Flag(|options| options.suid = true), "Set-user-ID bits count (root only)"),
+    ("nosuid", Flag(|options| options.suid = false), "Set-user-ID bits do not count (default)"),
+    ("dev", Flag(|options| options.dev = true), "Device files work (root only)"),
+    ("nodev", Flag(|options| options.dev = false), "Device files do not work (default)"),
+    ("exec", Flag(|options| options.noexec = false), "Programs can be executed (default)"),
+    ("noexec", Flag(|options| options.noexec = true), "Programs cannot be executed"),
+    ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
+    ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
+    ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
+    ("user", Ignored, ""), ("nouser", Ignored, ""), ("users", Ignored, ""), ("owner", Ignored, ""), ("group", Ignored, ""),
+    ("atime", Ignored, ""), ("noatime", Ignored, ""), ("relatime", Ignored, ""), ("norelatime", Ignored, ""),
+    ("strictatime", Ignored, ""), ("nostrictatime", Ignored, ""), ("lazytime", Ignored, ""), ("nolazytime", Ignored, ""),
+    ("diratime", Ignored, ""), ("nodiratime", Ignored, ""), ("async", Ignored, ""), ("silent", Ignored, ""),
+    ("sync", Refused("every write would wait for the server's disk: let programs call fsync(2)"), ""),
+    ("remount", Refused("unmount, and mount again"), ""),
+    ("bind", Refused("use mount --bind"), ""),
+];
+
+impl MountOptions {
+    /// Starts with the options of a URL.
+    pub fn new(nfs: NfsOptions) -> Self {
+        Self { nfs, ..Self::default() }
+    }
+
+    /// Applies a list with commas.
+    ///
+    /// # Errors
+    /// One sentence about the first option that is unknown, wrong or refused.
+    pub fn apply_list(&mut self, list: &str) -> Result<(), String> {
+        list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply(option))
+    }
+
+    /// Applies `NAME` or `NAME=VALUE`.
+    fn apply(&mut self, option: &str) -> Result<(), String> {
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        if name.starts_with("x-") || name.starts_with("X-") || name == "comment" {
+            // fstab(5) leaves them to other programs.
+            return Ok(());
+        }
+        let Some((_, effect, _)) = OPTIONS.iter().find(|(known, ..)| *known == name) else {
+            return self.nfs.apply(option).map_err(|error| suggestion(name).unwrap_or(error.to_string()));
+        };
+        match (effect, value) {
+            (Flag(apply), None) => {
+                apply(self);
+                Ok(())
+            }
+            (Value(apply), Some(value)) => apply(self, value).map_err(|why| format!("`{option}`: {why}")),
+            (Ignored, _) => Ok(()),
+            (Refused(why), _) => Err(format!("`{option}`: {why}")),
+            (Value(_), None) => Err(format!("`{name}` needs a value: {name}=…")),
+            (Flag(_), Some(_)) => Err(format!("`{name}` takes no value")),
+        }
+    }
+
+    /// Returns how long the kernel may use attributes and names: as long as the client.
+    pub fn timeouts(&self) -> Timeouts {
+        let nfs = &self.nfs;
+        if nfs.attribute_cache == Some(false) {
+            return Timeouts::noac();
+        }
+        let usual = Timeouts::default();
+        let seconds = |value: Option<u32>, usual| value.map_or(usual, |value| Duration::from_secs(value.into()));
+        Timeouts {
+            acregmin: seconds(nfs.file_attributes_min_seconds, usual.acregmin),
+            acregmax: seconds(nfs.file_attributes_max_seconds, usual.acregmax),
+            acdirmin: seconds(nfs.directory_attributes_min_seconds, usual.acdirmin),
+            acdirmax: seconds(nfs.directory_attributes_max_seconds, usual.acdirmax),
+        }
+    }
+
+    /// Whether the kernel may remember that a name is missing.
+    pub fn caches_missing_names(&self) -> bool {
+        !matches!(self.nfs.lookup_cache, Some(LookupCache::Positive | LookupCache::None))
+    }
+
+    /// Whether other users may use the mount.
+    pub fn allows_others(&self, is_root: bool) -> bool {
+        self.allow_other.unwrap_or(is_root)
+    }
+}
+
+fn suggestion(name: &str) -> Option<String> {
+    let similar = OPTIONS.iter().map(|(known, ..)| (strsim::jaro_winkler(name, known), *known));
+    let (similarity, known) = similar.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (similarity >= SIMILARITY_MIN).then(|| format!("unknown option `{name}`: did you mean `{known}`?"))
+}
+
+/// Returns the table for `--help`.
+pub fn help() -> String {
+    let rows = OPTIONS.iter().filter(|(.., text)| !text.is_empty());
+    let rows: Vec<String> = rows.map(|(name, _, text)| format!("  {name:<22} {text}")).collect();
+    format!("Options after -o:\n{}\nand those of nfs(5), as in URLs.", rows.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(list: &str) -> Result<MountOptions, String> {
+        let mut options = MountOptions::default();
+        options.apply_list(list)?;
+        Ok(options)
+    }
+
+    #[test]
+    fn options_of_the_mount_and_of_nfs_are_one_list() {
+        let options = applied("ro,vers=4.1,noexec,actimeo=7,map_uid=1000:501,_netdev,x-systemd.automount,rw").unwrap();
+        assert_eq!((options.read_only, options.noexec), (false, true));
+        assert_eq!(options.timeouts(), Timeouts::actimeo(Duration::from_secs(7)));
+        assert_eq!(options.nfs.words()[0], "version=4.1");
+        assert_eq!(applied("noac").unwrap().timeouts(), Timeouts::noac());
+    }
+
+    #[test]
+    fn an_unknown_wrong_or_refused_option_is_named() {
+        assert_eq!(applied("ro,allow_othr").unwrap_err(), "unknown option `allow_othr`: did you mean `allow_other`?");
+        assert_eq!(applied("frobnicate").unwrap_err(), "unknown option `frobnicate`: see nfs(5)");
+        assert_eq!(applied("ro=1").unwrap_err(), "`ro` takes no value");
+        assert_eq!(applied("map_uid").unwrap_err(), "`map_uid` needs a value: map_uid=…");
+        assert_eq!(applied("map_uid=1").unwrap_err(), "`map_uid=1`: `1`: expected REMOTE:LOCAL, two numbers");
+        assert_eq!(applied("remount").unwrap_err(), "`remount`: unmount, and mount again");
+    }
+
+    #[test]
+    fn only_a_mount_of_root_is_for_all_users_by_itself() {
+        assert!(applied("").unwrap().allows_others(true) && !applied("").unwrap().allows_others(false));
+        assert!(!applied("noallow_other").unwrap().allows_others(true));
+    }
+
+    #[test]
+    fn missing_names_are_cached_unless_lookupcache_says_otherwise() {
+        assert!(applied("").unwrap().caches_missing_names() && applied("lookupcache=all").unwrap().caches_missing_names());
+        assert!(!applied("lookupcache=pos").unwrap().caches_missing_names());
+        assert!(!applied("lookupcache=none").unwrap().caches_missing_names());
+    }
+}

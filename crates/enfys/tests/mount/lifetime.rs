@@ -1,0 +1,161 @@
+//! Servers and mounts that end, in order or not.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, is_mounted, run, sh, shell};
+
+/// Whether a thread waits in the kernel for an answer of FUSE.
+fn waits(child: &Child) -> bool {
+    let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", child.id()));
+    wchan.is_ok_and(|place| place.contains("fuse") || place.contains("request_wait"))
+}
+
+#[test]
+fn a_program_goes_on_when_the_server_was_killed_and_is_back() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let mut server = Server::start();
+        let mounted = Mounted::new(&server, version, &[]);
+        let script = "for f in $(seq 300); do seq $f > f$f; done; exec 3>big; for n in $(seq 300); do seq $n >&3; done; sync big";
+        let mut writer = shell(&mounted.path, script).spawn().expect("a shell");
+        await_that("the program has begun", || server.export().join("f20").exists());
+        server.kill();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(writer.try_wait().expect("a child").is_none(), "it waits for the server");
+        server.start_again();
+        assert!(writer.wait().expect("a child").success(), "{version}");
+        let check = "for f in $(seq 300); do seq $f | cmp - f$f; done; for n in $(seq 300); do seq $n; done | cmp - big";
+        sh(&server.export(), check);
+        mounted.sh(check);
+        mounted.end();
+    }
+}
+
+#[test]
+fn a_program_that_waits_for_a_dead_server_can_be_killed() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let mut server = Server::start();
+        let mounted = Mounted::new(&server, version, &["-o", "noac"]);
+        mounted.sh("echo text > f; mkdir d");
+        server.kill();
+        for script in ["exec cat @/f", "exec ls @/d", "echo more >> @/f", "exec mkdir @/e", "exec rm @/f"] {
+            let mut program = Command::new("sh");
+            program.args(["-c", &script.replace('@', mounted.path.to_str().expect("text"))]);
+            program.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = program.spawn().expect("a shell");
+            await_that("it waits for the server", || waits(&child));
+            // A harmless signal first: the kernel sends only one INTERRUPT.
+            kill_process(Pid::from_child(&child), Signal::CHILD).expect("a living child");
+            std::thread::sleep(Duration::from_millis(50));
+            child.kill().expect("a living child");
+            await_that("a killed program ends", || child.try_wait().expect("a child").is_some());
+            assert_eq!(child.wait().expect("a child").signal(), Some(9), "{version}: {script}");
+        }
+        assert!(run(&["umount", "--force", mounted.path.to_str().unwrap()]).status.success());
+        assert!(!is_mounted(&mounted.path));
+    }
+}
+
+#[test]
+fn a_mount_whose_server_is_dead_can_be_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let mut server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &["-o", "noac"]);
+    mounted.sh("ls");
+    server.kill();
+    mounted.end();
+}
+
+#[test]
+fn programs_of_a_forced_unmount_get_an_error() {
+    if !can_mount() {
+        return;
+    }
+    let mut server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &["-o", "noac"]);
+    mounted.sh("echo text > f");
+    server.kill();
+    let mut reader = Command::new("cat").arg(mounted.path("f")).stderr(Stdio::null()).spawn().expect("cat");
+    await_that("it waits for the server", || waits(&reader));
+    let directory = mounted.path.to_str().unwrap();
+    let output = run(&["umount", "--force", directory]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(reader.wait().expect("a child").code(), Some(1));
+    assert!(!is_mounted(&mounted.path));
+}
+
+#[test]
+fn a_soft_mount_gives_up() {
+    if !can_mount() {
+        return;
+    }
+    let mut server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &["-o", "noac,soft,timeo=5,retrans=1"]);
+    mounted.sh("echo text > f");
+    server.kill();
+    let output = Command::new("cat").arg(mounted.path("f")).output().expect("cat");
+    assert_eq!(output.status.code(), Some(1));
+    server.start_again();
+    await_that("the mount works again", || std::fs::read(mounted.path("f")).is_ok_and(|data| data == b"text\n"));
+    mounted.end();
+}
+
+/// A mount in the foreground.
+fn foreground(server: &Server, directory: &std::path::Path) -> Child {
+    let url = server.url("/export", "4.2");
+    let mut child = Command::new(ENFYS)
+        .args(["mount", "--foreground", &url])
+        .arg(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("text");
+    assert!(line.starts_with("mounted nfs://127.0.0.1"), "{line}");
+    child
+}
+
+#[test]
+fn sigterm_unmounts() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let top = tempfile::tempdir().expect("a temporary directory");
+    let mut child = foreground(&server, top.path());
+    sh(top.path(), "echo text > f");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a living child");
+    assert!(child.wait().expect("a child").success());
+    assert!(!is_mounted(top.path()));
+    assert_eq!(sh(&server.export(), "cat f"), "text\n");
+}
+
+#[test]
+fn a_mount_whose_process_was_killed_is_unmounted_like_any_other() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let top = tempfile::tempdir().expect("a temporary directory");
+    let mut child = foreground(&server, top.path());
+    child.kill().expect("a living child");
+    child.wait().expect("a child");
+    let directory = top.path().to_str().unwrap();
+    let again = run(&["mount", &server.url("/export", "4.2"), directory]);
+    let text = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(text.contains("a FUSE mount whose process is gone; run `umount "), "{text}");
+    assert!(run(&["umount", directory]).status.success());
+    assert!(!is_mounted(top.path()));
+}

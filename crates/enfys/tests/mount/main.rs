@@ -1,0 +1,6 @@
+//! Tests of `enfys mount` with real programs on the mount. They need root and `/dev/fuse`.
+
+mod lifetime;
+mod messages;
+mod programs;
+mod support;

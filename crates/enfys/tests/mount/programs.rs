@@ -1,0 +1,212 @@
+//! Ordinary programs on a mount. What they see there is compared with the directory that the server serves.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use crate::support::{Mounted, Server, VERSIONS, can_mount, sh, shell};
+
+#[test]
+fn files_directories_and_links_of_the_mount_are_those_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &[]);
+        mounted.sh(
+            "mkdir -p a/b/c; echo one > a/one; echo two >> a/one; ln a/one a/b/hard; ln -s ../one a/b/soft
+             mkfifo a/pipe; mknod a/null c 1 3; truncate -s 12345 a/hole; chmod 640 a/one; chown 12:34 a/one
+             touch -d '2001-02-03 04:05:06.789' a/one; echo x > gone; rm gone; mkdir d; rmdir d
+             echo moved > m; mv m a/b/c/moved; echo old > r; echo new > s; mv s r",
+        );
+        let shown = "find . -printf '%P %y %m %U %G %n %s %T@ %l\\n' | sed '/^ /d' | sort | grep -v ' d '";
+        assert_eq!(mounted.sh(shown), sh(&server.export(), shown), "{version}");
+        assert_eq!(mounted.sh("cat a/one a/b/soft r"), "one\ntwo\none\ntwo\nnew\n");
+        assert_eq!(mounted.sh("stat -c '%h %t %T' a/null"), "1 1 3\n");
+        assert_eq!(mounted.sh("ls a/b/c; ls -a | head -2"), "moved\n.\n..\n");
+        mounted.sh("rm -r a r");
+        assert_eq!(sh(&server.export(), "ls -A"), "", "{version}");
+        mounted.end();
+    }
+}
+
+#[test]
+fn a_large_file_comes_back_as_it_was_written() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &[]);
+        let sum = sh(&server.export(), "head -c 60000000 /dev/urandom > ../data; sha256sum < ../data");
+        let data = server.export().join("../data");
+        mounted.sh(&format!("cp {} big; sync big", data.display()));
+        assert_eq!(sh(&server.export(), "sha256sum < big"), sum, "{version}");
+        mounted.end();
+        // Nothing of the first mount's pages is left.
+        let mounted = Mounted::new(&server, version, &[]);
+        assert_eq!(mounted.sh("sha256sum < big"), sum, "{version}");
+        // Small pieces at odd places.
+        let odd = "dd if=/dev/urandom of=big bs=777 seek=1001 count=99 conv=notrunc status=none; sha256sum < big";
+        assert_eq!(mounted.sh(odd), sh(&server.export(), "sha256sum < big"), "{version}");
+        mounted.end();
+    }
+}
+
+#[test]
+fn trees_are_packed_and_synchronised() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("rsync").arg("--version").output().is_err() {
+        println!("skipped: needs rsync");
+        return;
+    }
+    let server = Server::start();
+    for version in VERSIONS {
+        let mounted = Mounted::new(&server, version, &[]);
+        let tree = "mkdir tree; cd tree; for d in 1 2 3; do mkdir $d; for f in $(seq 60); do seq $f > $d/f$f; done; done
+                    ln -s 1/f1 link; chmod 600 2/f2; touch -d 2010-01-01 3";
+        let made = tempfile::tempdir().expect("a temporary directory");
+        sh(made.path(), tree);
+        let source = made.path().join("tree").display().to_string();
+        mounted.sh(&format!("mkdir t; tar -C {source} -cf - . | tar -C t -xpf -; diff -r --no-dereference {source} t"));
+        // tar compares modes, owners, times and content.
+        mounted.sh(&format!("tar -C {source} -cf - . | tar -C t -df -; tar -C t -cf - . | tar -C {source} -df -"));
+        mounted.sh(&format!("rsync -a {source}/ r/; rsync -anic {source}/ r/ | (! grep .)"));
+        mounted.sh("cp -a t c; diff -r --no-dereference t c; rm -rf t r c");
+        mounted.end();
+    }
+}
+
+#[test]
+fn git_works_and_its_repositories_are_sound() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    for version in VERSIONS {
+        let mounted = Mounted::new(&server, version, &[]);
+        mounted.sh(
+            "git init -q one; cd one; for f in $(seq 100); do seq $f > f$f; done; git add .; git commit -qm first
+             seq 200 > f1; git commit -qam second; git gc -q; git checkout -q -b other HEAD~1; git checkout -q -",
+        );
+        mounted.sh("git clone -q one two; cd two; git fsck --strict; git log --oneline | wc -l | grep -qx 2; git status --porcelain | (! grep .)");
+        mounted.sh("rm -rf one two");
+        mounted.end();
+    }
+}
+
+#[test]
+fn sqlite_keeps_its_data() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    for version in VERSIONS {
+        let mounted = Mounted::new(&server, version, &[]);
+        let script = "import sqlite3
+c = sqlite3.connect('db'); c.execute('create table if not exists t(n)')
+for n in range(50):
+    with c: c.execute('insert into t values(?)', (n,))
+print(c.execute('pragma integrity_check').fetchone()[0], c.execute('select count(*), sum(n) from t').fetchone())";
+        let output = mounted.sh(&format!("python3 -c \"{script}\"; rm db"));
+        assert_eq!(output, "ok (50, 1225)\n", "{version}");
+        mounted.end();
+    }
+}
+
+#[test]
+fn programs_at_the_same_time_do_not_disturb_each_other() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    for version in VERSIONS {
+        let mounted = Mounted::new(&server, version, &[]);
+        let script = |number: usize| {
+            format!(
+                "mkdir p{number}; cd p{number}; for f in $(seq 40); do seq $f {number} 5000 > f$f; mv f$f g$f; done
+                 for f in $(seq 40); do seq $f {number} 5000 | cmp - g$f; done; test $(ls | wc -l) = 40"
+            )
+        };
+        let children: Vec<_> =
+            (1..=6).map(|number| shell(&mounted.path, &script(number)).spawn().expect("a shell")).collect();
+        for mut child in children {
+            assert!(child.wait().expect("a child").success(), "{version}");
+        }
+        mounted.sh("rm -r p*");
+        mounted.end();
+    }
+}
+
+#[test]
+fn an_open_file_stays_when_its_name_is_removed_or_replaced() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &[]);
+        mounted.sh("echo removed > a; echo replaced > b; echo new > c");
+        let open = |name: &str| std::fs::File::options().read(true).write(true).open(mounted.path(name)).expect("a file");
+        let (mut a, mut b) = (open("a"), open("b"));
+        mounted.sh("rm a; mv c b; test ! -e a; grep -qx new b");
+        for (file, expected) in [(&mut a, "removed\n"), (&mut b, "replaced\n")] {
+            let mut text = String::new();
+            file.read_to_string(&mut text).expect("a file that is open");
+            assert_eq!(text, expected, "{version}");
+            file.write_all(b"more").expect("a file that is open");
+            file.seek(SeekFrom::Start(0)).expect("a position");
+            file.read_to_string(&mut text).expect("a file that is open");
+            assert_eq!(text, format!("{expected}{expected}more"), "{version}");
+        }
+        drop((a, b));
+        crate::support::await_that("names of removed files stay", || sh(&server.export(), "ls -A") == "b\n");
+        mounted.end();
+    }
+}
+
+#[test]
+fn a_change_of_another_client_is_seen_at_the_next_open() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let (one, two) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
+        one.sh("echo short > f");
+        assert_eq!(two.sh("cat f"), "short\n");
+        one.sh("echo much longer than before > f");
+        assert_eq!(two.sh("cat f"), "much longer than before\n", "{version}");
+        one.sh("echo tiny > f");
+        assert_eq!(two.sh("cat f"), "tiny\n", "{version}");
+        one.sh("echo other > g; mv g f");
+        assert_eq!(two.sh("cat f"), "other\n", "{version}");
+        one.end();
+        two.end();
+    }
+}
+
+#[test]
+fn the_server_sees_each_program_as_its_user() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &["--map-uid", "4000:3000"]);
+        sh(&server.export(), "mkdir own; chown 4000 own; chmod 700 own; mkdir team; chgrp 77 team; chmod 770 team");
+        let as_user = |uid: u32, groups: &str, script: &str| {
+            format!("setpriv --reuid={uid} --regid=3000 --groups={groups} sh -ec '{script}'")
+        };
+        assert_eq!(mounted.sh("stat -c %u own"), "3000\n");
+        mounted.sh(&as_user(3000, "3000", "echo mine > own/f; test -r own/f"));
+        assert_eq!(std::fs::metadata(server.export().join("own/f")).expect("a file").uid(), 4000, "{version}");
+        mounted.sh(&as_user(3001, "3001", "! cat own/f 2>/dev/null; ! ls own 2>/dev/null; ! touch team/f 2>/dev/null"));
+        mounted.sh(&as_user(3001, "77", "touch team/f"));
+        assert_eq!(std::fs::metadata(server.export().join("team/f")).expect("a file").uid(), 3001, "{version}");
+        mounted.end();
+    }
+}

@@ -1,0 +1,181 @@
+//! Servers and mounts for tests.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The binary under test.
+pub(crate) const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
+/// Longest wait for an event; far above the usual time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Versions of which mounts are tested.
+pub(crate) const VERSIONS: [&str; 3] = ["3", "4.1", "4.2"];
+
+/// Returns whether this machine can mount, and prints why it cannot.
+pub(crate) fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        println!("skipped: needs root and /dev/fuse");
+    }
+    can
+}
+
+/// Waits until `holds`.
+#[track_caller]
+pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// A server of a directory, which can be killed and started again.
+pub(crate) struct Server {
+    dir: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one.
+    pub(crate) fn start() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("export")).expect("a directory");
+        // Free now; nobody else asks for it within the test.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+        let mut server = Self { dir, port: port.port(), child: None };
+        server.start_again();
+        server
+    }
+
+    /// Starts a server that was killed.
+    pub(crate) fn start_again(&mut self) {
+        let state = self.dir.path().join("state");
+        let mut command = Command::new(ENFYS);
+        command.args(["serve", "--squash", "none", "--listen", &format!("127.0.0.1:{}", self.port)]);
+        command.arg("--state-dir").arg(state).arg(self.export()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let is_up = lines.by_ref().map_while(Result::ok).any(|line| line.contains("nfs://"));
+        assert!(is_up, "the server does not start");
+        // Later lines must not end it.
+        std::thread::spawn(move || lines.count());
+        self.child = Some(child);
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("a server that runs");
+        child.kill().expect("a living child");
+        child.wait().expect("a child");
+    }
+
+    /// Returns the directory that it serves.
+    pub(crate) fn export(&self) -> PathBuf {
+        self.dir.path().join("export")
+    }
+
+    /// Returns the URL of a path of the server.
+    pub(crate) fn url(&self, path: &str, version: &str) -> String {
+        let port = self.port;
+        format!("nfs://127.0.0.1:{port}{path}?version={version}&mountport={port}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A mount in the background; ended when dropped.
+pub(crate) struct Mounted {
+    _top: TempDir,
+    pub(crate) path: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts the server's export.
+    #[track_caller]
+    pub(crate) fn new(server: &Server, version: &str, options: &[&str]) -> Self {
+        let top = tempfile::tempdir().expect("a temporary directory");
+        let path = top.path().join("mount");
+        std::fs::create_dir(&path).expect("a directory");
+        let url = server.url("/export", version);
+        let mut arguments = vec!["mount", &url, path.to_str().expect("text")];
+        arguments.extend(options);
+        let output = run(&arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && text.is_empty(), "{text}");
+        Self { _top: top, path }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Runs a shell script in the mount and returns its output.
+    #[track_caller]
+    pub(crate) fn sh(&self, script: &str) -> String {
+        sh(&self.path, script)
+    }
+
+    /// Unmounts, and asserts that nobody uses the mount any more.
+    #[track_caller]
+    pub(crate) fn end(self) {
+        let output = run(&["umount", self.path.to_str().expect("text")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!is_mounted(&self.path));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if is_mounted(&self.path) {
+            run(&["umount", "--force", self.path.to_str().expect("text")]);
+        }
+    }
+}
+
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    mounts.lines().any(|line| line.split(' ').nth(1) == path.to_str())
+}
+
+/// Runs a shell script in a directory and returns its output.
+#[track_caller]
+pub(crate) fn sh(directory: &Path, script: &str) -> String {
+    let output = shell(directory, script).output().expect("a shell");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let _ = write!(text, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}: {text}");
+    text
+}
+
+/// Returns a command that runs a shell script in a directory.
+pub(crate) fn shell(directory: &Path, script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).current_dir(directory).stdin(Stdio::null());
+    // No configuration of the user, no questions.
+    command.env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+    for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"] {
+        command.env(name, "test");
+    }
+    command
+}
+
+/// Runs the binary until it exits.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    Command::new(ENFYS).args(arguments).stdin(Stdio::null()).output().expect("the binary")
+}

@@ -1,0 +1,190 @@
+//! Requests of the kernel on their way to [`Files`] and back.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use fuse::{
+    Answer, Caller, Copied, Created, Data, Entry, Errno, Filesystem, Forget, GrantedAttributes, NodeId,
+    Opened, Readdir, Reply, Statistics,
+};
+use tokio::sync::mpsc;
+
+use crate::files::{Files, Granted};
+
+/// A file system whose operations run in an [`Executor`].
+pub struct Adapter {
+    files: Arc<Files>,
+    /// As long as requests of the kernel under way, which it bounds.
+    queue: mpsc::UnboundedSender<Job>,
+}
+
+/// Begins an operation in the executor's thread, where its future stays.
+type Job = Box<dyn FnOnce() -> Task + Send>;
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs operations in one thread, which is that of the client's connections: their replies need no other one.
+pub struct Executor {
+    queue: mpsc::UnboundedReceiver<Job>,
+}
+
+impl Executor {
+    /// Runs operations until the adapter is dropped. Must run in a [`tokio::task::LocalSet`].
+    pub async fn run(mut self) {
+        while let Some(job) = self.queue.recv().await {
+            tokio::task::spawn_local(job());
+        }
+    }
+}
+
+/// What happens to an operation whose program is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It is given up: it changes nothing.
+    GiveUp,
+    /// It continues, and what it grants is taken back.
+    Finish,
+}
+
+impl Adapter {
+    /// Creates an adapter and what runs its operations.
+    pub fn new(files: Arc<Files>) -> (Self, Executor) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { files, queue: sender }, Executor { queue: receiver })
+    }
+
+    /// Runs an operation and answers its request.
+    fn run<T, W, F>(&self, reply: Reply<T>, wait: Wait, work: W)
+    where
+        T: Answer + Grant + 'static,
+        W: FnOnce(Arc<Files>) -> F + Send + 'static,
+        F: Future<Output = Result<T, Errno>> + 'static,
+    {
+        self.start(move |files| async move {
+            let Some(result) = result_of(work(Arc::clone(&files)), &reply, wait).await else { return };
+            let granted = result.as_ref().map_or(Granted::Nothing, Grant::granted);
+            if reply.send(result).is_err() {
+                files.take_back(granted).await;
+            }
+        });
+    }
+
+    fn start<W, F>(&self, work: W)
+    where
+        W: FnOnce(Arc<Files>) -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let files = Arc::clone(&self.files);
+        // Without an executor the mount has ended: a dropped reply is an error.
+        let _ = self.queue.send(Box::new(move || Box::pin(work(files))));
+    }
+}
+
+/// Waits for an operation. `None` if it was given up.
+async fn result_of<T: Answer>(
+    work: impl Future<Output = Result<T, Errno>>,
+    reply: &Reply<T>,
+    wait: Wait,
+) -> Option<Result<T, Errno>> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if let Poll::Ready(result) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(result));
+        }
+        match wait {
+            Wait::GiveUp => reply.poll_unwanted(context).map(|()| None),
+            Wait::Finish => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// What an answer grants.
+trait Grant {
+    fn granted(&self) -> Granted {
+        Granted::Nothing
+    }
+}
+
+impl Grant for () {}
+impl Grant for Data {}
+impl Grant for Copied {}
+impl Grant for GrantedAttributes {}
+impl Grant for Statistics {}
+
+impl Grant for Entry {
+    fn granted(&self) -> Granted {
+        // Node 0 is a missing name.
+        if self.node == NodeId(0) { Granted::Nothing } else { Granted::Lookups(vec![self.node]) }
+    }
+}
+
+impl Grant for Opened {
+    fn granted(&self) -> Granted {
+        Granted::Open(self.handle)
+    }
+}
+
+impl Grant for Created {
+    fn granted(&self) -> Granted {
+        Granted::Created(self.entry.node, self.opened.handle)
+    }
+}
+
+/// Defines the methods that pass a request to the operation of the same name.
+macro_rules! pass {
+    ($($method:ident($request:ident) -> $answer:ty: $wait:ident;)*) => {
+        $(
+            fn $method(&self, caller: Caller, request: fuse::$request, reply: Reply<$answer>) {
+                self.run(reply, Wait::$wait, move |files| async move { files.$method(caller, request).await });
+            }
+        )*
+    };
+}
+
+impl Filesystem for Adapter {
+    pass! {
+        lookup(Lookup) -> Entry: Finish;
+        getattr(Getattr) -> GrantedAttributes: GiveUp;
+        setattr(Setattr) -> GrantedAttributes: Finish;
+        readlink(Readlink) -> Data: GiveUp;
+        symlink(Symlink) -> Entry: Finish;
+        mknod(Mknod) -> Entry: Finish;
+        mkdir(Mkdir) -> Entry: Finish;
+        unlink(Unlink) -> (): Finish;
+        rmdir(Rmdir) -> (): Finish;
+        rename(Rename) -> (): Finish;
+        link(Link) -> Entry: Finish;
+        open(Open) -> Opened: Finish;
+        read(Read) -> Data: GiveUp;
+        write(Write) -> Copied: Finish;
+        statfs(Statfs) -> Statistics: GiveUp;
+        release(Release) -> (): Finish;
+        fsync(Fsync) -> (): Finish;
+        flush(Flush) -> (): Finish;
+        opendir(Open) -> Opened: Finish;
+        readdir(Readdir) -> Data: GiveUp;
+        releasedir(Release) -> (): Finish;
+        fsyncdir(Fsync) -> (): Finish;
+        access(Access) -> (): GiveUp;
+        create(Create) -> Created: Finish;
+    }
+
+    fn readdirplus(&self, _: Caller, request: Readdir, reply: Reply<Data>) {
+        self.start(move |files| async move {
+            let listed = files.readdirplus(request).await;
+            let (result, lookups) = match listed {
+                Ok((data, lookups)) => (Ok(data), lookups),
+                Err(error) => (Err(error), Vec::new()),
+            };
+            if reply.send(result).is_err() {
+                files.take_back(Granted::Lookups(lookups)).await;
+            }
+        });
+    }
+
+    fn forget(&self, forgets: &[Forget]) {
+        self.files.forget(forgets);
+    }
+}

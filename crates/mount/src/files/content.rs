@@ -1,0 +1,89 @@
+//! Open files.
+
+use client::attributes::{Attributes, SetAttributes};
+use client::fs::inode::{OpenFile, OpenFlags};
+use client::results::{OpenMode, Stability};
+use fuse::{Copied, Data, Errno, Flush, Fsync, Open, Opened, Read, Release, Write};
+use rustix::fs::OFlags;
+
+use super::{Files, errno};
+
+/// Returns how the client opens a file with these flags of open(2).
+pub(super) fn open_flags(flags: u32) -> OpenFlags {
+    let flags = OFlags::from_bits_retain(flags);
+    let mode = match flags & OFlags::ACCMODE {
+        OFlags::WRONLY => OpenMode::WRITE,
+        OFlags::RDWR => OpenMode::BOTH,
+        _ => OpenMode::READ,
+    };
+    let stability = if flags.contains(OFlags::SYNC) {
+        Stability::FileSync
+    } else if flags.contains(OFlags::DSYNC) {
+        Stability::DataSync
+    } else {
+        Stability::Unstable
+    };
+    OpenFlags { mode, stability, direct: flags.contains(OFlags::DIRECT) }
+}
+
+impl Files {
+    pub(crate) async fn open(&self, program: fuse::Caller, request: Open) -> Result<Opened, Errno> {
+        let node = self.nodes.get(request.node)?;
+        let caller = self.caller(program);
+        let file = node.inode.open(&caller, open_flags(request.flags)).await;
+        let file = file.map_err(|error| errno(&error))?;
+        let mut attributes = file.opened_attributes();
+        if OFlags::from_bits_retain(request.flags).contains(OFlags::TRUNC) {
+            let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            match file.set_attributes(&set).await {
+                Ok(truncated) => attributes = truncated,
+                Err(error) => {
+                    // The error of the truncation is what the program sees.
+                    let _ = file.release().await;
+                    return Err(errno(&error));
+                }
+            }
+        }
+        self.opened(file, &attributes)
+    }
+
+    /// Registers an open file. The kernel keeps its pages only if the content is that of the last open.
+    pub(super) fn opened(&self, file: OpenFile, attributes: &Attributes) -> Result<Opened, Errno> {
+        let node = self.nodes.get(crate::nodes::node_id(file.inode()))?;
+        let valid = node.validate(attributes);
+        if !valid.attributes {
+            // The kernel would read up to the size that it knows.
+            self.expire_attributes(node.id());
+        }
+        let flags = if valid.pages { fuse::OpenFlags::KEEP_CACHE } else { fuse::OpenFlags::empty() };
+        Ok(Opened { handle: self.open_files.add(file), flags })
+    }
+
+    pub(crate) async fn read(&self, _: fuse::Caller, request: Read) -> Result<Data, Errno> {
+        let file = self.open_files.get(request.handle)?;
+        let parts = file.read(request.offset, request.size as usize).await;
+        parts.map(Data).map_err(|error| errno(&error))
+    }
+
+    pub(crate) async fn write(&self, _: fuse::Caller, request: Write) -> Result<Copied, Errno> {
+        let file = self.open_files.get(request.handle)?;
+        let length = request.data.len() as u64;
+        file.write(request.offset, request.data).await.map_err(|error| errno(&error))?;
+        Ok(Copied(length))
+    }
+
+    pub(crate) async fn flush(&self, _: fuse::Caller, request: Flush) -> Result<(), Errno> {
+        let file = self.open_files.get(request.handle)?;
+        file.flush().await.map_err(|error| errno(&error))
+    }
+
+    pub(crate) async fn fsync(&self, _: fuse::Caller, request: Fsync) -> Result<(), Errno> {
+        let file = self.open_files.get(request.handle)?;
+        file.sync().await.map_err(|error| errno(&error))
+    }
+
+    pub(crate) async fn release(&self, _: fuse::Caller, request: Release) -> Result<(), Errno> {
+        self.close(request.handle).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! The file system behind the mount, as asynchronous operations with the requests and answers of FUSE.
+//!
+//! Nothing here knows `/dev/fuse` or a runtime: tests call the operations directly.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use client::attributes::Attributes;
+use client::cache::attributes::Timeouts;
+use client::config::{Caller, Version};
+use client::error::OpError;
+use client::fs::inode::{Inode, Mount, OpenFile};
+use fuse::{Entry, Errno, FileHandle, Forget, NodeId, Notifier};
+
+use crate::callers::{Callers, Identity};
+use crate::convert::View;
+use crate::handles::{Directory, Handles};
+use crate::ids::IdMap;
+use crate::invalidator::Invalidator;
+use crate::nodes::{Node, Nodes};
+
+mod attributes;
+mod content;
+mod directories;
+mod names;
+
+/// First number of open directories; those of files are lower.
+const DIRECTORIES_FROM: u64 = 1 << 63;
+
+/// How a mount behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose rights requests have at the server.
+    pub identity: Identity,
+    /// Users with another number at the server.
+    pub users: IdMap,
+    /// Groups with another number at the server.
+    pub groups: IdMap,
+    /// How long the kernel may use attributes and names without asking.
+    pub timeouts: Timeouts,
+    /// Whether the kernel may cache that a name is missing.
+    pub caches_missing_names: bool,
+    /// Who asks where no rights are needed: for attributes, for free space.
+    pub machine: Caller,
+    /// A random number, which makes exclusive creations of this mount differ from those of others.
+    pub seed: u64,
+}
+
+/// A directory of a server as the kernel sees it.
+pub struct Files {
+    mount: Mount,
+    nodes: Nodes,
+    open_files: Handles<OpenFile>,
+    open_directories: Handles<Directory>,
+    callers: Callers,
+    view: View,
+    caches_missing_names: bool,
+    machine: Caller,
+    verifiers: AtomicU64,
+    invalidator: OnceLock<Invalidator>,
+}
+
+/// What an answer gives to the kernel, and what is taken back if the answer is not delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    Nothing,
+    /// A lookup of each.
+    Lookups(Vec<NodeId>),
+    Open(FileHandle),
+    Created(NodeId, FileHandle),
+}
+
+impl Files {
+    /// Takes the root of `mount` as root.
+    ///
+    /// # Errors
+    /// If the root's attributes cannot be read.
+    pub async fn new(mount: Mount, settings: Settings) -> Result<Self, OpError> {
+        let root = mount.root();
+        let attributes = root.attributes(&settings.machine).await?;
+        let Settings { identity, users, groups, timeouts, caches_missing_names, machine, seed } = settings;
+        Ok(Self {
+            nodes: Nodes::new(root),
+            open_files: Handles::from(0),
+            open_directories: Handles::from(DIRECTORIES_FROM),
+            callers: Callers::new(identity, users.clone(), groups.clone()),
+            view: View::new(users, groups, attributes.fsid, timeouts, &mount.info()),
+            caches_missing_names,
+            machine,
+            verifiers: AtomicU64::new(seed),
+            invalidator: OnceLock::new(),
+            mount,
+        })
+    }
+
+    /// Sets where the kernel's caches are invalidated.
+    ///
+    /// # Errors
+    /// EAGAIN if no thread can be started.
+    pub fn set_notifier(&self, notifier: Notifier) -> io::Result<()> {
+        // One session serves a mount.
+        let _ = self.invalidator.set(Invalidator::start(notifier)?);
+        Ok(())
+    }
+
+    /// Returns the version of NFS in use.
+    pub fn version(&self) -> Version {
+        self.mount.client().version()
+    }
+
+    /// Returns the number of inodes that the kernel knows besides the root.
+    pub fn known_inodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Takes lookups back that the kernel has forgotten.
+    pub(crate) fn forget(&self, forgets: &[Forget]) {
+        for forget in forgets {
+            self.nodes.forget(*forget);
+        }
+    }
+
+    /// Takes back what an answer granted that nobody got.
+    pub(crate) async fn take_back(&self, granted: Granted) {
+        match granted {
+            Granted::Nothing => {}
+            Granted::Lookups(nodes) => nodes.into_iter().for_each(|node| self.forget_one(node)),
+            Granted::Open(handle) => self.close(handle).await,
+            Granted::Created(node, handle) => {
+                self.close(handle).await;
+                self.forget_one(node);
+            }
+        }
+    }
+
+    fn forget_one(&self, node: NodeId) {
+        self.nodes.forget(Forget { node, lookups: 1 });
+    }
+
+    /// Ends an open file or directory.
+    async fn close(&self, handle: FileHandle) {
+        if handle.0 >= DIRECTORIES_FROM {
+            drop(self.open_directories.take(handle));
+        } else if let Some(file) = self.open_files.take(handle)
+            && let Err(error) = file.release().await
+        {
+            // Its data were flushed before, and those errors were reported.
+            tracing::debug!(%error, "cannot close a file at the server");
+        }
+    }
+
+    /// Makes everything stable that was written, and closes all files: the mount ends.
+    pub async fn shut_down(&self) {
+        for file in self.open_files.all() {
+            if let Err(error) = file.flush().await {
+                tracing::error!(%error, fileid = file.opened_attributes().fileid, "data of a file are lost");
+            }
+            // The server ends what is left with the client.
+            let _ = file.release().await;
+        }
+    }
+
+    /// Returns the credential of a program.
+    fn caller(&self, program: fuse::Caller) -> Caller {
+        self.callers.caller(program)
+    }
+
+    /// Counts a lookup, and returns the entry for the kernel.
+    fn entry(&self, inode: &Inode, attributes: &Attributes) -> Entry {
+        let node = self.nodes.look_up(inode);
+        node.grant(attributes);
+        Entry {
+            node: node.id(),
+            generation: 0,
+            attributes: self.view.attributes(attributes),
+            entry_timeout: self.view.entry_timeout(),
+            attribute_timeout: self.view.attribute_timeout(attributes.kind),
+        }
+    }
+
+    /// Returns attributes for the kernel.
+    fn granted(&self, node: &Node, attributes: &Attributes) -> fuse::GrantedAttributes {
+        node.grant(attributes);
+        fuse::GrantedAttributes {
+            attributes: self.view.attributes(attributes),
+            timeout: self.view.attribute_timeout(attributes.kind),
+        }
+    }
+
+    /// Makes the kernel ask for attributes before it uses them again. Waits for no request.
+    fn expire_attributes(&self, node: NodeId) {
+        if let Some(invalidator) = self.invalidator.get() {
+            invalidator.expire_attributes(node);
+        }
+    }
+
+    /// Returns bytes that no other exclusive creation has.
+    fn verifier(&self) -> [u8; 8] {
+        self.verifiers.fetch_add(1, Ordering::Relaxed).to_be_bytes()
+    }
+}
+
+/// Returns the error number for the kernel.
+pub(crate) fn errno(error: &OpError) -> Errno {
+    let errno = crate::convert::errno(error);
+    if matches!(error, OpError::BadReply(_)) {
+        tracing::error!(%error, "the server's reply cannot be used");
+    } else {
+        tracing::trace!(%error, ?errno, "operation failed");
+    }
+    errno
+}

@@ -1,0 +1,24 @@
+//! NFS as a FUSE file system: requests of the kernel become operations of the client.
+//!
+//! - [`Files`] has the operations, with the requests and answers of FUSE. It knows neither a device nor a runtime.
+//! - [`Adapter`] is the [`fuse::Filesystem`] that passes requests to an [`Executor`], which runs the operations in the thread of the client's
+//!   connections.
+//!
+//! Numbers of inodes are those of the client ([`client::fs::inode`]). The kernel's counts of lookups keep them.
+
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod callers;
+mod convert;
+mod files;
+mod handles;
+mod ids;
+mod invalidator;
+mod listing;
+mod nodes;
+
+pub use adapter::{Adapter, Executor};
+pub use callers::Identity;
+pub use files::{Files, Settings};
+pub use ids::{IdMap, IdMapError, PAIRS_MAX};

@@ -1,0 +1,119 @@
+//! Inodes that the kernel knows, by the number it calls them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use client::attributes::{Attributes, Before};
+use client::cache::attributes::version;
+use client::fs::inode::Inode;
+use fuse::{Errno, Forget, NodeId};
+use parking_lot::Mutex;
+
+/// An object that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) inode: Inode,
+    cached: Mutex<Cached>,
+}
+
+/// What the kernel caches.
+#[derive(Debug, Default)]
+struct Cached {
+    /// The attributes that the kernel was given last.
+    attributes: Option<Before>,
+    /// The content that the kernel's pages have.
+    pages: Option<Before>,
+}
+
+/// What the kernel may go on using at an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Valid {
+    pub(crate) attributes: bool,
+    pub(crate) pages: bool,
+}
+
+impl Node {
+    fn new(inode: Inode) -> Arc<Self> {
+        Arc::new(Self { inode, cached: Mutex::default() })
+    }
+
+    /// Returns the kernel's number.
+    pub(crate) fn id(&self) -> NodeId {
+        node_id(&self.inode)
+    }
+
+    /// Notes attributes that the kernel is given.
+    pub(crate) fn grant(&self, attributes: &Attributes) {
+        self.cached.lock().attributes = Some(version(attributes));
+    }
+
+    /// Notes that the file is opened and has these attributes, and returns what is still valid.
+    pub(crate) fn validate(&self, attributes: &Attributes) -> Valid {
+        let now = version(attributes);
+        let mut cached = self.cached.lock();
+        Valid { attributes: cached.attributes == Some(now), pages: cached.pages.replace(now) == Some(now) }
+    }
+}
+
+/// Numbers of the client are never used again, and its root has the number of the kernel's.
+pub(crate) fn node_id(inode: &Inode) -> NodeId {
+    NodeId(inode.id().0)
+}
+
+/// All inodes that the kernel knows: it bounds them, by forgetting.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    root: Arc<Node>,
+    table: Mutex<HashMap<NodeId, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    node: Arc<Node>,
+    lookups: u64,
+}
+
+impl Nodes {
+    pub(crate) fn new(root: Inode) -> Self {
+        Self { root: Node::new(root), table: Mutex::default() }
+    }
+
+    /// Returns the inode that the kernel names.
+    ///
+    /// # Errors
+    /// ESTALE for a number that was forgotten.
+    pub(crate) fn get(&self, id: NodeId) -> Result<Arc<Node>, Errno> {
+        if id == NodeId::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        self.table.lock().get(&id).map(|known| Arc::clone(&known.node)).ok_or(Errno::STALE)
+    }
+
+    /// Counts a lookup of an inode. The kernel never forgets the root, whose lookups do not count.
+    pub(crate) fn look_up(&self, inode: &Inode) -> Arc<Node> {
+        if *inode == self.root.inode {
+            return Arc::clone(&self.root);
+        }
+        let mut table = self.table.lock();
+        let known = table
+            .entry(node_id(inode))
+            .or_insert_with(|| Known { node: Node::new(inode.clone()), lookups: 0 });
+        known.lookups += 1;
+        Arc::clone(&known.node)
+    }
+
+    /// Takes lookups back that the kernel has forgotten.
+    pub(crate) fn forget(&self, forget: Forget) {
+        let mut table = self.table.lock();
+        let Some(known) = table.get_mut(&forget.node) else { return };
+        known.lookups = known.lookups.saturating_sub(forget.lookups);
+        if known.lookups == 0 {
+            table.remove(&forget.node);
+        }
+    }
+
+    /// Returns the number of inodes without the root.
+    pub(crate) fn len(&self) -> usize {
+        self.table.lock().len()
+    }
+}
