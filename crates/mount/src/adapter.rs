@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fuse::{
-    Answer, Caller, Copied, Created, Data, Entry, Errno, Filesystem, Forget, GrantedAttributes, NodeId,
-    Opened, Readdir, Reply, Statistics,
+    Answer, Caller, Copied, Created, Data, Entry, Errno, Filesystem, Forget, GrantedAttributes, Lock,
+    LockKind, LockRange, NodeId, Opened, Readdir, Reply, Statistics,
 };
 use tokio::sync::mpsc;
 
@@ -70,6 +70,18 @@ impl Adapter {
         });
     }
 
+    /// Sets a lock; waits for it if the wait can be given up.
+    fn lock(&self, request: Lock, reply: Reply<()>, wait: Wait) {
+        self.start(move |files| async move {
+            let locking = files.set_lock(&request, wait == Wait::GiveUp);
+            let Some(result) = result_of(locking, &reply, wait).await else { return };
+            let is_granted = result.is_ok() && request.range.kind != LockKind::Unlock;
+            if reply.send(result).is_err() && is_granted {
+                files.take_lock_back(&request).await;
+            }
+        });
+    }
+
     fn start<W, F>(&self, work: W)
     where
         W: FnOnce(Arc<Files>) -> F + Send + 'static,
@@ -111,6 +123,7 @@ impl Grant for () {}
 impl Grant for Data {}
 impl Grant for Copied {}
 impl Grant for GrantedAttributes {}
+impl Grant for LockRange {}
 impl Grant for Statistics {}
 
 impl Grant for Entry {
@@ -169,6 +182,7 @@ impl Filesystem for Adapter {
         fsyncdir(Fsync) -> (): Finish;
         access(Access) -> (): GiveUp;
         create(Create) -> Created: Finish;
+        getlk(Lock) -> LockRange: GiveUp;
     }
 
     fn readdirplus(&self, _: Caller, request: Readdir, reply: Reply<Data>) {
@@ -182,6 +196,14 @@ impl Filesystem for Adapter {
                 files.take_back(Granted::Lookups(lookups)).await;
             }
         });
+    }
+
+    fn setlk(&self, _: Caller, request: Lock, reply: Reply<()>) {
+        self.lock(request, reply, Wait::Finish);
+    }
+
+    fn setlkw(&self, _: Caller, request: Lock, reply: Reply<()>) {
+        self.lock(request, reply, Wait::GiveUp);
     }
 
     fn forget(&self, forgets: &[Forget]) {

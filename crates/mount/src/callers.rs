@@ -66,7 +66,8 @@ impl Callers {
         {
             return known.caller.clone();
         }
-        let status = if key.tid == 0 { None } else { std::fs::read(format!("/proc/{}/status", key.tid)).ok() };
+        let status =
+            if key.tid == 0 { None } else { std::fs::read(format!("/proc/{}/status", key.tid)).ok() };
         let groups = status.map(|status| parse_groups(&status)).unwrap_or_default();
         let caller = self.credential(key, &groups, machine_name);
         let mut known = self.known.lock();
@@ -84,7 +85,8 @@ impl Callers {
         let name = &machine_name.as_bytes()[..machine_name.len().min(MAX_MACHINE_NAME)];
         Caller::sys(&AuthSys {
             stamp: 0,
-            machine_name: Opaque::new(Bytes::copy_from_slice(name)).unwrap_or_else(|_| Opaque::from_static(b"")),
+            machine_name: Opaque::new(Bytes::copy_from_slice(name))
+                .unwrap_or_else(|_| Opaque::from_static(b"")),
             uid: self.users.remote(key.uid),
             gid: self.groups.remote(key.gid),
             gids: GroupList::new(&others).unwrap_or_default(),
@@ -140,8 +142,7 @@ mod tests {
 
     #[test]
     fn a_fixed_identity_ignores_the_program() {
-        let callers =
-            Callers::new(Identity::Fixed(sys(9, 9, &[])), IdMap::default(), IdMap::default());
+        let callers = Callers::new(Identity::Fixed(sys(9, 9, &[])), IdMap::default(), IdMap::default());
         let program = fuse::Caller { uid: 3, gid: 4, tid: 0, is_resent: false };
         assert_eq!(callers.caller(program), sys(9, 9, &[]));
     }

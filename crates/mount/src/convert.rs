@@ -37,13 +37,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(
-        users: IdMap,
-        groups: IdMap,
-        fsid: FsId,
-        timeouts: Timeouts,
-        info: &FsInfo,
-    ) -> Self {
+    pub(crate) fn new(users: IdMap, groups: IdMap, fsid: FsId, timeouts: Timeouts, info: &FsInfo) -> Self {
         let block_size = info.read_max.clamp(FRAGMENT, BLOCK_SIZE_MAX);
         Self { users, groups, fsid, timeouts, block_size }
     }

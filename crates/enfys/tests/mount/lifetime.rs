@@ -107,7 +107,9 @@ fn a_soft_mount_gives_up() {
     let output = Command::new("cat").arg(mounted.path("f")).output().expect("cat");
     assert_eq!(output.status.code(), Some(1));
     server.start_again();
-    await_that("the mount works again", || std::fs::read(mounted.path("f")).is_ok_and(|data| data == b"text\n"));
+    await_that("the mount works again", || {
+        std::fs::read(mounted.path("f")).is_ok_and(|data| data == b"text\n")
+    });
     mounted.end();
 }
 

@@ -28,7 +28,10 @@ fn each_unusable_directory_is_named() {
     let mount = |directory: &str| refusal(&["mount", &url, directory]);
     assert_eq!(mount(&path("missing")), format!("{}: no such directory", path("missing")));
     assert_eq!(mount(&path("file")), format!("{}: not a directory", path("file")));
-    assert_eq!(mount(top.path().to_str().unwrap()), format!("{}: directory is not empty", top.path().display()));
+    assert_eq!(
+        mount(top.path().to_str().unwrap()),
+        format!("{}: directory is not empty", top.path().display())
+    );
     let directory = mounted.path.display().to_string();
     assert_eq!(mount(&directory), format!("{directory}: already mounted"));
     mounted.end();
@@ -54,7 +57,10 @@ fn a_wrong_option_source_or_server_is_named() {
     assert!(missing.starts_with("cannot mount nfs://127.0.0.1"), "{missing}");
     assert!(missing.ends_with("/missing: No such file or directory"), "{missing}");
     let unreachable = refusal(&["mount", "nfs://127.0.0.1:1/export", directory]);
-    assert!(unreachable.contains("nfs://127.0.0.1:1/export: cannot connect to 127.0.0.1:1: "), "{unreachable}");
+    assert!(
+        unreachable.contains("nfs://127.0.0.1:1/export: cannot connect to 127.0.0.1:1: "),
+        "{unreachable}"
+    );
     assert!(!is_mounted(top.path()));
 }
 

@@ -1,10 +1,10 @@
 //! Ordinary programs on a mount. What they see there is compared with the directory that the server serves.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::{Mounted, Server, VERSIONS, can_mount, sh, shell};
+use crate::support::{Mounted, Server, VERSIONS, await_that, can_mount, sh, shell};
 
 #[test]
 fn files_directories_and_links_of_the_mount_are_those_of_the_server() {
@@ -48,7 +48,8 @@ fn a_large_file_comes_back_as_it_was_written() {
         let mounted = Mounted::new(&server, version, &[]);
         assert_eq!(mounted.sh("sha256sum < big"), sum, "{version}");
         // Small pieces at odd places.
-        let odd = "dd if=/dev/urandom of=big bs=777 seek=1001 count=99 conv=notrunc status=none; sha256sum < big";
+        let odd =
+            "dd if=/dev/urandom of=big bs=777 seek=1001 count=99 conv=notrunc status=none; sha256sum < big";
         assert_eq!(mounted.sh(odd), sh(&server.export(), "sha256sum < big"), "{version}");
         mounted.end();
     }
@@ -71,9 +72,13 @@ fn trees_are_packed_and_synchronised() {
         let made = tempfile::tempdir().expect("a temporary directory");
         sh(made.path(), tree);
         let source = made.path().join("tree").display().to_string();
-        mounted.sh(&format!("mkdir t; tar -C {source} -cf - . | tar -C t -xpf -; diff -r --no-dereference {source} t"));
+        mounted.sh(&format!(
+            "mkdir t; tar -C {source} -cf - . | tar -C t -xpf -; diff -r --no-dereference {source} t"
+        ));
         // tar compares modes, owners, times and content.
-        mounted.sh(&format!("tar -C {source} -cf - . | tar -C t -df -; tar -C t -cf - . | tar -C {source} -df -"));
+        mounted.sh(&format!(
+            "tar -C {source} -cf - . | tar -C t -df -; tar -C t -cf - . | tar -C {source} -df -"
+        ));
         mounted.sh(&format!("rsync -a {source}/ r/; rsync -anic {source}/ r/ | (! grep .)"));
         mounted.sh("cp -a t c; diff -r --no-dereference t c; rm -rf t r c");
         mounted.end();
@@ -150,7 +155,9 @@ fn an_open_file_stays_when_its_name_is_removed_or_replaced() {
         let server = Server::start();
         let mounted = Mounted::new(&server, version, &[]);
         mounted.sh("echo removed > a; echo replaced > b; echo new > c");
-        let open = |name: &str| std::fs::File::options().read(true).write(true).open(mounted.path(name)).expect("a file");
+        let open = |name: &str| {
+            std::fs::File::options().read(true).write(true).open(mounted.path(name)).expect("a file")
+        };
         let (mut a, mut b) = (open("a"), open("b"));
         mounted.sh("rm a; mv c b; test ! -e a; grep -qx new b");
         for (file, expected) in [(&mut a, "removed\n"), (&mut b, "replaced\n")] {
@@ -163,7 +170,29 @@ fn an_open_file_stays_when_its_name_is_removed_or_replaced() {
             assert_eq!(text, format!("{expected}{expected}more"), "{version}");
         }
         drop((a, b));
-        crate::support::await_that("names of removed files stay", || sh(&server.export(), "ls -A") == "b\n");
+        await_that("names of removed files stay", || sh(&server.export(), "ls -A") == "b\n");
+        mounted.end();
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_for_reading_can_be_truncated() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    for version in VERSIONS {
+        let mounted = Mounted::new(&server, version, &[]);
+        mounted.sh("echo text > f; cp $(command -v sleep) run; ./run 100 > out & echo $! > pid
+             until readlink /proc/$(cat pid)/exe | grep -q '/run$'; do sleep 0.01; done");
+        let truncate = |name: &str| {
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::TRUNC;
+            rustix::fs::open(mounted.path(name), flags, rustix::fs::Mode::empty()).map(drop)
+        };
+        assert_eq!(truncate("f"), Ok(()), "{version}");
+        assert_eq!(std::fs::metadata(mounted.path("f")).expect("a file").len(), 0);
+        assert_eq!(truncate("run"), Err(rustix::io::Errno::TXTBSY), "{version}");
+        mounted.sh("kill $(cat pid); rm -f f run pid out");
         mounted.end();
     }
 }
@@ -197,16 +226,92 @@ fn the_server_sees_each_program_as_its_user() {
     for version in VERSIONS {
         let server = Server::start();
         let mounted = Mounted::new(&server, version, &["--map-uid", "4000:3000"]);
-        sh(&server.export(), "mkdir own; chown 4000 own; chmod 700 own; mkdir team; chgrp 77 team; chmod 770 team");
+        sh(
+            &server.export(),
+            "mkdir own; chown 4000 own; chmod 700 own; mkdir team; chgrp 77 team; chmod 770 team",
+        );
         let as_user = |uid: u32, groups: &str, script: &str| {
             format!("setpriv --reuid={uid} --regid=3000 --groups={groups} sh -ec '{script}'")
         };
         assert_eq!(mounted.sh("stat -c %u own"), "3000\n");
         mounted.sh(&as_user(3000, "3000", "echo mine > own/f; test -r own/f"));
-        assert_eq!(std::fs::metadata(server.export().join("own/f")).expect("a file").uid(), 4000, "{version}");
-        mounted.sh(&as_user(3001, "3001", "! cat own/f 2>/dev/null; ! ls own 2>/dev/null; ! touch team/f 2>/dev/null"));
+        assert_eq!(
+            std::fs::metadata(server.export().join("own/f")).expect("a file").uid(),
+            4000,
+            "{version}"
+        );
+        mounted.sh(&as_user(
+            3001,
+            "3001",
+            "! cat own/f 2>/dev/null; ! ls own 2>/dev/null; ! touch team/f 2>/dev/null",
+        ));
         mounted.sh(&as_user(3001, "77", "touch team/f"));
-        assert_eq!(std::fs::metadata(server.export().join("team/f")).expect("a file").uid(), 3001, "{version}");
+        assert_eq!(
+            std::fs::metadata(server.export().join("team/f")).expect("a file").uid(),
+            3001,
+            "{version}"
+        );
         mounted.end();
     }
+}
+
+#[test]
+fn a_lock_of_one_mount_is_seen_by_another() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    for version in ["4.1", "4.2"] {
+        let (one, two) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
+        one.sh("echo text > f");
+        let holder = "import fcntl, sys, time
+f = open('f', 'r+'); fcntl.KIND(f, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()";
+        let other = "import fcntl
+f = open('f', 'r+')
+try: fcntl.KIND(f, fcntl.LOCK_EX | fcntl.LOCK_NB); print('free')
+except BlockingIOError: print('locked')";
+        for kind in ["flock", "lockf"] {
+            let python = |script: &str| format!("python3 -c \"{}\"", script.replace("KIND", kind));
+            let mut child = shell(&one.path, &format!("exec {}", python(holder)))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let mut line = String::new();
+            let stdout = child.stdout.take().expect("a pipe");
+            BufReader::new(stdout).read_line(&mut line).expect("text");
+            assert_eq!(line, "locked\n", "{version} {kind}");
+            assert_eq!(two.sh(&python(other)), "locked\n", "{version} {kind}");
+            drop(child.stdin.take());
+            assert!(child.wait().expect("a child").success());
+            await_that("the lock ends with its process", || two.sh(&python(other)) == "free\n");
+        }
+        one.sh("rm f");
+        one.end();
+        two.end();
+    }
+}
+
+#[test]
+fn a_wait_for_a_lock_ends_with_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let (one, two) = (Mounted::new(&server, "4.2", &[]), Mounted::new(&server, "4.2", &[]));
+    one.sh("echo text > f");
+    let held = std::fs::File::options().write(true).open(one.path("f")).expect("a file");
+    held.lock().expect("a free lock");
+    let waiter = "import fcntl, signal
+def stop(*_): raise SystemExit(7)
+signal.signal(signal.SIGALRM, stop); signal.setitimer(signal.ITIMER_REAL, 0.3)
+fcntl.flock(open('f', 'r+'), fcntl.LOCK_EX)";
+    let status = shell(&two.path, &format!("exec python3 -c \"{waiter}\"")).status().expect("a shell");
+    assert_eq!(status.code(), Some(7));
+    held.unlock().expect("a lock");
+    // The wait that was given up holds nothing.
+    two.sh("flock -n f true");
+    drop(held);
+    one.end();
+    two.end();
 }

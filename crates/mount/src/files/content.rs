@@ -1,6 +1,6 @@
 //! Open files.
 
-use client::attributes::{Attributes, SetAttributes};
+use client::attributes::Attributes;
 use client::fs::inode::{OpenFile, OpenFlags};
 use client::results::{OpenMode, Stability};
 use fuse::{Copied, Data, Errno, Flush, Fsync, Open, Opened, Read, Release, Write};
@@ -32,18 +32,7 @@ impl Files {
         let caller = self.caller(program);
         let file = node.inode.open(&caller, open_flags(request.flags)).await;
         let file = file.map_err(|error| errno(&error))?;
-        let mut attributes = file.opened_attributes();
-        if OFlags::from_bits_retain(request.flags).contains(OFlags::TRUNC) {
-            let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            match file.set_attributes(&set).await {
-                Ok(truncated) => attributes = truncated,
-                Err(error) => {
-                    // The error of the truncation is what the program sees.
-                    let _ = file.release().await;
-                    return Err(errno(&error));
-                }
-            }
-        }
+        let attributes = file.opened_attributes();
         self.opened(file, &attributes)
     }
 
@@ -74,7 +63,9 @@ impl Files {
 
     pub(crate) async fn flush(&self, _: fuse::Caller, request: Flush) -> Result<(), Errno> {
         let file = self.open_files.get(request.handle)?;
-        file.flush().await.map_err(|error| errno(&error))
+        let flushed = file.flush().await;
+        self.end_locks(&file, request.node, request.lock_owner).await;
+        flushed.map_err(|error| errno(&error))
     }
 
     pub(crate) async fn fsync(&self, _: fuse::Caller, request: Fsync) -> Result<(), Errno> {
@@ -83,6 +74,12 @@ impl Files {
     }
 
     pub(crate) async fn release(&self, _: fuse::Caller, request: Release) -> Result<(), Errno> {
+        if request.unlocks_flock
+            && let Ok(file) = self.open_files.get(request.handle)
+        {
+            // The server ends what is left with the file.
+            let _ = file.funlock().await;
+        }
         self.close(request.handle).await;
         Ok(())
     }

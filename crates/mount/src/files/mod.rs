@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows `/dev/fuse` or a runtime: tests call the operations directly.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use client::config::{Caller, Version};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile};
 use fuse::{Entry, Errno, FileHandle, Forget, NodeId, Notifier};
+use parking_lot::Mutex;
 
 use crate::callers::{Callers, Identity};
 use crate::convert::View;
@@ -23,6 +25,7 @@ use crate::nodes::{Node, Nodes};
 mod attributes;
 mod content;
 mod directories;
+mod locks;
 mod names;
 
 /// First number of open directories; those of files are lower.
@@ -58,6 +61,8 @@ pub struct Files {
     caches_missing_names: bool,
     machine: Caller,
     verifiers: AtomicU64,
+    /// Owners of fcntl locks, by the file they locked. The kernel bounds them, by its open files.
+    lockers: Mutex<HashSet<(NodeId, fuse::LockOwner)>>,
     invalidator: OnceLock<Invalidator>,
 }
 
@@ -89,6 +94,7 @@ impl Files {
             caches_missing_names,
             machine,
             verifiers: AtomicU64::new(seed),
+            lockers: Mutex::default(),
             invalidator: OnceLock::new(),
             mount,
         })
@@ -192,6 +198,13 @@ impl Files {
     fn expire_attributes(&self, node: NodeId) {
         if let Some(invalidator) = self.invalidator.get() {
             invalidator.expire_attributes(node);
+        }
+    }
+
+    /// Drops what the kernel has cached of a file.
+    async fn drop_pages(&self, node: NodeId) {
+        if let Some(invalidator) = self.invalidator.get() {
+            invalidator.drop_pages(node).await;
         }
     }
 

@@ -44,8 +44,7 @@ impl Files {
         let parent = self.nodes.get(request.parent)?;
         let flags = OFlags::from_bits_retain(request.flags);
         let is_exclusive = flags.contains(OFlags::EXCL);
-        let creation =
-            if is_exclusive { Creation::Exclusive(self.verifier()) } else { Creation::IfMissing };
+        let creation = if is_exclusive { Creation::Exclusive(self.verifier()) } else { Creation::IfMissing };
         let mut set = SetAttributes::with_mode(request.mode & 0o7777);
         if flags.contains(OFlags::TRUNC) && !is_exclusive {
             set.size = Some(0);

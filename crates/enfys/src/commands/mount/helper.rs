@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use super::MountArguments;
+use clap::Parser;
 
 /// Names of this program as helper.
 const NAMES: [&str; 2] = ["mount.enfys", "mount.fuse.enfys"];
@@ -71,7 +71,10 @@ mod tests {
     fn takes_what_mount_passes() {
         let words = ["mount.enfys", "server:/x", "/mnt", "-sn", "-v", "-o", "rw,noexec", "-t", "enfys"];
         let arguments = parse(&mut words.iter().map(OsString::from)).unwrap().expect("not a check");
-        assert_eq!((&*arguments.source, arguments.options), ("server:/x".as_ref(), vec!["rw,noexec".to_owned()]));
+        assert_eq!(
+            (&*arguments.source, arguments.options),
+            ("server:/x".as_ref(), vec!["rw,noexec".to_owned()])
+        );
         let words = ["mount.enfys", "server:/x", "/mnt", "-f"];
         assert!(parse(&mut words.iter().map(OsString::from)).unwrap().is_none());
     }

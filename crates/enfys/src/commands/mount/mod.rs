@@ -109,10 +109,13 @@ fn plan(arguments: &MountArguments) -> Result<run::Plan, String> {
     let mut url = Url::from_mount_source(arguments.source.as_bytes()).map_err(|error| error.to_string())?;
     let mut options = MountOptions::new(url.options.clone());
     arguments.options.iter().try_for_each(|list| options.apply_list(list))?;
-    for (pairs, map, flag) in
-        [(&arguments.map_uid, &mut options.users, "map-uid"), (&arguments.map_gid, &mut options.groups, "map-gid")]
-    {
-        pairs.iter().try_for_each(|pair| map.add(pair).map_err(|error| format!("--{flag} {pair}: {error}")))?;
+    for (pairs, map, flag) in [
+        (&arguments.map_uid, &mut options.users, "map-uid"),
+        (&arguments.map_gid, &mut options.groups, "map-gid"),
+    ] {
+        pairs
+            .iter()
+            .try_for_each(|pair| map.add(pair).map_err(|error| format!("--{flag} {pair}: {error}")))?;
     }
     url.options = options.nfs.clone();
     Ok(run::Plan { url, directory: arguments.directory.clone(), options, threads: arguments.threads })

@@ -112,7 +112,8 @@ impl MountOptions {
             return Timeouts::noac();
         }
         let usual = Timeouts::default();
-        let seconds = |value: Option<u32>, usual| value.map_or(usual, |value| Duration::from_secs(value.into()));
+        let seconds =
+            |value: Option<u32>, usual| value.map_or(usual, |value| Duration::from_secs(value.into()));
         Timeouts {
             acregmin: seconds(nfs.file_attributes_min_seconds, usual.acregmin),
             acregmax: seconds(nfs.file_attributes_max_seconds, usual.acregmax),
@@ -157,7 +158,8 @@ mod tests {
 
     #[test]
     fn options_of_the_mount_and_of_nfs_are_one_list() {
-        let options = applied("ro,vers=4.1,noexec,actimeo=7,map_uid=1000:501,_netdev,x-systemd.automount,rw").unwrap();
+        let options =
+            applied("ro,vers=4.1,noexec,actimeo=7,map_uid=1000:501,_netdev,x-systemd.automount,rw").unwrap();
         assert_eq!((options.read_only, options.noexec), (false, true));
         assert_eq!(options.timeouts(), Timeouts::actimeo(Duration::from_secs(7)));
         assert_eq!(options.nfs.words()[0], "version=4.1");
@@ -166,7 +168,10 @@ mod tests {
 
     #[test]
     fn an_unknown_wrong_or_refused_option_is_named() {
-        assert_eq!(applied("ro,allow_othr").unwrap_err(), "unknown option `allow_othr`: did you mean `allow_other`?");
+        assert_eq!(
+            applied("ro,allow_othr").unwrap_err(),
+            "unknown option `allow_othr`: did you mean `allow_other`?"
+        );
         assert_eq!(applied("frobnicate").unwrap_err(), "unknown option `frobnicate`: see nfs(5)");
         assert_eq!(applied("ro=1").unwrap_err(), "`ro` takes no value");
         assert_eq!(applied("map_uid").unwrap_err(), "`map_uid` needs a value: map_uid=…");
@@ -182,7 +187,10 @@ mod tests {
 
     #[test]
     fn missing_names_are_cached_unless_lookupcache_says_otherwise() {
-        assert!(applied("").unwrap().caches_missing_names() && applied("lookupcache=all").unwrap().caches_missing_names());
+        assert!(
+            applied("").unwrap().caches_missing_names()
+                && applied("lookupcache=all").unwrap().caches_missing_names()
+        );
         assert!(!applied("lookupcache=pos").unwrap().caches_missing_names());
         assert!(!applied("lookupcache=none").unwrap().caches_missing_names());
     }

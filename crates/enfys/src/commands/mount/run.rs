@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::config::Version;
 use client::fs::inode::Mount;
-use client::url::{ReaddirPlus, Url};
+use client::url::{LocalLock, ReaddirPlus, Url};
 use fuse::mount::MountError;
 use fuse::{Capabilities, Config, Serving};
 use mount::{Adapter, Files, Identity, Settings};
@@ -61,7 +62,10 @@ async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> R
         session.close().await;
     };
     if tokio::time::timeout(SHUTDOWN_MAX, ended).await.is_err() {
-        tracing::error!(seconds = SHUTDOWN_MAX.as_secs(), "the server does not answer; data that were not written are lost");
+        tracing::error!(
+            seconds = SHUTDOWN_MAX.as_secs(),
+            "the server does not answer; data that were not written are lost"
+        );
     }
     result.map_err(|error| format!("{}: {}", directory.display(), error_text(&error)))
 }
@@ -97,7 +101,7 @@ fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, PathBuf), Strin
     let device = fuse::mount::mount(&directory, &mount_options(plan)).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| MountError::Io(directory.clone(), error).to_string();
     let start = || {
-        let session = fuse::Session::new(device, &config(plan))?;
+        let session = fuse::Session::new(device, &config(plan, files.version()))?;
         files.set_notifier(session.notifier())?;
         let (adapter, executor) = Adapter::new(Arc::clone(files));
         spawn_local(executor.run());
@@ -128,10 +132,22 @@ fn mount_options(plan: &Plan) -> fuse::mount::Options {
     }
 }
 
-fn config(plan: &Plan) -> Config {
+/// Returns the kinds of locks that the kernel keeps itself. Version 3 has no lock protocol here.
+fn own_locks(wanted: Option<LocalLock>, version: Version) -> Capabilities {
+    match wanted {
+        _ if version == Version::V3 => Capabilities::POSIX_LOCKS | Capabilities::FLOCK_LOCKS,
+        Some(LocalLock::All) => Capabilities::POSIX_LOCKS | Capabilities::FLOCK_LOCKS,
+        Some(LocalLock::Posix) => Capabilities::POSIX_LOCKS,
+        Some(LocalLock::Flock) => Capabilities::FLOCK_LOCKS,
+        Some(LocalLock::None) | None => Capabilities::empty(),
+    }
+}
+
+fn config(plan: &Plan, version: Version) -> Config {
     let mut config = Config::default();
-    // Locks are the kernel's own.
-    config.capabilities -= Capabilities::POSIX_LOCKS | Capabilities::FLOCK_LOCKS;
+    // The kernel then truncates by SETATTR, after it has looked for programs that run the file (ETXTBSY).
+    config.capabilities -= Capabilities::ATOMIC_O_TRUNC;
+    config.capabilities -= own_locks(plan.url.options.local_lock, version);
     match plan.url.options.readdir_plus {
         Some(ReaddirPlus::Never) => config.capabilities -= Capabilities::DO_READDIRPLUS,
         Some(ReaddirPlus::Force) => config.capabilities -= Capabilities::READDIRPLUS_AUTO,
