@@ -1,16 +1,18 @@
 //! A client of one server: the versions of the protocol behind one set of operations.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
+use protocol::{nfs3, nfs4, nfsacl};
 
 use crate::acl::Acl;
 use crate::attributes::{Attributes, Changed, SetAttributes};
 use crate::config::{Caller, Config, Version};
-use crate::engine::{CallError, ConnectionId, Engine};
+use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
@@ -155,6 +157,14 @@ impl Client {
     /// Returns a number for an open file, which no other file of this client has.
     pub(crate) fn next_file_number(&self) -> u64 {
         self.inner.files_opened.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns what was sent and received so far, by operation: procedures of version 3, and compounds of version 4 as their
+    /// main operation. Calls that make and keep connections and sessions are together in `other`.
+    #[must_use]
+    pub fn traffic(&self) -> BTreeMap<String, Traffic> {
+        let traffic = self.inner.engine.traffic();
+        traffic.into_iter().map(|(label, traffic)| (operation_name(label), traffic)).collect()
     }
 
     /// Returns the object at a path of the server: an exported directory, or anything below one.
@@ -409,6 +419,19 @@ operations! {
     fn fs_info(handle: FileHandle) -> FsInfo;
     /// Returns the free space of the object's file system.
     fn fs_stat(handle: FileHandle) -> FsStat;
+}
+
+/// Returns the name of the operation that calls with a label are for.
+fn operation_name(label: Label) -> String {
+    let Label { program, version, number } = label;
+    let known = match (program, version) {
+        (nfs3::PROGRAM, nfs3::VERSION) => nfs3::Proc(number).name(),
+        (nfs4::PROGRAM, nfs4::VERSION) => nfs4::types::OpNum(number).name(),
+        (nfsacl::PROGRAM, _) => nfsacl::Proc(number).name(),
+        (0, _) => Some("other"),
+        _ => None,
+    };
+    known.map_or_else(|| format!("{program}.{version}.{number}"), str::to_owned)
 }
 
 /// Returns whether an error says that a name is not there.

@@ -14,7 +14,7 @@ pub mod namespace;
 pub mod run;
 pub mod scheduler;
 mod settings;
-mod system;
+pub(crate) mod system;
 
 pub use self::run::{Commands, Finished, run};
 pub use self::scheduler::Counters;

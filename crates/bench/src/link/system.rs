@@ -131,7 +131,7 @@ pub(super) fn run_as_others() -> io::Result<()> {
 }
 
 /// Has the kernel kill the command's process when the thread that starts it ends.
-pub(super) fn die_with_this_thread(command: &mut Command) {
+pub(crate) fn die_with_this_thread(command: &mut Command) {
     let set_signal = || {
         let signal = rustix::process::Signal::KILL;
         Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)

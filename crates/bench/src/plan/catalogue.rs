@@ -175,16 +175,6 @@ pub const WORKLOADS: &[Workload] = &[
             count("files", "1000", "files, shared by all clients"),
             count("repeats", "10", "times that a client works on each file"),
             size("size", "4KiB", "size of a file"),
-            DELEGATIONS,
-        ],
-    },
-    Workload {
-        name: "recall",
-        about: "open files for writing that other clients hold delegations of (delegation recall)",
-        parameters: &[
-            count("files", "1000", "files"),
-            count("holders", "1", "clients that hold delegations"),
-            DELEGATIONS,
         ],
     },
     Workload {
@@ -203,6 +193,46 @@ pub const WORKLOADS: &[Workload] = &[
         parameters: WEBSERVER,
     },
     Workload { name: "varmail", about: "Filebench's mail server (Figures 18 and 19)", parameters: VARMAIL },
+    Workload { name: "basic", about: "the operations of Connectathon's Basic tests (1994)", parameters: &[] },
+    Workload {
+        name: "find",
+        about: "search a tree as find(1) does (1994, Table 2)",
+        parameters: &[
+            count("files", "9612", "files of the tree"),
+            count("directory-width", "64", "entries of a directory at most"),
+        ],
+    },
+    Workload {
+        name: "source-tree",
+        about: "unpack, search and remove a tree of source files (2008)",
+        parameters: &[
+            count("files", "24000", "files of each thread's tree"),
+            size("mean-size", "11KiB", "mean size of a file; sizes have a gamma distribution"),
+            DIRECTORY_WIDTH,
+        ],
+    },
+    Workload {
+        name: "bonnie",
+        about: "the tests of Bonnie++: a large file, and many empty ones (2008)",
+        parameters: &[
+            io_size("8KiB"),
+            size(
+                "file-size",
+                "4GiB",
+                "size of each thread's file; twice the memory, so that no cache holds it",
+            ),
+            count("seeks", "8000", "random reads; each tenth is followed by a write"),
+            count("files", "16384", "empty files of each thread"),
+        ],
+    },
+    Workload {
+        name: "request-mix",
+        about: "operations in the proportions of SPEC SFS 97, at a given rate",
+        parameters: &[
+            count("rate", "100", "operations a second of each client"),
+            count("files", "1000", "files of each client"),
+        ],
+    },
 ];
 
 #[cfg(test)]

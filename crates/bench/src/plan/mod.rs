@@ -9,12 +9,14 @@ mod case;
 mod catalogue;
 mod errors;
 mod file;
+mod options;
 mod resolve;
 mod value;
 
 pub use self::case::{Case, Cold, Run, Target, TargetKind};
 pub use self::catalogue::{Kind, Parameter, WORKLOADS, Workload};
 pub use self::file::{Caches, NfsVersion};
+pub use self::options::PlanOptions;
 pub use self::resolve::{Machine, Plan};
 pub use self::value::Value;
 

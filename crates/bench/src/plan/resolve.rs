@@ -94,13 +94,16 @@ impl Plan {
                 Need::Program(program) if !machine.has_program(program) => {
                     missing.push(format!("{place}: the program `{program}` is not installed"));
                 }
+                Need::Program(program) => missing.push(format!(
+                    "{place}: the bench cannot start `{program}` yet: start it, and name it as nfs://HOST/EXPORT"
+                )),
                 Need::Directory(path) => {
                     if let Err(why) = machine.can_write(Path::new(path)) {
                         missing.push(format!("{place}: {path}: {why}"));
                     }
                 }
                 Need::Root if !machine.is_root() => missing.push(format!("{place}: only root can do this")),
-                Need::Program(_) | Need::Root => {}
+                Need::Root => {}
             }
         }
         missing

@@ -57,6 +57,12 @@ pub struct RunResult {
     pub samples: BTreeMap<String, Vec<f64>>,
     /// Part of its CPUs that the client's machine was busy; near 1, the client was the limit.
     pub client_busy: Option<f64>,
+    /// Resident memory of the clients' process at the end, in bytes.
+    #[serde(default)]
+    pub client_resident_bytes: Option<u64>,
+    /// Requests that waited for a slot, or in version 3 for one of the requests in flight to end.
+    #[serde(default)]
+    pub slot_waits: Option<u64>,
     /// CPU time of the server, in seconds.
     pub server_cpu_seconds: Option<f64>,
 }
@@ -115,6 +121,17 @@ pub struct OperationResult {
     pub latency: Latency,
 }
 
+impl OperationResult {
+    /// Adds what another thread did of the same operation.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.short += other.short;
+        self.latency.add(&other.latency);
+    }
+}
+
 /// Requests of one operation of the protocol, as mountstats(8) counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,6 +150,36 @@ pub struct RequestCounters {
     pub queue_us: u64,
     /// Sum of the times from request to reply, in microseconds.
     pub round_trip_us: u64,
+}
+
+impl RequestCounters {
+    /// Adds those of another client.
+    pub fn add(&mut self, other: &Self) {
+        self.combine(other, u64::saturating_add);
+    }
+
+    /// Returns what was counted after `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.combine(before, u64::saturating_sub);
+        self
+    }
+
+    fn combine(&mut self, other: &Self, with: fn(u64, u64) -> u64) {
+        let Self { requests, retransmissions, timeouts, bytes_sent, bytes_received, queue_us, round_trip_us } =
+            self;
+        for (own, other) in [
+            (requests, other.requests),
+            (retransmissions, other.retransmissions),
+            (timeouts, other.timeouts),
+            (bytes_sent, other.bytes_sent),
+            (bytes_received, other.bytes_received),
+            (queue_us, other.queue_us),
+            (round_trip_us, other.round_trip_us),
+        ] {
+            *own = with(*own, other);
+        }
+    }
 }
 
 /// A measure of a run, for tables and comparisons.
@@ -258,6 +305,8 @@ pub(crate) mod tests {
             requests: BTreeMap::from([("READ".to_owned(), requests)]),
             samples: BTreeMap::new(),
             client_busy: Some(0.5),
+            client_resident_bytes: None,
+            slot_waits: None,
             server_cpu_seconds: None,
         }
     }

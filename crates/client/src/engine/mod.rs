@@ -28,11 +28,14 @@ use rpc::message::{MessageType, peek};
 mod connection;
 mod error;
 mod timer;
+mod traffic;
 
 pub use connection::{Action, ConnectError, ConnectionId, RetryPolicy};
 use connection::{Connection, Link};
 pub use error::CallError;
 pub use timer::Sleep;
+use traffic::{CallTimes, TrafficTable};
+pub use traffic::{Label, Traffic};
 
 /// Maximum number of connections of one client.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -79,11 +82,14 @@ struct State {
     is_shut_down: bool,
     /// Records of calls sent so far, repetitions included.
     sent: u64,
+    traffic: TrafficTable,
 }
 
 /// A call from its start until its caller has taken the reply.
 struct Call {
     record: Record,
+    label: Label,
+    times: CallTimes,
     connection: ConnectionId,
     /// How often it was sent.
     sendings: u32,
@@ -142,7 +148,7 @@ impl Engine {
         connection: ConnectionId,
         encode: impl FnOnce(u32) -> Record,
     ) -> PendingCall {
-        self.start_call(connection, None, encode)
+        self.start_call(connection, Label::default(), None, encode)
     }
 
     /// As [`Self::call`]; `completion` runs when the call has ended.
@@ -152,15 +158,28 @@ impl Engine {
         completion: Box<dyn Completion>,
         encode: impl FnOnce(u32) -> Record,
     ) -> PendingCall {
-        self.start_call(connection, Some(completion), encode)
+        self.start_call(connection, Label::default(), Some(completion), encode)
+    }
+
+    /// As [`Self::call_with`]; the call's traffic is counted under `label`.
+    pub fn call_labelled(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        label: Label,
+        completion: Box<dyn Completion>,
+        encode: impl FnOnce(u32) -> Record,
+    ) -> PendingCall {
+        self.start_call(connection, label, Some(completion), encode)
     }
 
     fn start_call(
         self: &Arc<Self>,
         connection: ConnectionId,
+        label: Label,
         completion: Option<Box<dyn Completion>>,
         encode: impl FnOnce(u32) -> Record,
     ) -> PendingCall {
+        let times = CallTimes { started_at: self.now(), sent_at: None };
         let mut state = self.state.lock();
         let xid = state.next_xid;
         state.next_xid = xid.wrapping_add(1);
@@ -173,7 +192,9 @@ impl Engine {
         };
         let record = encode(xid);
         let (outcome, waker) = (None, None);
-        let call = Call { record, connection, sendings: 0, outcome, waker, completion, is_abandoned: false };
+        let (sendings, is_abandoned) = (0, false);
+        let call =
+            Call { record, label, times, connection, sendings, outcome, waker, completion, is_abandoned };
         state.calls.insert(xid, call);
         match refusal {
             Some(error) => finish_call(&mut state.calls, xid, Err(error)),
@@ -247,6 +268,12 @@ impl Engine {
         self.state.lock().sent
     }
 
+    /// Returns what calls have sent and received so far, by operation.
+    #[must_use]
+    pub fn traffic(&self) -> BTreeMap<Label, Traffic> {
+        self.state.lock().traffic.all()
+    }
+
     /// Returns whether the engine was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
@@ -279,7 +306,7 @@ impl Engine {
     pub fn poll_record(&self, id: ConnectionId, context: &mut Context<'_>) -> Poll<Option<Record>> {
         let now = self.now();
         let mut state = self.state.lock();
-        let State { connections, calls, sent, action_waker, .. } = &mut *state;
+        let State { connections, calls, sent, traffic, action_waker, .. } = &mut *state;
         let connection = &mut connections[id.0];
         if !matches!(connection.link, Link::Up) {
             return Poll::Ready(None);
@@ -293,6 +320,8 @@ impl Engine {
             call.sendings += 1;
             *sent += 1;
             let record = call.record.clone();
+            let bytes = record.iter().map(Bytes::len).sum();
+            traffic.sent(call.label, &mut call.times, now, bytes);
             if connection.call_sent(xid, now) {
                 wake(action_waker);
             }
@@ -332,6 +361,7 @@ impl Engine {
     /// Handles a received record, without its mark. Returns false if the connection must be closed, because the record is
     /// neither a reply nor a call.
     pub fn handle_record(&self, id: ConnectionId, record: Bytes) -> bool {
+        let now = self.now();
         let mut state = self.state.lock();
         let state = &mut *state;
         let connection = &mut state.connections[id.0];
@@ -339,7 +369,9 @@ impl Engine {
             Ok((xid, MessageType::REPLY)) => {
                 connection.handle_reply(xid);
                 // A second reply, or one to a call that has failed, is ignored.
-                if state.calls.get(&xid).is_some_and(|call| call.connection == id) {
+                let call = state.calls.get(&xid).filter(|call| call.connection == id);
+                if let Some(call) = call.filter(|call| call.outcome.is_none()) {
+                    state.traffic.received(call.label, call.times, now, record.len());
                     finish_call(&mut state.calls, xid, Ok(record));
                 }
                 true
@@ -449,6 +481,9 @@ impl State {
         let failed: Vec<u32> =
             self.calls.iter().filter(|(_, call)| is_meant(call)).map(|(xid, _)| *xid).collect();
         for xid in failed {
+            if let Some(call) = self.calls.get(&xid) {
+                self.traffic.failed(call.label, call.times);
+            }
             finish_call(&mut self.calls, xid, Err(error.clone()));
         }
         for (index, link) in self.connections.iter_mut().enumerate() {

@@ -310,3 +310,34 @@ fn shutting_down_ends_calls_sleepers_and_polls() {
     assert!(matches!(test.action(), Some(Action::Disconnect { .. })));
     assert_eq!(poll(&mut test.call()), Some(Err(CallError::Closed)));
 }
+
+#[test]
+fn traffic_counts_requests_once_and_bytes_each_time() {
+    let test = Test::connected();
+    let label = Label { program: 100_003, version: 3, number: 0 };
+    struct Nothing;
+    impl Completion for Nothing {
+        fn complete(self: Box<Self>, _: Option<&Result<Bytes, CallError>>) {}
+    }
+    let mut call = test.engine.call_labelled(test.connection, label, Box::new(Nothing), null);
+    test.clock.advance(5);
+    assert_eq!(test.sent(), [1]);
+    test.engine.handle_disconnected(test.connection);
+    test.engine.handle_connected(test.connection);
+    assert_eq!(test.sent(), [1], "again over the next connection");
+    test.clock.advance(7);
+    test.reply(1);
+    test.reply(1);
+    assert!(matches!(poll(&mut call), Some(Ok(_))));
+    // RFC 5531 §9: a call without credentials has 10 words, an accepted reply without results 6.
+    let expected = Traffic {
+        requests: 1,
+        retransmissions: 1,
+        failures: 0,
+        bytes_sent: 80,
+        bytes_received: 24,
+        queue_time: Duration::from_millis(5),
+        round_trip_time: Duration::from_millis(7),
+    };
+    assert_eq!(test.engine.traffic(), BTreeMap::from([(label, expected)]));
+}

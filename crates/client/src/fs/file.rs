@@ -8,7 +8,7 @@ use super::{FileSystem, Inode};
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::errno::Errno;
 use crate::error::{Error, OpError};
-use crate::results::{Creation, Object, OpenMode};
+use crate::results::{Creation, Object, OpenMode, Stability};
 
 /// How a file is opened (open(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,16 +23,23 @@ pub struct OpenOptions {
     pub truncate: bool,
     /// Mode bits of a file that is created.
     pub permissions: u32,
+    /// The stability of data when [`File::write_at`] returns (`O_SYNC`).
+    pub stability: Stability,
 }
 
 impl OpenOptions {
     /// Options to read a file that is there.
-    pub const READ: Self =
-        Self { mode: OpenMode::READ, create: false, exclusive: None, truncate: false, permissions: 0o666 };
+    pub const READ: Self = Self {
+        mode: OpenMode::READ,
+        create: false,
+        exclusive: None,
+        truncate: false,
+        permissions: 0o666,
+        stability: Stability::Unstable,
+    };
 
     /// Options to write a new file, or a file anew.
-    pub const CREATE: Self =
-        Self { mode: OpenMode::WRITE, create: true, exclusive: None, truncate: true, permissions: 0o666 };
+    pub const CREATE: Self = Self { mode: OpenMode::WRITE, create: true, truncate: true, ..Self::READ };
 }
 
 /// An open file. Close it by [`Self::close`]: errors of writing come out there at the latest.
@@ -72,7 +79,8 @@ impl FileSystem {
         if options.truncate {
             set.size = Some(0);
         }
-        let (caller, flags) = (self.caller(), OpenFlags::of(options.mode));
+        let caller = self.caller();
+        let flags = OpenFlags { stability: options.stability, ..OpenFlags::of(options.mode) };
         let file = match parent.create(caller, &name, flags, creation, &set).await {
             // The name is a symbolic link.
             Err(OpError::Status(Status::SYMLINK)) if options.exclusive.is_none() => {
@@ -135,7 +143,8 @@ impl File {
         self.file.read(offset, count).await.map_err(|cause| self.failed("read", cause))
     }
 
-    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`].
+    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`], or at once if the file
+    /// was opened so.
     ///
     /// # Errors
     /// As pwrite(2). Some of the data may have been written.

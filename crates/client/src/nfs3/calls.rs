@@ -18,7 +18,7 @@ use xdr::{Decode, Encode};
 
 use super::{Nfs3, lacks_program};
 use crate::config::Caller;
-use crate::engine::{CallError, Completion, ConnectionId};
+use crate::engine::{CallError, Completion, ConnectionId, Label};
 use crate::error::OpError;
 use crate::permits::Permit;
 use crate::record::RecordWriter;
@@ -182,7 +182,9 @@ impl Nfs3 {
         loop {
             let permit = self.permits.take().await;
             let held = Box::new(HeldPermit(permit));
-            let mut call = self.engine.call_with(self.pick_connection(), held, |xid| {
+            let Procedure { program, version, number } = A::PROCEDURE;
+            let label = Label { program, version, number };
+            let mut call = self.engine.call_labelled(self.pick_connection(), label, held, |xid| {
                 let mut record = start_record(xid, caller, A::PROCEDURE);
                 arguments.encode_to(&mut record);
                 record.finish()

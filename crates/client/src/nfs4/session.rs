@@ -18,7 +18,7 @@ use xdr::{Decode, List, Reader};
 
 use super::callback::CallbackSlots;
 use super::statuses::{Recovery, recovery};
-use super::wire::encode_compound;
+use super::wire::{encode_compound, label};
 use crate::engine::{CallError, Completion, ConnectionId, Engine};
 use crate::permits::{Ticket, WaitQueue};
 use crate::slots::Slots;
@@ -148,7 +148,7 @@ impl Session {
     ) -> Result<Option<CompoundResult>, Unexecuted> {
         let (minor, sequence) = (self.minor_version, slot.sequence);
         // The completion has judged the same reply, and has freed the slot or lost the session.
-        let call = self.engine.call_with(self.pick_connection(), slot.start(), |xid| {
+        let call = self.engine.call_labelled(self.pick_connection(), label(ops), slot.start(), |xid| {
             encode_compound(xid, credential, minor, Some(sequence), ops)
         });
         let mut result = parse_reply::<CompoundResult>(call.await.map_err(Unexecuted::Call)?)

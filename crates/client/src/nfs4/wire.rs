@@ -9,7 +9,7 @@ use rpc::auth::OpaqueAuth;
 use rpc::message::{CallHeader, encode_call};
 use xdr::Encode;
 
-use crate::engine::Record;
+use crate::engine::{Label, Record};
 use crate::error::OpError;
 use crate::record::RecordWriter;
 
@@ -49,6 +49,18 @@ pub(crate) fn encode_compound(
         }
     }
     record.finish()
+}
+
+/// Returns the label of a compound: its first operation that does more than look at objects, or else the first that looks.
+pub(crate) fn label(ops: &[Op]) -> Label {
+    let rank = |op: &Op| match op {
+        Op::PutFh(_) | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh => 3,
+        Op::GetAttr(_) => 2,
+        Op::Lookup(_) | Op::LookupParent | Op::Access(_) => 1,
+        _ => 0,
+    };
+    let main = ops.iter().min_by_key(|op| rank(op));
+    Label { program: PROGRAM, version: VERSION, number: main.map_or(0, |op| op.opnum().0) }
 }
 
 /// Returns PUTFH.

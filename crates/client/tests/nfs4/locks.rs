@@ -16,8 +16,7 @@ use crate::world::{Fate, LEASE, World};
 
 const ONE: LockOwner = LockOwner::Process(1);
 const TWO: LockOwner = LockOwner::Process(2);
-const BOTH: OpenOptions =
-    OpenOptions { mode: OpenMode::BOTH, create: true, exclusive: None, truncate: false, permissions: 0o666 };
+const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, create: true, ..OpenOptions::READ };
 
 fn range(offset: u64, length: u64) -> LockRange {
     LockRange::new(offset, length).unwrap()

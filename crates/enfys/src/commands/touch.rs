@@ -66,9 +66,8 @@ async fn touch(session: &Session, url: &Url, arguments: &TouchArguments) -> Resu
     let options = OpenOptions {
         mode: OpenMode::WRITE,
         create: true,
-        exclusive: None,
-        truncate: false,
         permissions: MODE & !umask(),
+        ..OpenOptions::READ
     };
     let file = location.fs.open(&location.path, &options).await;
     let file = file.map_err(|error| location.failed("create", &error))?;

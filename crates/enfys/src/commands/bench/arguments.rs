@@ -41,6 +41,46 @@ the line. Packets stay in order, unless --reorder says otherwise.
 
 It runs as root, or without root where user namespaces are allowed. It ends with the status of the client's command.";
 
+const LIST_HELP: &str = "\
+Examples:
+  enfys bench list
+      All workloads.
+  enfys bench list create
+      The parameters of one.";
+
+const RUN_HELP: &str = "\
+Examples:
+  enfys bench run random-read --target local:enfys --nfs 3,4.1 --rounds 6
+      Two versions on a server that the bench starts, six rounds each.
+  enfys bench run create --target nfs://server/export --threads 1,16,64 \
+    --set size=4KiB
+      Three numbers of threads on a server that runs already.
+  enfys bench run small-files --target local:enfys --target /mnt/nfs --clients 5
+      The same on a mounted directory, with five clients.
+  enfys bench run plan.toml --results results/plan
+      A plan from a file. The same command continues an interrupted one.
+
+A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
+the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
+enfys-async, enfys-memory. `NAME=` before it names it in reports.
+
+Each round runs every case once. A run has a result file of its own in the results directory; runs that have one are not \
+done again. An interrupted run is done again by the same command. A run that failed says why, has no rates, and is done \
+again too.
+
+Files are made in the directory enfys-bench of the target, which is removed at the end.";
+
+const PAPER_HELP: &str = "\
+Examples:
+  enfys bench paper --list
+      The tables and figures that can be repeated.
+  enfys bench paper --quick
+      All of them in some minutes: only large effects can be seen.
+  enfys bench paper 2015:fig8 --page fig8.md
+
+Each figure is a plan whose results are kept in its directory, so that an interrupted command continues. The page has the \
+paper's finding beside ours and a verdict: confirmed, not seen, or reversed because its cause is not there.";
+
 const REPORT_HELP: &str = "\
 Examples:
   enfys bench report results/
@@ -68,6 +108,20 @@ pub enum BenchCommand {
     Hashcast(HashcastArguments),
     /// Run a server and a client at the ends of a link with delay, rate and loss
     Link(Box<LinkArguments>),
+    /// Show the workloads, or the parameters of one
+    List(ListArguments),
+    /// Run a plan, or one workload
+    Run(Box<RunArguments>),
+    /// Repeat tables and figures of the papers, and judge their findings
+    Paper(PaperArguments),
+    /// Show what measurements need beside this program, and how to install it
+    Setup,
+    /// Do one run at the end of a link; `enfys bench run` starts it
+    #[command(hide = true)]
+    Agent {
+        /// What to do
+        job: PathBuf,
+    },
     /// Show results as a table, a page, or in the formats of other tools
     Report(ReportArguments),
     /// Compare two sets of results
@@ -175,6 +229,102 @@ pub struct LinkArguments {
     /// Command for the client's end, with its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "measure")]
     pub client: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+pub struct ListArguments {
+    /// A workload
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub struct RunArguments {
+    /// A plan file, or the name of a workload
+    #[arg(value_name = "PLAN|WORKLOAD")]
+    pub what: String,
+    /// Target of a workload; can be given several times
+    #[arg(long, value_name = "[NAME=]SERVER")]
+    pub target: Vec<String>,
+    /// Parameter of a workload; with several values, each is a case
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub set: Vec<String>,
+    /// Versions of NFS [default: 3,4.1]
+    #[arg(long, value_name = "VERSION,…", value_delimiter = ',')]
+    pub nfs: Vec<String>,
+    /// Additional round trips, as in 0,10ms
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
+    pub delay: Vec<String>,
+    /// Threads of each client [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub threads: Vec<u32>,
+    /// Clients [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Runs of each case
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// Measured time of a run, unless it ends with its work [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Time before that, which is not measured [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    pub warm_up: Option<String>,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Empty caches before each run: new-client, restart, drop-caches, or command: and a shell command
+    #[arg(long, value_name = "HOW")]
+    pub cold: Option<String>,
+    /// Directory of the result files [default: results/ and the name of the plan]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Where local servers have their files [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Leave the files at the targets
+    #[arg(long)]
+    pub keep_files: bool,
+    /// Show the runs, and do none
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PAPER_HELP)]
+pub struct PaperArguments {
+    /// A figure, or the beginning of its name [default: all]
+    #[arg(value_name = "FIGURE")]
+    pub figure: Option<String>,
+    /// Show the figures, and run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Sizes and times of seconds, and one round
+    #[arg(long, conflicts_with = "scale")]
+    pub quick: bool,
+    /// Sizes and times
+    #[arg(long, value_enum, default_value_t = PaperScale::Normal)]
+    pub scale: PaperScale,
+    /// Write the page into a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
+    /// Directory of the result files
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+    /// Where local servers have their files [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+}
+
+/// `--scale`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PaperScale {
+    /// Scaled to a small machine; three rounds
+    Normal,
+    /// The papers' sizes and times
+    Full,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,9 @@
 //! `enfys bench`: from the command line to the library, and the library's values to the terminal.
 
 mod arguments;
+mod paper;
+mod run;
+mod setup;
 
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -21,7 +24,13 @@ impl BenchCommand {
         match self {
             Self::Hashcast(arguments) => arguments.json,
             Self::Report(arguments) => arguments.json || arguments.format == Format::Json,
-            Self::Link(_) | Self::Compare(_) => false,
+            Self::Link(_)
+            | Self::Compare(_)
+            | Self::List(_)
+            | Self::Run(_)
+            | Self::Paper(_)
+            | Self::Setup
+            | Self::Agent { .. } => false,
         }
     }
 }
@@ -31,6 +40,11 @@ pub fn run(command: &BenchCommand) -> Result<ExitCode, String> {
     match command {
         BenchCommand::Hashcast(arguments) => hashcast(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Link(arguments) => link(arguments),
+        BenchCommand::List(arguments) => run::list(arguments).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Run(arguments) => run::run(arguments),
+        BenchCommand::Paper(arguments) => paper::run(arguments),
+        BenchCommand::Setup => setup::run().map(|()| ExitCode::SUCCESS),
+        BenchCommand::Agent { job } => bench::runner::run_agent(job).map(|()| ExitCode::SUCCESS),
         BenchCommand::Report(arguments) => report(arguments).map(|()| ExitCode::SUCCESS),
         BenchCommand::Compare(arguments) => compare(arguments).map(|()| ExitCode::SUCCESS),
     }

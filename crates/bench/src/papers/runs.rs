@@ -1,0 +1,128 @@
+//! Medians of runs, by what distinguishes their cases.
+
+use std::time::Duration;
+
+use crate::plan::{NfsVersion, Value};
+use crate::result::{Measure, RunResult};
+use crate::statistics::median;
+
+/// The results of one figure's plan.
+pub struct Runs<'r>(Vec<&'r RunResult>);
+
+/// Which cases are meant; `None` is any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pick<'p> {
+    /// The target's name.
+    pub target: Option<&'p str>,
+    /// The version.
+    pub version: Option<NfsVersion>,
+    /// The delay in milliseconds.
+    pub delay_ms: Option<u64>,
+    /// Threads of a client.
+    pub threads: Option<u32>,
+    /// A parameter and its value.
+    pub parameter: Option<(&'p str, &'p str)>,
+}
+
+impl<'p> Pick<'p> {
+    pub(super) fn v3() -> Self {
+        Self { version: Some(NfsVersion::V3), ..Self::default() }
+    }
+
+    pub(super) fn v41() -> Self {
+        Self { version: Some(NfsVersion::V41), ..Self::default() }
+    }
+
+    pub(super) fn delay_ms(self, delay_ms: u64) -> Self {
+        Self { delay_ms: Some(delay_ms), ..self }
+    }
+
+    pub(super) fn threads(self, threads: u32) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    pub(super) fn target(self, target: &'p str) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    pub(super) fn with(self, name: &'p str, value: &'p str) -> Self {
+        Self { parameter: Some((name, value)), ..self }
+    }
+
+    fn matches(&self, result: &RunResult) -> bool {
+        let case = &result.run.case;
+        let has_parameter = |(name, value): (&str, &str)| {
+            case.parameters.get(name).map(Value::to_string).as_deref() == Some(value)
+        };
+        self.target.is_none_or(|target| case.target.name == target)
+            && self.version.is_none_or(|version| case.version == Some(version))
+            && self.delay_ms.is_none_or(|delay| case.delay == Duration::from_millis(delay))
+            && self.threads.is_none_or(|threads| case.threads == threads)
+            && self.parameter.is_none_or(has_parameter)
+    }
+}
+
+impl<'r> Runs<'r> {
+    /// Takes the complete runs of some results.
+    #[must_use]
+    pub fn new(results: &'r [RunResult]) -> Self {
+        Self(results.iter().filter(|result| result.is_complete()).collect())
+    }
+
+    /// Returns the median of a number that runs may have; `None` if no run has it.
+    pub(super) fn median(&self, pick: &Pick<'_>, number: impl Fn(&RunResult) -> Option<f64>) -> Option<f64> {
+        median(
+            self.0.iter().filter(|result| pick.matches(result)).filter_map(|result| number(result)).collect(),
+        )
+    }
+
+    /// Returns the median of operations a second.
+    pub(super) fn rate(&self, pick: &Pick<'_>) -> Option<f64> {
+        self.median(pick, |result| result.measure(Measure::Operations))
+    }
+
+    /// Returns the median of bytes a second.
+    pub(super) fn bytes(&self, pick: &Pick<'_>) -> Option<f64> {
+        self.median(pick, |result| result.measure(Measure::Bytes))
+    }
+
+    /// Returns the median of requests for each operation.
+    pub(super) fn requests(&self, pick: &Pick<'_>) -> Option<f64> {
+        self.median(pick, |result| result.measure(Measure::Requests))
+    }
+
+    /// Returns the median number of requests of one kind, or of all.
+    pub(super) fn request_count(&self, pick: &Pick<'_>, operation: Option<&str>) -> Option<f64> {
+        let count = |result: &RunResult| {
+            let chosen =
+                result.requests.iter().filter(|(name, _)| operation.is_none_or(|wanted| *name == wanted));
+            Some(chosen.map(|(_, counters)| counters.requests).sum::<u64>() as f64)
+        };
+        self.median(pick, count)
+    }
+
+    /// Returns the median of the waits for a slot.
+    pub(super) fn slot_waits(&self, pick: &Pick<'_>) -> Option<f64> {
+        self.median(pick, |result| result.slot_waits.map(|waits| waits as f64))
+    }
+
+    /// Returns the median of the mean of a sample.
+    pub(super) fn sample(&self, pick: &Pick<'_>, name: &str) -> Option<f64> {
+        self.median(pick, |result| mean(result.samples.get(name)?))
+    }
+
+    /// Returns the median of what `of` makes of a sample.
+    pub(super) fn samples(
+        &self,
+        pick: &Pick<'_>,
+        name: &str,
+        of: impl Fn(&[f64]) -> Option<f64>,
+    ) -> Option<f64> {
+        self.median(pick, |result| of(result.samples.get(name)?))
+    }
+}
+
+/// Returns the mean; `None` of nothing.
+pub(super) fn mean(samples: &[f64]) -> Option<f64> {
+    (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
+}

@@ -1,0 +1,496 @@
+//! One run: its files, its clients, and what they did.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::join_all;
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+use super::recorder::{Meter, Record};
+use super::task::{Task, Who};
+use super::window::{Ends, Window};
+use crate::machine::Machine;
+use crate::plan::Run;
+use crate::process;
+use crate::result::{ClientResult, FORMAT, FORMAT_VERSION, Outcome, RequestCounters, RunResult};
+use crate::targets::directory::DirectoryFiles;
+use crate::targets::nfs::{NfsFiles, Server};
+use crate::targets::{Fault, Files};
+use crate::workloads::{Any, Parameters, make_directory, remove_tree};
+
+/// The directory below a target that holds all files of the bench.
+const BASE: &str = "enfys-bench";
+
+/// How the clients of a run reach their target.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Each by a client of its own.
+    Nfs(Server),
+    /// By system calls.
+    Directory(PathBuf),
+}
+
+/// Where a run takes place.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// How its clients reach the target.
+    pub access: Access,
+    /// The server's process, if it is on this machine and known.
+    pub server_pid: Option<u32>,
+    /// Name and version of the server, if they are known.
+    pub server_version: Option<String>,
+    /// Options of client, link and server for the result.
+    pub options: BTreeMap<String, String>,
+    /// The directory that the server exports, or that is measured, if it is on this machine.
+    pub export: Option<PathBuf>,
+    /// Name of the plan.
+    pub plan: String,
+    /// Ends runs from outside.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// Makes the clients of one kind of target.
+#[allow(async_fn_in_trait, reason = "called in this module alone")]
+trait Connect: Clone + Send + 'static {
+    type Files: Files;
+    /// Whether operations block their thread, so that each thread of a client needs one of the system.
+    const BLOCKS: bool;
+    async fn connect(&self) -> Result<Self::Files, Fault>;
+}
+
+impl Connect for Server {
+    type Files = NfsFiles;
+    const BLOCKS: bool = false;
+
+    async fn connect(&self) -> Result<NfsFiles, Fault> {
+        self.connect().await
+    }
+}
+
+impl Connect for PathBuf {
+    type Files = DirectoryFiles;
+    const BLOCKS: bool = true;
+
+    async fn connect(&self) -> Result<DirectoryFiles, Fault> {
+        let files = DirectoryFiles::new(self);
+        files.stat("").await.map(|_| files)
+    }
+}
+
+/// Makes the files of a run, by a client of its own, so that the measured clients have nothing in their caches.
+///
+/// # Errors
+/// Why it failed.
+pub fn prepare(run: &Run, place: &Place) -> Result<(), String> {
+    let workload = workload(run)?;
+    let directory = directory(run, &workload);
+    let clients = run.case.clients;
+    let threads = run.case.threads;
+    with_client(&place.access, &Preparation { workload, directory, clients, threads })
+        .map_err(|why| format!("preparation: {why}"))
+}
+
+/// Removes the files of a run that no other run can use.
+///
+/// # Errors
+/// Why it failed.
+pub(super) fn clean(run: &Run, place: &Place) -> Result<(), String> {
+    let workload = workload(run)?;
+    if workload.keeps_files() {
+        return Ok(());
+    }
+    with_client(&place.access, &Removal(format!("{BASE}/{}", directory(run, &workload))))
+}
+
+/// Removes all files of the bench at a target.
+///
+/// # Errors
+/// Why it failed.
+pub(super) fn clean_all(place: &Place) -> Result<(), String> {
+    with_client(&place.access, &Removal(BASE.to_owned()))
+}
+
+fn workload(run: &Run) -> Result<Any, String> {
+    let name = &run.case.workload;
+    Any::new(name, &Parameters(&run.case.parameters)).ok_or_else(|| format!("no workload `{name}`"))
+}
+
+/// Returns the directory of a run below [`BASE`]. Workloads that keep their files share it with later runs that have the same
+/// parameters.
+fn directory(run: &Run, workload: &Any) -> String {
+    if !workload.keeps_files() {
+        return run.id.clone();
+    }
+    let parameters = run.case.parameters.values().map(ToString::to_string).collect::<Vec<_>>();
+    format!("{}-{}-c{}", run.case.workload, parameters.join("-"), run.case.clients)
+}
+
+/// Work that one client does before or after the measured time.
+trait ClientWork {
+    async fn run<F: Files>(&self, files: &F) -> Result<(), Fault>;
+}
+
+struct Preparation {
+    workload: Any,
+    directory: String,
+    clients: u32,
+    threads: u32,
+}
+
+impl ClientWork for Preparation {
+    async fn run<F: Files>(&self, files: &F) -> Result<(), Fault> {
+        let path = format!("{BASE}/{}", self.directory);
+        make_directory(files, BASE).await?;
+        make_directory(files, &path).await?;
+        let files = files.enter(&path).await?;
+        for client in 0..self.clients {
+            let who = Who { client, thread: 0, threads: self.threads, clients: self.clients };
+            self.workload.prepare(&files, who).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Removal(String);
+
+impl ClientWork for Removal {
+    async fn run<F: Files>(&self, files: &F) -> Result<(), Fault> {
+        remove_tree(files, &self.0).await
+    }
+}
+
+/// Connects a client, lets it do something, and leaves.
+fn with_client(access: &Access, work: &impl ClientWork) -> Result<(), String> {
+    match access {
+        Access::Nfs(server) => with_client_of(server, work),
+        Access::Directory(path) => with_client_of(path, work),
+    }
+}
+
+fn with_client_of<C: Connect>(connect: &C, work: &impl ClientWork) -> Result<(), String> {
+    let runtime = runtime(C::BLOCKS).map_err(|error| error.to_string())?;
+    let done = runtime.block_on(LocalSet::new().run_until(async {
+        let files = connect.connect().await?;
+        let done = work.run(&files).await;
+        files.leave().await;
+        done
+    }));
+    done.map_err(|fault| fault.to_string())
+}
+
+/// Makes the runtime of a thread; without sockets if operations block.
+fn runtime(blocks: bool) -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    if blocks {
+        builder.enable_time();
+    } else {
+        builder.enable_all();
+    }
+    builder.build()
+}
+
+/// What threads of a client that run together did.
+struct Share {
+    client: u32,
+    record: Record,
+    requests: BTreeMap<String, RequestCounters>,
+    slot_waits: u64,
+    /// When the last of them ended.
+    ended: Instant,
+    /// CPU time of this process and of the server in the measured time; from the first share alone.
+    cpu: Option<(Duration, Option<Duration>)>,
+}
+
+/// Counters at one moment.
+struct Counters {
+    requests: BTreeMap<String, RequestCounters>,
+    slot_waits: u64,
+    own_cpu: Option<Duration>,
+    server_cpu: Option<Duration>,
+}
+
+impl Counters {
+    fn read(files: &impl Files, server_pid: Option<u32>) -> Self {
+        Self {
+            requests: files.traffic(),
+            slot_waits: files.slot_waits(),
+            own_cpu: process::cpu_time(std::process::id()).ok(),
+            server_cpu: server_pid.and_then(|pid| process::cpu_time(pid).ok()),
+        }
+    }
+
+    fn requests_since(&self, before: &Self) -> BTreeMap<String, RequestCounters> {
+        let since = |(name, now): (&String, &RequestCounters)| {
+            let since = now.since(before.requests.get(name).unwrap_or(&RequestCounters::default()));
+            (since != RequestCounters::default()).then(|| (name.clone(), since))
+        };
+        self.requests.iter().filter_map(since).collect()
+    }
+
+    fn cpu_since(&self, before: &Self) -> Option<(Duration, Option<Duration>)> {
+        let server = self.server_cpu.zip(before.server_cpu).map(|(now, before)| now.saturating_sub(before));
+        Some((self.own_cpu?.saturating_sub(before.own_cpu?), server))
+    }
+}
+
+/// What all shares of a run have in common.
+struct Job<C> {
+    connect: C,
+    workload: Any,
+    path: String,
+    window: Arc<Window>,
+    seed: u64,
+    clients: u32,
+    threads: u32,
+    server_pid: Option<u32>,
+}
+
+/// Does a run whose files are prepared; `None` if it was interrupted.
+///
+/// A run that fails has what it did until then, and no rates.
+#[must_use]
+pub fn measure(run: &Run, place: &Place) -> Option<RunResult> {
+    match &place.access {
+        Access::Nfs(server) => measure_with(server, run, place),
+        Access::Directory(path) => measure_with(path, run, place),
+    }
+}
+
+fn measure_with<C: Connect + Sync>(connect: &C, run: &Run, place: &Place) -> Option<RunResult> {
+    let workload = match workload(run) {
+        Ok(workload) => workload,
+        Err(why) => return Some(failed(run, place, why)),
+    };
+    let (clients, threads) = (run.case.clients, run.case.threads);
+    let shares: Vec<(u32, Range<u32>)> = if C::BLOCKS {
+        (0..clients).flat_map(|client| (0..threads).map(move |thread| (client, thread..thread + 1))).collect()
+    } else {
+        (0..clients).map(|client| (client, 0..threads)).collect()
+    };
+    let meeting = clients as usize * threads as usize + shares.len();
+    let ends = workload.ends();
+    let times = (run.warm_up, run.duration);
+    let window = Arc::new(Window::new(ends, times, meeting, Arc::clone(&place.interrupted)));
+    let job = Job {
+        connect: connect.clone(),
+        path: format!("{BASE}/{}", directory(run, &workload)),
+        workload,
+        window: Arc::clone(&window),
+        seed: run.seed,
+        clients,
+        threads,
+        server_pid: place.server_pid,
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let system_threads = if C::BLOCKS { shares.len() } else { shares.len().min(cores) };
+    let started = SystemTime::now();
+    let done = run_shares(&job, &shares, system_threads);
+    if window.is_interrupted() {
+        return None;
+    }
+    let busy_max = system_threads.min(cores);
+    Some(assemble(run, place, &window, ends, started, busy_max, done))
+}
+
+/// Runs all shares on some threads of the system, and returns what they did.
+fn run_shares<C: Connect + Sync>(
+    job: &Job<C>,
+    shares: &[(u32, Range<u32>)],
+    system_threads: usize,
+) -> Vec<Share> {
+    // All threads meet at the start: none may begin unless all are there.
+    let may_start = OnceLock::new();
+    thread::scope(|scope| {
+        let may_start = &may_start;
+        let start = |number: usize| {
+            let own: Vec<_> = shares.iter().skip(number).step_by(system_threads).cloned().collect();
+            let runtime = runtime(C::BLOCKS)?;
+            thread::Builder::new().spawn_scoped(scope, move || {
+                if *may_start.wait() { runtime.block_on(run_own(job, own)) } else { Vec::new() }
+            })
+        };
+        let running: io::Result<Vec<_>> = (0..system_threads).map(start).collect();
+        let _ = may_start.set(running.is_ok());
+        match running {
+            Ok(threads) => threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect(),
+            Err(error) => {
+                job.window.fail(format!("cannot start {system_threads} threads: {error}"));
+                Vec::new()
+            }
+        }
+    })
+}
+
+/// Runs the shares of one thread of the system.
+async fn run_own<C: Connect>(job: &Job<C>, own: Vec<(u32, Range<u32>)>) -> Vec<Share> {
+    let all = own.into_iter().map(|(client, threads)| run_share(job, client, threads));
+    LocalSet::new().run_until(async { join_all(all).await.into_iter().flatten().collect() }).await
+}
+
+/// Connects a client and runs some of its threads; `None` if it could not connect.
+async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -> Option<Share> {
+    let window = &job.window;
+    let connected = async {
+        let files = job.connect.connect().await?;
+        let inner = files.enter(&job.path).await?;
+        Ok::<_, Fault>((files, inner))
+    };
+    let (files, inner) = match connected.await {
+        Ok(connected) => connected,
+        Err(fault) => {
+            window.fail(fault.to_string());
+            // The other clients wait for these threads, and for this one.
+            join_all((0..=threads.len()).map(|_| window.meet(|| {}))).await;
+            return None;
+        }
+    };
+    let meter = Meter::new(Arc::clone(window));
+    let work = threads.clone().map(|thread| {
+        let who = Who { client, thread, threads: job.threads, clients: job.clients };
+        let task = Task::new(inner.clone(), who, job.seed, meter.clone());
+        async move {
+            if let Err(fault) = task.run(job.workload.work(&task)).await {
+                window.fail(fault.to_string());
+            }
+            Instant::now()
+        }
+    });
+    let counters = || Counters::read(&files, job.server_pid);
+    let watch = async {
+        let mut before = None;
+        window.meet(|| before = Some(counters())).await;
+        if let Some(begin) = window.begin().filter(|begin| *begin > Instant::now()) {
+            tokio::time::sleep_until(begin.into()).await;
+            before = Some(counters());
+        }
+        before
+    };
+    let (before, ended) = futures_util::future::join(watch, join_all(work)).await;
+    let (before, after) = (before?, counters());
+    let is_first = client == 0 && threads.start == 0;
+    let share = Share {
+        client,
+        record: meter.take(),
+        requests: after.requests_since(&before),
+        slot_waits: after.slot_waits.saturating_sub(before.slot_waits),
+        ended: ended.into_iter().max().unwrap_or_else(Instant::now),
+        cpu: is_first.then(|| after.cpu_since(&before)).flatten(),
+    };
+    drop(inner);
+    files.leave().await;
+    Some(share)
+}
+
+/// Returns the result of a run that did not begin.
+#[must_use]
+pub(super) fn failed(run: &Run, place: &Place, why: String) -> RunResult {
+    let machine = Machine::here(place.export.as_deref().unwrap_or(Path::new("/")));
+    RunResult {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        plan: place.plan.clone(),
+        run: run.clone(),
+        enfys_version: env!("CARGO_PKG_VERSION").to_owned(),
+        server_version: place.server_version.clone(),
+        started_unix_ms: unix_ms(SystemTime::now()),
+        machine,
+        options: place.options.clone(),
+        outcome: Outcome::Failed(why),
+        seconds: 0.0,
+        clients: Vec::new(),
+        operations: BTreeMap::new(),
+        requests: BTreeMap::new(),
+        samples: BTreeMap::new(),
+        client_busy: None,
+        client_resident_bytes: None,
+        slot_waits: None,
+        server_cpu_seconds: None,
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn assemble(
+    run: &Run,
+    place: &Place,
+    window: &Window,
+    ends: Ends,
+    started: SystemTime,
+    busy_max: usize,
+    shares: Vec<Share>,
+) -> RunResult {
+    let mut result = failed(run, place, String::new());
+    result.outcome = Outcome::Complete;
+    result.started_unix_ms = unix_ms(started);
+    let ended = shares.iter().map(|share| share.ended).max();
+    let measured = window.begin().zip(ended).map(|(begin, ended)| ended.saturating_duration_since(begin));
+    let measured = measured.unwrap_or_default();
+    let whole = if ends == Ends::Time { measured.min(run.duration) } else { measured };
+    result.seconds = whole.as_secs_f64();
+    result.client_resident_bytes = process::resident_bytes(std::process::id()).ok();
+    if shares.iter().any(|share| !share.requests.is_empty()) {
+        result.slot_waits = Some(shares.iter().map(|share| share.slot_waits).sum());
+    }
+    if let Some((own, server)) = shares.iter().find_map(|share| share.cpu) {
+        // The counters were read when all had ended, which may be a little after the measured time.
+        let available = measured.as_secs_f64() * busy_max as f64;
+        result.client_busy = (available > 0.0).then(|| (own.as_secs_f64() / available).min(1.0));
+        result.server_cpu_seconds = server.map(|server| server.as_secs_f64());
+    }
+    let first = shares.iter().filter_map(|share| share.record.began).min();
+    for share in shares {
+        add_share(&mut result, share, first);
+    }
+    let did_nothing = result.operations.values().all(|operation| operation.count == 0);
+    if let Some(why) = window.failure() {
+        result.outcome = Outcome::Failed(why);
+    } else if did_nothing {
+        let why = "no operation ended within the measured time: measure longer".to_owned();
+        result.outcome = Outcome::Failed(why);
+    }
+    result
+}
+
+/// Adds what some threads of a client did.
+fn add_share(result: &mut RunResult, share: Share, first: Option<Instant>) {
+    let Share { client, record, requests, .. } = share;
+    let index = client as usize;
+    if result.clients.len() <= index {
+        result.clients.resize_with(index + 1, ClientResult::default);
+    }
+    let own = &mut result.clients[index];
+    own.name = (client + 1).to_string();
+    let skew = record.began.zip(first).map(|(began, first)| began.saturating_duration_since(first));
+    own.skew_us = own.skew_us.max(skew.map_or(0, |skew| u64::try_from(skew.as_micros()).unwrap_or(u64::MAX)));
+    add_series(&mut own.operations, &record.operations_by_second);
+    add_series(&mut own.bytes, &record.bytes_by_second);
+    for (name, operation) in record.operations {
+        match result.operations.get_mut(name) {
+            Some(all) => all.add(&operation),
+            None => {
+                result.operations.insert(name.to_owned(), operation);
+            }
+        }
+    }
+    for (name, counters) in requests {
+        result.requests.entry(name).or_default().add(&counters);
+    }
+    for (name, samples) in record.samples {
+        result.samples.entry(name.to_owned()).or_default().extend(samples);
+    }
+}
+
+fn add_series(all: &mut Vec<u64>, some: &[u64]) {
+    all.resize(all.len().max(some.len()), 0);
+    all.iter_mut().zip(some).for_each(|(all, some)| *all += some);
+}

@@ -1,0 +1,20 @@
+//! Runs: from a plan to result files.
+//!
+//! [`run_plan`] does the runs of a plan that have no complete result yet. [`execute`] does one: a client of its own makes
+//! the files, then all measured clients connect, meet, and work. `recorder` counts what they do, `window` says when.
+
+mod agent;
+mod execute;
+mod plan_runs;
+mod recorder;
+mod task;
+mod this_machine;
+mod window;
+
+pub use self::agent::run_agent;
+pub use self::execute::{Access, Place, measure, prepare};
+pub use self::plan_runs::{Observer, Settings, Summary, run_plan};
+pub use self::recorder::{Meter, Op, Record};
+pub use self::task::{Task, Who};
+pub use self::this_machine::ThisMachine;
+pub use self::window::{Ends, Window};

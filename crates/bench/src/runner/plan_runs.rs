@@ -1,0 +1,247 @@
+//! The runs of a plan, one after the other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::agent::run_over_link;
+use super::execute::{Access, Place, clean, clean_all, failed, measure, prepare};
+use crate::plan::{Caches, Cold, Plan, Run, Target, TargetKind};
+use crate::result::{RunResult, file};
+use crate::targets::local::{LocalServer, Starting};
+use crate::targets::nfs::Server;
+
+/// Where and how runs are done.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Directory of the result files.
+    pub results: PathBuf,
+    /// How local servers are started.
+    pub starting: Starting,
+    /// Set from outside to end: the run in progress is dropped, and done again next time.
+    pub interrupted: Arc<AtomicBool>,
+    /// Whether files stay at targets after the last run.
+    pub keeps_files: bool,
+}
+
+/// Follows the runs of a plan.
+pub trait Observer {
+    /// A run begins: its number, from 1, of how many.
+    fn begins(&mut self, run: &Run, number: usize, of: usize);
+    /// A run has ended, and its result is saved.
+    fn ended(&mut self, result: &RunResult);
+    /// Something went wrong beside a run.
+    fn warn(&mut self, why: &str);
+}
+
+/// What became of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Runs that were complete before.
+    pub kept: usize,
+    /// Runs that are complete now.
+    pub complete: usize,
+    /// Runs that failed.
+    pub failed: usize,
+    /// Whether it was interrupted.
+    pub is_interrupted: bool,
+}
+
+/// Does all runs of a plan that have no complete result in the directory yet, and saves the result of each.
+///
+/// # Errors
+/// If results cannot be read or written.
+pub fn run_plan(plan: &Plan, settings: &Settings, observer: &mut dyn Observer) -> Result<Summary, String> {
+    let done = file::completed(&settings.results)?;
+    let runs = plan.remaining(&done);
+    let mut summary = Summary { kept: plan.runs().len() - runs.len(), ..Summary::default() };
+    let mut targets = Targets { plan: &plan.name, settings, open: BTreeMap::new() };
+    for (index, run) in runs.iter().enumerate() {
+        if settings.interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        observer.begins(run, index + 1, runs.len());
+        let Some(result) = targets.run(run, observer) else { break };
+        file::save(&settings.results, &result)?;
+        if result.is_complete() {
+            summary.complete += 1;
+        } else {
+            summary.failed += 1;
+        }
+        observer.ended(&result);
+    }
+    if !settings.keeps_files {
+        targets.clean_all(observer);
+    }
+    summary.is_interrupted = settings.interrupted.load(Ordering::Relaxed);
+    Ok(summary)
+}
+
+/// The targets that were used so far.
+struct Targets<'p> {
+    plan: &'p str,
+    settings: &'p Settings,
+    open: BTreeMap<String, Open>,
+}
+
+/// A target in use.
+struct Open {
+    server: Option<LocalServer>,
+    place: Place,
+}
+
+impl Targets<'_> {
+    /// Does a run; `None` if it was interrupted.
+    fn run(&mut self, run: &Run, observer: &mut dyn Observer) -> Option<RunResult> {
+        let name = &run.case.target.name;
+        if let TargetKind::Local { server } = &run.case.target.kind
+            && !run.case.delay.is_zero()
+        {
+            let Settings { starting, interrupted, .. } = self.settings;
+            let done = run_over_link(run, server, self.plan, starting, interrupted);
+            return done.unwrap_or_else(|why| Some(failed(run, &self.nowhere(), why)));
+        }
+        let done = self.open(run).and_then(|open| open.run(run));
+        let result = match done {
+            Ok(result) => result,
+            Err(why) if self.settings.interrupted.load(Ordering::Relaxed) => {
+                observer.warn(&why);
+                None
+            }
+            Err(why) => {
+                let place = self.open.get(name).map_or_else(|| self.nowhere(), |open| open.place.clone());
+                Some(failed(run, &place, why))
+            }
+        };
+        let Some(open) = self.open.get_mut(name) else { return result };
+        let has_ended = open.server.as_mut().is_some_and(|server| server.check().is_err());
+        if has_ended {
+            // The next run starts it anew.
+            self.open.remove(name);
+        } else if let Err(why) = clean(run, &open.place) {
+            observer.warn(&format!("{name}: files of {} are left: {why}", run.id));
+        }
+        result
+    }
+
+    fn nowhere(&self) -> Place {
+        Place {
+            access: Access::Directory(PathBuf::from("/")),
+            server_pid: None,
+            server_version: None,
+            options: BTreeMap::new(),
+            export: None,
+            plan: self.plan.to_owned(),
+            interrupted: Arc::clone(&self.settings.interrupted),
+        }
+    }
+
+    /// Returns the target of a run, which is started if need be.
+    fn open(&mut self, run: &Run) -> Result<&mut Open, String> {
+        let target = &run.case.target;
+        if !self.open.contains_key(&target.name) {
+            let mut place = self.nowhere();
+            let mut server = None;
+            match &target.kind {
+                TargetKind::Local { server: name } => {
+                    let started = LocalServer::start(name, &self.settings.starting)?;
+                    place.server_version = Some(started.version());
+                    place.export = Some(started.export());
+                    server = Some(started);
+                }
+                TargetKind::Directory { path } => place.export = Some(PathBuf::from(path)),
+                TargetKind::Remote { .. } => {}
+            }
+            self.open.insert(target.name.clone(), Open { server, place });
+        }
+        let open = self.open.get_mut(&target.name).ok_or("no target")?;
+        open.set_access(run)?;
+        Ok(open)
+    }
+
+    fn clean_all(&mut self, observer: &mut dyn Observer) {
+        for (name, open) in &self.open {
+            // The files of a local server end with it.
+            if open.server.is_none()
+                && let Err(why) = clean_all(&open.place)
+            {
+                observer.warn(&format!("{name}: files are left: {why}"));
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Sets how clients of a run reach the target.
+    fn set_access(&mut self, run: &Run) -> Result<(), String> {
+        let Target { kind, server, .. } = &run.case.target;
+        let url = match (&self.server, kind) {
+            (_, TargetKind::Directory { path }) => {
+                self.place.access = Access::Directory(Path::new(path).to_owned());
+                return Ok(());
+            }
+            (Some(local), _) => {
+                self.place.server_pid = Some(local.pid());
+                local.url()
+            }
+            (None, _) => server.clone(),
+        };
+        let version = run.case.version.ok_or("a target without a version")?;
+        self.place.access = Access::Nfs(Server::resolve(&url, version)?);
+        Ok(())
+    }
+
+    fn run(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
+        prepare(run, &self.place)?;
+        if run.caches == Caches::Cold {
+            self.make_cold(run)?;
+        }
+        let mut result = measure(run, &self.place);
+        if let Some(result) = &mut result
+            && let crate::result::Outcome::Failed(why) = &mut result.outcome
+            && let Some(Err(ended)) = self.server.as_mut().map(LocalServer::check)
+        {
+            *why = format!("{why}; {ended}");
+        }
+        Ok(result)
+    }
+
+    fn make_cold(&mut self, run: &Run) -> Result<(), String> {
+        match &run.case.target.cold {
+            None | Some(Cold::NewClient) => Ok(()),
+            Some(Cold::Restart) => {
+                let Some(server) = &mut self.server else { return Ok(()) };
+                if server.is_in_memory() {
+                    return Err("cold = \"restart\": a file system in memory would be lost".to_owned());
+                }
+                server.restart()?;
+                self.set_access(run)
+            }
+            Some(cold) => cold.apply(),
+        }
+    }
+}
+
+impl Cold {
+    /// Empties caches of this machine, or runs the plan's command.
+    ///
+    /// # Errors
+    /// Why that failed.
+    pub(super) fn apply(&self) -> Result<(), String> {
+        match self {
+            Self::NewClient | Self::Restart => Ok(()),
+            Self::DropCaches => {
+                rustix::fs::sync();
+                std::fs::write("/proc/sys/vm/drop_caches", "3")
+                    .map_err(|error| format!("/proc/sys/vm/drop_caches: {error}"))
+            }
+            Self::Command(command) => {
+                let status = Command::new("/bin/sh").arg("-c").arg(command).status();
+                let status = status.map_err(|error| format!("{command}: {error}"))?;
+                if status.success() { Ok(()) } else { Err(format!("`{command}` failed: {status}")) }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the threads of one client did, as it is recorded during a run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::window::Window;
+use crate::result::{Effect, Latency, OperationResult};
+use crate::targets::Fault;
+
+/// Seconds of a series at most: a day.
+const SERIES_SECONDS_MAX: usize = 86_400;
+/// Samples with one name at most.
+const SAMPLES_MAX: usize = 1 << 20;
+
+/// An operation that a workload counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// Its name in results.
+    pub name: &'static str,
+    /// What it does to data.
+    pub effect: Effect,
+}
+
+impl Op {
+    /// An operation that reads data.
+    #[must_use]
+    pub const fn read(name: &'static str) -> Self {
+        Self { name, effect: Effect::Read }
+    }
+
+    /// An operation that writes data.
+    #[must_use]
+    pub const fn write(name: &'static str) -> Self {
+        Self { name, effect: Effect::Write }
+    }
+
+    /// An operation on names and attributes.
+    #[must_use]
+    pub const fn metadata(name: &'static str) -> Self {
+        Self { name, effect: Effect::Metadata }
+    }
+}
+
+/// What was recorded of one client.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// By operation.
+    pub operations: BTreeMap<&'static str, OperationResult>,
+    /// Operations of each second of the measured time.
+    pub operations_by_second: Vec<u64>,
+    /// Bytes of each second.
+    pub bytes_by_second: Vec<u64>,
+    /// Samples of the workload.
+    pub samples: BTreeMap<&'static str, Vec<f64>>,
+    /// When the first thread began.
+    pub began: Option<Instant>,
+}
+
+/// Times operations. Clones record into the same place.
+#[derive(Clone)]
+pub struct Meter {
+    window: Arc<Window>,
+    record: Rc<RefCell<Record>>,
+}
+
+impl Meter {
+    /// Creates a meter for the threads of one client.
+    #[must_use]
+    pub fn new(window: Arc<Window>) -> Self {
+        Self { window, record: Rc::default() }
+    }
+
+    /// Whether threads shall end: the time is over, the run was interrupted, or another thread has failed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.window.is_over(Instant::now())
+    }
+
+    /// Does an operation that moves no data, and counts it.
+    ///
+    /// # Errors
+    /// Those of the operation, which is counted as an error then.
+    pub async fn time<T>(&self, op: Op, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.time_since(op, Instant::now(), work).await
+    }
+
+    /// As [`Self::time`]; the operation should have begun at `began`.
+    ///
+    /// # Errors
+    /// As [`Self::time`].
+    pub async fn time_since<T>(
+        &self,
+        op: Op,
+        began: Instant,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let done = work.await;
+        self.count(op, began, 0, done.as_ref().map(|_| 0).map_err(|_| ()));
+        yield_sometimes().await;
+        done
+    }
+
+    /// Does an operation that moves `asked` bytes, and counts it. It returns how many it moved; with fewer than `asked` it is
+    /// short, and no work.
+    ///
+    /// # Errors
+    /// Those of the operation, which is counted as an error then.
+    pub async fn transfer(
+        &self,
+        op: Op,
+        asked: u64,
+        work: impl Future<Output = Result<u64, Fault>>,
+    ) -> Result<u64, Fault> {
+        self.transfer_since(op, Instant::now(), asked, work).await
+    }
+
+    /// As [`Self::transfer`]; the operation should have begun at `began`.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    pub async fn transfer_since(
+        &self,
+        op: Op,
+        began: Instant,
+        asked: u64,
+        work: impl Future<Output = Result<u64, Fault>>,
+    ) -> Result<u64, Fault> {
+        let done = work.await;
+        self.count(op, began, asked, done.as_ref().map(|moved| *moved).map_err(|_| ()));
+        yield_sometimes().await;
+        done
+    }
+
+    /// Adds a sample under a name that ends with its unit.
+    pub fn sample(&self, name: &'static str, value: f64) {
+        let mut record = self.record.borrow_mut();
+        let samples = record.samples.entry(name).or_default();
+        if samples.len() < SAMPLES_MAX {
+            samples.push(value);
+        }
+    }
+
+    /// Counts an operation that ended now, if that is in the measured time.
+    fn count(&self, op: Op, began: Instant, asked: u64, moved: Result<u64, ()>) {
+        let ended = Instant::now();
+        let Some(second) = self.window.second(ended) else { return };
+        let mut record = self.record.borrow_mut();
+        let result = record.operations.entry(op.name).or_insert_with(|| OperationResult {
+            effect: op.effect,
+            count: 0,
+            bytes: 0,
+            errors: 0,
+            short: 0,
+            latency: Latency::default(),
+        });
+        let Ok(moved) = moved else {
+            result.errors += 1;
+            return;
+        };
+        if moved < asked {
+            result.short += 1;
+            return;
+        }
+        result.count += 1;
+        result.bytes += moved;
+        result.latency.record(ended - began, 1);
+        let second = second.min(SERIES_SECONDS_MAX - 1);
+        let Record { operations_by_second, bytes_by_second, .. } = &mut *record;
+        if operations_by_second.len() <= second {
+            operations_by_second.resize(second + 1, 0);
+            bytes_by_second.resize(second + 1, 0);
+        }
+        operations_by_second[second] += 1;
+        bytes_by_second[second] += moved;
+    }
+
+    pub(super) fn begin(&self) {
+        let mut record = self.record.borrow_mut();
+        record.began = record.began.or(Some(Instant::now()));
+    }
+
+    pub(super) fn window(&self) -> &Arc<Window> {
+        &self.window
+    }
+
+    /// Takes what was recorded.
+    #[must_use]
+    pub fn take(&self) -> Record {
+        self.record.take()
+    }
+}
+
+/// Lets other tasks of this thread run now and then: operations on cached data never wait.
+async fn yield_sometimes() {
+    tokio::task::coop::consume_budget().await;
+}

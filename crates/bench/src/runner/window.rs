@@ -1,0 +1,155 @@
+//! The measured time of a run, which all its threads share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Barrier;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// After a time.
+    Time,
+    /// When the work is done.
+    Work,
+}
+
+/// The measured time, and whether the run goes on.
+pub struct Window {
+    ends: Ends,
+    warm_up: Duration,
+    duration: Duration,
+    started: OnceLock<Instant>,
+    /// All threads and clients are there.
+    arrived: Barrier,
+    /// All clients have read their counters.
+    released: Barrier,
+    failure: Mutex<Option<String>>,
+    has_failed: AtomicBool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Window {
+    /// Creates the window of a run with this many threads and clients that meet at its start. A run that ends with its work
+    /// has no warm-up.
+    #[must_use]
+    pub fn new(
+        ends: Ends,
+        times: (Duration, Duration),
+        meeting: usize,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        let (warm_up, duration) = times;
+        let warm_up = if ends == Ends::Work { Duration::ZERO } else { warm_up };
+        Self {
+            ends,
+            warm_up,
+            duration,
+            started: OnceLock::new(),
+            arrived: Barrier::new(meeting),
+            released: Barrier::new(meeting),
+            failure: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
+            interrupted,
+        }
+    }
+
+    /// Waits for all threads and clients; `before` runs when all are there, and none has started.
+    pub async fn meet(&self, before: impl FnOnce()) {
+        self.arrived.wait().await;
+        before();
+        self.released.wait().await;
+        self.started.get_or_init(Instant::now);
+    }
+
+    /// Ends the run for all, with the first reason that is given.
+    pub fn fail(&self, why: String) {
+        let mut failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        failure.get_or_insert(why);
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns why the run failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Whether the run was interrupted from outside.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Whether threads shall end.
+    #[must_use]
+    pub fn is_over(&self, now: Instant) -> bool {
+        let is_past = self.end().is_some_and(|end| now >= end);
+        is_past || self.has_failed.load(Ordering::Relaxed) || self.is_interrupted()
+    }
+
+    /// Returns when the measured time began; `None` before the start.
+    #[must_use]
+    pub fn begin(&self) -> Option<Instant> {
+        self.started.get().map(|started| *started + self.warm_up)
+    }
+
+    /// Returns when it ends; `None` if that depends on the work.
+    #[must_use]
+    pub fn end(&self) -> Option<Instant> {
+        let begin = self.begin()?;
+        (self.ends == Ends::Time).then(|| begin + self.duration)
+    }
+
+    /// Returns the second of the measured time at `now`; `None` outside of it.
+    #[must_use]
+    pub fn second(&self, now: Instant) -> Option<usize> {
+        let passed = now.checked_duration_since(self.begin()?)?;
+        let is_inside = self.ends == Ends::Work || passed < self.duration;
+        is_inside.then_some(passed.as_secs() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(ends: Ends) -> Window {
+        let times = (Duration::from_secs(2), Duration::from_secs(3));
+        Window::new(ends, times, 1, Arc::default())
+    }
+
+    async fn started(ends: Ends) -> (Window, Instant) {
+        let window = window(ends);
+        window.meet(|| {}).await;
+        let start = *window.started.get().unwrap();
+        (window, start)
+    }
+
+    #[tokio::test]
+    async fn only_operations_that_end_in_the_measured_time_count() {
+        let (window, start) = started(Ends::Time).await;
+        let second = |milliseconds| window.second(start + Duration::from_millis(milliseconds));
+        assert_eq!([second(1999), second(2000), second(4999), second(5000)], [None, Some(0), Some(2), None]);
+        assert!(!window.is_over(start + Duration::from_millis(4999)));
+        assert!(window.is_over(start + Duration::from_secs(5)));
+    }
+
+    #[tokio::test]
+    async fn work_has_neither_warm_up_nor_end() {
+        let (window, start) = started(Ends::Work).await;
+        assert_eq!(window.second(start), Some(0));
+        assert_eq!(window.second(start + Duration::from_secs(100)), Some(100));
+        assert!(!window.is_over(start + Duration::from_secs(100)));
+    }
+
+    #[tokio::test]
+    async fn the_first_failure_ends_the_run() {
+        let (window, start) = started(Ends::Work).await;
+        window.fail("no space".to_owned());
+        window.fail("connection lost".to_owned());
+        assert!(window.is_over(start));
+        assert_eq!(window.failure().as_deref(), Some("no space"));
+    }
+}

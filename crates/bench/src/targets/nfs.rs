@@ -1,0 +1,343 @@
+//! A server through Enfys's client.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use client::attributes::{FileKind, SetAttributes};
+use client::config::{Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::engine::{Engine, RetryPolicy, Traffic};
+use client::error::{Error, OpError};
+use client::fs::{File, FileSystem, OpenOptions};
+use client::locks::LockKind;
+use client::results::{OpenMode, Stability};
+use client::url::{Host, LocalLock, Url};
+use net::transport::{Route, SystemClock, run_transport};
+use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
+use rustix::process::{getegid, geteuid, getgroups};
+use tokio::task::JoinHandle;
+use xdr::Opaque;
+
+use super::{Buffer, Fault, Files, How, OpenFile, Status};
+use crate::plan::NfsVersion;
+use crate::result::RequestCounters;
+
+/// Maximum bytes of a record from a server: a READ and its headers.
+const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
+/// Time until a silent server's connection is made again, unless the address has `timeo=`.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Times that a server may stay silent until calls fail, unless the address has `retrans=`: a run must end.
+const RETRIES: u32 = 1;
+
+/// A server, as all clients of a run reach it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    url: Url,
+    addresses: Vec<IpAddr>,
+    version: Version,
+}
+
+/// The files below one directory of a server.
+#[derive(Clone)]
+pub struct NfsFiles {
+    fs: FileSystem,
+    connected: Rc<Connected>,
+    /// The path of the directory at the server.
+    path: String,
+}
+
+/// A file of it.
+pub struct NfsFile {
+    file: File,
+}
+
+struct Connected {
+    client: Client,
+    /// Directories that were entered, by path: all threads of a client share them. Held while one is mounted, for which
+    /// version 3 opens a connection.
+    entered: tokio::sync::Mutex<BTreeMap<String, FileSystem>>,
+    tasks: RefCell<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Finds a server's addresses. May ask name services.
+    ///
+    /// # Errors
+    /// What is wrong with the address, or that this client does not have the version.
+    pub fn resolve(url: &str, version: NfsVersion) -> Result<Self, String> {
+        let url: Url = url.parse().map_err(|error| format!("{url}: {error}"))?;
+        let version = match version {
+            NfsVersion::V2 => return Err("this client does not have NFS version 2".to_owned()),
+            NfsVersion::V3 => Version::V3,
+            NfsVersion::V40 => Version::V40,
+            NfsVersion::V41 => Version::V41,
+            NfsVersion::V42 => Version::V42,
+        };
+        let addresses = match url.host() {
+            Host::V4(address) => vec![IpAddr::V4(*address)],
+            Host::V6(address, None) => vec![IpAddr::V6(*address)],
+            Host::V6(_, Some(_)) => return Err(format!("{url}: addresses with a scope are not supported")),
+            Host::Name(name) => {
+                let found = (name.as_str(), 0).to_socket_addrs();
+                let found = found.map_err(|error| format!("{name}: no address: {error}"))?;
+                found.map(|address| address.ip()).collect()
+            }
+        };
+        Ok(Self { url, addresses, version })
+    }
+
+    /// Connects a client of its own, which shares nothing with others. Must run in a [`tokio::task::LocalSet`].
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or does not have the version.
+    pub async fn connect(&self) -> Result<NfsFiles, Fault> {
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
+        let reserved_port = self.url.options.reserved_port.unwrap_or(true);
+        let route = Route { addresses: self.addresses.clone(), reserved_port, record_max: RECORD_MAX };
+        let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
+        let caller = caller(&self.url);
+        let client = match Client::connect(Arc::clone(&engine), self.config(caller.clone())).await {
+            Ok(client) => client,
+            Err(error) => {
+                engine.shut_down();
+                let _ = transport.await;
+                return Err(refused(&format!("connect to {}", self.url), &error));
+            }
+        };
+        let keeper = tokio::task::spawn_local({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        let tasks = RefCell::new(vec![keeper, transport]);
+        let connected = Rc::new(Connected { client: client.clone(), entered: Default::default(), tasks });
+        let path = String::from_utf8_lossy(self.url.path()).trim_matches('/').to_owned();
+        let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
+        let (fs, name) = mounted.map_err(|error| fault(&error))?;
+        if name.is_some() {
+            return Err(Fault::new(format!("{}: not a directory", self.url)));
+        }
+        Ok(NfsFiles { fs, connected, path })
+    }
+
+    fn config(&self, machine: Caller) -> Config {
+        let options = &self.url.options;
+        let timeout = options.timeout_deciseconds;
+        let timeout = timeout.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
+        let retries = Some(options.retransmissions.unwrap_or(RETRIES));
+        Config {
+            server: self.url.host().to_string().into(),
+            port: options.port.unwrap_or(protocol::nfs3::PORT),
+            mount_port: options.mount_port,
+            version: Some(self.version),
+            retry: RetryPolicy { timeout, retries, fails_fast: true },
+            connections: options.connections.unwrap_or(1) as usize,
+            owner: Bytes::from(format!("enfys bench {} {:016x}", std::process::id(), random_u64())),
+            verifier: random_u64().to_be_bytes(),
+            machine,
+            slots: SLOTS_MAX,
+            v3_calls: V3_CALLS,
+            read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
+            write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
+            local_lock: options.local_lock.unwrap_or(LocalLock::None),
+        }
+    }
+}
+
+/// Returns who calls: this process, or the user and group of the address.
+fn caller(url: &Url) -> Caller {
+    let options = &url.options;
+    let own: Vec<u32> = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+    // Another user's groups are unknown here.
+    let groups = if options.uid.is_some() || options.gid.is_some() { Vec::new() } else { own };
+    let groups = &groups[..groups.len().min(MAX_GROUPS)];
+    Caller::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"enfys-bench"),
+        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        gids: GroupList::new(groups).unwrap_or_default(),
+    })
+}
+
+/// Returns a number that no other client has. Seeds of workloads do not depend on it.
+fn random_u64() -> u64 {
+    fastrand::Rng::new().u64(..)
+}
+
+fn fault(error: &Error) -> Fault {
+    Fault { errno: Some(error.errno().0), text: error.to_string() }
+}
+
+fn refused(operation: &str, error: &OpError) -> Fault {
+    Fault { errno: Some(error.errno().0), text: format!("{operation}: {error}") }
+}
+
+impl From<Traffic> for RequestCounters {
+    fn from(traffic: Traffic) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            requests: traffic.requests,
+            retransmissions: traffic.retransmissions,
+            timeouts: traffic.failures,
+            bytes_sent: traffic.bytes_sent,
+            bytes_received: traffic.bytes_received,
+            queue_us: micros(traffic.queue_time),
+            round_trip_us: micros(traffic.round_trip_time),
+        }
+    }
+}
+
+fn status(attributes: &client::attributes::Attributes) -> Status {
+    Status { size: attributes.size, is_directory: attributes.kind == FileKind::Directory }
+}
+
+impl Files for NfsFiles {
+    type File = NfsFile;
+
+    async fn enter(&self, path: &str) -> Result<Self, Fault> {
+        let path = format!("{}/{path}", self.path);
+        let mut entered = self.connected.entered.lock().await;
+        let fs = match entered.get(&path) {
+            Some(fs) => fs.clone(),
+            None => {
+                let (client, caller) = (self.connected.client.clone(), self.fs.caller().clone());
+                let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
+                let (fs, _) = mounted.map_err(|error| fault(&error))?;
+                entered.insert(path.clone(), fs.clone());
+                fs
+            }
+        };
+        drop(entered);
+        Ok(Self { fs, connected: Rc::clone(&self.connected), path })
+    }
+
+    async fn open(&self, path: &str, how: How) -> Result<NfsFile, Fault> {
+        let options = OpenOptions {
+            mode: OpenMode { read: how.read, write: how.write },
+            create: how.create,
+            exclusive: None,
+            truncate: how.truncate,
+            permissions: 0o644,
+            stability: if how.sync { Stability::FileSync } else { Stability::Unstable },
+        };
+        let file = self.fs.open(path.as_bytes(), &options).await.map_err(|error| fault(&error))?;
+        Ok(NfsFile { file })
+    }
+
+    async fn stat(&self, path: &str) -> Result<Status, Fault> {
+        self.fs
+            .lstat(path.as_bytes())
+            .await
+            .map(|attributes| status(&attributes))
+            .map_err(|error| fault(&error))
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<(String, Status)>, Fault> {
+        let entries = self.fs.read_dir(path.as_bytes(), true).await.map_err(|error| fault(&error))?;
+        let mut listed = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            let status = match entry.object {
+                Some(object) => status(&object.attributes),
+                // The server has sent no attributes with the name: a program asks for them.
+                None => self.stat(&format!("{path}/{name}")).await?,
+            };
+            listed.push((name, status));
+        }
+        Ok(listed)
+    }
+
+    async fn make_directory(&self, path: &str) -> Result<(), Fault> {
+        self.fs.mkdir(path.as_bytes(), 0o755).await.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    async fn remove_directory(&self, path: &str) -> Result<(), Fault> {
+        self.fs.rmdir(path.as_bytes()).await.map_err(|error| fault(&error))
+    }
+
+    async fn remove(&self, path: &str) -> Result<(), Fault> {
+        self.fs.unlink(path.as_bytes()).await.map_err(|error| fault(&error))
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> Result<(), Fault> {
+        self.fs.rename(from.as_bytes(), to.as_bytes()).await.map_err(|error| fault(&error))
+    }
+
+    async fn link(&self, from: &str, to: &str) -> Result<(), Fault> {
+        self.fs.link(from.as_bytes(), to.as_bytes()).await.map_err(|error| fault(&error))
+    }
+
+    async fn symlink(&self, target: &str, path: &str) -> Result<(), Fault> {
+        let made = self.fs.symlink(target.as_bytes(), path.as_bytes()).await;
+        made.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    async fn read_link(&self, path: &str) -> Result<usize, Fault> {
+        self.fs.read_link(path.as_bytes()).await.map(|link| link.len()).map_err(|error| fault(&error))
+    }
+
+    async fn set_mode(&self, path: &str, mode: u32) -> Result<(), Fault> {
+        let set = SetAttributes::with_mode(mode);
+        let set = self.fs.set_attributes(path.as_bytes(), &set, false).await;
+        set.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    async fn file_system_status(&self) -> Result<(), Fault> {
+        self.fs.stat_fs(b"").await.map(|_| ()).map_err(|error| fault(&error))
+    }
+
+    fn traffic(&self) -> BTreeMap<String, RequestCounters> {
+        let traffic = self.connected.client.traffic();
+        traffic.into_iter().map(|(name, traffic)| (name, traffic.into())).collect()
+    }
+
+    fn slot_waits(&self) -> u64 {
+        self.connected.client.slot_use().1 as u64
+    }
+
+    async fn leave(self) {
+        // A server that does not answer forgets the client after its lease.
+        let _ = self.connected.client.close().await;
+        let tasks = std::mem::take(&mut *self.connected.tasks.borrow_mut());
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+impl OpenFile for NfsFile {
+    fn size(&self) -> u64 {
+        self.file.opened_attributes().size
+    }
+
+    async fn read(&self, offset: u64, count: usize, buffer: &mut Buffer) -> Result<usize, Fault> {
+        let parts = self.file.read_at(offset, count).await.map_err(|error| fault(&error))?;
+        Ok(buffer.take_parts(parts))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<usize, Fault> {
+        let length = data.len();
+        self.file.write_at(offset, data).await.map(|()| length).map_err(|error| fault(&error))
+    }
+
+    async fn sync(&self) -> Result<(), Fault> {
+        self.file.sync().await.map_err(|error| fault(&error))
+    }
+
+    async fn lock_shared(&self) -> Result<(), Fault> {
+        self.file.flock(LockKind::Shared).await.map_err(|error| fault(&error))
+    }
+
+    async fn unlock(&self) -> Result<(), Fault> {
+        self.file.funlock().await.map_err(|error| fault(&error))
+    }
+
+    async fn close(self) -> Result<(), Fault> {
+        self.file.close().await.map_err(|error| fault(&error))
+    }
+}

@@ -1,0 +1,91 @@
+//! Operations of Filebench's loops, each counted by itself.
+
+use bytes::Bytes;
+
+use super::files::{pattern, read_whole};
+use crate::runner::{Meter, Op, Task};
+use crate::targets::{Buffer, Fault, Files, How, OpenFile};
+
+const CREATE: Op = Op::metadata("create");
+const OPEN: Op = Op::metadata("open");
+const CLOSE: Op = Op::metadata("close");
+const READ: Op = Op::read("read-file");
+const WRITE: Op = Op::write("write-file");
+const APPEND: Op = Op::write("append");
+const FSYNC: Op = Op::metadata("fsync");
+const DELETE: Op = Op::metadata("delete");
+const STAT: Op = Op::metadata("stat");
+
+/// What a thread works with.
+pub(super) struct Flow<'t, F: Files> {
+    files: F,
+    meter: &'t Meter,
+    buffer: Buffer,
+    io_bytes: u64,
+    append: Bytes,
+}
+
+impl<'t, F: Files> Flow<'t, F> {
+    /// Enters the directory of the thread's client.
+    pub(super) async fn new(task: &'t Task<F>, io_bytes: u64, append_bytes: u64) -> Result<Self, Fault> {
+        let files = task.files.enter(&super::file_set::root(task.who)).await?;
+        let append = pattern(0, append_bytes);
+        Ok(Self { files, meter: &task.meter, buffer: Buffer::default(), io_bytes: io_bytes.max(1), append })
+    }
+
+    pub(super) async fn create(&self, path: &str) -> Result<F::File, Fault> {
+        self.meter.time(CREATE, self.files.open(path, How { truncate: false, ..How::CREATE })).await
+    }
+
+    pub(super) async fn open(&self, path: &str, how: How) -> Result<F::File, Fault> {
+        self.meter.time(OPEN, self.files.open(path, how)).await
+    }
+
+    pub(super) async fn close(&self, file: F::File) -> Result<(), Fault> {
+        self.meter.time(CLOSE, file.close()).await
+    }
+
+    /// Writes a file from start to this size.
+    pub(super) async fn write_whole(&self, file: &F::File, size: u64) -> Result<(), Fault> {
+        let write = async {
+            let mut offset = 0;
+            while offset < size {
+                let length = self.io_bytes.min(size - offset);
+                let written = file.write(offset, pattern(offset, length)).await? as u64;
+                offset += written;
+                if written < length {
+                    break;
+                }
+            }
+            Ok(offset)
+        };
+        self.meter.transfer(WRITE, size, write).await.map(|_| ())
+    }
+
+    /// Appends to a file whose size is known.
+    pub(super) async fn append(&self, file: &F::File, size: u64) -> Result<(), Fault> {
+        let append = self.append.clone();
+        let length = append.len() as u64;
+        let write = async { Ok(file.write(size, append).await? as u64) };
+        self.meter.transfer(APPEND, length, write).await.map(|_| ())
+    }
+
+    /// Reads a file as long as it was when it was opened.
+    pub(super) async fn read_whole(&mut self, file: &F::File) -> Result<(), Fault> {
+        let size = file.size();
+        let read = read_whole(file, size, self.io_bytes, &mut self.buffer);
+        self.meter.transfer(READ, size, read).await.map(|_| ())
+    }
+
+    pub(super) async fn fsync(&self, file: &F::File) -> Result<(), Fault> {
+        self.meter.time(FSYNC, file.sync()).await
+    }
+
+    pub(super) async fn delete(&self, path: &str) -> Result<(), Fault> {
+        self.meter.time(DELETE, self.files.remove(path)).await
+    }
+
+    pub(super) async fn stat(&self, path: &str) -> Result<(), Fault> {
+        self.meter.time(STAT, self.files.stat(path)).await.map(|_| ())
+    }
+}

@@ -1,0 +1,68 @@
+//! Filebench's web server: ten files are read whole, then a log is appended to (2015, Figures 16 and 17).
+
+use std::sync::Mutex;
+
+use super::file_set::{FileSet, make_log};
+use super::flow::Flow;
+use super::{Parameters, Workload};
+use crate::runner::{Task, Who};
+use crate::targets::{Fault, Files, How, OpenFile as _};
+
+/// Files that are read before each entry of the log.
+const READS: u32 = 10;
+const LOG: &str = "log";
+
+/// `webserver`.
+pub struct Webserver {
+    set: FileSet,
+    io_bytes: u64,
+    append_bytes: u64,
+    /// How files are opened that are read: servers delegate only what is not opened for writing.
+    how: How,
+    /// Bytes of each client's log, from which the next entry starts.
+    logged: Mutex<std::collections::BTreeMap<u32, u64>>,
+}
+
+impl Workload for Webserver {
+    fn new(parameters: &Parameters<'_>) -> Self {
+        let (files, mean) = (parameters.count("files"), parameters.size("mean-size"));
+        Self {
+            set: FileSet::new(files, mean, parameters.count("directory-width"), 1.0),
+            io_bytes: parameters.size("io-size"),
+            append_bytes: parameters.size("append"),
+            how: if parameters.flag("delegations") { How::READ } else { How::BOTH },
+            logged: Mutex::default(),
+        }
+    }
+
+    async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
+        self.set.prepare(files, who).await?;
+        make_log(files, who, LOG).await
+    }
+
+    async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
+        let mut flow = Flow::new(task, self.io_bytes, self.append_bytes).await?;
+        let log = task.files.open(&format!("{}/{LOG}", super::file_set::root(task.who)), How::WRITE).await?;
+        let mut rng = task.rng.clone();
+        task.ready().await;
+        while !task.meter.is_over() {
+            for _ in 0..READS {
+                let path = self.set.path(rng.u64(0..self.set.count()));
+                let file = flow.open(&path, self.how).await?;
+                flow.read_whole(&file).await?;
+                flow.close(file).await?;
+            }
+            flow.append(&log, self.next_entry(task.who)).await?;
+        }
+        log.close().await
+    }
+}
+
+impl Webserver {
+    /// Returns where the next entry of a client's log goes.
+    fn next_entry(&self, who: Who) -> u64 {
+        let mut logged = self.logged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let end = logged.entry(who.client).or_default();
+        std::mem::replace(end, *end + self.append_bytes)
+    }
+}
