@@ -47,6 +47,12 @@ pub struct Caller {
 pub struct Name(pub(crate) Bytes);
 
 impl Name {
+    /// Creates a name, for example to call a file system without a kernel. `None` if it contains NUL.
+    pub fn new(bytes: impl Into<Bytes>) -> Option<Self> {
+        let bytes = bytes.into();
+        (!bytes.contains(&0)).then_some(Self(bytes))
+    }
+
     /// Returns the bytes; they share the request's memory.
     pub fn into_bytes(self) -> Bytes {
         self.0

@@ -44,7 +44,7 @@ struct Circle {
 }
 
 const RULES: Rules = Rules {
-    without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys", "fuse"],
+    without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys", "fuse", "mount"],
     own_items: &["server", "server::state", "server::files", "localfs"],
     independent: &["server::programs"],
     order: ORDER,

@@ -183,7 +183,7 @@ fn a_file_that_is_opened_for_reading_can_be_truncated() {
     let server = Server::start();
     for version in VERSIONS {
         let mounted = Mounted::new(&server, version, &[]);
-        mounted.sh("echo text > f; cp $(command -v sleep) run; ./run 100 > out & echo $! > pid
+        mounted.sh("echo text > f; cp $(command -v sleep) run; ./run 100 > out 2>&1 & echo $! > pid
              until readlink /proc/$(cat pid)/exe | grep -q '/run$'; do sleep 0.01; done");
         let truncate = |name: &str| {
             let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::TRUNC;

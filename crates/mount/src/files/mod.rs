@@ -27,6 +27,8 @@ mod content;
 mod directories;
 mod locks;
 mod names;
+#[cfg(test)]
+mod tests;
 
 /// First number of open directories; those of files are lower.
 const DIRECTORIES_FROM: u64 = 1 << 63;
