@@ -22,6 +22,11 @@ pub struct EffectiveConfig {
     portmap: bool,
     versions: Vec<&'static str>,
     udp: bool,
+    nlm: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nlm_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nsm_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id_domain: Option<String>,
     persistent_sessions: bool,
@@ -140,6 +145,9 @@ impl EffectiveConfig {
             portmap: plan.wants_port_mapper,
             versions: names(plan.versions),
             udp: plan.udp,
+            nlm: plan.nlm,
+            nlm_port: plan.nlm_port,
+            nsm_port: plan.nsm_port,
             id_domain: plan.id_domain.clone(),
             persistent_sessions: plan.persistent_sessions,
             copy_source: plan.copy_source,

@@ -48,12 +48,15 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
-    if plan.udp {
+    // Status monitors of clients notify over UDP alone, and find the port by a port mapper.
+    let is_notified = plan.serves_nlm() && plan.wants_port_mapper;
+    if plan.udp || (is_notified && plan.nsm_port.is_none()) {
         for address in &addresses {
             let bound = bind_udp(*address, &addresses).map_err(|error| refused("udp ", *address, &error))?;
             listeners.udp.push(bound);
         }
     }
+    bind_own_ports(plan, &addresses, &mut listeners)?;
     let port_mapper = choose_port_mapper(plan.wants_port_mapper);
     if port_mapper == PortMapper::Own {
         let own: Vec<_> =
@@ -64,6 +67,34 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
         }
     }
     Ok(Bound { listeners, addresses, port_mapper })
+}
+
+/// Binds the ports that NLM and the status monitor have for themselves, at the same addresses as NFS.
+fn bind_own_ports(plan: &Plan, addresses: &[SocketAddr], listeners: &mut Listeners) -> Result<(), String> {
+    if !plan.serves_nlm() {
+        return Ok(());
+    }
+    let mut ports: Vec<(u16, bool)> = Vec::new();
+    for (port, needs_udp) in [(plan.nlm_port, plan.udp), (plan.nsm_port, true)] {
+        let Some(port) = port.filter(|port| addresses.iter().all(|address| address.port() != *port)) else {
+            continue;
+        };
+        match ports.iter_mut().find(|(other, _)| *other == port) {
+            Some((_, udp)) => *udp |= needs_udp,
+            None => ports.push((port, needs_udp)),
+        }
+    }
+    for (port, needs_udp) in ports {
+        let own: Vec<_> = addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
+        for address in &own {
+            listeners.tcp.push(listen_on(*address, &own)?);
+            if needs_udp {
+                let bound = bind_udp(*address, &own).map_err(|error| refused("udp ", *address, &error))?;
+                listeners.udp.push(bound);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the sockets that a service manager passed: sd_listen_fds(3).

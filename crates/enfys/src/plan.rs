@@ -1,5 +1,6 @@
 //! What to serve, and how. The command line overrides the configuration file, and that overrides the defaults.
 
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,12 @@ pub struct Plan {
     pub versions: Versions,
     /// Whether versions 2 and 3 and MOUNT are served over UDP too.
     pub udp: bool,
+    /// Whether NLM and the status monitor are served, for locks of versions 2 and 3.
+    pub nlm: bool,
+    /// The port of NLM, if it is not that of NFS.
+    pub nlm_port: Option<u16>,
+    /// The port of the status monitor, if it is not that of NFS.
+    pub nsm_port: Option<u16>,
     /// Domain of the names of owners and groups in NFSv4.
     pub id_domain: Option<String>,
     /// Whether clients may have sessions that survive a restart of the server or its machine.
@@ -101,6 +108,9 @@ impl Plan {
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
             udp: arguments.udp || config.udp,
+            nlm: config.nlm.unwrap_or(true),
+            nlm_port: config.nlm_port.map(NonZeroU16::get),
+            nsm_port: config.nsm_port.map(NonZeroU16::get),
             id_domain,
             persistent_sessions: config.persistent_sessions,
             copy_source: config.copy_source,
@@ -117,6 +127,11 @@ impl Plan {
     /// Returns an error with the line of the key in the configuration file, if the file has the key.
     pub fn error(&self, key: &str, why: String) -> String {
         self.locations.error_if_set(key, why)
+    }
+
+    /// Whether NLM and the status monitor are served.
+    pub fn serves_nlm(&self) -> bool {
+        self.nlm && self.versions.intersects(Versions::V2 | Versions::V3)
     }
 
     /// Whether an export allows Kerberos.
@@ -139,6 +154,9 @@ impl Plan {
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
             ("udp", self.udp != other.udp),
+            ("nlm", self.nlm != other.nlm),
+            ("nlm-port", self.nlm_port != other.nlm_port),
+            ("nsm-port", self.nsm_port != other.nsm_port),
             ("id-domain", self.id_domain != other.id_domain),
             ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
             ("copy-source", self.copy_source != other.copy_source),
@@ -154,6 +172,7 @@ impl Plan {
     pub fn apply_limits(&self, settings: &mut Settings) {
         settings.versions = self.versions;
         settings.udp = self.udp;
+        (settings.nlm, settings.nlm_port, settings.nsm_port) = (self.nlm, self.nlm_port, self.nsm_port);
         settings.copy_source = self.copy_source;
         settings.copy_from.clone_from(&self.copy_from);
         let limits = &self.limits;
@@ -417,6 +436,9 @@ mod tests {
                 wants_port_mapper: false,
                 versions: Versions::DEFAULT,
                 udp: false,
+                nlm: true,
+                nlm_port: None,
+                nsm_port: None,
                 id_domain: None,
                 persistent_sessions: false,
                 copy_source: false,

@@ -23,7 +23,7 @@ use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
 use crate::peers::Found;
 use crate::sources::Sources;
-use crate::{Clock, Limits, Observe, PeerPolicy, udp};
+use crate::{Clock, Limits, Observe, PeerPolicy, host_calls, udp};
 
 /// Unanswered probes after which the kernel closes a connection. They take the last third of [`Limits::silence`].
 const KEEPALIVE_PROBES: u32 = 3;
@@ -382,6 +382,13 @@ async fn drive(admission: Rc<Admission>) {
             Work::StepCopy(step) => {
                 let shared = Arc::clone(shared);
                 tasks.spawn_local(async move { shared.server.step_copy(step, shared.clock.now()).await });
+            }
+            Work::CallHost(call) => {
+                let shared = Arc::clone(shared);
+                tasks.spawn_local(async move {
+                    let answer = host_calls::call(&call).await;
+                    shared.server.handle_host_answer(&call, answer, shared.clock.now());
+                });
             }
             Work::ExternalChange(change) => {
                 let shared = Arc::clone(shared);

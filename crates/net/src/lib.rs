@@ -12,6 +12,7 @@ mod clock;
 mod connection;
 mod cores;
 mod end;
+mod host_calls;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;

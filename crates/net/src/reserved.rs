@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 /// Ports that only the superuser may use. Well-known services have most of the lower ones.
 pub(crate) const PORTS: std::ops::Range<u16> = 600..1024;
@@ -30,6 +30,21 @@ pub(crate) async fn connect(local: SocketAddr, address: SocketAddr) -> io::Resul
     let socket = socket_for(address)?;
     socket.bind(local)?;
     socket.connect(address).await
+}
+
+/// Returns a datagram socket at a reserved port of `local` if this process may use one and one is free, otherwise at any.
+///
+/// # Errors
+/// Returns the error of bind(2).
+pub(crate) async fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
+    for port in PORTS.rev() {
+        match UdpSocket::bind(SocketAddr::new(local.ip(), port)).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(_) => break,
+            bound => return bound,
+        }
+    }
+    UdpSocket::bind(local).await
 }
 
 fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {

@@ -8,7 +8,7 @@ use protocol::portmap::{self, Mapping, Protocol};
 use protocol::rpcbind::{self, Rpcb, Text};
 use rpc::address::UniversalAddress;
 use rpc::message::{AcceptStatus, CallHeader, RpcError, encode_call, parse_reply};
-use server::{Registration, Versions, registrations};
+use server::Registration;
 use xdr::{Decode, Encode, Writer};
 
 use crate::reserved;
@@ -24,23 +24,35 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, and with `udp` over UDP too, and replaces earlier
-    /// registrations.
+    /// Registers the programs of a server that listens at `addresses`, and replaces earlier registrations. Lock managers and status
+    /// monitors at other ports keep their registration: this machine's own NFS client has them.
     ///
     /// # Errors
     /// Returns an error if the port mapper does not answer, or refuses.
-    pub fn new(versions: Versions, udp: bool, addresses: &[SocketAddr]) -> io::Result<Self> {
-        let registered = Self { mapper: Mapper::new()?, programs: registrations(versions).collect() };
+    pub fn new(programs: Vec<Registration>, addresses: &[SocketAddr]) -> io::Result<Self> {
+        let mut registered = Self { mapper: Mapper::new()?, programs: Vec::new() };
         let to_register = addresses_to_register(addresses);
-        for registration in &registered.programs {
-            registered.mapper.unset(*registration)?;
-            let transports: &[_] = match udp && registration.is_over_udp {
+        for registration in programs {
+            if registered.mapper.is_of_client(registration, &to_register)? {
+                let Registration { program, version, .. } = registration;
+                tracing::warn!(
+                    program,
+                    version,
+                    "this machine's NFS client is registered with the port mapper: clients of versions 2 and 3 cannot lock files here"
+                );
+                continue;
+            }
+            registered.mapper.unset(registration)?;
+            registered.programs.push(registration);
+            let transports: &[_] = match registration.is_over_udp {
                 true => &[Protocol::TCP, Protocol::UDP],
                 false => &[Protocol::TCP],
             };
             let all = to_register.iter().flat_map(|address| transports.iter().map(move |it| (address, it)));
             for (address, transport) in all {
-                if !registered.mapper.set(*registration, *transport, *address)? {
+                let port = registration.port.unwrap_or(address.port());
+                let address = SocketAddr::new(address.ip(), port);
+                if !registered.mapper.set(registration, *transport, address)? {
                     let why = format!("the port mapper refuses program {}", registration.program);
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }
@@ -106,6 +118,24 @@ impl Mapper {
             Err(error) => return Err(as_io_error(&error)),
         };
         Ok(mapper)
+    }
+
+    /// Whether a lock manager or a status monitor at another port than ours is registered.
+    fn is_of_client(&self, wanted: Registration, addresses: &[SocketAddr]) -> io::Result<bool> {
+        if !matches!(wanted.program, protocol::nlm::PROGRAM | protocol::nsm::PROGRAM) {
+            return Ok(false);
+        }
+        let Registration { program, version, .. } = wanted;
+        for protocol in [Protocol::TCP, Protocol::UDP] {
+            let mapping = Mapping { program, version, protocol, port: 0 };
+            let port = self.call::<u32>(portmap::VERSION, portmap::Proc::GETPORT.0, &mapping)?;
+            let port = port.map_err(|error| as_io_error(&error))?;
+            let is_own = |address: &SocketAddr| u32::from(wanted.port.unwrap_or(address.port())) == port;
+            if port != 0 && !addresses.iter().any(is_own) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Registers a program at `address`, if there is one; returns false if that is refused.

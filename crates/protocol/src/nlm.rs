@@ -1,5 +1,9 @@
-//! The network lock manager, version 4. RFC 1813 §6 defines the differences from version 3; the other structures are from
-//! X/Open's "Protocols for Interworking: XNFS".
+//! The network lock manager, versions 1, 3 and 4. The structures are from X/Open's "Protocols for Interworking: XNFS"; RFC 1813
+//! §6 defines the differences of version 4.
+//!
+//! Versions 1 and 3 have offsets and lengths of 32 bits, and fewer statuses; version 1 has no SHARE, UNSHARE, NM_LOCK and FREE_ALL.
+//! So structures with offsets are generic over their type: `Lock` is that of version 4, `Lock<u32>` that of the others. Version 2
+//! is not described anywhere and not used.
 //!
 //! The procedures TEST to GRANTED have two forms: a call with a result, or two calls without results, one in each direction
 //! (`_MSG`, `_RES`).
@@ -12,6 +16,10 @@ use crate::procedure::{Effect, Procedure, ProgramVersion};
 pub const PROGRAM: u32 = 100_021;
 /// The version that goes with NFS version 3.
 pub const VERSION: u32 = 4;
+/// The version with share reservations, for NFS version 2.
+pub const VERSION_3: u32 = 3;
+/// The first version, for NFS version 2.
+pub const VERSION_1: u32 = 1;
 
 /// The maximum length in bytes of a name (XNFS, `LM_MAXSTRLEN`).
 pub const MAXSTRLEN: usize = 1024;
@@ -97,7 +105,7 @@ xdr::constants! {
 
 /// The holder of a lock (`nlm4_holder`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Holder {
+pub struct Holder<O = u64> {
     /// Whether the lock is exclusive.
     pub exclusive: bool,
     /// The process that holds it.
@@ -105,14 +113,14 @@ pub struct Holder {
     /// The host or process that holds it.
     pub oh: NetObj,
     /// Offset of the lock's first byte.
-    pub l_offset: u64,
+    pub l_offset: O,
     /// Number of bytes; 0 means to the end of the file.
-    pub l_len: u64,
+    pub l_len: O,
 }
 
 /// A held or requested lock (`nlm4_lock`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Lock {
+pub struct Lock<O = u64> {
     /// The host that makes the request.
     pub caller_name: Name,
     /// The file: an NFS version 3 handle.
@@ -122,25 +130,38 @@ pub struct Lock {
     /// The process that makes the request.
     pub svid: i32,
     /// Offset of the lock's first byte.
-    pub l_offset: u64,
+    pub l_offset: O,
     /// Number of bytes; 0 means to the end of the file.
-    pub l_len: u64,
+    pub l_len: O,
+}
+
+impl From<Lock<u32>> for Lock {
+    fn from(lock: Lock<u32>) -> Self {
+        let Lock { caller_name, fh, oh, svid, l_offset, l_len } = lock;
+        Self { caller_name, fh, oh, svid, l_offset: l_offset.into(), l_len: l_len.into() }
+    }
 }
 
 /// Arguments of TEST and GRANTED (`nlm4_testargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct TestArgs {
+pub struct TestArgs<O = u64> {
     /// Repeated in the result.
     pub cookie: NetObj,
     /// Whether the lock is exclusive.
     pub exclusive: bool,
     /// The lock.
-    pub alock: Lock,
+    pub alock: Lock<O>,
+}
+
+impl From<TestArgs<u32>> for TestArgs {
+    fn from(TestArgs { cookie, exclusive, alock }: TestArgs<u32>) -> Self {
+        Self { cookie, exclusive, alock: alock.into() }
+    }
 }
 
 /// Arguments of LOCK (`nlm4_lockargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct LockArgs {
+pub struct LockArgs<O = u64> {
     /// Repeated in the result.
     pub cookie: NetObj,
     /// Whether to wait.
@@ -148,16 +169,22 @@ pub struct LockArgs {
     /// Whether the lock is exclusive.
     pub exclusive: bool,
     /// The lock.
-    pub alock: Lock,
+    pub alock: Lock<O>,
     /// Whether the lock was held before the server restarted.
     pub reclaim: bool,
     /// The state number of the caller's status monitor.
     pub state: i32,
 }
 
+impl From<LockArgs<u32>> for LockArgs {
+    fn from(LockArgs { cookie, block, exclusive, alock, reclaim, state }: LockArgs<u32>) -> Self {
+        Self { cookie, block, exclusive, alock: alock.into(), reclaim, state }
+    }
+}
+
 /// Arguments of CANCEL (`nlm4_cancargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct CancelArgs {
+pub struct CancelArgs<O = u64> {
     /// Repeated in the result.
     pub cookie: NetObj,
     /// As in the LOCK to cancel.
@@ -165,16 +192,28 @@ pub struct CancelArgs {
     /// As in the LOCK to cancel.
     pub exclusive: bool,
     /// As in the LOCK to cancel.
-    pub alock: Lock,
+    pub alock: Lock<O>,
+}
+
+impl From<CancelArgs<u32>> for CancelArgs {
+    fn from(CancelArgs { cookie, block, exclusive, alock }: CancelArgs<u32>) -> Self {
+        Self { cookie, block, exclusive, alock: alock.into() }
+    }
 }
 
 /// Arguments of UNLOCK (`nlm4_unlockargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct UnlockArgs {
+pub struct UnlockArgs<O = u64> {
     /// Repeated in the result.
     pub cookie: NetObj,
     /// The range.
-    pub alock: Lock,
+    pub alock: Lock<O>,
+}
+
+impl From<UnlockArgs<u32>> for UnlockArgs {
+    fn from(UnlockArgs { cookie, alock }: UnlockArgs<u32>) -> Self {
+        Self { cookie, alock: alock.into() }
+    }
 }
 
 /// Results of most procedures (`nlm4_res`).
@@ -188,14 +227,14 @@ pub struct Res {
 
 /// The outcome of a TEST (`nlm4_testrply`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TestReply {
+pub enum TestReply<O = u64> {
     /// `DENIED`, with the holder of the conflicting lock.
-    Denied(Holder),
+    Denied(Holder<O>),
     /// Any other status.
     Other(Stats),
 }
 
-impl Encode for TestReply {
+impl<O: Encode> Encode for TestReply<O> {
     fn encode(&self, writer: &mut Writer) {
         match self {
             Self::Denied(holder) => {
@@ -210,7 +249,7 @@ impl Encode for TestReply {
     }
 }
 
-impl Decode for TestReply {
+impl<O: Decode> Decode for TestReply<O> {
     fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
         match Stats::decode(reader)? {
             Stats::DENIED => Holder::decode(reader).map(Self::Denied),
@@ -221,11 +260,11 @@ impl Decode for TestReply {
 
 /// Results of TEST (`nlm4_testres`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct TestRes {
+pub struct TestRes<O = u64> {
     /// Repeated from the call.
     pub cookie: NetObj,
     /// The outcome.
-    pub stat: TestReply,
+    pub stat: TestReply<O>,
 }
 
 xdr::constants! {

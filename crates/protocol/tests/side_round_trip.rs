@@ -167,7 +167,7 @@ proptest! {
         round_trip(&nlm::Res { cookie: cookie.clone(), stat });
         round_trip(&nlm::TestRes { cookie: cookie.clone(), stat: nlm::TestReply::Denied(holder) });
         if stat != nlm::Stats::DENIED {
-            round_trip(&nlm::TestRes { cookie: cookie.clone(), stat: nlm::TestReply::Other(stat) });
+            round_trip(&nlm::TestRes { cookie: cookie.clone(), stat: nlm::TestReply::<u64>::Other(stat) });
         }
         let (mode, access) = (nlm::ShareMode(mode), nlm::ShareAccess(access));
         let nlm::Lock { caller_name, fh, oh, .. } = alock;

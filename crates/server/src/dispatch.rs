@@ -13,8 +13,9 @@ use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::identity::Identity;
 use crate::replay::crash_replay::{CallOwner, LoggedCall};
 use crate::request::{Request, Served};
-use crate::{Connection, Now, Operation, Server, Transport};
+use crate::{Connection, Now, Operation, Registration, Server, Transport};
 
+mod nlm;
 mod once;
 mod programs;
 mod version2;
@@ -43,10 +44,16 @@ pub struct Outcome {
 }
 
 impl Server {
-    /// Returns whether datagrams to a port may call only the port mapper, which answers every sender alike.
+    /// Returns all programs and versions that are served, but for the port mapper.
+    #[must_use]
+    pub fn registrations(&self) -> Vec<Registration> {
+        programs::registrations(&self.shared)
+    }
+
+    /// Returns whether datagrams to a port may call only the port mapper and the status monitor, which answer every sender alike.
     #[must_use]
     pub fn is_port_mapper_only(&self, udp_port: u16) -> bool {
-        programs::is_for_port_mapper(&self.shared, udp_port)
+        programs::is_for_every_sender(&self.shared, udp_port)
     }
 
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
@@ -141,8 +148,18 @@ impl Server {
                 Box::pin(crate::programs::mount::procedure(&request, &self.mounts, call, reader, reply)).await
             }
             Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
+            Operation::Nlm(_) => Box::pin(self.nlm(&request, &header, reader, reply)).await,
+            Operation::Nsm(_) => crate::programs::nsm::procedure(&request, procedure, reader, reply),
             Operation::Portmap(_) => {
-                crate::programs::portmap::procedure(&request, header.version, procedure, reader, reply)
+                let listed = programs::registrations(&self.shared);
+                crate::programs::portmap::procedure(
+                    &request,
+                    listed,
+                    header.version,
+                    procedure,
+                    reader,
+                    reply,
+                )
             }
             Operation::None => unreachable!("select names an operation"),
         };
@@ -310,11 +327,14 @@ const AMPLIFICATION_MAX: usize = 3;
 /// The manual therefore has UDP exports limited by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {
     match operation {
-        Operation::Mount(_) | Operation::Portmap(_) => length <= AMPLIFICATION_MAX * received,
+        Operation::Mount(_) | Operation::Nsm(_) | Operation::Portmap(_) => {
+            length <= AMPLIFICATION_MAX * received
+        }
         Operation::Nfs2(_)
         | Operation::Nfs3(_)
         | Operation::Nfs4(_)
         | Operation::NfsAcl(_)
+        | Operation::Nlm(_)
         | Operation::None => true,
     }
 }

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use crate::copy::offload::Advanced;
+use crate::programs::nlm::callback;
+use crate::state;
 use crate::state::{ExternalChange, Offload};
-use crate::work::{Connect, CopyStep, KINDS, Work};
+use crate::work::{Connect, CopyStep, HostAnswer, HostCall, KINDS, Work};
 use crate::{Connection, Fetch, FetchError, Fetched, Now, Server};
 
 impl Server {
@@ -39,6 +41,12 @@ impl Server {
                 let permit = (!copy.is_from_elsewhere()).then(|| self.driver.copy_steps.take());
                 Some(Work::StepCopy(CopyStep { copy, _permit: permit }))
             }
+            3 if !self.driver.host_calls.has_room() => None,
+            3 => {
+                let call = self.shared.state.next_host_call()?;
+                let record = callback::record(&self.shared, &call);
+                Some(Work::CallHost(HostCall { call, record, _permit: self.driver.host_calls.take() }))
+            }
             _ => self.shared.state.next_external_change().map(Work::ExternalChange),
         }
     }
@@ -57,6 +65,16 @@ impl Server {
     /// Takes the outcome of a [`Work::Read`]. A read that the driver drops counts as [`FetchError::Unreachable`].
     pub fn handle_read(&self, read: Fetch, outcome: Result<Fetched, FetchError>) {
         read.answer(outcome);
+    }
+
+    /// Takes the outcome of a [`Work::CallHost`].
+    pub fn handle_host_answer(&self, call: &HostCall, answer: HostAnswer, now: Now) {
+        let answer = match answer {
+            HostAnswer::Reply(reply) => callback::answer(&call.call, reply),
+            HostAnswer::Unanswered => state::HostAnswer::None { was_sent: true },
+            HostAnswer::Unreachable => state::HostAnswer::None { was_sent: false },
+        };
+        self.shared.state.host_called(now.monotonic, &call.call, answer);
     }
 
     /// Recalls the delegation that a [`Work::ExternalChange`] conflicts with.

@@ -70,7 +70,7 @@ pub use network::Network;
 pub use now::Now;
 pub use peer::{FIRST_UNPRIVILEGED_PORT, LocalUser, PeerOwner};
 pub use prefetch::prefetch;
-pub use programs::portmap::{Registration, registrations};
+pub use programs::portmap::Registration;
 pub use quoted::Quoted;
 pub use remote_read::{Fetch, FetchError, Fetched, SourceFile};
 pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};
@@ -82,8 +82,9 @@ pub use state::{
     FileRecall, GraceSnapshot, Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal, Reclaimers,
     RecordsSnapshot, SessionSnapshot, SlotUse,
 };
+pub use state::{HostName, HostPath};
 pub(crate) use throttle::LOG_LINES_A_SECOND;
 pub use throttle::{Suppressed, Throttle};
 pub use transport::{ConnectionId, Transport, host_of};
 pub use versions::Versions;
-pub use work::{Connect, CopyStep, Work};
+pub use work::{Connect, CopyStep, HostAnswer, HostCall, Work};

@@ -39,6 +39,10 @@ pub enum Operation {
     Mount(u32),
     /// An NFS_ACL procedure.
     NfsAcl(u32),
+    /// An NLM procedure.
+    Nlm(u32),
+    /// A procedure of the status monitor.
+    Nsm(u32),
     /// A portmap or rpcbind procedure.
     Portmap(u32),
 }
@@ -78,6 +82,10 @@ pub struct Metrics {
     pub mount: [OperationMetrics; 8],
     /// NFS_ACL procedures by number.
     pub nfsacl: [OperationMetrics; 3],
+    /// NLM procedures by number, of all versions.
+    pub nlm: [OperationMetrics; 24],
+    /// Procedures of the status monitor by number.
+    pub nsm: [OperationMetrics; 7],
     /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
     pub portmap: [OperationMetrics; 13],
     /// Records that were no call, or no valid one, and streams that were not records.
@@ -113,6 +121,8 @@ impl Default for Metrics {
             nfs4: std::array::from_fn(|_| OperationMetrics::default()),
             mount: std::array::from_fn(|_| OperationMetrics::default()),
             nfsacl: std::array::from_fn(|_| OperationMetrics::default()),
+            nlm: std::array::from_fn(|_| OperationMetrics::default()),
+            nsm: std::array::from_fn(|_| OperationMetrics::default()),
             portmap: std::array::from_fn(|_| OperationMetrics::default()),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -145,6 +155,8 @@ impl Metrics {
             Operation::Nfs3(number) => self.nfs3.get(number as usize),
             Operation::Mount(number) => self.mount.get(number as usize),
             Operation::NfsAcl(number) => self.nfsacl.get(number as usize),
+            Operation::Nlm(number) => self.nlm.get(number as usize),
+            Operation::Nsm(number) => self.nsm.get(number as usize),
             Operation::Portmap(number) => self.portmap.get(number as usize),
             Operation::Nfs4(_) | Operation::None => None,
         }

@@ -135,6 +135,9 @@ impl Server {
         let records = Records { log: Some(log), entries, read_at };
         let state = State::new(&self.shared.settings, records, now.monotonic);
         state.log_grace(now.monotonic);
+        if self.shared.settings.serves_nlm() {
+            state.notify_hosts();
+        }
         Self { shared: Shared { state, ..self.shared }, ..self }
     }
 
@@ -186,6 +189,12 @@ impl Server {
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
         self.shared.state.delegation_counts()
+    }
+
+    /// Returns the number of calls to lock managers and status monitors of clients that wait or are being made.
+    #[must_use]
+    pub fn host_calls(&self) -> usize {
+        self.shared.state.host_calls()
     }
 
     /// Returns the counters of background copies.

@@ -17,6 +17,14 @@ pub struct Settings {
     pub server_name: Vec<u8>,
     /// Versions that are served.
     pub versions: Versions,
+    /// Whether locks of clients of versions 2 and 3 are served (NLM and NSM).
+    pub nlm: bool,
+    /// The port of NLM, if it is not that of NFS.
+    pub nlm_port: Option<u16>,
+    /// The port of the status monitor, if it is not that of NFS.
+    pub nsm_port: Option<u16>,
+    /// The name by which clients know this host: in `SM_NOTIFY`.
+    pub host_name: Vec<u8>,
     /// Whether versions 2 and 3, MOUNT and NFS_ACL are served over UDP too.
     pub udp: bool,
     /// Names of owners and groups in NFSv4; without them the server sends numbers.
@@ -74,6 +82,12 @@ impl Settings {
         (64 << 20) + clients.saturating_mul(SESSION_BYTES)
     }
 
+    /// Returns whether NLM and NSM are served: they are of use with versions 2 and 3 only.
+    #[must_use]
+    pub fn serves_nlm(&self) -> bool {
+        self.nlm && self.versions.intersects(Versions::V2.union(Versions::V3))
+    }
+
     /// Returns default settings around the values that have no default.
     #[must_use]
     pub fn new(handle_key: HandleKey, instance: u64, secret: [u8; 16], server_name: Vec<u8>) -> Self {
@@ -83,6 +97,10 @@ impl Settings {
             secret,
             server_name,
             versions: Versions::DEFAULT,
+            nlm: true,
+            nlm_port: None,
+            nsm_port: None,
+            host_name: b"localhost".to_vec(),
             udp: false,
             id_names: None,
             gss: None,

@@ -4,17 +4,23 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use bytes::Bytes;
+
 use crate::Fetch;
-use crate::state::{ConnectRequest, ExternalChange, Offload};
+use crate::programs::nlm::callback;
+use crate::state::{ConnectRequest, ExternalChange, HostPath, Offload, PendingCall};
 use crate::work_signal::WorkSignal;
 
 /// Connections to clients that the driver makes at once.
 const CONNECTS_MAX: usize = 64;
+/// Calls to lock managers and status monitors of clients that the driver makes at once, each to another address. Most of them may be to
+/// addresses that do not answer.
+const HOST_CALLS_MAX: usize = 256;
 /// Copies within this server that make a step at once. Each step takes a thread of the backend. Copies from other servers mostly
 /// wait for them and do not count.
 const COPY_STEPS_MAX: usize = 8;
 /// Kinds of [`Work`].
-pub(crate) const KINDS: usize = 4;
+pub(crate) const KINDS: usize = 5;
 
 /// What the server asks its driver to do.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub enum Work {
     Read(Fetch),
     /// Run a step of a background copy: [`Server::step_copy`].
     StepCopy(CopyStep),
+    /// Call the lock manager or the status monitor of a client. Ends with [`Server::handle_host_answer`].
+    CallHost(HostCall),
     /// Report a change that a local process made to a delegated object: [`Server::handle_external_change`].
     ExternalChange(ExternalChange),
 }
@@ -44,6 +52,51 @@ impl Connect {
     }
 }
 
+/// A call to the lock manager or the status monitor of a client.
+#[derive(Debug)]
+pub struct HostCall {
+    pub(crate) call: PendingCall,
+    pub(crate) record: Bytes,
+    pub(crate) _permit: Permit,
+}
+
+/// The outcome of a [`HostCall`].
+#[derive(Debug, Clone)]
+pub enum HostAnswer {
+    /// A reply: the whole RPC message.
+    Reply(Bytes),
+    /// The host may have received the call, and did not answer.
+    Unanswered,
+    /// The host has not received the call: its port is not known, or it did not take a connection.
+    Unreachable,
+}
+
+impl HostCall {
+    /// Returns the address to call, the address to call from, and the transport.
+    #[must_use]
+    pub fn path(&self) -> HostPath {
+        self.call.kind.path()
+    }
+
+    /// Returns the program and the version that the port mapper of the host is to be asked for.
+    #[must_use]
+    pub fn program(&self) -> (u32, u32) {
+        callback::program(&self.call)
+    }
+
+    /// Returns the RPC message. A reply has the same first four bytes.
+    #[must_use]
+    pub fn record(&self) -> &Bytes {
+        &self.record
+    }
+
+    /// Returns whether the host answers. Otherwise the call ends when it is sent, with [`HostAnswer::Unanswered`].
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        callback::is_answered(&self.call)
+    }
+}
+
 /// The next step of a background copy.
 #[derive(Debug)]
 pub struct CopyStep {
@@ -58,6 +111,7 @@ pub(crate) struct Driver {
     pub(crate) signal: Arc<WorkSignal>,
     pub(crate) connects: Arc<Limit>,
     pub(crate) copy_steps: Arc<Limit>,
+    pub(crate) host_calls: Arc<Limit>,
     /// Polls so far: each begins with another kind of work.
     pub(crate) polls: AtomicUsize,
 }
@@ -69,6 +123,7 @@ impl Default for Driver {
         Self {
             connects: limit(CONNECTS_MAX),
             copy_steps: limit(COPY_STEPS_MAX),
+            host_calls: limit(HOST_CALLS_MAX),
             polls: AtomicUsize::new(0),
             signal,
         }

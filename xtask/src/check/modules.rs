@@ -77,7 +77,7 @@ const ORDER: &[Order] = &[
     ] },
     Order { parent: "server::state", children: &[
         "state_log", "tables", "connection_owner", "root", "audit", "snapshot",
-        "sessions", "callbacks", "clients", "files", "locks", "delegations", "copies", "v40_owners",
+        "sessions", "callbacks", "clients", "files", "locks", "nlm", "delegations", "copies", "v40_owners",
     ] },
 ];
 

@@ -233,7 +233,7 @@ impl World {
                     self.tasks.borrow_mut().push(Box::pin(async move { server.step_copy(step, now).await }));
                 }
                 Work::ExternalChange(change) => server.handle_external_change(&change, self.time()),
-                Work::Connect(_) | Work::Read(_) => {}
+                Work::Connect(_) | Work::Read(_) | Work::CallHost(_) => {}
             }
         }
         has_done

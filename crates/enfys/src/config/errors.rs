@@ -14,6 +14,9 @@ const EXPECTED: &[(&str, &str)] = &[
     ("portmap", BOOLEAN),
     ("versions", "a list of versions, as in [\"3\", \"4.1\"]"),
     ("udp", BOOLEAN),
+    ("nlm", BOOLEAN),
+    ("nlm-port", PORT),
+    ("nsm-port", PORT),
     ("id-domain", "a DNS domain, as in \"example.org\""),
     ("persistent-sessions", BOOLEAN),
     ("copy-source", BOOLEAN),
@@ -55,6 +58,7 @@ const EXPECTED: &[(&str, &str)] = &[
 const CLIENTS: &str =
     "a list of networks, host names, wildcards and netgroups, as in [\"10.0.0.0/8\", \"*.example.org\"]";
 const BOOLEAN: &str = "true or false";
+const PORT: &str = "a port from 1 to 65535";
 const BYTES: &str = "a number of bytes, as in 4294967296";
 const ID: &str = "an integer from 0 to 4294967295";
 /// A known key with at least this similarity is suggested; `read_only` and `read-only` have it.

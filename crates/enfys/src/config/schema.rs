@@ -1,6 +1,7 @@
 //! The keys of a configuration file, and the ranges of their values.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +28,12 @@ pub struct Config {
     pub versions: Option<Vec<String>>,
     /// Whether versions 2 and 3 and MOUNT are served over UDP too.
     pub udp: bool,
+    /// Whether clients of versions 2 and 3 can lock files (NLM and NSM). Default: true.
+    pub nlm: Option<bool>,
+    /// The port of NLM. Default: that of NFS.
+    pub nlm_port: Option<NonZeroU16>,
+    /// The port of the status monitor. Default: that of NFS.
+    pub nsm_port: Option<NonZeroU16>,
     /// Domain of the names of owners and groups in NFSv4. Without it, clients get numbers.
     pub id_domain: Option<String>,
     /// Whether NFSv4.1 sessions survive a restart of the server or its machine.

@@ -139,6 +139,13 @@ impl Sources {
         for (row, counts) in protocol::nfsacl::TABLE.procedures.iter().zip(&metrics.nfsacl) {
             one("nfsacl3", row.name, counts)?;
         }
+        // The numbers of NLM have a gap.
+        for row in protocol::nlm::TABLE.procedures {
+            one("nlm", row.name, &metrics.nlm[row.number as usize])?;
+        }
+        for (row, counts) in protocol::nsm::TABLE.procedures.iter().zip(&metrics.nsm) {
+            one("nsm", row.name, counts)?;
+        }
         for (row, counts) in protocol::rpcbind::TABLE_4.procedures.iter().zip(&metrics.portmap) {
             one("portmap", row.name, counts)?;
         }

@@ -20,13 +20,17 @@ const MOUNT: usize = 8;
 const NFSACL: usize = 3;
 const PORTMAP: usize = 13;
 const NFS2: usize = 18;
+const NLM: usize = 24;
+const NSM: usize = 7;
 /// First class of each program.
 const NFS4_AT: usize = NFS3;
 const MOUNT_AT: usize = NFS4_AT + NFS4;
 const NFSACL_AT: usize = MOUNT_AT + MOUNT;
 const PORTMAP_AT: usize = NFSACL_AT + NFSACL;
 const NFS2_AT: usize = PORTMAP_AT + PORTMAP;
-const OTHER: usize = NFS2_AT + NFS2;
+const NLM_AT: usize = NFS2_AT + NFS2;
+const NSM_AT: usize = NLM_AT + NLM;
+const OTHER: usize = NSM_AT + NSM;
 const CLASSES: usize = OTHER + 1;
 
 /// Number of NFSv4 operations; the last class is for unknown ones.
@@ -168,6 +172,8 @@ fn class(operation: Operation) -> usize {
         Operation::NfsAcl(number) if (number as usize) < NFSACL => NFSACL_AT + number as usize,
         Operation::Portmap(number) if (number as usize) < PORTMAP => PORTMAP_AT + number as usize,
         Operation::Nfs2(number) if (number as usize) < NFS2 => NFS2_AT + number as usize,
+        Operation::Nlm(number) if (number as usize) < NLM => NLM_AT + number as usize,
+        Operation::Nsm(number) if (number as usize) < NSM => NSM_AT + number as usize,
         _ => OTHER,
     }
 }
@@ -184,7 +190,9 @@ fn name(class: usize) -> (&'static str, &'static str) {
         _ if class < NFSACL_AT => ("mount", procedure(&protocol::mount::TABLE_2, class - MOUNT_AT)),
         _ if class < PORTMAP_AT => ("nfsacl3", procedure(&protocol::nfsacl::TABLE, class - NFSACL_AT)),
         _ if class < NFS2_AT => ("portmap", procedure(&protocol::rpcbind::TABLE_4, class - PORTMAP_AT)),
-        _ if class < OTHER => ("nfs2", procedure(&protocol::nfs2::TABLE, class - NFS2_AT)),
+        _ if class < NLM_AT => ("nfs2", procedure(&protocol::nfs2::TABLE, class - NFS2_AT)),
+        _ if class < NSM_AT => ("nlm", procedure(&protocol::nlm::TABLE, class - NLM_AT)),
+        _ if class < OTHER => ("nsm", procedure(&protocol::nsm::TABLE, class - NSM_AT)),
         _ => ("other", "OTHER"),
     }
 }

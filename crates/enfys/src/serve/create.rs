@@ -68,6 +68,7 @@ pub(super) fn server(
         state.identity.server_id.to_vec(),
     );
     plan.apply_limits(&mut settings);
+    settings.host_name = rustix::system::uname().nodename().to_bytes().to_vec();
     if let Some(domain) = &plan.id_domain {
         let names = id_names::read(domain).map_err(|why| plan.error("id-domain", why))?;
         let (users, groups) = names.len();

@@ -68,7 +68,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let limits = within(descriptors, wanted);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits, observer, peers)
         .map_err(|error| format!("cannot start threads: {}", error_text(&error)))?;
-    let registered = register(&plan, bound.port_mapper, &bound.addresses)?;
+    let registered = register(&server, bound.port_mapper, &bound.addresses)?;
     let metrics_address = metrics.as_ref().map(MetricsServer::address);
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         let sources = Sources {
@@ -144,7 +144,7 @@ fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
 
 /// Registers with the port mapper that runs on this machine, if it is to be used.
 fn register(
-    plan: &Plan,
+    server: &Server,
     port_mapper: PortMapper,
     addresses: &[SocketAddr],
 ) -> Result<Option<Registered>, String> {
@@ -152,7 +152,7 @@ fn register(
         return Ok(None);
     }
     info!("a port mapper runs on this machine: registering with it");
-    let registered = Registered::new(plan.versions, plan.udp, addresses);
+    let registered = Registered::new(server.registrations(), addresses);
     registered.map(Some).map_err(|error| {
         format!("cannot register with the port mapper of this machine: {}", error_text(&error))
     })

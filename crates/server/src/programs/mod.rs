@@ -6,4 +6,6 @@ pub(crate) mod nfs2;
 pub(crate) mod nfs3;
 pub(crate) mod nfs4;
 pub(crate) mod nfsacl;
+pub(crate) mod nlm;
+pub(crate) mod nsm;
 pub(crate) mod portmap;

@@ -2,6 +2,7 @@
 //! while no request is in progress. It takes every lock and time in proportion to the state, so a server in service never calls
 //! it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::State;
@@ -16,7 +17,9 @@ impl State {
     /// The first violation.
     pub fn audit(&self) -> Result<(), String> {
         let table = self.clients.lock();
-        let clients = table.audit(&self.sessions)?;
+        let mut clients = table.audit(&self.sessions)?;
+        let hosts = self.nlm_hosts.all();
+        clients.extend(hosts.iter().map(|host| (host.id(), Arc::clone(&host.client))));
         let mut sums = Sums::new();
         for shard in &self.shards {
             shard.lock().audit(&clients, &mut sums)?;

@@ -18,7 +18,9 @@ use super::tables::copy_notify::CopyNotifies;
 use super::tables::delegation::shared::{DelegationCounts, SharedDelegations};
 use super::tables::file_key::FileKey;
 use super::tables::gauges::{self, Counts, Gauges};
+use super::tables::host_calls::HostCalls;
 use super::tables::ids::Ids;
+use super::tables::nlm_hosts::NlmHosts;
 use super::tables::persist::Persistence;
 use super::tables::principal::Principal;
 use super::tables::recovery::{Records, Recovery};
@@ -65,6 +67,9 @@ pub struct State {
     pub(super) closed: ClosedStateids,
     /// Connections to clients of version 4.0.
     pub(super) v40_connections: V40Connections,
+    pub(super) nlm_hosts: NlmHosts,
+    /// Calls to NLM hosts and their status monitors.
+    pub(super) host_calls: HostCalls,
     /// Notified when the driver has something to do.
     pub(super) work_signal: Arc<WorkSignal>,
     pub(super) hasher: FixedState,
@@ -112,6 +117,8 @@ impl State {
             anonymous: Arc::new(anonymous),
             closed: ClosedStateids::default(),
             v40_connections: V40Connections::default(),
+            nlm_hosts: NlmHosts::default(),
+            host_calls: HostCalls::default(),
             work_signal,
             hasher: FixedState::with_seed(seed),
             settings: settings.clone(),

@@ -23,6 +23,10 @@ pub(crate) mod key {
     pub(crate) const MARK: u8 = b'm';
     /// A client that may hold state, by name.
     pub(crate) const CLIENT: u8 = b'c';
+    /// An NLM host that may hold locks, by address and name.
+    pub(crate) const HOST: u8 = b'h';
+    /// The state number of the status monitor.
+    pub(crate) const MONITOR_STATE: u8 = b'n';
     /// A persistent session, by ID. Sorts before [`SLOT`], so that damage to any slot also loses the session.
     pub(crate) const SESSION: u8 = b'p';
     /// When a persistent session was found dead, by session ID. Not part of [`SESSION`]'s value: that would be rewritten after

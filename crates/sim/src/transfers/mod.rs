@@ -244,7 +244,9 @@ impl World {
             match work {
                 Work::StepCopy(step) => self.copies.push(Copy::Next(step)),
                 Work::Read(fetch) => self.link.read(fetch, now),
-                Work::Connect(_) | Work::ExternalChange(_) => unreachable!("nothing is delegated"),
+                Work::Connect(_) | Work::CallHost(_) | Work::ExternalChange(_) => {
+                    unreachable!("nothing is delegated")
+                }
             }
         }
         self.link.step(&self.source.server, now);

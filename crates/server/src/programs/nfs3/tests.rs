@@ -413,7 +413,7 @@ fn calls_of_what_is_not_served_are_counted() {
     use std::sync::atomic::Ordering::Relaxed;
     let pair = pair();
     let unserved = [
-        (100_021, 4, 0),
+        (protocol::rquota::PROGRAM, 1, 0),
         (PROGRAM, 2, 0),
         (protocol::nfs4::PROGRAM, 5, 0),
         (PROGRAM, VERSION, 22),

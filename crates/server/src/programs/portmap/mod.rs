@@ -7,8 +7,8 @@ mod rpcbind;
 
 use xdr::{Decode, Encode, Reader, Writer};
 
+use crate::Transport;
 use crate::request::{Request, Served};
-use crate::{Settings, Transport, Versions};
 
 /// A program and a version that this server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,27 +17,10 @@ pub struct Registration {
     pub program: u32,
     /// Its version.
     pub version: u32,
-    /// Whether it is served over UDP too, if the server serves any program over UDP.
+    /// Whether it is served over UDP too.
     pub is_over_udp: bool,
-}
-
-/// Returns what a server of these versions of NFS registers with the machine's port mapper.
-pub fn registrations(versions: Versions) -> impl Iterator<Item = Registration> {
-    use protocol::{mount, nfs2, nfs3, nfs4, nfsacl};
-    let (v2, v3) = (versions.contains(Versions::V2), versions.contains(Versions::V3));
-    let v4 = versions.intersects(Versions::V4);
-    [
-        (v2, nfs2::PROGRAM, nfs2::VERSION, true),
-        (v3, nfs3::PROGRAM, nfs3::VERSION, true),
-        (v4, nfs4::PROGRAM, nfs4::VERSION, false),
-        (v2, mount::PROGRAM, mount::VERSION_1, true),
-        (v2, mount::PROGRAM, mount::VERSION_2, true),
-        (true, mount::PROGRAM, mount::VERSION_3, true),
-        (v3, nfsacl::PROGRAM, nfsacl::VERSION, true),
-    ]
-    .into_iter()
-    .filter(|(is_served, ..)| *is_served)
-    .map(|(_, program, version, is_over_udp)| Registration { program, version, is_over_udp })
+    /// Its port, if that is not the port of NFS.
+    pub port: Option<u16>,
 }
 
 /// An entry of the port mapper.
@@ -49,40 +32,33 @@ struct Listed {
 }
 
 /// What the port mapper lists.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Service {
-    versions: Versions,
-    /// Whether programs other than the port mapper are served over UDP.
-    udp: bool,
-    /// The server's port.
+    registrations: Vec<Registration>,
+    /// The port of NFS.
     port: u16,
 }
 
 impl Service {
-    /// Returns what the port mapper lists, if there is one.
-    fn of(settings: &Settings) -> Option<Self> {
-        let Settings { versions, udp, .. } = *settings;
-        settings.portmap.map(|port| Self { versions, udp, port })
-    }
-
     /// Returns all entries, the port mapper's own among them.
-    fn all(self) -> impl Iterator<Item = Listed> {
+    fn all(&self) -> impl Iterator<Item = Listed> {
         use protocol::portmap::{PORT, PROGRAM, VERSION};
         use protocol::rpcbind::{VERSION_3, VERSION_4};
         let own = BOTH.into_iter().flat_map(|transport| {
             [VERSION, VERSION_3, VERSION_4].map(|version| Listed {
-                registration: Registration { program: PROGRAM, version, is_over_udp: true },
+                registration: Registration { program: PROGRAM, version, is_over_udp: true, port: Some(PORT) },
                 transport,
                 port: PORT,
             })
         });
-        let Self { versions, udp, port } = self;
         let others = BOTH.into_iter().flat_map(move |transport| {
-            let is_listed = move |registration: &Registration| {
-                transport == Transport::Tcp || (udp && registration.is_over_udp)
-            };
-            let listed = registrations(versions).filter(is_listed);
-            listed.map(move |registration| Listed { registration, transport, port })
+            let is_listed =
+                move |registration: &&Registration| transport == Transport::Tcp || registration.is_over_udp;
+            self.registrations.iter().filter(is_listed).map(move |registration| Listed {
+                registration: *registration,
+                transport,
+                port: registration.port.unwrap_or(self.port),
+            })
         });
         own.chain(others)
     }
@@ -91,18 +67,20 @@ impl Service {
 /// All transports.
 const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-/// Serves one call of version 2, 3 or 4.
+/// Serves one call of version 2, 3 or 4. Lists the port mapper and `registrations`.
 pub(crate) fn procedure(
     request: &Request<'_>,
+    registrations: Vec<Registration>,
     version: u32,
     procedure: u32,
     arguments: Reader,
     reply: &mut Writer,
 ) -> Served {
-    let Some(service) = Service::of(&request.server.settings) else { return Served::NoProcedure };
+    let Some(port) = request.server.settings.portmap else { return Served::NoProcedure };
+    let service = Service { registrations, port };
     let served = match version {
-        protocol::portmap::VERSION => portmap2::serve(service, procedure, arguments, reply),
-        _ => rpcbind::serve(request, service, version, procedure, arguments, reply),
+        protocol::portmap::VERSION => portmap2::serve(&service, procedure, arguments, reply),
+        _ => rpcbind::serve(request, &service, version, procedure, arguments, reply),
     };
     if let Served::Done { is_error } = served {
         request.server.metrics.portmap[procedure as usize].count(is_error);

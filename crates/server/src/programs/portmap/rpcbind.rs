@@ -11,13 +11,13 @@ use crate::request::{Request, Served};
 /// What the answers of one call depend on.
 struct Query<'a> {
     request: &'a Request<'a>,
-    service: Service,
+    service: &'a Service,
 }
 
 /// Versions 3 and 4 (RFC 1833 §2).
 pub(super) fn serve(
     request: &Request<'_>,
-    service: Service,
+    service: &Service,
     version: u32,
     procedure: u32,
     arguments: Reader,
@@ -66,8 +66,9 @@ impl Query<'_> {
 
     /// RFC 1833 §2.2.2: "The client may be able use the results to determine alternate transports".
     fn addresses_of(&self, wanted: &Rpcb) -> EntryList {
-        let is_wanted =
-            |Registration { program, version, .. }| (program, version) == (wanted.program, wanted.version);
+        let is_wanted = |Registration { program, version, .. }: Registration| {
+            (program, version) == (wanted.program, wanted.version)
+        };
         let found = self.all().filter(|known| is_wanted(known.registration));
         EntryList::new(found.map(|known| self.entry(&known)).collect()).expect("an entry a transport")
     }
@@ -178,7 +179,10 @@ mod tests {
             ("::1", Tcp, (NFS, 4), "::1.8.1", "::1.8.1"),
             ("::1", Udp, (100_005, 3), "", ""),
             ("::ffff:127.0.0.1", Tcp, (100_227, 3), "127.0.0.1.8.1", "127.0.0.1.8.1"),
-            ("127.0.0.1", Tcp, (100_021, 4), "", ""),
+            ("127.0.0.1", Tcp, (100_021, 4), "127.0.0.1.8.1", "127.0.0.1.8.1"),
+            ("127.0.0.1", Tcp, (100_011, 2), "", ""),
+            // Status monitors notify over UDP alone.
+            ("127.0.0.1", Udp, (100_024, 1), "127.0.0.1.8.1", "127.0.0.1.8.1"),
         ];
         for (host, transport, (program, version), any, exact) in cases {
             for netid in ["tcp", "udp", "udp6", ""] {
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_has_the_port_mapper_twice_and_the_others_once() {
+    fn the_dump_has_the_port_mapper_and_the_status_monitor_twice_and_the_others_once() {
         for (transport, version) in [(Transport::Tcp, VERSION_4), (Transport::Tcp, VERSION_3)] {
             let list = call::<RpcbList>("127.0.0.1", transport, version, Proc::DUMP, &()).unwrap();
             let rows: Vec<_> = list
@@ -240,8 +244,13 @@ mod tests {
                 row(100_000, 4, "udp", own),
                 row(100_003, 3, "tcp", nfs),
                 row(100_003, 4, "tcp", nfs),
-                row(100_005, 3, "tcp", nfs),
                 row(100_227, 3, "tcp", nfs),
+                row(100_005, 3, "tcp", nfs),
+                row(100_021, 1, "tcp", nfs),
+                row(100_021, 3, "tcp", nfs),
+                row(100_021, 4, "tcp", nfs),
+                row(100_024, 1, "tcp", nfs),
+                row(100_024, 1, "udp", nfs),
             ];
             assert_eq!(rows, expected, "{transport:?}");
         }

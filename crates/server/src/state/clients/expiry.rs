@@ -30,6 +30,8 @@ impl State {
         self.sweep_delegations(now);
         self.sweep_offloads(now);
         self.sweep_lock_queues(now);
+        self.sweep_nlm_hosts(now);
+        self.maintain_host_calls(now);
         self.release_idle_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));
         let (removed, v40_clients, idle, more) = {

@@ -50,6 +50,8 @@ impl State {
             EntryKind::Open(open) => open,
             EntryKind::Lock(lock) => shard.open_at(lock.open),
             EntryKind::Delegation(delegation) => return delegation.permit(kind, stateid),
+            // They have no stateid.
+            EntryKind::NlmLock(_) | EntryKind::NlmShare(_) => return Err(Status::BAD_STATEID),
         };
         let is_covered = match kind {
             IoKind::Read => open.modes.reads(),

@@ -188,10 +188,26 @@ impl State {
         Ok(OpenGrant { stateid: shard.stateid(index, self.ids.boot()), previous: None })
     }
 
-    /// Returns whether share reservations conflict with `bits`. Those of other clients' expired leases are revoked instead:
+    /// Returns whether share reservations conflict with `bits`. Those of NLM hosts do not exclude I/O of callers without a client
+    /// record, who may be those hosts.
+    pub(crate) fn is_share_denied(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        bits: (u8, u8),
+        deferred: &mut Deferred,
+    ) -> bool {
+        let is_anonymous = client.id() == self.anonymous.id();
+        let is_by_host = !is_anonymous && shard.nlm_shares(file).any(|(_, _, share)| share.excludes(bits));
+        is_by_host || self.is_open_denied(shard, now, client, file, bits, deferred)
+    }
+
+    /// Returns whether share reservations of opens conflict with `bits`. Those of other clients' expired leases are revoked instead:
     /// "locks associated with an expired lease do not prevent such a conflicting lock from being granted but MUST be revoked as
     /// necessary" (§8.4.3).
-    pub(crate) fn is_share_denied(
+    pub(crate) fn is_open_denied(
         &self,
         shard: &mut Shard,
         now: Duration,

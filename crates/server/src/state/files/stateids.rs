@@ -36,6 +36,7 @@ impl State {
                     .map_err(|error| error.status(false))?;
                 match &entry.kind {
                     EntryKind::Open(_) | EntryKind::Delegation(_) => return Err(Status::LOCKS_HELD),
+                    EntryKind::NlmLock(_) | EntryKind::NlmShare(_) => return Err(Status::BAD_STATEID),
                     // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
                     // stateids via the FREE_STATEID operation".
                     EntryKind::Lock(_) if shard.holds_ranges(index) => return Err(Status::LOCKS_HELD),

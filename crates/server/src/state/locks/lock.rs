@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Returns the lock that conflicts. If only locks of expired leases do, revokes these (§8.4.3).
-    fn lock_conflict(
+    pub(crate) fn lock_conflict(
         &self,
         shard: &mut Shard,
         now: Duration,
@@ -193,7 +193,7 @@ impl State {
         None
     }
 
-    fn change_ranges(
+    pub(crate) fn change_ranges(
         &self,
         shard: &mut Shard,
         client: &Client,
@@ -211,7 +211,7 @@ impl State {
     /// Returns the result of DENIED. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
     fn denied(&self, shard: &Shard, asker: &Client, held: &HeldLock) -> LockDenied {
         let LockSet(index) = held.set;
-        let (holder, owner) = (shard.entry(index).client.id(), &shard.lock_at(index).name.owner);
+        let (holder, owner) = (shard.entry(index).client.id(), &shard.lock_name(index).owner);
         LockDenied {
             offset: held.range.offset(),
             length: held.range.length(),
@@ -221,7 +221,7 @@ impl State {
             },
             owner: StateOwner {
                 client_id: self.ids.denied_owner(asker.id(), holder),
-                // It was received in an owner of the same bound.
+                // It was received in an owner of the same bound; that of an NLM host, which may be longer, is left out then.
                 owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
             },
         }

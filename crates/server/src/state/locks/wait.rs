@@ -10,6 +10,7 @@
 //! become free without an operation, as by the end of a holder's lease.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use crate::state::tables::client::Client;
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::gauges::{adjust, read};
 use crate::state::tables::locks::{LockSet, LockWaiter, OwnerName};
-use crate::state::tables::shard::{Deferred, LockNotify, Shard};
+use crate::state::tables::shard::{Deferred, LockNotify, Notice, Shard};
 use crate::state::tables::wire::StateOwner;
 use crate::state::{SlotRequest, State};
 
@@ -39,13 +40,15 @@ const TURN: Duration = Duration::from_secs(5);
 /// Clients to call, with what to send them.
 type Calls = Vec<(Arc<Client>, Callback)>;
 
-fn callback(waiter: &LockWaiter<LockNotify>) -> (Arc<Client>, Callback) {
-    let LockNotify { client, handle, asked_by, .. } = &waiter.notify;
+/// Returns the callback to a client of version 4; `None` for an NLM host.
+fn callback(waiter: &LockWaiter<LockNotify>) -> Option<(Arc<Client>, Callback)> {
+    let client = &waiter.notify.client;
+    let Notice::Callback { handle, asked_by, .. } = &waiter.notify.how else { return None };
     // It was received in an owner of the same bound.
     let owner = xdr::Opaque::new(Bytes::copy_from_slice(&waiter.owner.owner)).unwrap_or_default();
     let lock_owner = StateOwner { client_id: client.id(), owner };
     let args = CbNotifyLockArgs { handle: *handle, lock_owner };
-    (Arc::clone(client), Callback::new(CbOp::NotifyLock(args), CallbackPurpose::Advice, *asked_by))
+    Some((Arc::clone(client), Callback::new(CbOp::NotifyLock(args), CallbackPurpose::Advice, *asked_by)))
 }
 
 impl State {
@@ -70,7 +73,11 @@ impl State {
         let Some(mut queue) = shard.lock_queues.remove(&file) else { return Calls::new() };
         let may_have_turn = |waiter: &LockWaiter<LockNotify>| {
             let client = &waiter.notify.client;
-            if !client.is_reachable() {
+            let is_reachable = match &waiter.notify.how {
+                Notice::Callback { .. } => client.is_reachable(),
+                Notice::Grant(grant) => grant.host.is_reachable(now),
+            };
+            if !is_reachable {
                 return false;
             }
             let Some(record) = shard.files.get(&file) else { return true };
@@ -79,8 +86,26 @@ impl State {
             record.ranges.conflict(waiter.range, waiter.kind, own, counts).is_none()
         };
         let calls = queue.give_turns(now, may_have_turn, callback);
-        shard.lock_queues.insert(file, queue);
-        calls
+        let granted = queue
+            .take(|waiter| waiter.notified_at.is_some() && matches!(waiter.notify.how, Notice::Grant(_)));
+        if !queue.is_empty() {
+            shard.lock_queues.insert(file, queue);
+        }
+        granted.into_iter().for_each(|waiter| self.grant_to_host(shard, waiter));
+        calls.into_iter().flatten().collect()
+    }
+
+    /// Gives a lock to a waiting NLM host, and has the host called.
+    fn grant_to_host(&self, shard: &mut Shard, waiter: LockWaiter<LockNotify>) {
+        waiter.notify.client.holdings.lock_waiters.fetch_sub(1, Relaxed);
+        adjust(&self.gauges.lock_waiters, -1);
+        let Notice::Grant(grant) = waiter.notify.how else { return };
+        let replaces = shard.find_nlm_lock(grant.file, &grant.name).is_some();
+        // A lock that becomes shared may free others, which the next sweep finds.
+        let mut later = Deferred::new();
+        let (owner, lock) = ((&grant.name, &grant.pin), (grant.range, grant.kind));
+        self.insert_nlm_lock(shard, &grant.host, grant.file, owner, lock, &mut later);
+        self.send_grant(grant, replaces);
     }
 
     /// Handles a LOCK that was denied: adds a waiter if the client waits and can be notified. §9.6: "If a server receives a
@@ -105,9 +130,11 @@ impl State {
         }
         let notify = LockNotify {
             client: Arc::clone(client),
-            open: locker.open,
-            handle: notice.handle,
-            asked_by: notice.asked_by.map(SlotRequest::as_referring),
+            how: Notice::Callback {
+                open: locker.open,
+                handle: notice.handle,
+                asked_by: notice.asked_by.map(SlotRequest::as_referring),
+            },
         };
         let waiter = LockWaiter {
             owner: locker.name.clone(),
@@ -149,7 +176,9 @@ impl State {
         let kept = self.lease.max(WAITER_KEPT);
         let is_late = |since: Duration, limit| now.saturating_sub(since) >= limit;
         let is_over = |waiter: &LockWaiter<LockNotify>| {
-            is_late(waiter.asked_at, kept) || waiter.notified_at.is_some_and(|at| is_late(at, TURN))
+            // An NLM host need not ask again: its request waits until it is granted or cancelled.
+            matches!(waiter.notify.how, Notice::Callback { .. }) && is_late(waiter.asked_at, kept)
+                || waiter.notified_at.is_some_and(|at| is_late(at, TURN))
         };
         for shard in &self.shards {
             let mut deferred = Deferred::new();

@@ -454,7 +454,7 @@ impl State {
         let client = Arc::clone(&entry.client);
         let opener = match &entry.kind {
             EntryKind::Open(open) => Some(Arc::clone(&open.owner)),
-            EntryKind::Lock(_) => None,
+            EntryKind::Lock(_) | EntryKind::NlmLock(_) | EntryKind::NlmShare(_) => None,
             EntryKind::Delegation(delegation) => {
                 let is_own =
                     |by: V40Caller<'_>| delegation.is_of(by.caller) || client.principal() == by.principal;
@@ -493,7 +493,9 @@ impl State {
         let (role, owner) = match &entry.kind {
             EntryKind::Open(open) => (Role::Open, Arc::clone(&open.owner)),
             EntryKind::Lock(lock) => (Role::Lock, Arc::clone(&lock.name.owner)),
-            EntryKind::Delegation(_) => return Err(Status::BAD_STATEID),
+            EntryKind::Delegation(_) | EntryKind::NlmLock(_) | EntryKind::NlmShare(_) => {
+                return Err(Status::BAD_STATEID);
+            }
         };
         Ok(FoundOwner { client: Arc::clone(&entry.client), role, owner, is_known: true })
     }

@@ -1,7 +1,8 @@
 //! The owners that wait for locks of a file.
 //!
-//! Nothing is granted here: a waiter was denied a lock, asks for it again by itself, and is notified when it may have it. So a
-//! waiter can be forgotten at any time. Waiters are notified in the order in which they came, and never two at once whose locks
+//! Nothing is granted here: a waiter was denied a lock, and is notified when it may have it. NFSv4 clients then ask again; for NLM
+//! hosts the caller grants it at once. A waiter that asks again by itself
+//! can be forgotten at any time. Waiters are notified in the order in which they came, and never two at once whose locks
 //! exclude each other: one writer, or all readers. A notified waiter keeps its turn until it has asked again or its time is up.
 
 use std::time::Duration;
@@ -66,6 +67,11 @@ impl<N> LockQueue<N> {
     /// Removes the waiters for which `is_over` is true.
     pub(crate) fn remove(&mut self, mut is_over: impl FnMut(&LockWaiter<N>) -> bool) {
         self.0.retain(|waiter| !is_over(waiter));
+    }
+
+    /// Removes and returns the waiters for which `is_taken` is true.
+    pub(crate) fn take(&mut self, is_taken: impl Fn(&LockWaiter<N>) -> bool) -> Vec<LockWaiter<N>> {
+        self.0.extract_if(.., |waiter| is_taken(waiter)).collect()
     }
 
     /// Gives turns to waiters that have none, and returns what `notify` made of each. A waiter gets its turn where `is_free`

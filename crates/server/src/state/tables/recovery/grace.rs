@@ -32,14 +32,18 @@ pub(crate) enum EndOfGrace {
 impl Recovery {
     /// Logs whether a grace period begins, and for whom.
     pub(crate) fn log_start(&self, now: Duration) {
-        let waiting_for = self.clients.lock().reclaimers(NAMES_MAX);
-        if waiting_for.count == 0 {
+        let (waiting_for, hosts) = {
+            let clients = self.clients.lock();
+            (clients.reclaimers(NAMES_MAX), clients.hosts_awaited)
+        };
+        if waiting_for.count + hosts == 0 {
             return info!("no grace period: no client may reclaim anything");
         }
         let seconds = self.grace_ends().saturating_sub(now).as_secs();
         info!(
             clients = waiting_for.count,
             names = %waiting_for,
+            hosts,
             seconds,
             "grace period began: new opens and locks wait until these clients have reclaimed what they held"
         );
@@ -104,6 +108,9 @@ impl Recovery {
             }
         });
         clients.awaited = 0;
+        let hosts = std::mem::take(&mut clients.hosts_awaited);
+        last = last.max(clients.hosts.end_grace(self.log.as_deref()));
+        self.push();
         self.require_durable(last);
         self.in_grace.store(false, Release);
         let clients_at_start = clients.awaited_at_start;
@@ -113,7 +120,7 @@ impl Recovery {
             EndOfGrace::Timeout => "grace period ended: its time is over",
             EndOfGrace::Administrator => "grace period ended by the administrator",
         };
-        info!(clients = clients_at_start, lost = lost.count, names_of_lost = %lost, "{event}");
+        info!(clients = clients_at_start, hosts, lost = lost.count, names_of_lost = %lost, "{event}");
         awaited
     }
 
@@ -239,7 +246,7 @@ impl Recovery {
     /// Ends the period if it waits for no client any more.
     pub(super) fn end_if_nobody_is_awaited(&self, clients: MutexGuard<'_, Clients>) {
         let clients_at_start = clients.awaited_at_start;
-        let ends = clients.awaited == 0 && self.in_grace.swap(false, AcqRel);
+        let ends = clients.awaited + clients.hosts_awaited == 0 && self.in_grace.swap(false, AcqRel);
         drop(clients);
         if ends {
             info!(clients = clients_at_start, lost = 0, "grace period ended: no client is left to wait for");

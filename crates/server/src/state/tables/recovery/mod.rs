@@ -36,6 +36,7 @@
 //! record if its last request was not a reclaim.
 
 mod grace;
+mod hosts;
 mod reclaimers;
 mod record;
 mod stop;
@@ -57,6 +58,7 @@ use super::wire::ClientId;
 use crate::StateLog;
 use crate::state::state_log::key;
 pub(crate) use grace::EndOfGrace;
+use hosts::HostRecords;
 pub use reclaimers::Reclaimers;
 pub(crate) use record::Recorded;
 use record::{ClientRecord, Name};
@@ -89,6 +91,10 @@ struct Clients {
     awaited: usize,
     /// How many there were at the start.
     awaited_at_start: usize,
+    /// NLM hosts.
+    hosts: HostRecords,
+    /// NLM hosts that may reclaim until the period is over.
+    hosts_awaited: usize,
 }
 
 #[derive(Debug)]
@@ -147,8 +153,11 @@ pub struct RecordsSnapshot {
 
 impl Recovery {
     pub(crate) fn new(records: Records, lease: Duration, now: Duration) -> Self {
-        let Records { log, entries, .. } = records;
+        let Records { log, entries, read_at } = records;
         let mut clients = Clients::default();
+        // The time of day stands for the number of a server without a log, or of the first one.
+        clients.hosts = HostRecords::read(&entries, read_at.seconds as i32, log.as_deref());
+        clients.hosts_awaited = clients.hosts.awaited();
         let (mut previous_lease, mut useless) = (None, Vec::new());
         for (key, value) in entries {
             if *key == [key::LEASE] {
@@ -179,7 +188,7 @@ impl Recovery {
         let longer_lease = lease.max(previous_lease.unwrap_or_default());
         Self {
             log,
-            in_grace: AtomicBool::new(clients.awaited > 0),
+            in_grace: AtomicBool::new(clients.awaited + clients.hosts_awaited > 0),
             grace_ends: now + longer_lease,
             grace_extension: longer_lease,
             latest_reclaim: AtomicU64::new(0),

@@ -161,5 +161,9 @@ fn foreign_keys_are_left_alone() {
     let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };
     let recovery = Recovery::new(records, lease, lease);
     assert!(!recovery.in_grace(lease), "an invalid record lets nobody reclaim");
-    assert_eq!(disk.changes(), 2, "the broken one is taken away, and the lease written");
+    assert_eq!(
+        disk.changes(),
+        3,
+        "the broken one is taken away, the lease and the monitor's state are written"
+    );
 }

@@ -11,7 +11,7 @@ use super::by_owner::OpenKey;
 use super::entry::{Entry, EntryKind};
 use super::entry_list::EntryList;
 use super::file::File;
-use super::lock_notify::LockNotify;
+use super::lock_notify::{LockNotify, Notice};
 use super::phase::EntryPhase;
 use super::table::Shard;
 use crate::state::tables::locks::{LockQueue, LockSet};
@@ -26,7 +26,7 @@ impl Shard {
         clients: &HashMap<ClientId, Arc<Client>>,
         sums: &mut Sums,
     ) -> Result<(), String> {
-        let mut held = [0; 3];
+        let mut held = [0; 5];
         let mut used = 0;
         for (index, cell) in (0..).zip(&self.cells) {
             let Some(entry) = &cell.entry else { continue };
@@ -39,8 +39,12 @@ impl Shard {
             count(entry, sums.entry(id).or_default(), &mut held);
         }
         same("free cells", self.free.len(), self.cells.len() - used)?;
-        let maps = [self.opens.len(), self.locks.len(), self.delegations.len()];
-        same("opens, lock stateids and delegations in the maps", maps, held)?;
+        let nlm_shares = self.files.values().map(|file| file.nlm_shares.len()).sum();
+        let maps =
+            [self.opens.len(), self.locks.len(), self.delegations.len(), self.nlm_locks.len(), nlm_shares];
+        same("opens, lock stateids, delegations, locks and shares of NLM hosts in the maps", maps, held)?;
+        let nlm_locks: u32 = self.files.values().map(|file| file.nlm_locks).sum();
+        same("locks of NLM hosts counted", nlm_locks as usize, held[3])?;
         same("entries in the lists of clients", self.clients.values().map(EntryList::len).sum(), used)?;
         let of_files = self.files.values().map(|file| file.opens.len() + file.delegations.len());
         same("entries in the lists of files", of_files.sum(), held[0] + held[2])?;
@@ -88,6 +92,17 @@ impl Shard {
                 let at_position = file.and_then(|file| file.delegations.get(delegation.at_file as usize));
                 (self.delegations.get(&key).copied(), at_position)
             }
+            EntryKind::NlmLock(lock) => {
+                let found = self.find_nlm_lock(entry.file, &lock.name);
+                same("the host of a lock's owner", lock.name.client, entry.client.id())?;
+                same("whether an NLM owner has locks", self.holds_ranges(index), true)?;
+                let by_number = self.nlm_locks.get(&(entry.file, lock.owner));
+                (found, by_number)
+            }
+            EntryKind::NlmShare(_) => {
+                let listed = file.and_then(|file| file.nlm_shares.iter().find(|share| **share == index));
+                (listed.copied(), listed)
+            }
         };
         match (is_held, entry.phase) {
             (true, _) => {
@@ -111,6 +126,7 @@ impl Shard {
             let entry = self.entry_at(index).ok_or_else(|| format!("{held:?} has no lock stateid"))?;
             let owner = match &entry.kind {
                 EntryKind::Lock(lock) => Some(lock.owner),
+                EntryKind::NlmLock(lock) => Some(lock.owner),
                 _ => None,
             };
             let found = (entry.file, entry.phase, owner);
@@ -124,6 +140,15 @@ impl Shard {
     /// RFC 8881 §9.7: no open has access that another denies.
     fn audit_shares(&self, file: &File) -> Result<(), String> {
         let bits = |index: &u32| self.open_at(*index).modes.bits();
+        for index in &file.nlm_shares {
+            let share = self.nlm_share_at(*index);
+            let mut opens = file.opens.iter().map(bits);
+            let of_hosts = file.nlm_shares.iter().filter(|other| *other != index);
+            let mut shares = of_hosts.map(|other| self.nlm_share_at(*other).bits);
+            if opens.any(|open| share.excludes(open)) || shares.any(|other| share.excludes(other)) {
+                return Err(format!("{:?} excludes another", self.entry(*index)));
+            }
+        }
         for (at, one) in file.opens.iter().enumerate() {
             for other in file.opens.iter().skip(at + 1) {
                 let ((access, deny), (others, denied)) = (bits(one), bits(other));
@@ -162,7 +187,15 @@ impl Shard {
     ) -> Result<(), String> {
         queue.audit(|waiter| {
             let id = waiter.notify.client.id();
-            let open = self.entry_at(waiter.notify.open).filter(|entry| entry.client.id() == id);
+            if let Notice::Grant(grant) = &waiter.notify.how {
+                sums.entry(id).or_default().lock_waiters += 1;
+                return same("the file of an NLM host's wait", grant.file, key);
+            }
+            let open = waiter
+                .notify
+                .open()
+                .and_then(|open| self.entry_at(open))
+                .filter(|entry| entry.client.id() == id);
             let open = open.filter(|entry| entry.phase == EntryPhase::Held && entry.file == key);
             match open.map(|entry| &entry.kind) {
                 Some(EntryKind::Open(open)) if open.modes.may_lock(waiter.kind) => {}
@@ -178,7 +211,7 @@ impl Shard {
 }
 
 /// Adds an entry to the sums of its client and of its kind.
-fn count(entry: &Entry, sum: &mut Sum, held: &mut [usize; 3]) {
+fn count(entry: &Entry, sum: &mut Sum, held: &mut [usize; 5]) {
     sum.charged += u64::from(entry.weight().cast_unsigned());
     let is_held = entry.phase == EntryPhase::Held;
     sum.state += u64::from(is_held);
@@ -197,6 +230,11 @@ fn count(entry: &Entry, sum: &mut Sum, held: &mut [usize; 3]) {
             sum.directory_delegations += u64::from(is_held && delegation.kind.is_directory());
             sum.watched_delegations += u64::from(delegation.watch.is_some());
             2
+        }
+        EntryKind::NlmLock(_) => 3,
+        EntryKind::NlmShare(share) => {
+            sum.denying += u64::from(share.bits.1 != 0);
+            4
         }
     };
     held[kind] += usize::from(is_held);

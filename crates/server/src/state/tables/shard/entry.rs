@@ -1,4 +1,5 @@
-//! What a stateid names: an open, the locks of one lock-owner under one open, or a delegation.
+//! What a stateid names: an open, the locks of one lock-owner under one open, or a delegation; and what NLM hosts hold, which has
+//! no stateid.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::super::gauges::weight;
 use super::super::locks::{LockOwner, OwnerName};
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
 use super::entry_list::EntryList;
+use super::nlm::{NlmLock, NlmShare};
 use super::phase::EntryPhase;
 use super::share::Modes;
 
@@ -31,6 +33,8 @@ impl Entry {
         let owner = match &self.kind {
             EntryKind::Open(open) => &open.owner,
             EntryKind::Lock(lock) => &lock.name.owner,
+            EntryKind::NlmLock(lock) => &lock.name.owner,
+            EntryKind::NlmShare(share) => &share.owner,
             EntryKind::Delegation(_) => return DELEGATION_WEIGHT as i32,
         };
         weight(owner) as i32
@@ -42,6 +46,8 @@ pub(crate) enum EntryKind {
     Open(OpenEntry),
     Lock(LockEntry),
     Delegation(Box<Delegation>),
+    NlmLock(Box<NlmLock>),
+    NlmShare(Box<NlmShare>),
 }
 
 #[derive(Debug)]

@@ -5,15 +5,37 @@ use std::sync::Arc;
 use protocol::nfs4::types::Handle;
 
 use super::super::client::Client;
+use super::super::host_calls::Grant;
 use crate::state::tables::callback::ReferringRequest;
 
-/// The client of a waiter for a lock, and what CB_NOTIFY_LOCK tells it (RFC 8881 §20.11).
+/// The client of a waiter for a lock, and how it is notified.
 #[derive(Debug)]
 pub(crate) struct LockNotify {
     pub(crate) client: Arc<Client>,
-    /// The open under which it asked.
-    pub(crate) open: u32,
-    pub(crate) handle: Handle,
-    /// The request that asked last.
-    pub(crate) asked_by: Option<ReferringRequest>,
+    pub(crate) how: Notice,
+}
+
+/// What happens when a waiter may have its lock.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// CB_NOTIFY_LOCK (RFC 8881 §20.11): the client asks again.
+    Callback {
+        /// The open under which it asked.
+        open: u32,
+        handle: Handle,
+        /// The request that asked last.
+        asked_by: Option<ReferringRequest>,
+    },
+    /// The lock is granted, and the NLM host is called.
+    Grant(Arc<Grant>),
+}
+
+impl LockNotify {
+    /// Returns the open under which the client asked; `None` for NLM hosts.
+    pub(crate) fn open(&self) -> Option<u32> {
+        match &self.how {
+            Notice::Callback { open, .. } => Some(*open),
+            Notice::Grant(_) => None,
+        }
+    }
 }

@@ -18,12 +18,18 @@ const WAITERS_PER_CLIENT_MAX: u32 = 1024;
 const WAITERS_MAX: u64 = 4096;
 
 impl Shard {
-    /// Adds a waiter for a lock. One that waits already keeps its place. A waiter beyond the bounds is not added.
-    pub(crate) fn join_queue(&mut self, file: FileKey, waiter: LockWaiter<LockNotify>, gauges: &Gauges) {
+    /// Adds a waiter for a lock. One that waits already keeps its place. A waiter beyond the bounds is not added. Returns whether it
+    /// waits.
+    pub(crate) fn join_queue(
+        &mut self,
+        file: FileKey,
+        waiter: LockWaiter<LockNotify>,
+        gauges: &Gauges,
+    ) -> bool {
         let queue = self.lock_queues.entry(file).or_default();
         if let Some(known) = queue.find_mut(&waiter.owner, waiter.range) {
             *known = waiter;
-            return;
+            return true;
         }
         let own = &waiter.notify.client.holdings.lock_waiters;
         let has_room = queue.len() < WAITERS_PER_FILE_MAX
@@ -36,6 +42,7 @@ impl Shard {
         } else if queue.is_empty() {
             self.lock_queues.remove(&file);
         }
+        has_room
     }
 
     /// Removes the waiters of a file that `is_over` names. Others may have their turn then.
@@ -72,7 +79,7 @@ impl Shard {
         gauges: &Gauges,
         deferred: &mut Deferred,
     ) {
-        self.leave_queue(file, gauges, deferred, |waiter| waiter.notify.open == open);
+        self.leave_queue(file, gauges, deferred, |waiter| waiter.notify.open() == Some(open));
     }
 
     /// Removes the waiters under an open whose modes no longer allow their locks: their LOCKs would get OPENMODE.
@@ -83,8 +90,9 @@ impl Shard {
         gauges: &Gauges,
         deferred: &mut Deferred,
     ) {
-        let is_over =
-            |waiter: &LockWaiter<LockNotify>| waiter.notify.open == open && !modes.may_lock(waiter.kind);
+        let is_over = |waiter: &LockWaiter<LockNotify>| {
+            waiter.notify.open() == Some(open) && !modes.may_lock(waiter.kind)
+        };
         self.leave_queue(file, gauges, deferred, is_over);
     }
 
@@ -98,7 +106,7 @@ impl Shard {
     ) {
         self.unlocked(file, deferred);
         self.leave_queue(file, gauges, deferred, |waiter| {
-            waiter.notify.open == open && waiter.owner == *name
+            waiter.notify.open() == Some(open) && waiter.owner == *name
         });
     }
 

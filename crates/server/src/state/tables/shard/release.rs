@@ -19,7 +19,7 @@ impl Shard {
     pub(crate) fn end(&mut self, index: u32, event: EntryEvent, gauges: &Gauges, deferred: &mut Deferred) {
         let locks = match &self.entry(index).kind {
             EntryKind::Open(open) => open.locks.len(),
-            EntryKind::Lock(_) | EntryKind::Delegation(_) => 0,
+            _ => 0,
         };
         // From the last to the first: a lock that leaves the list is replaced by one that was visited.
         for at in (0..locks).rev() {
@@ -120,6 +120,23 @@ impl Shard {
                 self.delegations.remove(&(file, client));
                 self.leave_delegated(file, at_file);
             }
+            EntryKind::NlmLock(lock) => {
+                let (owner, name) = (lock.owner, lock.name.clone());
+                self.nlm_locks.remove(&(file, owner));
+                let record = self.file_mut(file);
+                let before = record.ranges.count();
+                record.ranges.unlock_set(owner, LockSet(index));
+                let after = record.ranges.count();
+                record.lock_owners.remove_set(&name);
+                record.nlm_locks -= 1;
+                self.forget_unused(file);
+                gauges.locks_changed(&self.entry(index).client, before, after);
+                self.unlocked(file, deferred);
+            }
+            EntryKind::NlmShare(share) => {
+                adjust(&gauges.denying, -i64::from(share.bits.1 != 0));
+                self.leave_nlm_shares(file, index);
+            }
         }
     }
 
@@ -134,6 +151,15 @@ impl Shard {
         let held = files.flat_map(|(_, file)| file.opens.iter().chain(&file.delegations).copied());
         for index in held.collect::<Vec<u32>>() {
             self.end(index, EntryEvent::AdminRevoke, gauges, deferred);
+        }
+        // An NLM host cannot be notified of a loss: its locks are as if they had never been.
+        let of_hosts = self.cells.iter().zip(0..).filter_map(|(cell, index)| {
+            let entry = cell.entry.as_ref()?;
+            let is_nlm = matches!(entry.kind, EntryKind::NlmLock(_) | EntryKind::NlmShare(_));
+            (is_nlm && is_revoked(entry.file)).then_some(index)
+        });
+        for index in of_hosts.collect::<Vec<u32>>() {
+            self.end(index, EntryEvent::Close, gauges, deferred);
         }
     }
 

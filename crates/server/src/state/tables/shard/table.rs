@@ -35,6 +35,8 @@ pub(crate) struct Shard {
     pub(super) opens: OpensByOwner,
     /// Lock stateids by their open and their owner's number.
     pub(super) locks: Numbered<(u32, LockOwner), u32>,
+    /// The locks of NLM hosts by their owner's number in the file.
+    pub(super) nlm_locks: Numbered<(FileKey, LockOwner), u32>,
     pub(super) clients: Numbered<ClientId, EntryList>,
     pub(super) delegations: Numbered<(FileKey, ClientId), u32>,
     /// Operations that wait for delegations of a file.
@@ -56,6 +58,7 @@ impl Shard {
             files: numbered(seed),
             opens: OpensByOwner::new(keyed(seed)),
             locks: numbered(seed),
+            nlm_locks: numbered(seed),
             clients: numbered(seed),
             delegations: numbered(seed),
             waiting: numbered(seed),
@@ -75,37 +78,43 @@ impl Shard {
     pub(crate) fn open_at(&self, index: u32) -> &OpenEntry {
         match &self.entry(index).kind {
             EntryKind::Open(open) => open,
-            EntryKind::Lock(_) | EntryKind::Delegation(_) => unreachable!("the index is that of an open"),
+            _ => unreachable!("the index is that of an open"),
         }
     }
 
     pub(super) fn open_at_mut(&mut self, index: u32) -> &mut OpenEntry {
         match &mut self.entry_mut(index).kind {
             EntryKind::Open(open) => open,
-            EntryKind::Lock(_) | EntryKind::Delegation(_) => unreachable!("the index is that of an open"),
+            _ => unreachable!("the index is that of an open"),
         }
     }
 
     pub(crate) fn lock_at(&self, index: u32) -> &LockEntry {
         match &self.entry(index).kind {
             EntryKind::Lock(lock) => lock,
-            EntryKind::Open(_) | EntryKind::Delegation(_) => {
-                unreachable!("the index is that of a lock stateid")
-            }
+            _ => unreachable!("the index is that of a lock stateid"),
+        }
+    }
+
+    /// Returns the owner of a lock set: of a lock stateid, or of an NLM host.
+    pub(crate) fn lock_name(&self, index: u32) -> &OwnerName {
+        match &self.entry(index).kind {
+            EntryKind::NlmLock(lock) => &lock.name,
+            _ => &self.lock_at(index).name,
         }
     }
 
     pub(crate) fn delegation_at(&self, index: u32) -> &Delegation {
         match &self.entry(index).kind {
             EntryKind::Delegation(delegation) => delegation,
-            EntryKind::Open(_) | EntryKind::Lock(_) => unreachable!("the index is that of a delegation"),
+            _ => unreachable!("the index is that of a delegation"),
         }
     }
 
     pub(crate) fn delegation_at_mut(&mut self, index: u32) -> &mut Delegation {
         match &mut self.entry_mut(index).kind {
             EntryKind::Delegation(delegation) => delegation,
-            EntryKind::Open(_) | EntryKind::Lock(_) => unreachable!("the index is that of a delegation"),
+            _ => unreachable!("the index is that of a delegation"),
         }
     }
 
@@ -202,6 +211,8 @@ impl Shard {
             entries.filter(|entry| entry.phase == EntryPhase::Held).filter(|entry| match &entry.kind {
                 EntryKind::Open(_) | EntryKind::Lock(_) => true,
                 EntryKind::Delegation(delegation) => !delegation.kind.is_directory(),
+                // NLM hosts have records of their own.
+                EntryKind::NlmLock(_) | EntryKind::NlmShare(_) => false,
             });
         holders.extend(held.map(|entry| entry.client.id()));
     }
@@ -299,11 +310,18 @@ impl Shard {
         let entry = self.entry(index);
         match (&entry.kind, self.files.get(&entry.file)) {
             (EntryKind::Lock(lock), Some(file)) => file.ranges.has_set(lock.owner, LockSet(index)),
+            (EntryKind::NlmLock(lock), Some(file)) => file.ranges.has_set(lock.owner, LockSet(index)),
             _ => false,
         }
     }
 
-    fn add(&mut self, client: &Arc<Client>, file: FileKey, kind: EntryKind, gauges: &Gauges) -> u32 {
+    pub(super) fn add(
+        &mut self,
+        client: &Arc<Client>,
+        file: FileKey,
+        kind: EntryKind,
+        gauges: &Gauges,
+    ) -> u32 {
         let list = self.clients.entry(client.id()).or_default();
         let (client, at_client) = (Arc::clone(client), list.len() as u32);
         let entry = Entry { client, file, seqid: 1, phase: EntryPhase::Held, kind, at_client };
@@ -348,6 +366,7 @@ impl Shard {
         self.files.is_empty()
             && self.opens.len() == 0
             && self.locks.is_empty()
+            && self.nlm_locks.is_empty()
             && self.delegations.is_empty()
             && self.waiting.is_empty()
             && self.lock_queues.is_empty()

@@ -1,0 +1,196 @@
+//! Calls to the lock managers and status monitors of clients: their port mapper is asked for the port, and the call is made once.
+//!
+//! Calls leave from the address that the client has called: clients take a GRANTED from there alone. If permitted they leave from a
+//! privileged port.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::portmap::{self, Mapping, Protocol};
+use protocol::rpcbind::{self, Rpcb, Text};
+use rpc::address::UniversalAddress;
+use rpc::message::{CallHeader, encode_call, parse_reply};
+use server::{HostAnswer, HostCall, HostPath, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+use tracing::debug;
+use xdr::Writer;
+
+use crate::reserved;
+
+/// Time limit for each answer: of the port mapper, and of the program.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Time after which a datagram is sent again.
+const REPEAT: Duration = Duration::from_secs(2);
+/// Bytes of a reply at most.
+const REPLY_MAX: usize = 4096;
+/// The transaction number of questions to a port mapper. Each is asked on its own socket.
+const QUESTION_XID: u32 = 1;
+/// The bit of a record mark that the last fragment has (RFC 5531 §11).
+const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// Why a call has no reply.
+enum Failure {
+    /// Nothing of the call has left.
+    NotSent(io::Error),
+    /// The call has left, or may have.
+    NoReply(io::Error),
+}
+
+/// Makes a call. Ends within a bounded time.
+pub(crate) async fn call(call: &HostCall) -> HostAnswer {
+    let (path, (program, version)) = (call.path(), call.program());
+    let address = path.address;
+    let port = match port_of(path, program, version).await {
+        Ok(port) => port,
+        Err(error) => {
+            debug!(%address, program, "the client's port mapper does not help: {error}");
+            return HostAnswer::Unreachable;
+        }
+    };
+    match exchange(path, port, call.record(), call.is_answered()).await {
+        Ok(reply) => HostAnswer::Reply(reply),
+        Err(Failure::NotSent(error)) => {
+            debug!(%address, port, program, "cannot call a client: {error}");
+            HostAnswer::Unreachable
+        }
+        Err(Failure::NoReply(error)) => {
+            debug!(%address, port, program, "a client does not answer: {error}");
+            HostAnswer::Unanswered
+        }
+    }
+}
+
+/// Asks the port mapper of a host for a program's port.
+async fn port_of(path: HostPath, program: u32, version: u32) -> io::Result<u16> {
+    let mut question = Writer::new();
+    if path.address.is_ipv4() {
+        let protocol = match path.transport {
+            Transport::Tcp => Protocol::TCP,
+            Transport::Udp => Protocol::UDP,
+        };
+        let header =
+            CallHeader::new(QUESTION_XID, portmap::PROGRAM, portmap::VERSION, portmap::Proc::GETPORT.0);
+        encode_call(&mut question, &header, &Mapping { program, version, protocol, port: 0 });
+    } else {
+        // Version 2 has no IPv6.
+        let netid: &'static [u8] = if path.transport == Transport::Tcp { b"tcp6" } else { b"udp6" };
+        let (netid, empty) = (Text::from_static(netid), Text::default());
+        let wanted = Rpcb { program, version, netid, addr: empty.clone(), owner: empty };
+        let (version, procedure) = (rpcbind::VERSION_4, rpcbind::Proc::GETADDR.0);
+        encode_call(
+            &mut question,
+            &CallHeader::new(QUESTION_XID, portmap::PROGRAM, version, procedure),
+            &wanted,
+        );
+    }
+    let reply = match exchange(path, portmap::PORT, &question.into_bytes(), true).await {
+        Ok(reply) => reply,
+        Err(Failure::NotSent(error) | Failure::NoReply(error)) => return Err(error),
+    };
+    let port = if path.address.is_ipv4() {
+        parse_reply::<u32>(reply).map(|port| u16::try_from(port).unwrap_or(0))
+    } else {
+        let port = |text: Text| {
+            let text = std::str::from_utf8(&text).ok()?;
+            text.parse::<UniversalAddress>().ok().map(|address| address.0.port())
+        };
+        parse_reply::<Text>(reply).map(|text| port(text).unwrap_or(0))
+    };
+    match port.map_err(|error| io::Error::other(error.to_string()))? {
+        0 => Err(io::Error::other("the program is not registered")),
+        port => Ok(port),
+    }
+}
+
+/// Sends a record, and returns the reply if one `is_answered`; otherwise fails with [`Failure::NoReply`].
+async fn exchange(path: HostPath, port: u16, record: &Bytes, is_answered: bool) -> Result<Bytes, Failure> {
+    let (local, peer) = (SocketAddr::new(path.local, 0), SocketAddr::new(path.address, port));
+    match path.transport {
+        Transport::Udp => exchange_datagrams((local, peer), record, is_answered).await,
+        Transport::Tcp => exchange_records((local, peer), record, is_answered).await,
+    }
+}
+
+async fn exchange_datagrams(
+    (local, peer): (SocketAddr, SocketAddr),
+    record: &Bytes,
+    is_answered: bool,
+) -> Result<Bytes, Failure> {
+    let socket = reserved::bind_udp(local).await.map_err(Failure::NotSent)?;
+    socket.connect(peer).await.map_err(Failure::NotSent)?;
+    socket.send(record).await.map_err(Failure::NotSent)?;
+    if !is_answered {
+        return Err(Failure::NoReply(io::ErrorKind::WouldBlock.into()));
+    }
+    let receive = async {
+        loop {
+            match timeout(REPEAT, receive_datagram(&socket, record)).await {
+                Ok(received) => return received,
+                Err(_) => drop(socket.send(record).await),
+            }
+        }
+    };
+    match timeout(PATIENCE, receive).await {
+        Ok(Ok(reply)) => Ok(reply),
+        // An ICMP message: nobody listens there.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Failure::NotSent(error)),
+        Ok(Err(error)) => Err(Failure::NoReply(error)),
+        Err(_) => Err(Failure::NoReply(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// Receives a reply with the transaction number of a call. Other datagrams are late, or forged.
+async fn receive_datagram(socket: &UdpSocket, call: &[u8]) -> io::Result<Bytes> {
+    let mut buffer = vec![0; REPLY_MAX];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        if length >= 4 && buffer[..4] == call[..4] {
+            buffer.truncate(length);
+            return Ok(buffer.into());
+        }
+    }
+}
+
+async fn exchange_records(
+    (local, peer): (SocketAddr, SocketAddr),
+    record: &Bytes,
+    is_answered: bool,
+) -> Result<Bytes, Failure> {
+    let connected = timeout(PATIENCE, reserved::connect(local, peer)).await;
+    let mut stream = match connected {
+        Ok(connected) => connected.map_err(Failure::NotSent)?,
+        Err(_) => return Err(Failure::NotSent(io::ErrorKind::TimedOut.into())),
+    };
+    let mark = LAST_FRAGMENT | u32::try_from(record.len()).expect("records are short");
+    let marked = [&mark.to_be_bytes()[..], record].concat();
+    let answer = async {
+        stream.write_all(&marked).await?;
+        if is_answered { read_record(&mut stream).await } else { Err(io::ErrorKind::WouldBlock.into()) }
+    };
+    match timeout(PATIENCE, answer).await {
+        Ok(reply) => reply.map_err(Failure::NoReply),
+        Err(_) => Err(Failure::NoReply(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// Reads a record of one or more fragments.
+async fn read_record(stream: &mut tokio::net::TcpStream) -> io::Result<Bytes> {
+    let mut reply = Vec::new();
+    loop {
+        let mark = stream.read_u32().await?;
+        let length = (mark & !LAST_FRAGMENT) as usize;
+        if reply.len() + length > REPLY_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let start = reply.len();
+        reply.resize(start + length, 0);
+        stream.read_exact(&mut reply[start..]).await?;
+        if mark & LAST_FRAGMENT != 0 {
+            return Ok(reply.into());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+use protocol::nlm::Notify;
+
+use super::Call;
+
+/// FREE_ALL (XNFS; RFC 1813 §6.3.9): a host that is not monitored has restarted. It is believed of the address that it comes from.
+pub(super) fn serve(call: &Call<'_>, args: &Notify) {
+    let address = call.request.connection.peer.ip();
+    call.request.server.state.nlm_host_restarted(address, &args.name, None);
+}

@@ -1,0 +1,162 @@
+//! Hosts that wait for locks, and GRANTED.
+
+use super::*;
+
+#[test]
+fn waiting_hosts_get_the_lock_in_their_order_and_are_called() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    let mut three = host(&lab.server, 3, "three");
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
+    assert_eq!(three.wait(whole(file)), Stats::BLOCKED);
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED, "a client that asks again keeps its place");
+    assert!(next_call(&lab).is_none());
+    assert_eq!(one.unlock(whole(file)), Stats::GRANTED);
+
+    let call = next_call(&lab).expect("the first waiter is called");
+    assert!(next_call(&lab).is_none());
+    assert_eq!(call.path().address, two.connection.peer.ip());
+    let (procedure, args) = called::<TestArgs>(&call);
+    assert_eq!(procedure, Proc::GRANTED.0);
+    assert_eq!(args.alock, two.lock_of(whole(file)), "as it was asked for");
+    assert_eq!(one.lock(whole(file)), Stats::DENIED, "it is held already");
+    answer(&lab, &call, Stats::GRANTED);
+    assert_eq!(two.unlock(whole(file)), Stats::GRANTED);
+    let call = next_call(&lab).expect("then the second");
+    assert_eq!(call.path().address, three.connection.peer.ip());
+    answer(&lab, &call, Stats::GRANTED);
+    lab.server.audit().unwrap();
+    assert_eq!(lab.server.host_calls(), 0);
+}
+
+#[test]
+fn a_host_waits_for_a_client_of_nfsv4_and_such_a_client_for_a_host() {
+    let (mut lab, file, mut one, _) = two_hosts();
+    let (_, open) = lab.open(&["export", "file"], b"owner");
+    assert!(matches!(lock_v4(&mut lab, file, open, 0), lock4::LockOutcome::Ok(_)));
+    assert_eq!(one.wait(bytes(file, 0, 10)), Stats::BLOCKED);
+    let close = Op::Close(CloseArgs { seqid: 0, open_stateid: open });
+    lab.ok(vec![putfh(file), close]);
+    let call = next_call(&lab).expect("GRANTED");
+    answer(&lab, &call, Stats::GRANTED);
+
+    let mut other = lab.reachable(b"other", 12);
+    let (_, open) = other.open(&["export", "file"], b"owner");
+    let lock4::LockOutcome::Denied(_) = lock_v4(&mut other, file, open, 0) else { panic!() };
+    assert_eq!(one.unlock(whole(file)), Stats::GRANTED);
+    assert!(matches!(lock_v4(&mut other, file, open, 0), lock4::LockOutcome::Ok(_)));
+    lab.server.audit().unwrap();
+}
+
+#[test]
+fn a_lock_that_its_host_does_not_want_passes_to_the_next() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    let mut three = host(&lab.server, 3, "three");
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!((two.wait(whole(file)), three.wait(whole(file))), (Stats::BLOCKED, Stats::BLOCKED));
+    one.unlock(whole(file));
+    let call = next_call(&lab).unwrap();
+    answer(&lab, &call, Stats::DENIED);
+    let call = next_call(&lab).expect("the second waiter is called");
+    assert_eq!(call.path().address, three.connection.peer.ip());
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_lets_others_go_first_and_keeps_waiting() {
+    let (mut lab, file, mut one, mut two) = two_hosts();
+    let mut three = host(&lab.server, 3, "three");
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!((two.wait(whole(file)), three.wait(whole(file))), (Stats::BLOCKED, Stats::BLOCKED));
+    one.unlock(whole(file));
+    let call = next_call(&lab).unwrap();
+    lab.server.handle_host_answer(&call, HostAnswer::Unreachable, lab.now());
+    let call = next_call(&lab).expect("the second waiter is called");
+    assert_eq!(call.path().address, three.connection.peer.ip());
+    answer(&lab, &call, Stats::GRANTED);
+    assert_eq!(three.unlock(whole(file)), Stats::GRANTED);
+    lab.server.audit().unwrap();
+    lab.pass(5);
+    let call = next_call(&lab).expect("it is tried again");
+    assert_eq!(call.path().address, two.connection.peer.ip());
+    answer(&lab, &call, Stats::GRANTED);
+    assert_eq!(one.lock(whole(file)), Stats::DENIED);
+}
+
+#[test]
+fn a_granted_without_an_answer_is_repeated_and_the_lock_stays() {
+    let (mut lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
+    one.unlock(whole(file));
+    let call = next_call(&lab).unwrap();
+    lab.server.handle_host_answer(&call, HostAnswer::Unanswered, lab.now());
+    assert_eq!(one.lock(whole(file)), Stats::DENIED, "the host may have taken it");
+    lab.pass(5);
+    let again = next_call(&lab).expect("it is repeated");
+    assert_eq!(again.record(), call.record());
+    lab.server.handle_host_answer(&again, HostAnswer::Unreachable, lab.now());
+    assert_eq!(one.lock(whole(file)), Stats::DENIED, "it may have taken the first one");
+    assert_eq!(two.lock(whole(file)), Stats::GRANTED, "the host asks for itself");
+    lab.pass(60);
+    assert!(next_call(&lab).is_none(), "so it need not be called");
+}
+
+#[test]
+fn a_cancelled_wait_is_over_and_one_that_crossed_granted_frees_the_lock() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.cancel(whole(file)), Stats::DENIED, "nobody waits");
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
+    assert_eq!(two.cancel(whole(file)), Stats::GRANTED);
+    one.unlock(whole(file));
+    assert!(next_call(&lab).is_none());
+
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
+    one.unlock(whole(file));
+    let call = next_call(&lab).expect("GRANTED is under way");
+    assert_eq!(two.cancel(whole(file)), Stats::GRANTED);
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED, "the lock is free");
+    answer(&lab, &call, Stats::DENIED);
+    assert_eq!(two.lock(whole(file)), Stats::DENIED, "the late answer frees nothing of others");
+    lab.server.audit().unwrap();
+}
+
+#[test]
+fn a_late_refusal_does_not_free_a_newer_lock_of_the_same_owner() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
+    one.unlock(whole(file));
+    let call = next_call(&lab).unwrap();
+    assert_eq!(two.unlock(whole(file)), Stats::GRANTED);
+    assert_eq!(two.lock(whole(file)), Stats::GRANTED);
+    answer(&lab, &call, Stats::DENIED);
+    assert_eq!(one.lock(whole(file)), Stats::DENIED);
+}
+
+#[test]
+fn forged_results_and_granted_calls_change_nothing() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    let forged = Res { cookie: Opaque::from_static(b"cookie"), stat: Stats::DENIED };
+    for procedure in [Proc::GRANTED_RES, Proc::LOCK_RES, Proc::UNLOCK_RES, Proc::CANCEL_RES] {
+        two.ask::<()>(VERSION, procedure, &forged).unwrap();
+    }
+    let LockArgs { cookie, exclusive, alock, .. } = one.args(whole(file), true, false);
+    let granted = TestArgs { cookie, exclusive, alock };
+    assert_eq!(two.status(Proc::GRANTED, &granted), Stats::DENIED);
+    assert_eq!(two.lock(whole(file)), Stats::DENIED);
+    assert_eq!(lab.server.counts().locks, 1);
+}
+
+#[test]
+fn waiters_of_a_host_are_bounded() {
+    let (lab, file, mut one, mut two) = two_hosts();
+    assert_eq!(one.lock(whole(file)), Stats::GRANTED);
+    let mut wait = |svid| two.wait(Range { svid, ..whole(file) });
+    let first: Vec<_> = (0..1024).map(&mut wait).collect();
+    assert!(first.iter().all(|stat| *stat == Stats::BLOCKED));
+    assert_eq!(wait(1024), Stats::DENIED_NOLOCKS);
+    lab.server.audit().unwrap();
+}

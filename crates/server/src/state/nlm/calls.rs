@@ -1,0 +1,131 @@
+//! Calls to lock managers and status monitors of clients, as the driver makes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::lock::waiter;
+use crate::state::State;
+use crate::state::tables::host_calls::{CallKind, Grant, PendingCall};
+use crate::state::tables::nlm_hosts::HostPath;
+use crate::state::tables::shard::Deferred;
+
+/// How long after the start of this server a host is told of it.
+const NOTIFY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a host answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostAnswer {
+    /// It took the call; a GRANTED is confirmed.
+    Taken,
+    /// It does not want the lock.
+    Refused,
+    /// It cannot answer yet.
+    Later,
+    /// It did not answer; `was_sent` if it may have received the call.
+    None { was_sent: bool },
+}
+
+impl State {
+    /// Queues the calls that notify the hosts of the server before.
+    pub(crate) fn notify_hosts(&self) {
+        for (name, path) in self.recovery.hosts_to_notify() {
+            self.host_calls.push(CallKind::Notify(path, name), false);
+        }
+        self.work_signal.notify();
+    }
+
+    /// Queues the result of an asynchronous call: version, procedure and encoded arguments.
+    pub(crate) fn send_nlm_result(&self, path: HostPath, procedure: (u32, u32), arguments: Bytes) {
+        self.host_calls.push(CallKind::Result(path, procedure, arguments), false);
+        self.work_signal.notify();
+    }
+
+    /// Queues the GRANTED of a lock that was given to a waiting host. One that replaced another lock of the owner `is_final`: it is
+    /// not taken back if the host cannot be reached.
+    pub(crate) fn send_grant(&self, grant: Arc<Grant>, is_final: bool) {
+        self.host_calls.push(CallKind::Granted(grant), is_final);
+        self.work_signal.notify();
+    }
+
+    /// Takes the next call to make.
+    pub(crate) fn next_host_call(&self) -> Option<PendingCall> {
+        // A later server must not use the same state number again.
+        self.recovery.is_monitor_state_stable().then(|| self.host_calls.next()).flatten()
+    }
+
+    /// Returns the transaction number of a call. Nobody who does not see the call can answer it.
+    pub(crate) fn host_call_xid(&self, call: &PendingCall) -> u32 {
+        self.ids.keyed(!call.id) as u32
+    }
+
+    /// Takes the outcome of a call.
+    pub(crate) fn host_called(&self, now: Duration, call: &PendingCall, answer: HostAnswer) {
+        match (&call.kind, answer) {
+            (CallKind::Granted(grant), HostAnswer::Refused) => {
+                if self.host_calls.succeed(call) {
+                    self.take_back(grant);
+                }
+            }
+            (CallKind::Granted(grant), HostAnswer::None { was_sent }) => {
+                self.grant_unanswered(now, call, grant, was_sent);
+            }
+            // Clients need not answer the results of messages, and repeat a message whose result is lost.
+            (CallKind::Result(..), _) => drop(self.host_calls.succeed(call)),
+            (CallKind::Notify(_, name), HostAnswer::Taken | HostAnswer::Refused) => {
+                self.host_calls.succeed(call);
+                self.recovery.host_notified(name);
+            }
+            (CallKind::Notify(_, name), _) if now > NOTIFY_KEPT => {
+                self.host_calls.succeed(call);
+                self.recovery.host_notified(name);
+            }
+            (CallKind::Granted(_), HostAnswer::Taken) => drop(self.host_calls.succeed(call)),
+            (_, HostAnswer::Later | HostAnswer::None { .. }) => {
+                self.host_calls.fail(call, true, now);
+            }
+        }
+        self.work_signal.notify();
+    }
+
+    /// A GRANTED that the host may have received is repeated until the host answers: it may rely on the lock. One that certainly
+    /// did not reach it is taken back, so that the lock passes to the next waiter; the host keeps waiting.
+    fn grant_unanswered(&self, now: Duration, call: &PendingCall, grant: &Arc<Grant>, was_sent: bool) {
+        if was_sent || call.was_sent {
+            self.host_calls.fail(call, true, now);
+            return;
+        }
+        let (is_wanted, retry_at) = self.host_calls.fail(call, false, now);
+        if !is_wanted {
+            return;
+        }
+        grant.host.set_unreachable(retry_at);
+        let is_it = |other: &CallKind| matches!(other, CallKind::Granted(other) if Arc::ptr_eq(other, grant));
+        if self.host_calls.withdraw(grant.path.address, is_it) {
+            self.take_back(grant);
+            let mut deferred = Deferred::new();
+            let mut shard = self.shards[self.shard_of(grant.file)].lock();
+            shard.join_queue(grant.file, waiter(Arc::clone(grant), now), &self.gauges);
+            deferred.unlock(grant.file);
+            self.unlock_shard(shard, deferred);
+        }
+    }
+
+    /// Frees a lock that the host did not take.
+    fn take_back(&self, grant: &Grant) {
+        let _ = self.free_nlm_range(&grant.host, (grant.file, &grant.name), (grant.range, true));
+    }
+
+    /// Returns the number of calls that wait or are being made.
+    pub(crate) fn host_calls(&self) -> usize {
+        self.host_calls.len()
+    }
+
+    /// Has calls repeated whose pause is over.
+    pub(crate) fn maintain_host_calls(&self, now: Duration) {
+        if self.host_calls.retry(now) {
+            self.work_signal.notify();
+        }
+    }
+}
