@@ -40,6 +40,14 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmRSS line"))
 }
 
+/// Returns whether a process runs: one that has ended and was not waited for does not.
+#[must_use]
+pub fn is_running(pid: u32) -> bool {
+    // proc(5): the state comes after the name, which may contain parentheses.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 /// Pins the calling thread, and what it starts from now on, to core `core`.
 ///
 /// # Errors
@@ -65,6 +73,17 @@ pub fn pinned<T>(core: usize, start: impl FnOnce() -> io::Result<T>) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_ended_does_not_run() {
+        assert!(is_running(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while is_running(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_running(child.id()));
+    }
 
     #[test]
     fn cpu_time_of_this_process_grows_while_it_works() {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
@@ -27,6 +27,11 @@ use crate::workloads::{Any, Parameters, make_directory, remove_tree};
 
 /// The directory below a target that holds all files of the bench.
 const BASE: &str = "enfys-bench";
+
+/// Time without the end of any operation of a client after which a run fails.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Time between two looks at a run.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How the clients of a run reach their target.
 #[derive(Clone, Debug)]
@@ -372,7 +377,15 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
         }
         before
     };
-    let (before, ended) = futures_util::future::join(watch, join_all(work)).await;
+    let working = std::pin::pin!(futures_util::future::join(watch, join_all(work)));
+    let guard = std::pin::pin!(guard(&meter, job.server_pid));
+    let (before, ended) = match futures_util::future::select(working, guard).await {
+        Either::Left((done, _)) => done,
+        Either::Right((why, _)) => {
+            window.fail(why);
+            (Some(counters()), Vec::new())
+        }
+    };
     let (before, after) = (before?, counters());
     let is_first = client == 0 && threads.start == 0;
     let share = Share {
@@ -384,8 +397,28 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
         cpu: is_first.then(|| after.cpu_since(&before)).flatten(),
     };
     drop(inner);
-    files.leave().await;
+    // What is left of tasks that were given up still has the files.
+    files.clone().leave().await;
     Some(share)
+}
+
+/// Waits until a run cannot go on: its server has ended, or no operation ends for [`SILENCE_MAX`]. Returns which.
+async fn guard(meter: &Meter, server_pid: Option<u32>) -> String {
+    let mut progress = (meter.ended_operations(), Instant::now());
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if server_pid.is_some_and(|pid| !process::is_running(pid)) {
+            // Calls that fail for it say more: they come first.
+            tokio::time::sleep(LOOK_EVERY).await;
+            return "the server has ended".to_owned();
+        }
+        let ended = meter.ended_operations();
+        if ended != progress.0 || meter.window().begin().is_none() {
+            progress = (ended, Instant::now());
+        } else if progress.1.elapsed() >= SILENCE_MAX {
+            return format!("no operation ended for {} s", SILENCE_MAX.as_secs());
+        }
+    }
 }
 
 /// Returns the result of a run that did not begin.

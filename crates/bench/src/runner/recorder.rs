@@ -1,6 +1,6 @@
 //! What the threads of one client did, as it is recorded during a run.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
@@ -65,13 +65,15 @@ pub struct Record {
 pub struct Meter {
     window: Arc<Window>,
     record: Rc<RefCell<Record>>,
+    /// Operations that have ended, measured or not.
+    ended: Rc<Cell<u64>>,
 }
 
 impl Meter {
     /// Creates a meter for the threads of one client.
     #[must_use]
     pub fn new(window: Arc<Window>) -> Self {
-        Self { window, record: Rc::default() }
+        Self { window, record: Rc::default(), ended: Rc::default() }
     }
 
     /// Whether threads shall end: the time is over, the run was interrupted, or another thread has failed.
@@ -147,6 +149,7 @@ impl Meter {
     /// Counts an operation that ended now, if that is in the measured time.
     fn count(&self, op: Op, began: Instant, asked: u64, moved: Result<u64, ()>) {
         let ended = Instant::now();
+        self.ended.set(self.ended.get() + 1);
         let Some(second) = self.window.second(ended) else { return };
         let mut record = self.record.borrow_mut();
         let result = record.operations.entry(op.name).or_insert_with(|| OperationResult {
@@ -176,6 +179,11 @@ impl Meter {
         }
         operations_by_second[second] += 1;
         bytes_by_second[second] += moved;
+    }
+
+    /// Returns how many operations have ended so far, measured or not.
+    pub(super) fn ended_operations(&self) -> u64 {
+        self.ended.get()
     }
 
     pub(super) fn begin(&self) {

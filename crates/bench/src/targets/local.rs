@@ -198,7 +198,8 @@ fn ended(name: &str, status: &str, place: &Path) -> String {
     let log = fs::read_to_string(place.join("log")).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
-    format!("the server {name} ended: {status}; its log ends: {last}")
+    let log = if last.is_empty() { String::new() } else { format!("; its log ends: {last}") };
+    format!("the server {name} ended: {status}{log}")
 }
 
 fn stop(child: &mut Child) {

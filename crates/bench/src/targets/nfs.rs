@@ -34,6 +34,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Times that a server may stay silent until calls fail, unless the address has `retrans=`: a run must end.
 const RETRIES: u32 = 1;
 
+/// How long leaving a server may take.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A server, as all clients of a run reach it.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -302,10 +305,14 @@ impl Files for NfsFiles {
 
     async fn leave(self) {
         // A server that does not answer forgets the client after its lease.
-        let _ = self.connected.client.close().await;
+        let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.connected.client.close()).await;
+        self.connected.client.engine().shut_down();
         let tasks = std::mem::take(&mut *self.connected.tasks.borrow_mut());
         for task in tasks {
-            let _ = task.await;
+            if tokio::time::timeout(LEAVE_TIMEOUT, task).await.is_err() {
+                // It ends with the runtime.
+                return;
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod link;
 mod reports;
+mod runs;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};

@@ -1,0 +1,366 @@
+//! Runs of plans and workloads: counts of operations and requests, and what is said when something is wrong.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{ENFYS, bench, printed};
+
+/// Runs a workload on a server in memory with one version; returns the result of its only run.
+#[track_caller]
+fn run(workload: &str, version: &str, set: &[&str]) -> Value {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let results = dir.path().join("results");
+    let mut arguments =
+        vec!["run", workload, "--target", "local:enfys-memory", "--nfs", version, "--rounds", "1"];
+    for parameter in set {
+        arguments.extend(["--set", parameter]);
+    }
+    arguments.extend(["--duration", "1s", "--warm-up", "0", "--threads", "2", "--results"]);
+    arguments.push(results.to_str().expect("a plain path"));
+    printed(&bench(&arguments));
+    let mut all = read_results(&results);
+    assert_eq!(all.len(), 1);
+    let result = all.remove(0);
+    assert_eq!(result["outcome"], "complete", "{workload} {version}");
+    result
+}
+
+fn read_results(directory: &Path) -> Vec<Value> {
+    let entries = std::fs::read_dir(directory).expect("results");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read(entry.expect("an entry").path()).expect("a result");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    entries.map(read).collect()
+}
+
+/// Returns the number of requests of one operation of the protocol.
+fn requests(result: &Value, operation: &str) -> u64 {
+    result["requests"][operation]["requests"].as_u64().unwrap_or(0)
+}
+
+fn count(result: &Value, operation: &str) -> u64 {
+    result["operations"][operation]["count"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn creation_is_one_request_that_creates_for_each_file() {
+    for version in ["3", "4.1", "4.2"] {
+        let result = run("create", version, &["files=40", "size=4KiB"]);
+        assert_eq!(count(&result, "create"), 40, "{version}");
+        assert_eq!(requests(&result, "WRITE"), 40, "{version}");
+        let (v3, v4) = if version == "3" { (40, 0) } else { (0, 40) };
+        assert_eq!(requests(&result, "CREATE"), v3, "{version}");
+        assert_eq!((requests(&result, "OPEN"), requests(&result, "CLOSE")), (v4, v4), "{version}");
+        let sent = result["requests"]["WRITE"]["bytes_sent"].as_u64().unwrap_or(0);
+        assert!(sent > 40 * 4096 && sent < 40 * (4096 + 400), "{version}: payload and headers: {sent}");
+    }
+}
+
+#[test]
+fn a_search_asks_for_no_file_by_itself() {
+    // 60 files in 6 directories of 10: 7 directories with the root; each thread searches all of them.
+    for (version, list) in [("3", "READDIRPLUS"), ("4.1", "READDIR")] {
+        let result = run("find", version, &["files=60", "directory-width=10"]);
+        assert_eq!(count(&result, "list"), 14, "{version}");
+        assert_eq!(requests(&result, list), 14, "{version}: each directory fits one reply");
+        assert!(
+            requests(&result, "GETATTR") <= 14,
+            "{version}: of directories at most, which are fewer than files"
+        );
+    }
+}
+
+#[test]
+fn basic_sends_what_its_tests_do() {
+    for version in ["3", "4.1"] {
+        let result = run("basic", version, &[]);
+        // Two threads do each test.
+        let of_thread = |operation| requests(&result, operation) / 2;
+        // A chmod each; and in version 3 the truncation of a file that is written ten times.
+        assert!((1000..=1009).contains(&of_thread("SETATTR")), "{version}: {}", of_thread("SETATTR"));
+        assert_eq!((of_thread("RENAME"), of_thread("LINK")), (100, 100), "{version}");
+        let made = if version == "3" { ["MKDIR", "SYMLINK"] } else { ["CREATE", "CREATE"] };
+        let expected = if version == "3" { [62, 200] } else { [262, 262] };
+        assert_eq!(made.map(of_thread), expected, "{version}: directories and symbolic links");
+        // 155, 10, 1, 200, 100 and 10, and 200 files; version 4 removes directories by the same operation.
+        let removed = 155 + 10 + 1 + 200 + 100 + 10 + 200 + if version == "3" { 0 } else { 62 };
+        assert_eq!(of_thread("REMOVE"), removed, "{version}");
+        assert_eq!(count(&result, "read-file"), 20, "{version}");
+    }
+}
+
+#[test]
+fn a_locked_read_is_one_request_for_each_step() {
+    for version in ["4.1", "4.2"] {
+        let result = run("locked-reads", version, &["files=10", "repeats=3"]);
+        for operation in ["OPEN", "LOCK", "READ", "LOCKU", "CLOSE"] {
+            assert_eq!(requests(&result, operation), 30, "{version} {operation}");
+        }
+    }
+}
+
+#[test]
+fn timed_workloads_run_with_each_version() {
+    for (workload, set) in [
+        ("random-read", &["file-size=1MiB", "io-size=4KiB"][..]),
+        ("sequential-read", &["file-size=1MiB", "io-size=64KiB"]),
+        ("random-write", &["file-size=256KiB", "io-size=4KiB"]),
+        ("sequential-write", &["file-size=256KiB", "io-size=64KiB", "o-sync=false"]),
+        ("small-files", &["files=20"]),
+        ("list", &["files=60"]),
+        ("fileserver", &["files=40", "mean-size=4KiB"]),
+        ("webserver", &["files=20"]),
+        ("varmail", &["files=20"]),
+        ("request-mix", &["files=60", "rate=500"]),
+    ] {
+        for version in ["3", "4.1"] {
+            let result = run(workload, version, set);
+            let operations = result["operations"].as_object().expect("operations");
+            for (name, operation) in operations {
+                assert_eq!(
+                    (&operation["errors"], &operation["short"]),
+                    (&0.into(), &0.into()),
+                    "{workload} {name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn work_runs_to_its_end_with_each_version() {
+    for version in ["3", "4.1"] {
+        let tree = run("source-tree", version, &["files=30", "mean-size=1KiB", "directory-width=5"]);
+        assert_eq!((count(&tree, "unpack-file"), count(&tree, "remove"), count(&tree, "list")), (60, 60, 18));
+        let bonnie = run("bonnie", version, &["file-size=64KiB", "seeks=20", "files=10"]);
+        assert_eq!((count(&bonnie, "block-write"), count(&bonnie, "create")), (16, 40));
+        let stream = run("stream-write", version, &["file-size=100000"]);
+        assert_eq!((count(&stream, "write"), count(&stream, "fsync")), (26, 2));
+    }
+}
+
+#[test]
+fn a_finished_plan_is_not_run_again() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let target = dir.path().join("data");
+    std::fs::create_dir(&target).expect("a directory");
+    let plan = dir.path().join("plan.toml");
+    let text = format!(
+        "rounds = 2\nduration = '1s'\nwarm-up = '0'\n[[target]]\nname = 'disk'\nserver = '{}'\n\
+         [[workload]]\nname = 'create'\nset = {{ files = 10 }}\n",
+        target.display()
+    );
+    std::fs::write(&plan, text).expect("a plan");
+    let results = dir.path().join("results");
+    let run = || {
+        let output = bench(&["run".as_ref(), plan.as_os_str(), "--results".as_ref(), results.as_os_str()]);
+        printed(&output);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(run().contains("2 run(s) complete, 0 from before, 0 failed"));
+    assert!(run().contains("0 run(s) complete, 2 from before, 0 failed"));
+    std::fs::remove_file(results.read_dir().expect("results").next().expect("one").expect("an entry").path())
+        .expect("removal");
+    assert!(run().contains("1 run(s) complete, 1 from before, 0 failed"));
+    assert_eq!(target.read_dir().expect("a directory").count(), 0, "no files are left");
+    let table = printed(&bench(&["report".as_ref(), results.as_os_str()]));
+    assert!(table.contains("operations/s") && table.contains("disk"), "{table}");
+}
+
+#[test]
+fn a_plan_with_errors_does_not_start() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let plan = dir.path().join("plan.toml");
+    let text =
+        "rounds = 0\n[[target]]\nname = 'a'\nserver = 'local:enfis'\n[[workload]]\nname = 'random-reed'\n";
+    std::fs::write(&plan, text).expect("a plan");
+    let output = bench(&["run".as_ref(), plan.as_os_str()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for part in
+        ["plan.toml:1: ", "plan.toml:4: no local server `enfis`", "plan.toml:6: no workload `random-reed`"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// Runs `create` against an address, and returns what was said and the results.
+fn run_remote(url: &str, results: &Path) -> (Output, Vec<Value>) {
+    let output = bench(&[
+        "run",
+        "create",
+        "--target",
+        url,
+        "--nfs",
+        "3",
+        "--rounds",
+        "1",
+        "--set",
+        "files=10",
+        "--set",
+        "size=4KiB",
+        "--results",
+        results.to_str().expect("a plain path"),
+    ]);
+    let results = read_results(results);
+    (output, results)
+}
+
+#[test]
+fn an_unreachable_server_is_a_failed_run_without_rates() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // Nothing listens on the port of a closed listener.
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let url = format!("nfs://127.0.0.1/export?nfsport={port}&mountport={port}");
+    let (output, results) = run_remote(&url, &dir.path().join("results"));
+    assert_eq!(output.status.code(), Some(1));
+    let why = results[0]["outcome"]["failed"].as_str().expect("a reason");
+    assert!(why.contains("Connection refused"), "{why}");
+    assert_eq!(results[0]["operations"], serde_json::json!({}));
+}
+
+#[test]
+fn a_read_only_export_is_named() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut server = Command::new(ENFYS)
+        .args([
+            "serve",
+            "--memory",
+            "--read-only",
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "error",
+            "--state-dir",
+        ])
+        .arg(dir.path().join("state"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut message = String::new();
+    let mut output = std::io::BufReader::new(server.stdout.take().expect("a pipe"));
+    while !message.contains("nfsport=") {
+        assert_ne!(std::io::BufRead::read_line(&mut output, &mut message).expect("text"), 0, "{message}");
+    }
+    let port: u16 = message
+        .split("nfsport=")
+        .nth(1)
+        .and_then(|rest| rest.split('&').next())
+        .expect("a port")
+        .parse()
+        .expect("it");
+    let url = format!("nfs://127.0.0.1/export?nfsport={port}&mountport={port}");
+    let (run, results) = run_remote(&url, &dir.path().join("results"));
+    server.kill().expect("the server runs");
+    server.wait().expect("a child");
+    assert_eq!(run.status.code(), Some(1));
+    let why = results[0]["outcome"]["failed"].as_str().expect("a reason");
+    assert!(why.contains("Read-only file system"), "{why}");
+}
+
+#[test]
+fn a_server_that_dies_leaves_what_was_done() {
+    for version in ["3", "4.1"] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let results = dir.path().join("results");
+        let mut run = Command::new(ENFYS)
+            .args(["bench", "run", "small-files", "--target", "local:enfys-memory", "--rounds", "1"])
+            .args([
+                "--nfs",
+                version,
+                "--set",
+                "files=10",
+                "--duration",
+                "300s",
+                "--warm-up",
+                "0",
+                "--results",
+            ])
+            .arg(&results)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the bench starts");
+        let server = child_of(run.id());
+        // The run is in its measured time when its processor time grows: it has nothing else to do for long.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while processor_ticks(server) < 20 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(server as i32).expect("a process"),
+            rustix::process::Signal::KILL,
+        )
+        .expect("the server runs");
+        assert_eq!(run.wait().expect("a child").code(), Some(1), "{version}");
+        let result = &read_results(&results)[0];
+        let why = result["outcome"]["failed"].as_str().expect("a reason");
+        assert!(why.contains("the server enfys-memory ended: signal: 9"), "{version}: {why}");
+        assert!(count(result, "read-file") > 0, "{version}: what was done is kept");
+    }
+}
+
+/// Returns the only child of a process, once it has one.
+fn child_of(pid: u32) -> u32 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        if let Some(child) = children.split_whitespace().next() {
+            return child.parse().expect("a number");
+        }
+        assert!(Instant::now() < deadline, "no child");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Returns the processor time of a process, in ticks of 10 ms (proc(5), `utime` and `stime`).
+fn processor_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    fields.get(11..13).map_or(0, |times| times.iter().filter_map(|time| time.parse::<u64>().ok()).sum())
+}
+
+#[test]
+fn a_delay_is_carried_by_a_packet_link() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let results = dir.path().join("results");
+    let output = bench(&[
+        "run",
+        "create",
+        "--target",
+        "local:enfys",
+        "--nfs",
+        "4.1",
+        "--delay",
+        "4ms",
+        "--rounds",
+        "1",
+        "--set",
+        "files=10",
+        "--results",
+        results.to_str().expect("a plain path"),
+    ]);
+    let result = read_results(&results).remove(0);
+    if result["outcome"]["failed"].as_str().is_some_and(|why| why.contains("cannot make a")) {
+        println!("skipped: {}", result["outcome"]);
+        return;
+    }
+    printed(&output);
+    assert_eq!(result["outcome"], "complete");
+    assert_eq!(count(&result, "create"), 10);
+    assert_eq!(result["options"]["link"], "packet link, round trip 4ms");
+    let round_trip = result["requests"]["OPEN"]["round_trip_us"].as_u64().expect("a sum") / 10;
+    assert!(round_trip >= 4000, "at least the delay: {round_trip} µs");
+}
+
+#[test]
+fn workloads_and_figures_are_listed() {
+    assert!(printed(&bench(&["list"])).contains("\ncreate "));
+    assert!(printed(&bench(&["list", "create"])).contains("files  10000  files of each client"));
+    assert!(printed(&bench(&["paper", "--list"])).contains("2015:fig8"));
+}
