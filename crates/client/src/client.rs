@@ -15,7 +15,7 @@ use crate::config::{Caller, Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
-use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
+use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
 use crate::nfs3::Nfs3;
 use crate::nfs4::Nfs4;
 use crate::results::{
@@ -171,10 +171,7 @@ impl Client {
     pub async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.mount(caller, path).await,
-            Protocol::Nfs4(nfs4) => {
-                let root = nfs4.root(caller).await?;
-                if path.is_empty() { Ok(root) } else { nfs4.lookup_chain(caller, root.handle, path).await }
-            }
+            Protocol::Nfs4(nfs4) => nfs4.lookup_from_root(caller, path).await,
         }
     }
 
@@ -307,6 +304,14 @@ impl Client {
         }
     }
 
+    /// Lists parts of directories, with handles and attributes.
+    pub async fn list_many(&self, caller: &Caller, parts: &[ListPart]) -> Vec<Result<DirPage, OpError>> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) => nfs4.list_many(caller, parts).await,
+            Protocol::Nfs3(_) => singles::list(self, caller, parts).await,
+        }
+    }
+
     /// Looks up names in directories.
     pub async fn stat_many(
         &self,
@@ -316,6 +321,22 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) => nfs4.stat_many(caller, names).await,
             Protocol::Nfs3(_) => singles::in_flight(names, |name| self.lookup(caller, name.0, name.1)).await,
+        }
+    }
+
+    /// Creates a file, or opens one that is there and empties it.
+    async fn open_anew(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.open_anew(caller, directory, name, set).await,
+            Protocol::Nfs4(nfs4) => {
+                nfs4.open(caller, directory, name, OpenMode::WRITE, Creation::IfMissing, set).await
+            }
         }
     }
 

@@ -15,6 +15,8 @@ pub struct ReadFile<'a> {
     pub directory: FileHandle,
     /// Its name.
     pub name: &'a [u8],
+    /// Its handle if it is known. Version 3 then reads without LOOKUP; the others open files by name.
+    pub handle: Option<FileHandle>,
     /// Bytes to read at most; a longer file is not read whole.
     pub count: u32,
 }
@@ -43,6 +45,17 @@ pub struct NewFile<'a> {
     pub data: Bytes,
     /// Attributes to set after the data were written, for instance times.
     pub set: SetAttributes,
+}
+
+/// A part of a directory to list, with handles and attributes.
+#[derive(Debug, Clone, Copy)]
+pub struct ListPart {
+    /// The directory.
+    pub directory: FileHandle,
+    /// The cookie to continue after, and its verifier; zeros at the start.
+    pub position: (u64, [u8; 8]),
+    /// Maximum bytes of the part, at least one entry's.
+    pub bytes: u32,
 }
 
 /// A directory to create.

@@ -6,10 +6,10 @@ use futures_util::stream::{FuturesOrdered, StreamExt};
 
 use super::Client;
 use crate::attributes::{Attributes, SetAttributes};
-use crate::config::Caller;
+use crate::config::{Caller, Version};
 use crate::error::OpError;
-use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
-use crate::results::{Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
+use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
+use crate::results::{Creation, DirPage, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
 
 /// Items that are worked on at a time. The version's own bound of calls in flight is usually lower.
 const IN_FLIGHT: usize = 256;
@@ -36,6 +36,14 @@ pub(super) async fn read(
 ) -> Vec<Result<Whole, OpError>> {
     let set = SetAttributes::default();
     in_flight(files, async |file| {
+        if let (Version::V3, Some(handle)) = (client.version(), file.handle) {
+            let reply = client.read(caller, handle, &OpenState::default(), 0, file.count).await?;
+            let attributes = match reply.attributes {
+                Some(attributes) => attributes,
+                None => client.get_attributes(caller, handle).await?,
+            };
+            return Ok(Whole { data: reply.data, is_whole: reply.eof, attributes });
+        }
         let opened =
             client.open(caller, file.directory, file.name, OpenMode::READ, Creation::No, &set).await?;
         let handle = opened.object.handle;
@@ -49,6 +57,17 @@ pub(super) async fn read(
     .await
 }
 
+pub(super) async fn list(
+    client: &Client,
+    caller: &Caller,
+    parts: &[ListPart],
+) -> Vec<Result<DirPage, OpError>> {
+    in_flight(parts, async |part| {
+        client.read_directory(caller, part.directory, part.position, part.bytes, true).await
+    })
+    .await
+}
+
 pub(super) async fn write(
     client: &Client,
     caller: &Caller,
@@ -56,8 +75,7 @@ pub(super) async fn write(
 ) -> Vec<Result<Object, OpError>> {
     in_flight(files, async |file| {
         let set = SetAttributes { size: Some(0), ..SetAttributes::with_mode(file.mode) };
-        let (directory, name) = (file.directory, file.name);
-        let opened = client.open(caller, directory, name, OpenMode::WRITE, Creation::IfMissing, &set).await?;
+        let opened = client.open_anew(caller, file.directory, file.name, &set).await?;
         let written = write_all(client, caller, opened.object, &opened.state, file).await;
         let closed = client.close_file(caller, opened.object.handle, &opened.state).await;
         let object = written?;

@@ -16,12 +16,14 @@ use crate::results::{DirEntry, FsInfo, FsStat, NewObject, Object};
 
 mod file;
 pub mod inode;
+mod listing;
 mod lock;
 mod path;
 mod walk;
 
 pub use file::{File, OpenOptions};
 pub use inode::{Inode, Mount};
+pub use listing::Listing;
 pub use walk::{Listed, Walk};
 
 /// A directory of a server with all below it, for one caller. Clones are the same.
@@ -182,21 +184,7 @@ impl FileSystem {
         if object.attributes.kind != FileKind::Directory {
             return Err(OpError::Status(Status::NOTDIR));
         }
-        let bytes = self.info().read_max.min(LISTING_BYTES);
-        let (mut position, mut entries, mut cookies) =
-            ((0, [0; 8]), Vec::new(), std::collections::HashSet::new());
-        loop {
-            let page =
-                self.client().read_directory(self.caller(), object.handle, position, bytes, plus).await?;
-            if !page.eof && !cookies.insert(page.next_cookie) {
-                return Err(OpError::BadReply("a listing whose cookies form a loop"));
-            }
-            entries.extend(page.entries);
-            if page.eof {
-                return Ok(entries);
-            }
-            position = (page.next_cookie, page.verifier);
-        }
+        self.list_rest(object.handle, Listing::default(), plus).await
     }
 
     /// Creates a directory.
@@ -290,6 +278,3 @@ impl FileSystem {
         inode.read_link(self.caller()).await.map_err(failed)
     }
 }
-
-/// Maximum bytes of one reply to a listing: some thousand entries with attributes.
-const LISTING_BYTES: u32 = 1 << 20;

@@ -3,7 +3,8 @@
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
 //! within what the server granted, and within what it has turned out to execute ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
-//! the next compound.
+//! further compounds. These have no more items than were executed before the failure: where many items fail, they spread over
+//! compounds that are in flight together, instead of one round trip for each failure.
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,13 @@ use crate::error::OpError;
 
 /// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
 const OVERHEAD: usize = 1024;
+/// Compounds that a batch is spread over, if their items are at least [`ITEMS_MIN`]. A server executes the operations of a compound
+/// one after the other, and where each waits for a disk, compounds in flight together wait together.
+pub(crate) const SPREAD: usize = 64;
+/// As [`SPREAD`], for items of one operation that each wait for stable storage.
+pub(crate) const WIDE_SPREAD: usize = 128;
+/// Least items of a compound of a batch that is spread.
+const ITEMS_MIN: usize = 8;
 /// How often one item is tried again after DELAY, GRACE or a compound that was too large.
 const TRIES_MAX: u32 = 64;
 
@@ -43,6 +51,10 @@ struct Batch {
     tries: Vec<u32>,
     /// Items that no compound has yet, by number.
     waiting: VecDeque<usize>,
+    /// Most items of the next compound.
+    items_max: usize,
+    /// Most items of any compound.
+    share: usize,
 }
 
 /// What is to be done about a failed item.
@@ -70,17 +82,12 @@ fn failure(status: Status) -> Failure {
 
 impl Nfs4 {
     /// Executes items and returns an outcome for each, in their order. Results of an item that failed end with the failure.
+    /// `spread` is the number of compounds to spread them over; 1: as few as possible.
     ///
     /// The server is not asked to keep the replies: servers keep a few KiB only. If a reply is lost with its connection, the
     /// compound is executed again, and its results are marked as repeated: then NOENT or EXIST may come from the first time.
-    pub(crate) async fn batch(&self, caller: &Caller, items: Vec<Item>) -> Vec<ItemOutcome> {
-        let count = items.len();
-        let mut batch = Batch {
-            items,
-            outcomes: (0..count).map(|_| None).collect(),
-            tries: vec![0; count],
-            waiting: (0..count).collect(),
-        };
+    pub(crate) async fn batch(&self, caller: &Caller, items: Vec<Item>, spread: usize) -> Vec<ItemOutcome> {
+        let mut batch = Batch::new(items, spread);
         let mut running = FuturesUnordered::new();
         let mut pause = DELAY_FIRST;
         loop {
@@ -121,6 +128,19 @@ impl Nfs4 {
 }
 
 impl Batch {
+    fn new(items: Vec<Item>, spread: usize) -> Self {
+        let count = items.len();
+        let share = count.div_ceil(spread).max(ITEMS_MIN);
+        Self {
+            items,
+            outcomes: (0..count).map(|_| None).collect(),
+            tries: vec![0; count],
+            waiting: (0..count).collect(),
+            items_max: share,
+            share,
+        }
+    }
+
     /// Takes items for a compound of at most `operations`: the next ones, as many as fit; one always does.
     fn next_compound(&mut self, operations: usize, limits: &Limits) -> Option<Vec<usize>> {
         let (mut left_ops, mut left_request, mut left_reply) = (
@@ -131,7 +151,10 @@ impl Batch {
         let mut taken = Vec::new();
         while let Some(number) = self.waiting.front().copied() {
             let Item { ops, request, reply } = &self.items[number];
-            let fits = ops.len() <= left_ops && *request <= left_request && *reply <= left_reply;
+            let fits = ops.len() <= left_ops
+                && *request <= left_request
+                && *reply <= left_reply
+                && taken.len() < self.items_max;
             if !fits && !taken.is_empty() {
                 break;
             }
@@ -184,12 +207,14 @@ impl Batch {
                 return Some(self.retry(&numbers[at..], status));
             }
             self.outcomes[*number] = Some(Ok(Results::new(status, own, is_repeated)));
+            self.items_max = at.max(1);
             // The following ones were not executed.
             for number in numbers[at + 1..].iter().rev() {
                 self.waiting.push_front(*number);
             }
             return Some(if has_changed { failure(status) } else { Failure::Final });
         }
+        self.items_max = self.items_max.max(2 * numbers.len()).min(self.share);
         None
     }
 
@@ -233,12 +258,7 @@ mod tests {
 
     fn batch(count: usize, ops: usize, reply: usize) -> Batch {
         let item = Item { ops: vec![put(Handle::default()); ops], request: 100, reply };
-        Batch {
-            items: vec![item; count],
-            outcomes: (0..count).map(|_| None).collect(),
-            tries: vec![0; count],
-            waiting: (0..count).collect(),
-        }
+        Batch::new(vec![item; count], 1)
     }
 
     fn results(statuses: &[Status]) -> Results {
@@ -277,6 +297,28 @@ mod tests {
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         assert_eq!(batch.handle(&numbers, Ok(results(&[Status::OK, Status::OK]))), None);
         assert_eq!(statuses(batch), [Status::OK, Status::NOENT, Status::OK]);
+    }
+
+    #[test]
+    fn items_are_spread_over_compounds() {
+        let item = Item { ops: vec![put(Handle::default())], request: 1, reply: 1 };
+        for (count, spread, expected) in [(100, 1, 49), (40, 4, 10), (10, 4, ITEMS_MIN), (3, 4, 3)] {
+            let mut batch = Batch::new(vec![item.clone(); count], spread);
+            assert_eq!(batch.next_compound(49, &LIMITS).unwrap().len(), expected, "{count} over {spread}");
+        }
+    }
+
+    #[test]
+    fn items_behind_failures_spread_over_compounds() {
+        let mut batch = batch(20, 1, 10);
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        assert_eq!(numbers.len(), 20);
+        batch.handle(&numbers, Ok(results(&[Status::NOENT])));
+        let next: Vec<usize> =
+            (0..3).map(|_| batch.next_compound(49, &LIMITS).unwrap()).map(|numbers| numbers.len()).collect();
+        assert_eq!(next, [1, 1, 1], "the first item failed");
+        batch.handle(&[1], Ok(results(&[Status::OK])));
+        assert_eq!(batch.next_compound(49, &LIMITS).unwrap().len(), 2, "it grows again");
     }
 
     #[test]

@@ -78,6 +78,29 @@ impl Nfs3 {
         Ok(attributes)
     }
 
+    /// Creates a file, or opens one that is there with a size of `set`. A new file takes one call.
+    pub(crate) async fn open_anew(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        set: &SetAttributes,
+    ) -> Result<Opened, OpError> {
+        let arguments = CreateArgs {
+            where_: entry_of(&directory, name)?,
+            // Servers differ in what UNCHECKED does with the mode of a file that is there.
+            how: CreateHow::Guarded(set_attributes(set)),
+        };
+        match self.call(caller, &arguments).await {
+            Ok(ok) => self.opened(caller, directory, name, &ok).await,
+            // An existing file needs no permission to change the directory.
+            Err(OpError::Status(Status::EXIST | Status::ACCESS | Status::PERM | Status::ROFS)) => {
+                self.open(caller, directory, name, OpenMode::WRITE, Creation::IfMissing, set).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens an object that was found, and sets its size if there is one.
     async fn open_existing(
         &self,

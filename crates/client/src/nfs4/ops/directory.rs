@@ -11,7 +11,7 @@ use protocol::nfs4::types::{Bitmap, LinkText, SpecData, Status};
 
 use super::super::Nfs4;
 use super::super::convert::{WANTED, changed, component, from_decoded, set_attributes};
-use super::super::wire::{put, take};
+use super::super::wire::{Results, put, take};
 use super::{get_attributes, take_attributes, take_object};
 use crate::attributes::{Changed, SetAttributes};
 use crate::config::Caller;
@@ -32,32 +32,8 @@ impl Nfs4 {
         bytes: u32,
         plus: bool,
     ) -> Result<DirPage, OpError> {
-        let mut wanted = PLAIN;
-        if plus {
-            wanted = wanted.union(WANTED);
-            wanted.insert(number::FILEHANDLE);
-        }
-        let (cookie, cookie_verifier) = position;
-        let args =
-            ReadDirArgs { cookie, cookie_verifier, dircount: bytes, maxcount: bytes, attributes: wanted };
-        let ops = [put(directory), get_attributes(), Op::ReadDir(args)];
-        let mut results = self.read_only(caller, &ops).await?;
-        results.skip()?;
-        let directory = take_attributes(&mut results)?;
-        let page = take!(results, ReadDir)?;
-        let listed = page.entries.into_vec();
-        if listed.is_empty() && !page.eof {
-            return Err(OpError::BadReply("a listing without entries that does not end"));
-        }
-        let next_cookie = listed.last().map_or(cookie, |entry| entry.cookie);
-        let entries = listed.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-        Ok(DirPage {
-            entries: entries.into_iter().flatten().collect(),
-            next_cookie,
-            verifier: page.cookie_verifier,
-            eof: page.eof,
-            directory: Some(directory),
-        })
+        let ops = list_ops(directory, position, bytes, plus);
+        take_page(&mut self.read_only(caller, &ops).await?, position.0)
     }
 
     /// Creates an object that is no regular file.
@@ -168,6 +144,42 @@ impl Nfs4 {
         let info = take!(results, Link)?;
         Ok(changed(info, take_attributes(&mut results).ok()))
     }
+}
+
+/// Returns the operations that list a part of a directory of at most `bytes`.
+pub(super) fn list_ops(
+    directory: FileHandle,
+    (cookie, cookie_verifier): (u64, [u8; 8]),
+    bytes: u32,
+    plus: bool,
+) -> [Op; 3] {
+    let mut attributes = PLAIN;
+    if plus {
+        attributes = attributes.union(WANTED);
+        attributes.insert(number::FILEHANDLE);
+    }
+    let args = ReadDirArgs { cookie, cookie_verifier, dircount: bytes, maxcount: bytes, attributes };
+    [put(directory), get_attributes(), Op::ReadDir(args)]
+}
+
+/// Takes the results of [`list_ops`] for what follows `cookie`.
+pub(super) fn take_page(results: &mut Results, cookie: u64) -> Result<DirPage, OpError> {
+    results.skip()?;
+    let directory = take_attributes(results)?;
+    let page = take!(results, ReadDir)?;
+    let listed = page.entries.into_vec();
+    if listed.is_empty() && !page.eof {
+        return Err(OpError::BadReply("a listing without entries that does not end"));
+    }
+    let next_cookie = listed.last().map_or(cookie, |entry| entry.cookie);
+    let entries = listed.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    Ok(DirPage {
+        entries: entries.into_iter().flatten().collect(),
+        next_cookie,
+        verifier: page.cookie_verifier,
+        eof: page.eof,
+        directory: Some(directory),
+    })
 }
 
 /// Converts an entry; `None` for those that name no entry of this directory.

@@ -13,19 +13,20 @@ use protocol::nfs4::types::{Outcome, StableHow, Stateid, Status};
 use xdr::Opaque;
 
 use super::super::Nfs4;
-use super::super::batch::{Item, ItemOutcome};
+use super::super::batch::{Item, ItemOutcome, SPREAD, WIDE_SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::recovery::{open_owner, share_access};
 use super::super::wire::{Results, put, take};
+use super::directory::{list_ops, take_page};
 use super::object::set_ops;
 use super::{get_attributes, take_attributes, take_object};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::many::{NewDirectory, NewFile, ReadFile, Whole};
+use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
 use crate::opens::OpenMode;
-use crate::results::{FileHandle, Object};
+use crate::results::{DirPage, FileHandle, Object};
 
 /// About the bytes of an item's request apart from names, attributes and data.
 const REQUEST: usize = 512;
@@ -90,9 +91,27 @@ impl Nfs4 {
             if !file.set.is_empty() {
                 results.skip_many(set_ops(Stateid::CURRENT, &file.set).count())?;
             }
-            Ok(Object { handle, attributes: take_attributes(results)? })
+            let attributes = take_attributes(results)?;
+            if attributes.size != file.set.size.unwrap_or(file.data.len() as u64) {
+                return Err(OpError::Invalid(Errno::EIO, "the server kept other content of the file"));
+            }
+            Ok(Object { handle, attributes })
         })
         .await
+    }
+
+    /// Lists parts of directories, with handles and attributes.
+    pub(crate) async fn list_many(
+        &self,
+        caller: &Caller,
+        parts: &[ListPart],
+    ) -> Vec<Result<DirPage, OpError>> {
+        let item = |part: &ListPart| {
+            let ops = list_ops(part.directory, part.position, part.bytes, true).to_vec();
+            Ok(Item { ops, request: REQUEST, reply: REPLY + part.bytes as usize })
+        };
+        let take = |results: &mut Results, part: &ListPart| take_page(results, part.position.0);
+        self.run_many(caller, parts, 1, item, take).await
     }
 
     /// Looks up names and returns what is there.
@@ -106,11 +125,11 @@ impl Nfs4 {
             let ops = vec![put(*directory), lookup, Op::GetFh, get_attributes()];
             Ok(Item { ops, request: REQUEST + name.len(), reply: REPLY })
         };
-        let take = |results: &mut Results| {
+        let take = |results: &mut Results, _: &(FileHandle, &[u8])| {
             results.skip_many(2)?;
             take_object(results)
         };
-        self.run_many(caller, names, item, take).await
+        self.run_many(caller, names, 1, item, take).await
     }
 
     /// Creates directories.
@@ -128,13 +147,13 @@ impl Nfs4 {
             let ops = vec![put(new.parent), Op::Create(create), Op::GetFh, get_attributes()];
             Ok(Item { ops, request: REQUEST + new.name.len(), reply: REPLY })
         };
-        let take = |results: &mut Results| match results.skip_many(2) {
+        let take = |results: &mut Results, _: &NewDirectory<'_>| match results.skip_many(2) {
             // A session was lost after it had created the directory: the reply to that is gone.
             Err(OpError::Status(Status::EXIST)) if results.is_repeated => Ok(None),
             created => created.and_then(|()| take_object(results)).map(Some),
         };
         let mut outcomes = Vec::with_capacity(directories.len());
-        let created = self.run_many(caller, directories, item, take).await;
+        let created = self.run_many(caller, directories, WIDE_SPREAD, item, take).await;
         for (new, outcome) in directories.iter().zip(created) {
             outcomes.push(match outcome {
                 Ok(Some(object)) => Ok(object),
@@ -155,12 +174,12 @@ impl Nfs4 {
             let remove = Op::Remove(RemoveArgs { target: component(name)? });
             Ok(Item { ops: vec![put(*directory), remove], request: REQUEST + name.len(), reply: 128 })
         };
-        let take = |results: &mut Results| match results.skip_many(2) {
+        let take = |results: &mut Results, _: &(FileHandle, &[u8])| match results.skip_many(2) {
             // A session was lost after it had removed the name: the reply to that is gone.
             Err(OpError::Status(Status::NOENT)) if results.is_repeated => Ok(()),
             removed => removed,
         };
-        self.run_many(caller, names, item, take).await
+        self.run_many(caller, names, WIDE_SPREAD, item, take).await
     }
 
     /// Sets attributes of objects.
@@ -176,27 +195,31 @@ impl Nfs4 {
             ops.push(get_attributes());
             Ok(Item { ops, request: REQUEST, reply: REPLY })
         };
-        let take = |results: &mut Results| {
+        let take = |results: &mut Results, _: &(FileHandle, SetAttributes)| {
             // GETATTR is the last, after PUTFH and one or two SETATTRs.
             results.skip_many(results.len().saturating_sub(1).max(2))?;
             take_attributes(results)
         };
-        self.run_many(caller, objects, item, take).await
+        self.run_many(caller, objects, WIDE_SPREAD, item, take).await
     }
 
-    /// Runs an item for each of `list`; those that cannot be encoded fail at once.
+    /// Runs an item for each of `list`, spread over so many compounds; those that cannot be encoded fail at once.
     async fn run_many<I, T>(
         &self,
         caller: &Caller,
         list: &[I],
+        spread: usize,
         item: impl Fn(&I) -> Result<Item, OpError>,
-        take: impl Fn(&mut Results) -> Result<T, OpError>,
+        take: impl Fn(&mut Results, &I) -> Result<T, OpError>,
     ) -> Vec<Result<T, OpError>> {
         let made: Vec<Result<Item, OpError>> = list.iter().map(item).collect();
         let items = made.iter().filter_map(|made| made.as_ref().ok().cloned()).collect();
-        let mut outcomes = self.batch(caller, items).await.into_iter();
+        let mut outcomes = self.batch(caller, items, spread).await.into_iter();
         let mut next = || outcomes.next().unwrap_or(Err(OpError::BadReply("results are missing")));
-        made.into_iter().map(|made| made.and_then(|_| next()).and_then(|mut own| take(&mut own))).collect()
+        let of = |(of, made): (&I, Result<Item, OpError>)| {
+            made.and_then(|_| next()).and_then(|mut own| take(&mut own, of))
+        };
+        list.iter().zip(made).map(of).collect()
     }
 
     /// Runs an item with an open-owner for each of `list`, and closes what a failed item has left open.
@@ -213,7 +236,7 @@ impl Nfs4 {
         let owners: Vec<u32> = list.iter().map(|_| self.opens.take_owner()).collect();
         let made: Vec<_> = list.iter().zip(&owners).map(|(of, owner)| item(of, *owner)).collect();
         let items = made.iter().filter_map(|made| made.as_ref().ok().cloned()).collect();
-        let mut outcomes = self.batch(caller, items).await.into_iter();
+        let mut outcomes = self.batch(caller, items, SPREAD).await.into_iter();
         let mut taken = Vec::with_capacity(list.len());
         for (of, made) in list.iter().zip(made) {
             let outcome: ItemOutcome = match made {

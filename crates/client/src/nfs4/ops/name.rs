@@ -15,12 +15,9 @@ use crate::results::{FileHandle, Object};
 const CHAIN_EXTRA: usize = 4;
 
 impl Nfs4 {
-    /// Returns the root of the server's tree.
-    pub(crate) async fn root(&self, caller: &Caller) -> Result<Object, OpError> {
-        let ops = [Op::PutRootFh, Op::GetFh, get_attributes()];
-        let mut results = self.read_only(caller, &ops).await?;
-        results.skip()?;
-        take_object(&mut results)
+    /// Looks up names from the root of the server's tree on, as [`Self::lookup_chain`].
+    pub(crate) async fn lookup_from_root(&self, caller: &Caller, names: &[&[u8]]) -> Result<Object, OpError> {
+        self.chain(caller, Op::PutRootFh, names).await
     }
 
     /// Looks up a name in a directory.
@@ -37,32 +34,33 @@ impl Nfs4 {
         take_object(&mut results)
     }
 
-    /// Looks up names one after the other, in one compound for as many as the session allows. Returns how many were found,
-    /// and the last object found; the error is about the next name.
+    /// Looks up names one after the other, in one compound for as many as the session allows.
     pub(crate) async fn lookup_chain(
         &self,
         caller: &Caller,
         start: FileHandle,
         names: &[&[u8]],
     ) -> Result<Object, OpError> {
-        let room = self.session().await?.limits.operations as usize;
-        let mut handle = start;
-        let mut object = None;
-        for chunk in names.chunks(room.saturating_sub(CHAIN_EXTRA).max(1)) {
-            let mut ops = vec![put(handle)];
-            for name in chunk {
+        self.chain(caller, put(start), names).await
+    }
+
+    async fn chain(&self, caller: &Caller, mut start: Op, mut names: &[&[u8]]) -> Result<Object, OpError> {
+        let operations = self.session().await?.limits.operations as usize;
+        let room = operations.saturating_sub(CHAIN_EXTRA).max(1);
+        loop {
+            let (next, rest) = names.split_at(names.len().min(room));
+            let mut ops = vec![start];
+            for name in next {
                 ops.push(Op::Lookup(LookupArgs { name: component(name)? }));
             }
             ops.extend([Op::GetFh, get_attributes()]);
             let mut results = self.read_only(caller, &ops).await?;
-            results.skip_many(1 + chunk.len())?;
+            results.skip_many(1 + next.len())?;
             let found = take_object(&mut results)?;
-            handle = found.handle;
-            object = Some(found);
-        }
-        match object {
-            Some(object) => Ok(object),
-            None => Ok(Object { handle: start, attributes: self.get_attributes(caller, start).await? }),
+            if rest.is_empty() {
+                return Ok(found);
+            }
+            (start, names) = (put(found.handle), rest);
         }
     }
 }

@@ -1,0 +1,170 @@
+//! Listings of directories: one whole, or parts of many in few requests.
+
+use std::collections::HashSet;
+
+use protocol::nfs4::types::Status;
+
+use super::FileSystem;
+use crate::attributes::FileKind;
+use crate::error::OpError;
+use crate::many::ListPart;
+use crate::results::{DirEntry, DirPage, FileHandle, Object};
+
+/// Maximum bytes of one reply to a listing: some thousand entries with attributes.
+const BYTES_MAX: u32 = 1 << 20;
+/// Least bytes of a part where many directories share replies: about a hundred entries.
+const BYTES_MIN: u32 = 32 << 10;
+/// Listings of many directories end early once they have so many entries: about 50 MB.
+const ENTRIES_MAX: usize = 1 << 17;
+
+/// A directory's entries as far as they were listed.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// Entries in the server's order, without `.` and `..`.
+    pub entries: Vec<DirEntry>,
+    /// Where the rest begins; `None` if there is no rest.
+    position: Option<(u64, [u8; 8])>,
+    /// Positions that were reached.
+    cookies: HashSet<u64>,
+}
+
+impl Default for Listing {
+    /// The beginning of a listing.
+    fn default() -> Self {
+        Self { entries: Vec::new(), position: Some((0, [0; 8])), cookies: HashSet::new() }
+    }
+}
+
+impl Listing {
+    /// Returns whether these are all entries.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.position.is_none()
+    }
+
+    fn add(&mut self, page: DirPage) -> Result<(), OpError> {
+        if !page.eof && !self.cookies.insert(page.next_cookie) {
+            return Err(OpError::BadReply("a listing whose cookies form a loop"));
+        }
+        self.entries.extend(page.entries);
+        self.position = (!page.eof).then_some((page.next_cookie, page.verifier));
+        Ok(())
+    }
+}
+
+impl FileSystem {
+    /// Lists directories with handles and attributes, many in a request and many requests in flight. Handles and attributes that
+    /// the server left out are looked up. Together the listings have a bounded number of entries, beyond which they are not whole:
+    /// [`Self::list_rest`] returns the rest.
+    ///
+    /// # Errors
+    /// As [`Self::list`], for each directory.
+    pub async fn list_many(&self, directories: &[Object]) -> Vec<Result<Listing, OpError>> {
+        let start = |object: &Object| match object.attributes.kind {
+            FileKind::Directory => Ok(Listing::default()),
+            _ => Err(OpError::Status(Status::NOTDIR)),
+        };
+        let mut listings: Vec<Result<Listing, OpError>> = directories.iter().map(start).collect();
+        let mut entries = 0;
+        while entries < ENTRIES_MAX && self.list_next(directories, &mut listings, &mut entries).await {}
+        self.look_up_missing(directories, &mut listings).await;
+        listings
+    }
+
+    /// Lists the next part of each listing that is not whole; returns whether there were any.
+    async fn list_next(
+        &self,
+        directories: &[Object],
+        listings: &mut [Result<Listing, OpError>],
+        entries: &mut usize,
+    ) -> bool {
+        let position = |listing: &Result<Listing, OpError>| listing.as_ref().ok()?.position;
+        let unfinished: Vec<usize> =
+            (0..listings.len()).filter(|at| position(&listings[*at]).is_some()).collect();
+        let max = self.info().read_max.min(BYTES_MAX);
+        let share = max / u32::try_from(unfinished.len()).unwrap_or(u32::MAX).max(1);
+        let bytes = share.max(BYTES_MIN.min(max));
+        let part = |at: &usize| {
+            let position = position(&listings[*at]).unwrap_or_default();
+            ListPart { directory: directories[*at].handle, position, bytes }
+        };
+        let parts: Vec<ListPart> = unfinished.iter().map(part).collect();
+        if parts.is_empty() {
+            return false;
+        }
+        let pages = self.client().list_many(self.caller(), &parts).await;
+        for (at, page) in unfinished.into_iter().zip(pages) {
+            let listing = &mut listings[at];
+            let added = page.and_then(|page| {
+                *entries += page.entries.len();
+                listing.as_mut().map_or(Ok(()), |listing| listing.add(page))
+            });
+            if let Err(error) = added {
+                *listing = Err(error);
+            }
+        }
+        true
+    }
+
+    /// Looks up the objects that a server has left out. An entry that is gone is left out; another failure is the directory's.
+    async fn look_up_missing(&self, directories: &[Object], listings: &mut [Result<Listing, OpError>]) {
+        let mut missing = Vec::new();
+        for (at, listing) in listings.iter().enumerate() {
+            for (number, entry) in listing.iter().flat_map(|listing| &listing.entries).enumerate() {
+                if entry.object.is_none() {
+                    missing.push((at, number, entry.name.clone()));
+                }
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        let names: Vec<_> =
+            missing.iter().map(|(at, _, name)| (directories[*at].handle, &name[..])).collect();
+        let found = self.client().stat_many(self.caller(), &names).await;
+        for ((at, number, _), object) in missing.iter().zip(found) {
+            match (object, &mut listings[*at]) {
+                (Ok(object), Ok(listing)) => listing.entries[*number].object = Some(object),
+                (Err(error), listing @ Ok(_)) if !crate::client::is_missing(&error) => *listing = Err(error),
+                _ => {}
+            }
+        }
+        for listing in listings.iter_mut().flatten() {
+            listing.entries.retain(|entry| entry.object.is_some());
+        }
+    }
+
+    /// Lists the rest of a directory, with handles and attributes if `plus`, and returns all entries.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub async fn list_rest(
+        &self,
+        directory: FileHandle,
+        mut listing: Listing,
+        plus: bool,
+    ) -> Result<Vec<DirEntry>, OpError> {
+        let bytes = self.info().read_max.min(BYTES_MAX);
+        while let Some(position) = listing.position {
+            let page = self.client().read_directory(self.caller(), directory, position, bytes, plus).await?;
+            listing.add(page)?;
+        }
+        Ok(listing.entries)
+    }
+
+    /// Returns all entries of a directory that [`Self::list_many`] has begun to list.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub async fn list_whole(&self, directory: &Object, listing: Listing) -> Result<Vec<DirEntry>, OpError> {
+        if listing.is_whole() {
+            return Ok(listing.entries);
+        }
+        let entries = self.list_rest(directory.handle, listing, true).await?;
+        let whole = Listing { entries, position: None, cookies: HashSet::new() };
+        let mut listings = [Ok(whole)];
+        self.look_up_missing(std::slice::from_ref(directory), &mut listings).await;
+        let [listing] = listings;
+        listing.map(|listing| listing.entries)
+    }
+}
