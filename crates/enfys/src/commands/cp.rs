@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use client::attributes::FileKind;
@@ -12,8 +11,7 @@ use client::url::Url;
 
 use super::attributes::Attributes;
 use super::copy::{Copier, CopyOptions};
-use super::output::run as run_command;
-use super::progress::{Progress, ProgressKind};
+use super::progress::{self, Progress};
 use super::quote::shell_quoted;
 use super::session::{Failure, Session, parse_url, shown};
 use super::tree::{LocalTree, RemoteTree, Tree, TreePath};
@@ -60,20 +58,8 @@ pub struct CpArguments {
 
 /// Copies files and trees.
 pub fn run(arguments: &CpArguments) -> ExitCode {
-    run_command("cp", async |session, output| {
-        let progress = Progress::new(ProgressKind::choose(arguments.json), "cp");
-        let started = Instant::now();
-        let done = copy(session, arguments, &progress).await;
-        if let Err(failure) = done {
-            progress.failed(&failure.to_string());
-        }
-        let counts = progress.finish();
-        if arguments.verbose && !arguments.json {
-            output.print(format!("{}\n", counts.summary(started.elapsed())).as_bytes());
-        }
-        if counts.errors > 0 {
-            output.raise_status(1);
-        }
+    progress::run("cp", arguments.json, arguments.verbose, async |session, progress| {
+        copy(session, arguments, progress).await
     })
 }
 

@@ -88,22 +88,22 @@ impl Measure<'_> {
         let mut sums: Vec<u64> = Vec::new();
         while let Some(step) = walk.next() {
             match step {
-                Step::Enter(mut node) if node.entry.is_directory() => {
-                    let listing = walk.list(&mut node).await.unwrap_or_else(|cause| {
-                        let url = below(url, &node.entry.path);
+                Step::Enter(entry) if entry.is_directory() => {
+                    let listing = walk.list(&entry).await.unwrap_or_else(|cause| {
+                        let url = below(url, &entry.path);
                         self.output.fail(&failed("list", &url, &cause));
                         Vec::new()
                     });
-                    sums.push(self.bytes(&node.entry.object.attributes));
-                    walk.descend(node.entry, listing);
+                    sums.push(self.bytes(&entry.object.attributes));
+                    walk.descend(entry, listing);
                 }
-                Step::Enter(node) => {
-                    let bytes = self.bytes(&node.entry.object.attributes);
+                Step::Enter(entry) => {
+                    let bytes = self.bytes(&entry.object.attributes);
                     if let Some(sum) = sums.last_mut() {
                         *sum = sum.saturating_add(bytes);
                     }
-                    if self.arguments.all && self.shows(node.entry.depth) {
-                        self.print(&below(url, &node.entry.path), bytes);
+                    if self.arguments.all && self.shows(entry.depth) {
+                        self.print(&below(url, &entry.path), bytes);
                     }
                 }
                 Step::Leave(entry) => {

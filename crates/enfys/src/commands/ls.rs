@@ -156,24 +156,26 @@ impl Lister<'_> {
         let max_depth = if self.arguments.recursive { usize::MAX } else { 1 };
         let mut walk = Walk::new(location.fs.clone(), start, max_depth);
         while let Some(step) = walk.next() {
-            let Step::Enter(mut node) = step else { continue };
-            let goes_in = node.entry.is_directory() && node.entry.depth < max_depth;
+            let Step::Enter(entry) = step else { continue };
+            let goes_in = entry.is_directory() && entry.depth < max_depth;
             if !goes_in {
-                walk.skip(node);
                 continue;
             }
-            let url = below(&location.url, &node.entry.path);
-            let listing = match walk.list(&mut node).await {
+            let url = below(&location.url, &entry.path);
+            let listing = match walk.list(&entry).await {
                 Ok(listing) => listing,
                 Err(cause) => {
-                    let status = if node.entry.depth == 0 { 2 } else { 1 };
+                    let status = if entry.depth == 0 { 2 } else { 1 };
                     self.output.fail_with(status, &failed("open directory", &url, &cause));
                     continue;
                 }
             };
+            for (name, object) in listing.iter().filter(|(name, _)| !self.shows(name)) {
+                walk.skip(&entry.child(name, *object));
+            }
             let listing = self.visible(listing);
             self.print(location, &url, &listing, has_headers).await;
-            walk.descend(node.entry, listing);
+            walk.descend(entry, listing);
         }
     }
 
@@ -216,10 +218,13 @@ impl Lister<'_> {
         }
     }
 
+    fn shows(&self, name: &[u8]) -> bool {
+        self.arguments.all || self.arguments.almost_all || !name.starts_with(b".")
+    }
+
     /// Returns the entries that are shown, in their order.
     fn visible(&self, mut listing: Listing) -> Listing {
-        let shows_hidden = self.arguments.all || self.arguments.almost_all;
-        listing.retain(|(name, _)| shows_hidden || !name.starts_with(b"."));
+        listing.retain(|(name, _)| self.shows(name));
         listing
             .sort_by(|one, other| self.order((&one.0, &one.1.attributes), (&other.0, &other.1.attributes)));
         listing

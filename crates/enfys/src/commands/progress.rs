@@ -1,11 +1,15 @@
 //! Progress of commands that copy and remove: a bar on a terminal, lines of JSON, or nothing.
 
 use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+
+use super::output;
+use super::session::{Failure, Session};
 
 /// Time between lines of JSON.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,6 +49,28 @@ pub struct Counts {
     pub bytes: u64,
     pub bytes_found: u64,
     pub errors: u64,
+}
+
+/// Runs a command that shows progress: as lines of JSON with `json`, and as a summary at the end with `verbose`.
+pub fn run(
+    command: &'static str,
+    json: bool,
+    verbose: bool,
+    work: impl AsyncFnOnce(&Session, &Progress) -> Result<(), Failure>,
+) -> ExitCode {
+    output::run(command, async |session, output| {
+        let progress = Progress::new(ProgressKind::choose(json), command);
+        if let Err(failure) = work(session, &progress).await {
+            progress.failed(&failure.to_string());
+        }
+        let counts = progress.finish();
+        if verbose && !json {
+            output.print(format!("{}\n", counts.summary(progress.started.elapsed())).as_bytes());
+        }
+        if counts.errors > 0 {
+            output.raise_status(1);
+        }
+    })
 }
 
 /// Shows the progress of one command. Shared by everything that works on it.

@@ -2,15 +2,13 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
 use client::attributes::FileKind;
 
 use super::copy::{CopyOptions, Same};
 use super::cp::{Argument, TreeObject, copy_one};
-use super::output::run as run_command;
-use super::progress::{Progress, ProgressKind};
+use super::progress::{self, Progress};
 use super::session::{Failure, Session};
 use super::umask::umask;
 
@@ -47,19 +45,8 @@ pub struct SyncArguments {
 
 /// Makes a target like a source.
 pub fn run(arguments: &SyncArguments) -> ExitCode {
-    run_command("sync", async |session, output| {
-        let progress = Progress::new(ProgressKind::choose(arguments.json), "sync");
-        let started = Instant::now();
-        if let Err(failure) = sync(session, arguments, &progress).await {
-            progress.failed(&failure.to_string());
-        }
-        let counts = progress.finish();
-        if arguments.verbose && !arguments.json {
-            output.print(format!("{}\n", counts.summary(started.elapsed())).as_bytes());
-        }
-        if counts.errors > 0 {
-            output.raise_status(1);
-        }
+    progress::run("sync", arguments.json, arguments.verbose, async |session, progress| {
+        sync(session, arguments, progress).await
     })
 }
 

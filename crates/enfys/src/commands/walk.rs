@@ -1,14 +1,16 @@
-//! Reads trees of a server, with the listings of the next directories under way.
+//! Reads trees of a server in depth-first order, with many directories listed ahead in each round trip.
+
+use std::collections::{HashMap, VecDeque};
 
 use client::attributes::FileKind;
 use client::error::OpError;
 use client::fs::FileSystem;
-use client::results::Object;
-use futures_util::future::try_join_all;
-use tokio::task::JoinHandle;
+use client::results::{DirEntry, FileHandle, Object};
 
-/// Listings that are under way, or wait to be used.
-const PREFETCHED_MAX: usize = 64;
+/// Directories that are listed together.
+const LISTED_MAX: usize = 256;
+/// Most entries of directories that were listed ahead. With more, only the next directory is listed.
+const AHEAD_MAX: usize = 1 << 17;
 
 /// The entries of a directory: names and objects.
 pub type Listing = Vec<(Vec<u8>, Object)>;
@@ -21,12 +23,14 @@ pub struct Entry {
     /// Directories between the start and this; 0 for the start itself.
     pub depth: usize,
     pub object: Object,
+    /// Its directory; `None` for the start itself.
+    pub parent: Option<FileHandle>,
 }
 
 impl Entry {
     /// Creates the start of a walk.
     pub fn start(object: Object) -> Self {
-        Self { path: Vec::new(), depth: 0, object }
+        Self { path: Vec::new(), depth: 0, object, parent: None }
     }
 
     /// Whether this is a directory.
@@ -34,9 +38,15 @@ impl Entry {
         self.object.attributes.kind == FileKind::Directory
     }
 
-    fn child(&self, name: &[u8], object: Object) -> Self {
+    /// Returns an entry of this directory.
+    pub fn child(&self, name: &[u8], object: Object) -> Self {
         let separator: &[u8] = if self.path.is_empty() { b"" } else { b"/" };
-        Self { path: [&self.path, separator, name].concat(), depth: self.depth + 1, object }
+        Self {
+            path: [&self.path, separator, name].concat(),
+            depth: self.depth + 1,
+            object,
+            parent: Some(self.object.handle),
+        }
     }
 }
 
@@ -44,16 +54,9 @@ impl Entry {
 #[derive(Debug)]
 pub enum Step {
     /// An object, before its entries. [`Walk::descend`] goes into a directory.
-    Enter(Node),
+    Enter(Entry),
     /// A directory, after its entries.
     Leave(Entry),
-}
-
-/// An object that was reached, perhaps with its listing under way.
-#[derive(Debug)]
-pub struct Node {
-    pub entry: Entry,
-    listing: Option<JoinHandle<Result<Listing, OpError>>>,
 }
 
 /// A walk through a tree in depth-first order, which the caller directs.
@@ -61,101 +64,92 @@ pub struct Walk {
     fs: FileSystem,
     stack: Vec<Step>,
     max_depth: usize,
-    prefetched: usize,
+    /// Directories that are known and not listed, those that the walk probably reaches next first.
+    known: VecDeque<Entry>,
+    /// Listings that the walk has not reached, by path.
+    ahead: HashMap<Vec<u8>, Result<client::fs::Listing, OpError>>,
+    /// The entries of `ahead`.
+    entries_ahead: usize,
 }
 
 impl Walk {
     /// Starts a walk. Directories at `max_depth` will not be listed ahead.
     pub fn new(fs: FileSystem, start: Entry, max_depth: usize) -> Self {
-        let stack = vec![Step::Enter(Node { entry: start, listing: None })];
-        Self { fs, stack, max_depth, prefetched: 0 }
+        let stack = vec![Step::Enter(start)];
+        Self { fs, stack, max_depth, known: VecDeque::new(), ahead: HashMap::new(), entries_ahead: 0 }
     }
 
-    /// Returns the next step. Must run in a [`tokio::task::LocalSet`].
+    /// Returns the next step.
     pub fn next(&mut self) -> Option<Step> {
-        self.prefetch();
         self.stack.pop()
     }
 
-    /// Lists a directory and goes into it. Returns the listing.
+    /// Lists a directory. [`Self::descend`] then goes into it.
     ///
     /// # Errors
-    /// The directory cannot be listed; the walk continues after it.
-    pub async fn list(&mut self, node: &mut Node) -> Result<Listing, OpError> {
-        match node.listing.take() {
-            Some(task) => {
-                self.prefetched -= 1;
-                task.await.unwrap_or(Err(OpError::BadReply("a listing that ended early")))
-            }
-            None => list(&self.fs, &node.entry.object).await,
+    /// The directory cannot be listed; the walk goes on behind it.
+    pub async fn list(&mut self, directory: &Entry) -> Result<Listing, OpError> {
+        if !self.ahead.contains_key(&directory.path) {
+            self.list_ahead(directory).await;
         }
+        let listing = self.take_ahead(&directory.path).unwrap_or(Ok(client::fs::Listing::default()))?;
+        let entries = self.fs.list_whole(&directory.object, listing).await?;
+        Ok(entries.into_iter().filter_map(named).collect())
+    }
+
+    /// Lists a directory and others that the walk may reach later.
+    async fn list_ahead(&mut self, directory: &Entry) {
+        self.known.retain(|known| known.path != directory.path);
+        let more = if self.entries_ahead < AHEAD_MAX { LISTED_MAX - 1 } else { 0 };
+        let more = self.known.drain(..self.known.len().min(more));
+        let group: Vec<Entry> = std::iter::once(directory.clone()).chain(more).collect();
+        let objects: Vec<Object> = group.iter().map(|entry| entry.object).collect();
+        let listings = self.fs.list_many(&objects).await;
+        let mut found = VecDeque::new();
+        for (entry, listing) in group.into_iter().zip(listings) {
+            let entries = listing.as_ref().map_or(&[][..], |listing| &listing.entries);
+            self.entries_ahead += entries.len();
+            if entry.depth + 1 < self.max_depth {
+                let children =
+                    entries.iter().filter_map(|child| Some(entry.child(&child.name, child.object?)));
+                found.extend(children.filter(Entry::is_directory));
+            }
+            self.ahead.insert(entry.path, listing);
+        }
+        found.append(&mut self.known);
+        self.known = found;
+    }
+
+    fn take_ahead(&mut self, path: &[u8]) -> Option<Result<client::fs::Listing, OpError>> {
+        let listing = self.ahead.remove(path)?;
+        self.entries_ahead -= listing.as_ref().map_or(0, |listing| listing.entries.len());
+        Some(listing)
     }
 
     /// Makes the entries of a directory the next steps, and the directory's [`Step::Leave`] the one after them.
     pub fn descend(&mut self, entry: Entry, listing: Listing) {
-        let children: Vec<Step> = listing
-            .into_iter()
-            .rev()
-            .map(|(name, object)| Step::Enter(Node { entry: entry.child(&name, object), listing: None }))
-            .collect();
+        let children: Vec<Step> =
+            listing.into_iter().rev().map(|(name, object)| Step::Enter(entry.child(&name, object))).collect();
         self.stack.push(Step::Leave(entry));
         self.stack.extend(children);
     }
 
-    /// Notes that a node is not gone into.
-    pub fn skip(&mut self, node: Node) {
-        if let Some(task) = node.listing {
-            self.prefetched -= 1;
-            task.abort();
+    /// Notes that the walk does not go into an object.
+    pub fn skip(&mut self, entry: &Entry) {
+        if !entry.is_directory() {
+            return;
         }
-    }
-
-    /// Starts the listings of the next directories.
-    fn prefetch(&mut self) {
-        for step in self.stack.iter_mut().rev().take(PREFETCHED_MAX) {
-            if self.prefetched >= PREFETCHED_MAX {
-                return;
-            }
-            if let Step::Enter(node) = step
-                && node.listing.is_none()
-                && node.entry.is_directory()
-                && node.entry.depth < self.max_depth
-            {
-                let (fs, object) = (self.fs.clone(), node.entry.object);
-                node.listing = Some(tokio::task::spawn_local(async move { list(&fs, &object).await }));
-                self.prefetched += 1;
-            }
+        let below = [&entry.path, &b"/"[..]].concat();
+        let is_skipped = |path: &[u8]| path == entry.path || path.starts_with(&below);
+        self.known.retain(|known| !is_skipped(&known.path));
+        let skipped: Vec<Vec<u8>> = self.ahead.keys().filter(|path| is_skipped(path)).cloned().collect();
+        for path in skipped {
+            self.take_ahead(&path);
         }
     }
 }
 
-impl Drop for Walk {
-    fn drop(&mut self) {
-        for step in self.stack.drain(..) {
-            if let Step::Enter(Node { listing: Some(task), .. }) = step {
-                task.abort();
-            }
-        }
-    }
-}
-
-/// Lists a directory with the attributes of all entries, in the server's order.
-///
-/// # Errors
-/// The server's status. An entry that vanishes meanwhile is left out.
-pub async fn list(fs: &FileSystem, directory: &Object) -> Result<Listing, OpError> {
-    let entries = fs.list(directory, true).await?;
-    let objects = entries.into_iter().map(async |entry| {
-        let object = match entry.object {
-            Some(object) => object,
-            // The server may leave attributes out (RFC 1813 §3.3.17).
-            None => match fs.client().lookup(fs.caller(), directory.handle, &entry.name).await {
-                Ok(object) => object,
-                Err(error) if error.errno() == client::errno::Errno::ENOENT => return Ok(None),
-                Err(error) => return Err(error),
-            },
-        };
-        Ok(Some((entry.name.to_vec(), object)))
-    });
-    Ok(try_join_all(objects).await?.into_iter().flatten().collect())
+/// Returns an entry whose object is known, which is that of all entries of whole listings.
+pub fn named(entry: DirEntry) -> Option<(Vec<u8>, Object)> {
+    Some((entry.name.to_vec(), entry.object?))
 }

@@ -1,14 +1,21 @@
 //! Copies trees: many files under way, holes and hard links kept where asked.
+//!
+//! Directories are made and listed level by level ([`directories`]), and what is in them is copied meanwhile: small files many
+//! at a time ([`small`]), others by themselves. An object of the source is only copied after the object that has its name in the
+//! target was compared with it ([`identity`]).
+
+mod directories;
+mod identity;
+mod small;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::future::Future;
-use std::pin::Pin;
 
 use bytes::Bytes;
+use client::results::FileHandle;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::attributes::{Attributes, FileKind, FsId};
 use super::progress::Progress;
@@ -17,8 +24,8 @@ use super::tree::{NewAttributes, Tree, TreePath};
 
 /// Files that are under way together.
 const FILES: usize = 128;
-/// Subdirectories of one directory that are copied together.
-const DIRECTORIES: usize = 16;
+/// Objects that were listed and wait to be copied.
+const WAITING_MAX: usize = 4096;
 /// Bytes of one read and write.
 const CHUNK: usize = 1 << 20;
 /// Chunks that are under way together: this many times [`CHUNK`] bytes of memory at most.
@@ -29,8 +36,6 @@ const CHUNKS_OF_FILE: usize = 16;
 const HOLE: usize = 4096;
 /// Most remembered files with several names; of further ones every name becomes a file.
 const LINKED_MAX: usize = 1 << 20;
-/// Most reads of the attributes of a directory that changes.
-const READS_MAX: usize = 16;
 /// Permissions that this program needs for a directory while it fills it.
 const OWNER_BITS: u32 = 0o700;
 
@@ -76,6 +81,17 @@ pub struct Copier<'a, S, D> {
     target: OnceCell<(TreePath, Attributes)>,
 }
 
+/// An object to copy.
+struct Job {
+    source: TreePath,
+    target: TreePath,
+    attributes: Attributes,
+    /// Its handle on the source's server.
+    handle: Option<FileHandle>,
+    /// What has the target's name.
+    found: Option<Attributes>,
+}
+
 /// What is done at the end.
 #[derive(Default)]
 struct State {
@@ -107,14 +123,36 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     pub async fn copy(&self, source: TreePath, target: TreePath, attributes: Attributes) {
         self.progress.found(1, data_size(&attributes));
         self.source.get_or_init(|| attributes);
-        self.object(source, target, attributes, true).await;
-        let State { links, directories, .. } = self.state.take();
-        for (existing, path) in links {
+        let found = match self.to.attributes(&target).await {
+            Ok(found) => found,
+            Err(failure) => return self.progress.failed(&failure.to_string()),
+        };
+        let job = Job { source, target, attributes, handle: None, found };
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let directories = async move {
+            match job.attributes.kind {
+                FileKind::Directory => self.directories(vec![job], &sender).await,
+                _ => self.send(job, &sender).await,
+            }
+        };
+        futures_util::future::join(directories, self.others(receiver)).await;
+        self.finish().await;
+    }
+
+    /// Makes hard links, and sets the attributes of directories, which filling them has changed.
+    async fn finish(&self) {
+        let State { links, mut directories, .. } = self.state.take();
+        let links = stream::iter(links).for_each_concurrent(FILES, async |(existing, path)| {
             self.report(self.hard_link(&existing, &path).await);
-        }
-        // The deepest first: setting the attributes of an entry changes no directory, but creating one did.
-        for (path, new) in directories.into_iter().rev() {
-            self.report(self.to.set_attributes(&path, &new).await);
+        });
+        links.await;
+        // The deepest first: afterwards a directory may not be searched any more.
+        directories.sort_by_key(|(path, _)| std::cmp::Reverse(path.names().count()));
+        for level in directories.chunk_by(|(one, _), (other, _)| one.names().count() == other.names().count())
+        {
+            for done in self.to.set_attributes_of_directories(level).await {
+                self.report(done);
+            }
         }
     }
 
@@ -125,88 +163,15 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         }
     }
 
-    /// Whether an object of the source and one of the target are the same object.
-    ///
-    /// The same server may be reached by several names, and be this machine. There the time of the last change
-    /// distinguishes objects of equal numbers, because no copy can set it.
-    fn is_one_object(&self, one: &Attributes, other: &Attributes) -> bool {
-        if (one.kind, one.fileid) != (other.kind, other.fileid) {
-            return false;
-        }
-        let (from, to) = (self.from.server(), self.to.server());
-        if from == to && (from.is_none() || one.fsid == other.fsid) {
-            return one.fsid == other.fsid;
-        }
-        // Versions of the protocol have different numbers of one file system.
-        (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
-    }
-
-    /// Whether a directory of the source is the one that everything is copied to.
-    async fn is_target(&self, source: &TreePath, attributes: &Attributes) -> Result<bool, Failure> {
-        let Some((target, known)) = self.target.get() else { return Ok(false) };
-        let number = |of: &Attributes| (of.fsid, of.fileid);
-        if attributes.fileid != known.fileid {
-            return Ok(false);
-        }
-        if self.from.server() == self.to.server() && number(attributes) == number(known) {
-            return Ok(true);
-        }
-        // It changes while it is filled. Attributes of both sides are only compared if it has not changed between.
-        for _ in 0..READS_MAX {
-            let before = self.to.attributes(target).await?;
-            let one = self.from.attributes(source).await?;
-            let after = self.to.attributes(target).await?;
-            if let (Some(one), Some(other), true) = (one, after, before == after) {
-                return Ok(self.is_one_object(&one, &other));
-            }
-        }
-        Ok(number(attributes) == number(known))
-    }
-
-    /// Copies one object; a directory with its entries. Nothing has the target's name unless it `may_exist`.
-    fn object<'s>(
-        &'s self,
-        source: TreePath,
-        target: TreePath,
-        attributes: Attributes,
-        may_exist: bool,
-    ) -> Pin<Box<dyn Future<Output = ()> + 's>> {
-        Box::pin(async move {
-            let found = match may_exist {
-                true => self.to.attributes(&target).await,
-                false => Ok(None),
-            };
-            let found = match found {
-                Ok(found) => found,
-                Err(failure) => return self.progress.failed(&failure.to_string()),
-            };
-            if found.as_ref().is_some_and(|found| self.is_one_object(&attributes, found)) {
-                let (source, target) = (self.from.show(&source), self.to.show(&target));
-                return self.progress.failed(&format!("{source} and {target} are the same file"));
-            }
-            if attributes.kind == FileKind::Directory {
-                match self.is_target(&source, &attributes).await {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let shown = self.from.show(&source);
-                        return self
-                            .progress
-                            .failed(&format!("cannot copy a directory into itself: {shown}"));
-                    }
-                    Err(failure) => return self.progress.failed(&failure.to_string()),
-                }
-                return self.directory(&source, &target, &attributes).await;
-            }
-            if self.is_further_name(&attributes, &target) {
-                return;
-            }
-            let _permit = self.files.acquire().await;
-            let done = match attributes.kind {
-                FileKind::Regular => self.file(&source, &target, &attributes, found.as_ref()).await,
-                _ => self.special(&source, &target, &attributes).await,
-            };
-            self.report(done);
-        })
+    /// Copies an object that is no directory by itself.
+    async fn object(&self, job: &Job) {
+        let _permit = self.files.acquire().await;
+        let Job { source, target, attributes, found, .. } = job;
+        let done = match attributes.kind {
+            FileKind::Regular => self.file(source, target, attributes, found.as_ref()).await,
+            _ => self.special(source, target, attributes, found.as_ref()).await,
+        };
+        self.report(done);
     }
 
     /// Notes a file with several names. Returns whether it was copied under another name.
@@ -248,110 +213,6 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         }
     }
 
-    async fn directory(&self, source: &TreePath, target: &TreePath, attributes: &Attributes) {
-        if !self.options.is_recursive {
-            let shown = self.from.show(source);
-            self.progress.failed(&format!("{shown} is a directory and is left out (-r copies it)"));
-            return;
-        }
-        let mode = attributes.mode & 0o777 & !self.options.umask;
-        let made = if target.is_root() {
-            Ok(false)
-        } else {
-            self.to.make_directory(target, mode | OWNER_BITS).await
-        };
-        let is_new = match made {
-            Ok(is_new) => is_new,
-            Err(failure) => return self.progress.failed(&failure.to_string()),
-        };
-        if self.target.get().is_none() {
-            match self.to.attributes(target).await {
-                Ok(found) => {
-                    found.map(|found| self.target.get_or_init(|| (target.clone(), found)));
-                }
-                Err(failure) => return self.progress.failed(&failure.to_string()),
-            }
-        }
-        let listing = match self.from.list(source).await {
-            Ok(listing) => listing,
-            Err(failure) => return self.progress.failed(&failure.to_string()),
-        };
-        let new = match self.options.preserves {
-            true => Some(self.preserved(attributes)),
-            false if is_new && mode != mode | OWNER_BITS => {
-                Some(NewAttributes { mode: Some(mode), ..NewAttributes::default() })
-            }
-            false => None,
-        };
-        match new {
-            Some(new) => self.state.borrow_mut().directories.push((target.clone(), new)),
-            None => self.progress.done(1, 0),
-        }
-        if self.options.deletes && !is_new {
-            match self.to.list(target).await {
-                Ok(existing) => self.delete_others(target, &listing, &existing).await,
-                Err(failure) => self.progress.failed(&failure.to_string()),
-            }
-        }
-        let bytes = listing.iter().map(|(_, attributes)| data_size(attributes)).fold(0, u64::saturating_add);
-        self.progress.found(listing.len() as u64, bytes);
-        let (directories, others): (Vec<_>, Vec<_>) =
-            listing.into_iter().partition(|(_, attributes)| attributes.kind == FileKind::Directory);
-        let copy = async |(name, attributes): (Vec<u8>, Attributes)| match (
-            source.join(&name),
-            target.join(&name),
-        ) {
-            (Ok(source), Ok(target)) => self.object(source, target, attributes, !is_new).await,
-            (Err(error), _) | (_, Err(error)) => {
-                self.progress.failed(&format!("cannot copy below {}: {error}", self.from.show(source)));
-            }
-        };
-        let others = stream::iter(others).for_each_concurrent(FILES, &copy);
-        let directories = stream::iter(directories).for_each_concurrent(DIRECTORIES, &copy);
-        futures_util::future::join(others, directories).await;
-    }
-
-    /// Removes objects that the source does not have, or that have another kind there.
-    async fn delete_others(
-        &self,
-        target: &TreePath,
-        listing: &[(Vec<u8>, Attributes)],
-        existing: &[(Vec<u8>, Attributes)],
-    ) {
-        let kinds: HashMap<&[u8], FileKind> =
-            listing.iter().map(|(name, attributes)| (&name[..], attributes.kind)).collect();
-        let is_directory = |kind: FileKind| kind == FileKind::Directory;
-        for (name, attributes) in existing {
-            let stays =
-                kinds.get(&name[..]).is_some_and(|kind| is_directory(*kind) == is_directory(attributes.kind));
-            if let (false, Ok(path)) = (stays, target.join(name))
-                && let Err(failure) = self.delete(&path, attributes).await
-            {
-                self.progress.failed(&failure.to_string());
-            }
-        }
-    }
-
-    /// Removes an object of the target with everything below.
-    fn delete<'s>(
-        &'s self,
-        path: &'s TreePath,
-        attributes: &'s Attributes,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 's>> {
-        Box::pin(async move {
-            if self.source.get().is_some_and(|source| self.is_one_object(source, attributes)) {
-                return Err(Failure::new(format!("cannot remove {}: it is the source", self.to.show(path))));
-            }
-            if attributes.kind == FileKind::Directory {
-                for (name, attributes) in self.to.list(path).await? {
-                    let entry = path.join(&name).map_err(|error| Failure::new(error.to_string()))?;
-                    self.delete(&entry, &attributes).await?;
-                }
-            }
-            self.to.remove(path, attributes.kind).await
-        })
-    }
-
     /// Returns whether the target has the same file already; its other attributes are made the same.
     async fn is_same(
         &self,
@@ -368,15 +229,25 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             Same::SizeAndTime => found.mtime == attributes.mtime,
             Same::Content => self.has_same_content(source, target, attributes.size).await?,
         };
+        if is_same {
+            self.make_attributes_same(target, attributes, found).await?;
+        }
+        Ok(is_same)
+    }
+
+    /// Gives a file of the target the attributes of its source, where they differ.
+    async fn make_attributes_same(
+        &self,
+        target: &TreePath,
+        attributes: &Attributes,
+        found: &Attributes,
+    ) -> Result<(), Failure> {
         let new = self.preserved(attributes);
         let differs = new.mode != Some(found.mode)
             || new.uid.is_some_and(|uid| uid != found.uid)
             || new.gid.is_some_and(|gid| gid != found.gid)
             || found.mtime != attributes.mtime;
-        if is_same && differs {
-            self.to.set_attributes(target, &new).await?;
-        }
-        Ok(is_same)
+        if differs { self.to.set_attributes(target, &new).await } else { Ok(()) }
     }
 
     async fn has_same_content(
@@ -534,12 +405,15 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         source: &TreePath,
         target: &TreePath,
         attributes: &Attributes,
+        found: Option<&Attributes>,
     ) -> Result<(), Failure> {
         if !self.options.is_recursive {
             let shown = self.from.show(source);
             return Err(Failure::new(format!("{shown} is not a regular file (-r copies it as what it is)")));
         }
-        self.clear(target).await?;
+        if found.is_some() {
+            self.clear(target).await?;
+        }
         if attributes.kind == FileKind::Symlink {
             let link = self.from.read_link(source).await?;
             self.to.make_link(target, &link).await?;

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use clap::Args;
-use client::results::Object;
 use client::url::Url;
 
 use super::test::Entry as Tested;
@@ -16,7 +15,6 @@ use crate::commands::list::{ListFormat, Listed};
 use crate::commands::names::OwnerNames;
 use crate::commands::output::{Output, run as run_command};
 use crate::commands::quote::Quoting;
-use crate::commands::rm::Remover;
 use crate::commands::session::{Failure, Location, Session, below, failed, parse_url, text};
 use crate::commands::time::TimeFormat;
 use crate::commands::walk::{Entry, Step, Walk};
@@ -138,8 +136,8 @@ impl Search<'_> {
         // Entries that are left in the directories that the walk is in, by depth.
         let mut left: Vec<usize> = Vec::new();
         while let Some(step) = walk.next() {
-            let mut node = match step {
-                Step::Enter(node) => node,
+            let entry = match step {
+                Step::Enter(entry) => entry,
                 Step::Leave(entry) => {
                     let is_empty = left.pop() == Some(0);
                     if is_depth_first {
@@ -152,27 +150,27 @@ impl Search<'_> {
                     continue;
                 }
             };
-            let goes_in = node.entry.is_directory() && node.entry.depth < max_depth;
-            let lists = goes_in || needs_emptiness && node.entry.is_directory();
+            let goes_in = entry.is_directory() && entry.depth < max_depth;
+            let lists = goes_in || needs_emptiness && entry.is_directory();
             if !is_depth_first && !needs_emptiness || !lists {
                 // No listing is needed to decide.
-                let outcome = self.evaluate(&location, &node.entry, false).await;
+                let outcome = self.evaluate(&location, &entry, false).await;
                 outcome.count(&mut left);
                 if outcome.quits {
                     return Ok(Flow::Quit);
                 }
                 if !lists || outcome.prunes {
-                    walk.skip(node);
+                    walk.skip(&entry);
                     continue;
                 }
             }
-            let listing = match walk.list(&mut node).await {
+            let listing = match walk.list(&entry).await {
                 Ok(listing) => listing,
                 Err(cause) => {
-                    self.output.fail(&failed("list", &below(url, &node.entry.path), &cause));
+                    self.output.fail(&failed("list", &below(url, &entry.path), &cause));
                     // What cannot be listed is not empty.
                     if is_depth_first || needs_emptiness {
-                        let outcome = self.evaluate(&location, &node.entry, false).await;
+                        let outcome = self.evaluate(&location, &entry, false).await;
                         outcome.count(&mut left);
                         if outcome.quits {
                             return Ok(Flow::Quit);
@@ -183,16 +181,17 @@ impl Search<'_> {
             };
             let is_empty = listing.is_empty();
             if !is_depth_first && needs_emptiness {
-                let outcome = self.evaluate(&location, &node.entry, is_empty).await;
+                let outcome = self.evaluate(&location, &entry, is_empty).await;
                 if outcome.quits {
                     return Ok(Flow::Quit);
                 }
                 if outcome.prunes {
+                    walk.skip(&entry);
                     continue;
                 }
             }
             left.push(listing.len());
-            walk.descend(node.entry, if goes_in { listing } else { Vec::new() });
+            walk.descend(entry, if goes_in { listing } else { Vec::new() });
         }
         Ok(Flow::Continue)
     }
@@ -255,16 +254,24 @@ impl Search<'_> {
 
     /// Removes an entry; a directory only if it is empty. Returns whether it is gone.
     async fn delete(&self, location: &Location, entry: &Entry, url: &Url) -> bool {
-        let at = if entry.path.is_empty() { location.clone() } else { location.join(&entry.path) };
-        let (parent, name): (Object, Vec<u8>) = match at.parent("remove").await {
+        let name = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let found = match entry.parent {
+            Some(parent) => Ok((parent, name.to_vec())),
+            None => location.parent("remove").await.map(|(parent, name)| (parent.handle, name)),
+        };
+        let (parent, name) = match found {
             Ok(found) => found,
             Err(failure) => {
                 self.output.fail(&failure);
                 return false;
             }
         };
-        let mut remover = Remover::of_trees(&location.fs, self.output);
-        remover.is_recursive = false;
-        remover.remove(parent.handle, name, entry.object, url.clone()).await
+        let (client, caller) = (location.fs.client(), location.fs.caller());
+        let removed = if entry.is_directory() {
+            client.remove_directory(caller, parent, &name).await
+        } else {
+            client.remove_file(caller, parent, &name).await
+        };
+        removed.map_err(|cause| self.output.fail(&failed("remove", url, &cause))).is_ok()
     }
 }

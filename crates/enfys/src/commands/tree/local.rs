@@ -148,12 +148,14 @@ impl LocalTree {
                 }
                 opened => opened?,
             };
-            let is_regular =
-                FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile;
-            if !is_regular {
+            let found = rustix::fs::fstat(&file)?;
+            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(Errno::EXIST);
             }
-            rustix::fs::ftruncate(&file, 0)?;
+            // ext4 writes a file out at its close once it was truncated, also a new one.
+            if found.st_size > 0 {
+                rustix::fs::ftruncate(&file, 0)?;
+            }
             Ok(file)
         })
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
 
-use super::Tree;
 use super::local::{LocalTree, NewAttributes, TreeError, next_data};
 use super::path::TreePath;
+use super::{Entry, Tree};
 use crate::commands::attributes::{Attributes, FileKind};
 use crate::commands::session::Failure;
 
@@ -40,8 +40,9 @@ impl Tree for LocalTree {
         }
     }
 
-    async fn list(&self, path: &TreePath) -> Result<Vec<(Vec<u8>, Attributes)>, Failure> {
-        Ok(Self::list(self, path)?)
+    async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Failure> {
+        let entry = |(name, attributes)| Entry { name, attributes, handle: None };
+        Ok(Self::list(self, path)?.into_iter().map(entry).collect())
     }
 
     async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure> {
@@ -82,6 +83,9 @@ impl Tree for LocalTree {
         let length = rustix::fs::fstat(&*file.file).map_err(error)?.st_size;
         if u64::try_from(length).is_ok_and(|length| length < size) {
             rustix::fs::ftruncate(&*file.file, size).map_err(error)?;
+        }
+        if *new == NewAttributes::default() {
+            return Ok(());
         }
         Ok(Self::set_attributes(self, &file.path, new)?)
     }

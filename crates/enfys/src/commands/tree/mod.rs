@@ -6,6 +6,7 @@ mod path;
 mod remote;
 
 use bytes::Bytes;
+use client::results::FileHandle;
 
 pub use local::{LocalTree, NewAttributes};
 pub use path::TreePath;
@@ -13,6 +14,40 @@ pub use remote::RemoteTree;
 
 use super::attributes::{Attributes, FileKind};
 use super::session::Failure;
+
+/// Most bytes of a file that is read and written in one step.
+pub const SMALL_MAX: u64 = 64 << 10;
+/// Listings of many directories end early once they have so many entries: about 50 MB.
+pub const ENTRIES_MAX: usize = 1 << 17;
+
+/// An entry of a directory.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub attributes: Attributes,
+    /// Its handle on its server.
+    pub handle: Option<FileHandle>,
+}
+
+/// A regular file that is read in one step.
+#[derive(Debug)]
+pub struct ReadFile<'a> {
+    pub path: &'a TreePath,
+    pub handle: Option<FileHandle>,
+    /// Bytes to read, at most [`SMALL_MAX`].
+    pub size: u64,
+}
+
+/// A regular file that is written in one step.
+#[derive(Debug)]
+pub struct WriteFile<'a> {
+    pub path: &'a TreePath,
+    /// Mode bits until `new` is set.
+    pub mode: u32,
+    /// All its content, at most [`SMALL_MAX`] bytes.
+    pub data: Bytes,
+    pub new: NewAttributes,
+}
 
 /// A tree that can be read and written. Paths never lead out of it, also not over symbolic links.
 ///
@@ -26,7 +61,7 @@ pub trait Tree {
     /// Returns the attributes of an object, of a symbolic link itself; `None` if there is none.
     async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Failure>;
     /// Lists a directory.
-    async fn list(&self, path: &TreePath) -> Result<Vec<(Vec<u8>, Attributes)>, Failure>;
+    async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Failure>;
     /// Returns where a symbolic link leads.
     async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure>;
     /// Opens a regular file for reading.
@@ -60,6 +95,78 @@ pub trait Tree {
     async fn remove(&self, path: &TreePath, kind: FileKind) -> Result<(), Failure>;
     /// Sets attributes.
     async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Failure>;
+
+    /// Lists directories, at least one; `None` for those that are to be listed again, after the others were used.
+    async fn list_many(&self, paths: &[TreePath]) -> Vec<Option<Result<Vec<Entry>, Failure>>> {
+        let (mut listings, mut entries) = (Vec::new(), 0);
+        for path in paths {
+            let listing = if entries < ENTRIES_MAX { Some(self.list(path).await) } else { None };
+            entries += listing.as_ref().and_then(|listing| listing.as_ref().ok()).map_or(0, Vec::len);
+            listings.push(listing);
+        }
+        listings
+    }
+
+    /// Creates directories as [`Self::make_directory`] does.
+    async fn make_directories(&self, new: &[(&TreePath, u32)]) -> Vec<Result<bool, Failure>> {
+        let mut made = Vec::new();
+        for (path, mode) in new {
+            made.push(self.make_directory(path, *mode).await);
+        }
+        made
+    }
+
+    /// Reads small files; what is returned of one that became shorter has fewer bytes.
+    async fn read_files(&self, files: &[ReadFile<'_>]) -> Vec<Result<Bytes, Failure>> {
+        let mut contents = Vec::new();
+        for file in files {
+            let content = async {
+                let reader = self.open(file.path).await?;
+                let content = self.read(&reader, 0, file.size as usize).await;
+                self.close(reader).await?;
+                content
+            };
+            contents.push(content.await);
+        }
+        contents
+    }
+
+    /// Creates small files, or writes those anew that exist. They are then as safe as after [`Self::finish`].
+    async fn write_files(&self, files: &[WriteFile<'_>]) -> Vec<Result<(), Failure>> {
+        let mut written = Vec::new();
+        for file in files {
+            let outcome = async {
+                let writer = self.create(file.path, file.mode).await?;
+                let data = self.write(&writer, 0, file.data.clone()).await;
+                let size = file.data.len() as u64;
+                data.and(self.finish(writer, size, &file.new).await)
+            };
+            written.push(outcome.await);
+        }
+        written
+    }
+
+    /// Removes names as [`Self::remove`] does, in any order.
+    async fn remove_many(&self, objects: &[(&TreePath, FileKind)]) -> Vec<Result<(), Failure>> {
+        let mut removed = Vec::new();
+        for (path, kind) in objects {
+            removed.push(self.remove(path, *kind).await);
+        }
+        removed
+    }
+
+    /// Sets attributes of directories, in any order.
+    async fn set_attributes_of_directories(
+        &self,
+        directories: &[(TreePath, NewAttributes)],
+    ) -> Vec<Result<(), Failure>> {
+        let mut outcomes = Vec::new();
+        for (path, new) in directories {
+            outcomes.push(self.set_attributes(path, new).await);
+        }
+        outcomes
+    }
+
     /// Returns the user that writes to the tree. Only 0 may set owners.
     fn user(&self) -> u32;
     /// Returns the server that holds the tree; `None` for this machine.

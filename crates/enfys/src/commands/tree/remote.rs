@@ -7,18 +7,23 @@ use bytes::Bytes;
 use client::attributes::{Attributes, FileKind, SetAttributes, SetTime};
 use client::errno::Errno;
 use client::error::OpError;
-use client::fs::FileSystem;
+use client::fs::{FileSystem, Listing};
+use client::many;
 use client::results::{Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
 use client::url::Url;
+use futures_util::stream::{self, StreamExt};
 
-use super::Tree;
 use super::local::NewAttributes;
 use super::path::TreePath;
+use super::{Entry, ReadFile, Tree, WriteFile};
 use crate::commands::session::{Failure, Location, below, failed, shown};
-use crate::commands::walk::list;
+use crate::commands::walk::named;
 
 /// Most directories whose handles are remembered; others are looked up again.
 const DIRECTORIES_MAX: usize = 1 << 20;
+
+/// Lookups of directories that are in flight together.
+const LOOKUPS: usize = 64;
 
 /// A directory of a server and everything below it. Symbolic links are never followed.
 pub struct RemoteTree {
@@ -26,6 +31,22 @@ pub struct RemoteTree {
     url: Url,
     root: FileHandle,
     directories: RefCell<HashMap<TreePath, FileHandle>>,
+}
+
+/// The directory of a path, and the name in it.
+type Parent<'p> = Result<(FileHandle, &'p [u8]), OpError>;
+
+/// Makes an item for each of `list` whose directory was found.
+fn with_parents<'p, T, I>(
+    parents: &[Parent<'p>],
+    list: &[T],
+    item: impl Fn(FileHandle, &'p [u8], &T) -> I,
+) -> Vec<I> {
+    let item = |(parent, of): (&Parent<'p>, &T)| {
+        let (directory, name) = *parent.as_ref().ok()?;
+        Some(item(directory, name, of))
+    };
+    parents.iter().zip(list).filter_map(item).collect()
 }
 
 /// An open file of a server.
@@ -83,6 +104,60 @@ impl RemoteTree {
         }
         let (parent, name) = self.parent(path).await?;
         self.fs.client().lookup(self.fs.caller(), parent, name).await
+    }
+
+    /// Returns directories, of which only handle and kind are valid.
+    async fn directories(&self, paths: &[TreePath]) -> Vec<Result<Object, OpError>> {
+        let root = self.fs.root();
+        let directory = async |path: &TreePath| {
+            let handle = self.directory(path).await?;
+            // The root of the file system is a directory, too.
+            let attributes = Attributes { kind: FileKind::Directory, ..root.attributes };
+            Ok(Object { handle, attributes })
+        };
+        stream::iter(paths).map(directory).buffered(LOOKUPS).collect().await
+    }
+
+    /// Returns the directories of paths, and the names in them.
+    async fn parents<'p>(&self, paths: impl Iterator<Item = &'p TreePath>) -> Vec<Parent<'p>> {
+        stream::iter(paths).map(|path| self.parent(path)).buffered(LOOKUPS).collect().await
+    }
+
+    /// Returns an outcome for each path: why its directory was not found, or the next of `outcomes`.
+    fn outcomes<'p, P, T>(
+        &self,
+        operation: &str,
+        paths: impl Iterator<Item = &'p TreePath>,
+        found: Vec<Result<P, OpError>>,
+        mut outcomes: impl Iterator<Item = Result<T, OpError>>,
+    ) -> Vec<Result<T, Failure>> {
+        let mut next =
+            |found: Result<P, OpError>| found.and_then(|_| outcomes.next().unwrap_or(Err(MISSING)));
+        let outcome = |(path, found)| next(found).map_err(|cause| self.failed(operation, path, &cause));
+        paths.zip(found).map(outcome).collect()
+    }
+
+    /// Returns the entries of a directory whose listing has begun.
+    async fn whole(
+        &self,
+        path: &TreePath,
+        directory: &Object,
+        listing: Listing,
+    ) -> Result<Vec<Entry>, OpError> {
+        let entries = self.fs.list_whole(directory, listing).await?;
+        let entry = |(name, object): (Vec<u8>, Object)| {
+            if let Ok(path) = path.join(&name) {
+                self.remember_directory(&path, &object);
+            }
+            Entry { name, attributes: object.attributes, handle: Some(object.handle) }
+        };
+        Ok(entries.into_iter().filter_map(named).map(entry).collect())
+    }
+
+    fn remember_directory(&self, path: &TreePath, object: &Object) {
+        if object.attributes.kind == FileKind::Directory {
+            self.remember(path, object.handle);
+        }
     }
 
     fn failed(&self, operation: &str, path: &TreePath, cause: &OpError) -> Failure {
@@ -157,6 +232,8 @@ const LOST: OpError = OpError::Invalid(
     "the server restarted and has lost data that were written: copy the file again",
 );
 
+const MISSING: OpError = OpError::BadReply("results are missing");
+
 /// Mode bits of symbolic links, which servers ignore.
 const LINK_MODE: u32 = 0o777;
 
@@ -178,26 +255,21 @@ impl Tree for RemoteTree {
 
     async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Failure> {
         match self.object(path).await {
-            Ok(object) => Ok(Some(object.attributes)),
+            Ok(object) => {
+                self.remember_directory(path, &object);
+                Ok(Some(object.attributes))
+            }
             Err(cause) if cause.errno() == Errno::ENOENT => Ok(None),
             Err(cause) => Err(self.failed("access", path, &cause)),
         }
     }
 
-    async fn list(&self, path: &TreePath) -> Result<Vec<(Vec<u8>, Attributes)>, Failure> {
+    async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Failure> {
         let listing = async {
             let object = self.object(path).await?;
-            list(&self.fs, &object).await
+            self.whole(path, &object, Listing::default()).await
         };
-        let listing = listing.await.map_err(|cause| self.failed("list", path, &cause))?;
-        for (name, object) in &listing {
-            if object.attributes.kind == FileKind::Directory
-                && let Ok(path) = path.join(name)
-            {
-                self.remember(&path, object.handle);
-            }
-        }
-        Ok(listing.into_iter().map(|(name, object)| (name, object.attributes)).collect())
+        listing.await.map_err(|cause| self.failed("list", path, &cause))
     }
 
     async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure> {
@@ -350,6 +422,120 @@ impl Tree for RemoteTree {
             client.set_attributes(caller, object.handle, &OpenState::default(), &set).await
         };
         changed.await.map(|_| ()).map_err(|cause| self.failed("set attributes of", path, &cause))
+    }
+
+    async fn list_many(&self, paths: &[TreePath]) -> Vec<Option<Result<Vec<Entry>, Failure>>> {
+        let directories = self.directories(paths).await;
+        let known: Vec<Object> =
+            directories.iter().filter_map(|object| object.as_ref().ok().copied()).collect();
+        let mut listed = self.fs.list_many(&known).await.into_iter();
+        let (mut listings, mut has_whole) = (Vec::new(), false);
+        for (path, directory) in paths.iter().zip(directories) {
+            let listing = match directory {
+                Ok(directory) => match listed.next().unwrap_or(Ok(Listing::default())) {
+                    Ok(listing) if listing.is_whole() || !has_whole => {
+                        has_whole = true;
+                        self.whole(path, &directory, listing).await
+                    }
+                    Ok(_) => {
+                        listings.push(None);
+                        continue;
+                    }
+                    Err(cause) => Err(cause),
+                },
+                Err(cause) => Err(cause),
+            };
+            listings.push(Some(listing.map_err(|cause| self.failed("list", path, &cause))));
+        }
+        listings
+    }
+
+    async fn make_directories(&self, new: &[(&TreePath, u32)]) -> Vec<Result<bool, Failure>> {
+        let parents = self.parents(new.iter().map(|(path, _)| *path)).await;
+        let items = with_parents(&parents, new, |parent, name, (_, mode)| many::NewDirectory {
+            parent,
+            name,
+            mode: *mode,
+        });
+        let mut made = self.fs.client().create_directories(self.fs.caller(), &items).await.into_iter();
+        let mut outcomes = Vec::new();
+        for ((path, mode), parent) in new.iter().zip(&parents) {
+            let outcome = match parent {
+                Ok(_) => made.next().unwrap_or(Err(MISSING)),
+                Err(cause) => Err(cause.clone()),
+            };
+            outcomes.push(match outcome {
+                Ok(object) => {
+                    self.remember(path, object.handle);
+                    Ok(true)
+                }
+                // Something has the name.
+                Err(cause) if cause.errno() == Errno::EEXIST => self.make_directory(path, *mode).await,
+                Err(cause) => Err(self.failed("create directory", path, &cause)),
+            });
+        }
+        outcomes
+    }
+
+    async fn read_files(&self, files: &[ReadFile<'_>]) -> Vec<Result<Bytes, Failure>> {
+        let parents = self.parents(files.iter().map(|file| file.path)).await;
+        let items = with_parents(&parents, files, |directory, name, file| many::ReadFile {
+            directory,
+            name,
+            handle: file.handle,
+            count: file.size as u32,
+        });
+        let read = self.fs.client().read_many(self.fs.caller(), &items).await;
+        let read = read.into_iter().map(|whole| whole.map(|whole| whole.data));
+        self.outcomes("read", files.iter().map(|file| file.path), parents, read)
+    }
+
+    async fn write_files(&self, files: &[WriteFile<'_>]) -> Vec<Result<(), Failure>> {
+        let parents = self.parents(files.iter().map(|file| file.path)).await;
+        let items = with_parents(&parents, files, |directory, name, file| many::NewFile {
+            directory,
+            name,
+            mode: file.mode,
+            data: file.data.clone(),
+            set: set_attributes(&file.new),
+        });
+        let written = self.fs.client().write_many(self.fs.caller(), &items).await;
+        let written = written.into_iter().map(|object| object.map(|_| ()));
+        self.outcomes("write", files.iter().map(|file| file.path), parents, written)
+    }
+
+    async fn remove_many(&self, objects: &[(&TreePath, FileKind)]) -> Vec<Result<(), Failure>> {
+        let parents = self.parents(objects.iter().map(|(path, _)| *path)).await;
+        let (client, caller) = (self.fs.client(), self.fs.caller());
+        let mut removed: Vec<Option<Result<(), OpError>>> = vec![None; objects.len()];
+        for directories in [false, true] {
+            let numbers: Vec<usize> = (0..objects.len())
+                .filter(|at| (objects[*at].1 == FileKind::Directory) == directories && parents[*at].is_ok())
+                .collect();
+            let names: Vec<_> = numbers.iter().filter_map(|at| parents[*at].as_ref().ok().copied()).collect();
+            for (at, outcome) in
+                numbers.into_iter().zip(client.remove_many(caller, &names, directories).await)
+            {
+                removed[at] = Some(outcome);
+            }
+        }
+        let removed = removed.into_iter().flatten();
+        self.outcomes("remove", objects.iter().map(|(path, _)| *path), parents, removed)
+    }
+
+    async fn set_attributes_of_directories(
+        &self,
+        directories: &[(TreePath, NewAttributes)],
+    ) -> Vec<Result<(), Failure>> {
+        let paths: Vec<TreePath> = directories.iter().map(|(path, _)| path.clone()).collect();
+        let handles = self.directories(&paths).await;
+        let item = |(object, (_, new)): (&Result<Object, OpError>, &(TreePath, NewAttributes))| {
+            Some((object.as_ref().ok()?.handle, set_attributes(new)))
+        };
+        let items: Vec<_> = handles.iter().zip(directories).filter_map(item).collect();
+        let set = self.fs.client().set_attributes_many(self.fs.caller(), &items).await;
+        let set = set.into_iter().map(|attributes| attributes.map(|_| ()));
+        self.outcomes("set attributes of", paths.iter(), handles, set)
     }
 
     fn user(&self) -> u32 {

@@ -1,0 +1,53 @@
+//! Guards against copying objects onto or into themselves.
+
+use super::Copier;
+use crate::commands::attributes::Attributes;
+use crate::commands::session::Failure;
+use crate::commands::tree::{Tree, TreePath};
+
+/// Most reads of the attributes of a directory that changes.
+const READS_MAX: usize = 16;
+
+impl<S: Tree, D: Tree> Copier<'_, S, D> {
+    /// Whether an object of the source and one of the target are the same object.
+    ///
+    /// The same server may be reached by several names, and be this machine. There the time of the last change
+    /// distinguishes objects of equal numbers, because no copy can set it.
+    pub(super) fn is_one_object(&self, one: &Attributes, other: &Attributes) -> bool {
+        if (one.kind, one.fileid) != (other.kind, other.fileid) {
+            return false;
+        }
+        let (from, to) = (self.from.server(), self.to.server());
+        if from == to && (from.is_none() || one.fsid == other.fsid) {
+            return one.fsid == other.fsid;
+        }
+        // Versions of the protocol have different numbers of one file system.
+        (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
+    }
+
+    /// Whether a directory of the source is the one that everything is copied to.
+    pub(super) async fn is_target(
+        &self,
+        source: &TreePath,
+        attributes: &Attributes,
+    ) -> Result<bool, Failure> {
+        let Some((target, known)) = self.target.get() else { return Ok(false) };
+        let number = |of: &Attributes| (of.fsid, of.fileid);
+        if attributes.fileid != known.fileid {
+            return Ok(false);
+        }
+        if self.from.server() == self.to.server() && number(attributes) == number(known) {
+            return Ok(true);
+        }
+        // It changes while it is filled. Attributes of both sides are only compared if it has not changed between.
+        for _ in 0..READS_MAX {
+            let before = self.to.attributes(target).await?;
+            let one = self.from.attributes(source).await?;
+            let after = self.to.attributes(target).await?;
+            if let (Some(one), Some(other), true) = (one, after, before == after) {
+                return Ok(self.is_one_object(&one, &other));
+            }
+        }
+        Ok(number(attributes) == number(known))
+    }
+}
