@@ -24,6 +24,7 @@ use crate::results::{
 };
 
 mod singles;
+mod version4;
 
 /// Most connections to one server (`nconnect`), as Linux has it.
 pub const CONNECTIONS_MAX: usize = 16;
@@ -138,6 +139,12 @@ impl Client {
         &self.inner.config
     }
 
+    /// Returns whether both are the same client.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Returns the engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
@@ -183,14 +190,14 @@ impl Client {
         }
     }
 
-    /// Returns the access control lists of an object.
+    /// Returns the access control lists of an object: POSIX ones in version 3, the list of version 4 there.
     ///
     /// # Errors
     /// [`OpError::Unsupported`] if the server does not have them.
     pub async fn get_acl(&self, caller: &Caller, handle: FileHandle) -> Result<Acl, OpError> {
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.get_acl(caller, handle).await,
-            Protocol::Nfs4(_) => Err(OpError::Unsupported("access control lists")),
+            Protocol::Nfs4(nfs4) => nfs4.get_acl(caller, handle).await,
         }
     }
 
@@ -206,7 +213,7 @@ impl Client {
     ) -> Result<Option<Attributes>, OpError> {
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.set_acl(caller, handle, acl).await,
-            Protocol::Nfs4(_) => Err(OpError::Unsupported("access control lists")),
+            Protocol::Nfs4(nfs4) => nfs4.set_acl(caller, handle, acl).await,
         }
     }
 }

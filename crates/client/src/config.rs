@@ -77,6 +77,31 @@ pub const V3_CALLS: u32 = 128;
 /// Maximum bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
+impl Config {
+    /// Returns what most clients are made with: the highest version that the server has at the usual port, one connection,
+    /// requests that are repeated until the server answers. `server` is a name for messages, `owner` the client's own name, at most
+    /// 1,024 bytes; `verifier` must differ at each start.
+    #[must_use]
+    pub fn new(server: &str, owner: &[u8], verifier: [u8; 8], machine: Caller) -> Self {
+        Self {
+            server: server.into(),
+            port: protocol::nfs3::PORT,
+            mount_port: None,
+            version: None,
+            retry: RetryPolicy::default(),
+            connections: 1,
+            owner: Bytes::copy_from_slice(owner),
+            verifier,
+            machine,
+            slots: SLOTS_MAX,
+            v3_calls: V3_CALLS,
+            read_size: TRANSFER_MAX,
+            write_size: TRANSFER_MAX,
+            local_lock: LocalLock::None,
+        }
+    }
+}
+
 /// What a client is made with. Random values and names come from outside.
 #[derive(Debug, Clone)]
 pub struct Config {

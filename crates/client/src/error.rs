@@ -127,6 +127,8 @@ impl fmt::Display for OpError {
     }
 }
 
+impl std::error::Error for OpError {}
+
 /// Returns the name of a security flavor, as nfs(5) and exports(5) have it.
 fn flavor_name(flavor: u32) -> Cow<'static, str> {
     match flavor {
@@ -165,7 +167,11 @@ fn errno_of(status: Status) -> Errno {
         Status::NOTEMPTY => Errno::ENOTEMPTY,
         Status::DQUOT => Errno::EDQUOT,
         Status::STALE | Status::BADHANDLE | Status::FHEXPIRED => Errno::ESTALE,
-        Status::NOTSUPP | Status::OP_ILLEGAL | Status::ATTRNOTSUPP => Errno::EOPNOTSUPP,
+        Status::NOTSUPP
+        | Status::OP_ILLEGAL
+        | Status::ATTRNOTSUPP
+        | Status::OFFLOAD_NO_REQS
+        | Status::OFFLOAD_DENIED => Errno::EOPNOTSUPP,
         Status::TOOSMALL => Errno::EOVERFLOW,
         Status::SYMLINK => Errno::ELOOP,
         Status::LOCKED | Status::DENIED | Status::DELAY => Errno::EAGAIN,

@@ -34,6 +34,7 @@ mod session;
 mod slots;
 pub mod url;
 pub mod write;
+pub mod xattr;
 
 pub use client::{CONNECTIONS_MAX, Client};
 pub use read::{Read, ReadData, ReadOp};

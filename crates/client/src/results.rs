@@ -95,6 +95,37 @@ pub struct CommitReply {
     pub file: Changed,
 }
 
+/// What is looked for in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Data.
+    Data,
+    /// A hole; the end of a file is one too.
+    Hole,
+}
+
+/// The ranges of a copy or clone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranges {
+    /// The first byte in the source.
+    pub source_offset: u64,
+    /// The first byte in the destination.
+    pub destination_offset: u64,
+    /// Bytes; 0 stands for all that follow in the source.
+    pub count: u64,
+}
+
+/// What a COPY did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyReply {
+    /// Bytes that were copied, from the start of the range; 0 if the source ends there.
+    pub count: u64,
+    /// Their stability.
+    pub stability: Stability,
+    /// As in [`WriteReply`].
+    pub verifier: [u8; 8],
+}
+
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {

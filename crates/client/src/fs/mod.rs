@@ -19,7 +19,9 @@ pub mod inode;
 mod listing;
 mod lock;
 mod path;
+mod space;
 mod walk;
+mod xattr;
 
 pub use file::{File, OpenOptions};
 pub use inode::{Inode, Mount};
@@ -184,7 +186,13 @@ impl FileSystem {
         if object.attributes.kind != FileKind::Directory {
             return Err(OpError::Status(Status::NOTDIR));
         }
-        self.list_rest(object.handle, Listing::default(), plus).await
+        match self.list_rest(object.handle, Listing::default(), plus).await {
+            // The server does not know its cookies any longer: all is listed anew.
+            Err(OpError::Status(Status::BAD_COOKIE | Status::NOT_SAME)) => {
+                self.list_rest(object.handle, Listing::default(), plus).await
+            }
+            listed => listed,
+        }
     }
 
     /// Creates a directory.

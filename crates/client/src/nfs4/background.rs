@@ -33,7 +33,8 @@ struct State {
 }
 
 impl Background {
-    fn add(&self, operation: BoxFuture<'static, ()>) {
+    /// Adds an operation that nobody waits for.
+    pub(crate) fn add(&self, operation: BoxFuture<'static, ()>) {
         let mut state = self.state.lock();
         if state.count >= BACKGROUND_MAX {
             return;

@@ -21,6 +21,7 @@ use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, Setup};
 use super::lock_owner::number_of;
+use super::offloads::Offloads;
 use super::reclaim_locks::reclaim_locks;
 use super::recovery::{Reopening, reopen};
 use super::revoked::{REVOKED, free_revoked};
@@ -53,6 +54,7 @@ pub(crate) struct Nfs4 {
     pub(super) opens: OpenFiles,
     pub(super) locks: Arc<Locks>,
     pub(super) background: Arc<Background>,
+    pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
 }
 
@@ -105,6 +107,7 @@ impl Nfs4 {
             opens: OpenFiles::default(),
             locks: Arc::default(),
             background: Arc::default(),
+            offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
         })
     }
@@ -176,7 +179,7 @@ impl Nfs4 {
                 SessionState::Replacing(None) | SessionState::Failed(_) => None,
             };
             let answer = match &session {
-                Some(session) => session.callbacks.answer(record, &Callbacks { session, locks: &self.locks }),
+                Some(session) => session.callbacks.answer(record, &Callbacks { session, nfs4: self }),
                 // Without a session its callbacks get BADSESSION.
                 None => CallbackSlots::new(SessionId::default()).answer(record, &NoSession),
             };
@@ -344,7 +347,7 @@ impl Nfs4 {
 /// Executes callbacks.
 struct Callbacks<'a> {
     session: &'a Session,
-    locks: &'a Locks,
+    nfs4: &'a Nfs4,
 }
 
 impl CallbackHandler for Callbacks<'_> {
@@ -359,9 +362,13 @@ impl CallbackHandler for Callbacks<'_> {
             CbOp::Recall(_) => CbOpResult::Recall(Err(Status::BAD_STATEID).into()),
             CbOp::NotifyLock(args) => {
                 if let Some(number) = number_of(&args.lock_owner.owner) {
-                    self.locks.waiters.notify(&args.handle, number);
+                    self.nfs4.locks.waiters.notify(&args.handle, number);
                 }
                 CbOpResult::NotifyLock(Ok(()).into())
+            }
+            CbOp::Offload(args) => {
+                self.nfs4.offloads.ended(&args.stateid, args.info.clone());
+                CbOpResult::Offload(Ok(()).into())
             }
             _ => CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into()),
         }

@@ -8,6 +8,7 @@ mod convert;
 mod establish;
 mod keeper;
 mod lock_owner;
+mod offloads;
 mod ops;
 mod reclaim_locks;
 mod recovery;

@@ -15,6 +15,7 @@ use protocol::nfs3::{
     NfsTime, Outcome, PROGRAM, PostOpAttr, Proc, ReadOk, ReaddirOk, ReaddirplusOk, SpecData, StableHow,
     WccData, WriteOk,
 };
+use protocol::nfs4::types::Status;
 use protocol::{mount, nfs3};
 use rpc::message::RpcError;
 use xdr::{Chain, Encode, List, Opaque};
@@ -183,6 +184,41 @@ fn a_listing_whose_cookies_form_a_loop_ends_with_an_error() {
     });
     let error = link.run(fs.read_dir(b"", false)).unwrap_err();
     assert!(matches!(error.cause, OpError::BadReply(_)), "{error}");
+}
+
+#[test]
+fn a_listing_whose_cookies_the_server_forgets_begins_anew_once() {
+    for times in [1u32, 2] {
+        let link = Link::new();
+        let client = link.client();
+        let (fs, _) = link.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+        let (calls, refused) = (Cell::new(0u64), Cell::new(0));
+        link.answer(move |call| {
+            if !call.is(PROGRAM, Proc::READDIR.0) {
+                return Answer::Serve;
+            }
+            calls.set(calls.get() + 1);
+            // Every second call continues after the first name.
+            let is_second = calls.get() % 2 == 0;
+            if is_second && refused.get() < times {
+                refused.set(refused.get() + 1);
+                return call.reply(&Outcome::<ReaddirOk, PostOpAttr>::Fail(nfs3::NfsStat::BAD_COOKIE, None));
+            }
+            let name = if is_second { Filename::from_static(b"b") } else { Filename::from_static(b"a") };
+            let entry = Entry { fileid: 1, name, cookie: if is_second { 2 } else { 1 } };
+            let reply = DirList { entries: Chain::new(vec![entry]).unwrap(), eof: is_second };
+            let ok = ReaddirOk { dir_attributes: None, cookieverf: [0; 8], reply };
+            call.reply(&Outcome::<_, PostOpAttr>::Ok(ok))
+        });
+        let listed = link.run(fs.read_dir(b"", false));
+        match times {
+            1 => {
+                let names: Vec<_> = listed.unwrap().into_iter().map(|entry| entry.name).collect();
+                assert_eq!(names, ["a", "b"], "no name comes twice");
+            }
+            _ => assert_eq!(listed.unwrap_err().cause, OpError::Status(Status::BAD_COOKIE)),
+        }
+    }
 }
 
 #[test]

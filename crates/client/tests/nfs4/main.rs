@@ -1,5 +1,7 @@
 //! NFS version 4 against the server of this workspace, in one thread and virtual time.
 
+mod attributes;
 mod locks;
 mod log;
+mod space;
 mod world;

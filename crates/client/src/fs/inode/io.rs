@@ -96,7 +96,7 @@ impl OpenFile {
     }
 
     /// Notes an unstable WRITE. A verifier that changed says that earlier ones may be lost.
-    fn note_unstable(&self, verifier: [u8; 8]) -> Result<(), OpError> {
+    pub(super) fn note_unstable(&self, verifier: [u8; 8]) -> Result<(), OpError> {
         let before = self.unstable.lock().replace(verifier);
         if before.is_some_and(|before| before != verifier) { Err(data_lost()) } else { Ok(()) }
     }

@@ -28,8 +28,10 @@ mod io;
 mod lock;
 mod names;
 mod open;
+mod space;
 mod table;
 mod unlinked;
+mod xattr;
 
 pub use directory::{Entry, Listing, OpenDirectory};
 pub use lock::FLOCK_NUMBERS;

@@ -19,6 +19,9 @@ use crate::error::OpError;
 use crate::opens::OpenFile;
 use crate::results::{Object, OpenState};
 
+mod acl;
+mod clone;
+mod copy;
 mod directory;
 mod file;
 mod filesystem;
@@ -29,6 +32,8 @@ mod many;
 mod name;
 mod object;
 mod open;
+mod space;
+mod xattr;
 
 /// How often an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
@@ -72,6 +77,9 @@ fn is_repeatable(op: &Op) -> bool {
             | OpNum::READDIR
             | OpNum::READLINK
             | OpNum::VERIFY
+            | OpNum::SEEK
+            | OpNum::GETXATTR
+            | OpNum::LISTXATTRS
             | OpNum::NVERIFY
             | OpNum::SECINFO
     )
@@ -86,6 +94,11 @@ fn usable_stateid(file: &OpenFile) -> Result<Stateid, OpError> {
 }
 
 impl Nfs4 {
+    /// Returns an error for what version 4.2 has first.
+    fn needs_4_2(&self, what: &'static str) -> Result<(), OpError> {
+        if self.minor_version >= 2 { Ok(()) } else { Err(OpError::Unsupported(what)) }
+    }
+
     /// Executes a compound that changes nothing.
     async fn read_only(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
         self.execute(caller, ops, false).await

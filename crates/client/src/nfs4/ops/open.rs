@@ -37,7 +37,7 @@ impl Drop for OwnerGuard<'_> {
 impl Nfs4 {
     /// Opens a file by its name in a directory, and creates it if asked to.
     pub(crate) async fn open(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         directory: FileHandle,
         name: &[u8],
@@ -77,20 +77,32 @@ impl Nfs4 {
         Ok(opened)
     }
 
+    /// Opens a file. If the caller drops the future, it is closed when the reply is there.
     async fn open_claiming(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         current: FileHandle,
         mode: OpenMode,
         how: OpenHow,
         claim: OpenClaim,
     ) -> Result<Opened, OpError> {
-        let owner = self.opens.take_owner();
-        // Freed too if the caller drops this future.
-        let guard = OwnerGuard { opens: &self.opens, owner };
-        let opened = self.open_as(caller, current, mode, owner, how, claim).await?;
-        std::mem::forget(guard);
-        Ok(opened)
+        let (nfs4, caller) = (Arc::clone(self), caller.clone());
+        let (undo_nfs4, undo_caller) = (Arc::clone(self), caller.clone());
+        let operation = async move {
+            let owner = nfs4.opens.take_owner();
+            // Freed too if the client is closed meanwhile.
+            let guard = OwnerGuard { opens: &nfs4.opens, owner };
+            let opened = nfs4.open_as(&caller, current, mode, owner, how, claim).await?;
+            std::mem::forget(guard);
+            Ok(opened)
+        };
+        let guarded = self.background.guard(operation, async move |outcome: Result<Opened, OpError>| {
+            if let Ok(Opened { object, state, .. }) = outcome {
+                // Nobody is there who could handle a failure.
+                let _ = undo_nfs4.close_file(&undo_caller, object.handle, &state).await;
+            }
+        });
+        guarded.await
     }
 
     async fn open_as(

@@ -1,0 +1,64 @@
+//! Operations that version 3 does not have.
+
+use bytes::Bytes;
+
+use super::{Client, Protocol};
+use crate::attributes::{Attributes, Changed};
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{Content, CopyReply, FileHandle, OpenState, Ranges};
+use crate::xattr::XattrMode;
+
+/// Defines operations that pass to version 4.
+macro_rules! operations {
+    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $what:literal;)*) => {
+        /// Operations of version 4; most need 4.2. Each fails with the server's status, or why there is no reply, and with
+        /// [`OpError::Unsupported`] (EOPNOTSUPP) where the version does not have it.
+        impl Client {
+            $(
+                $(#[$meta])*
+                #[allow(clippy::missing_errors_doc)]
+                pub async fn $name(&self, caller: &Caller, $($argument: $type),*) -> Result<$result, OpError> {
+                    match &self.inner.protocol {
+                        Protocol::Nfs3(_) => Err(OpError::Unsupported($what)),
+                        Protocol::Nfs4(nfs4) => nfs4.$name(caller, $($argument),*).await,
+                    }
+                }
+            )*
+        }
+    };
+}
+
+operations! {
+    /// Returns the value of an extended attribute. Names are without `user.` (RFC 8276 §5).
+    fn get_xattr(handle: FileHandle, name: &[u8]) -> Bytes, "extended attributes";
+    /// Sets an extended attribute to a value of at most [`VALUE_MAX`](crate::xattr::VALUE_MAX) bytes.
+    fn set_xattr(handle: FileHandle, name: &[u8], value: Bytes, mode: XattrMode) -> Changed, "extended attributes";
+    /// Lists the names of all extended attributes, of at most [`NAMES_MAX`](crate::xattr::NAMES_MAX) bytes.
+    fn list_xattrs(handle: FileHandle) -> Vec<Bytes>, "extended attributes";
+    /// Removes an extended attribute.
+    fn remove_xattr(handle: FileHandle, name: &[u8]) -> Changed, "extended attributes";
+    /// Returns which kinds of entries the lists of [`crate::acl::Acl::Nfs4`] can have, by the bits of `aclsupport`
+    /// (RFC 8881 §6.2.1.2): 1 for allow, 2 for deny, 4 for audit, 8 for alarm; 0 if there are no lists.
+    fn acl_support(handle: FileHandle) -> u32, "access control lists";
+    /// Reserves space for a range of a file; the file grows if the range ends behind it.
+    fn allocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "preallocation";
+    /// Makes a hole of a range of a file, whose size stays.
+    fn deallocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "holes";
+    /// Returns the first offset from `offset` on with this content. `None` if there is none: `offset` is behind the last data,
+    /// or behind the file.
+    fn seek(handle: FileHandle, state: &OpenState, offset: u64, content: Content) -> Option<u64>, "SEEK";
+    /// Lets a range of the destination share the blocks of the source.
+    fn clone_range(
+        source: (FileHandle, &OpenState),
+        destination: (FileHandle, &OpenState),
+        ranges: Ranges,
+    ) -> Attributes, "CLONE";
+    /// Copies a range at the server, which may do so in the background: this waits for its end. Fewer bytes may be copied than
+    /// asked for. Unstable data need a COMMIT, as those of WRITE. A copy whose caller has gone is cancelled.
+    fn copy(
+        source: (FileHandle, &OpenState),
+        destination: (FileHandle, &OpenState),
+        ranges: Ranges,
+    ) -> CopyReply, "COPY";
+}

@@ -1,0 +1,82 @@
+//! Extended attributes and access control lists of objects.
+
+use bytes::Bytes;
+
+use super::Inode;
+use crate::acl::Acl;
+use crate::attributes::Attributes;
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::xattr::XattrMode;
+
+/// The names that NFS carries: those of users (RFC 8276 §5).
+const PREFIX: &[u8] = b"user.";
+
+/// Extended attributes, with names as xattr(7) has them. The protocol carries those with `user.` in front only.
+impl Inode {
+    /// Returns the value of an extended attribute.
+    ///
+    /// # Errors
+    /// As getxattr(2): ENODATA if there is none; EOPNOTSUPP if the name does not begin with `user.`, or if the version (below 4.2)
+    /// or the server does not have extended attributes.
+    pub async fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Bytes, OpError> {
+        self.client().get_xattr(caller, self.handle(), of_user(name)?).await
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// As setxattr(2): EEXIST, ENODATA, E2BIG, ENOSPC, and as [`Self::get_xattr`].
+    pub async fn set_xattr(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<(), OpError> {
+        let set = self.client().set_xattr(caller, self.handle(), of_user(name)?, value, mode);
+        set.await.map(|_| ())
+    }
+
+    /// Lists the names of all extended attributes.
+    ///
+    /// # Errors
+    /// As listxattr(2).
+    pub async fn list_xattrs(&self, caller: &Caller) -> Result<Vec<Bytes>, OpError> {
+        let names = self.client().list_xattrs(caller, self.handle()).await?;
+        Ok(names.into_iter().map(|name| [PREFIX, &name].concat().into()).collect())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// As removexattr(2): ENODATA, and as [`Self::get_xattr`].
+    pub async fn remove_xattr(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
+        self.client().remove_xattr(caller, self.handle(), of_user(name)?).await.map(|_| ())
+    }
+}
+
+/// Access control lists.
+impl Inode {
+    /// Returns the lists: POSIX ones with version 3, the list of version 4 with that.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the server has none.
+    pub async fn get_acl(&self, caller: &Caller) -> Result<Acl, OpError> {
+        self.client().get_acl(caller, self.handle()).await
+    }
+
+    /// Sets the lists, and returns the attributes if the server sends them: the mode follows the list.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP if the server has no lists of this kind, EPERM for anybody but the owner.
+    pub async fn set_acl(&self, caller: &Caller, acl: &Acl) -> Result<Option<Attributes>, OpError> {
+        self.client().set_acl(caller, self.handle(), acl).await
+    }
+}
+
+fn of_user(name: &[u8]) -> Result<&[u8], OpError> {
+    let what = "NFS has extended attributes of users only: the name begins with `user.`";
+    name.strip_prefix(PREFIX).ok_or(OpError::Invalid(Errno::EOPNOTSUPP, what))
+}

@@ -1,0 +1,85 @@
+//! ALLOCATE, DEALLOCATE, SEEK (RFC 7862 §15.1, §15.4, §15.11).
+
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, SeekArgs};
+use protocol::nfs4::types::Status;
+
+use super::super::Nfs4;
+use super::super::wire::{put, take};
+use super::{get_attributes, take_attributes};
+use crate::attributes::Attributes;
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::results::{Content, FileHandle, OpenState};
+
+impl Nfs4 {
+    /// Reserves space for a range of a file, which grows if the range ends behind it.
+    pub(crate) async fn allocate(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        length: u64,
+    ) -> Result<Attributes, OpError> {
+        self.needs_4_2("preallocation")?;
+        self.with_stateid(state, async |stateid| {
+            let allocate = Op::Allocate(AllocateArgs { stateid, offset, length });
+            let mut results = self.change(caller, &[put(handle), allocate, get_attributes()]).await?;
+            results.skip_many(2)?;
+            take_attributes(&mut results)
+        })
+        .await
+    }
+
+    /// Makes a hole of a range of a file, whose size stays.
+    pub(crate) async fn deallocate(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        length: u64,
+    ) -> Result<Attributes, OpError> {
+        self.needs_4_2("holes")?;
+        self.with_stateid(state, async |stateid| {
+            let deallocate = Op::Deallocate(DeallocateArgs { stateid, offset, length });
+            let mut results = self.change(caller, &[put(handle), deallocate, get_attributes()]).await?;
+            results.skip_many(2)?;
+            take_attributes(&mut results)
+        })
+        .await
+    }
+
+    /// Returns the first offset from `offset` on with this content.
+    pub(crate) async fn seek(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        offset: u64,
+        content: Content,
+    ) -> Result<Option<u64>, OpError> {
+        self.needs_4_2("SEEK")?;
+        let what = match content {
+            Content::Data => DataContent::DATA,
+            Content::Hole => DataContent::HOLE,
+        };
+        let found = self
+            .with_stateid(state, async |stateid| {
+                let seek = Op::Seek(SeekArgs { stateid, offset, what });
+                let mut results = self.read_only(caller, &[put(handle), seek]).await?;
+                results.skip()?;
+                take!(results, Seek)
+            })
+            .await;
+        match found {
+            // Behind the last data there is only the hole that every file ends with.
+            Ok(found) if found.eof && content == Content::Data => Ok(None),
+            Ok(found) if found.offset < offset => Err(OpError::BadReply("a SEEK that goes back")),
+            Ok(found) => Ok(Some(found.offset)),
+            Err(OpError::Status(Status::NXIO)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

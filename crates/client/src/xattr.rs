@@ -1,0 +1,17 @@
+//! Extended attributes (RFC 8276).
+
+/// How an extended attribute is set (setxattr(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Created or replaced.
+    Either,
+    /// Created; EEXIST if it is there.
+    Create,
+    /// Replaced; ENODATA if it is not there.
+    Replace,
+}
+
+/// Maximum length of a value, in bytes (`XATTR_SIZE_MAX` of Linux).
+pub const VALUE_MAX: usize = 64 << 10;
+/// Maximum length of all names of an object, in bytes, each with a byte behind it: sixteen times Linux's `XATTR_LIST_MAX`.
+pub const NAMES_MAX: usize = 1 << 20;
