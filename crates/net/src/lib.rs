@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod accept;
+pub mod blocking;
 mod budget;
 mod busy_poll;
 mod clock;

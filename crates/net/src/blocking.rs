@@ -1,0 +1,382 @@
+//! The client's library for programs without an async runtime.
+//!
+//! A [`Connection`] has a thread of its own, which carries the client's records and keeps its session. The library's futures need no
+//! runtime: any thread may wait for one by [`wait`]. [`FileSystem`] and [`File`] do that for the calls of everyday; [`wait`] does it
+//! for all others.
+//!
+//! ```
+//! # use std::net::{Ipv4Addr, TcpListener};
+//! # use std::sync::Arc;
+//! # use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+//! # let listener = TcpListener::bind("127.0.0.1:0")?;
+//! # let port = listener.local_addr()?.port();
+//! # let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
+//! # let backend = Arc::new(vfs::MemFs::new(&vfs::MemOptions::default()));
+//! # let (id, path) = (ExportId(1), "/export".into());
+//! # let export = Export { id, path, backend, options, fsid: (7, 0), counts: Arc::default() };
+//! # let settings = Settings::new(HandleKey([9; 16]), 1, [3; 16], b"test".to_vec());
+//! # let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
+//! # let listeners = net::Listeners { tcp: vec![listener], udp: vec![] };
+//! # let limits = net::Limits { cores: 1, ..net::Limits::default() };
+//! # let running = net::serve(server, listeners, limits, None, None)?;
+//! use client::config::{Caller, Config};
+//! use client::fs::OpenOptions;
+//! use client::locks::{LockKind, LockOwner, LockRange};
+//! use net::blocking::{Connection, wait};
+//! use net::transport::Route;
+//! use rpc::auth::AuthSys;
+//!
+//! let root = AuthSys { stamp: 0, machine_name: Default::default(), uid: 0, gid: 0, gids: Default::default() };
+//! let root = Caller::sys(&root);
+//! let addresses = vec![Ipv4Addr::LOCALHOST.into()];
+//! let route = Route { addresses, reserved_port: true, record_max: 2 << 20 };
+//! // The name must be this client's own, and the verifier another one at each start.
+//! let config = Config { port, ..Config::new("127.0.0.1", b"example of the library", [1; 8], root.clone()) };
+//! let connection = Connection::open(route, config)?;
+//! let fs = connection.mount(root, b"/export")?;
+//!
+//! fs.write(b"greeting", "Hello, world")?;
+//! assert_eq!(fs.read(b"greeting")?, b"Hello, world");
+//! assert_eq!(fs.stat(b"greeting")?.size, 12);
+//!
+//! let file = fs.open(b"greeting", &OpenOptions::READ)?;
+//! let (owner, range) = (LockOwner::Process(1), LockRange::new(0, 5)?);
+//! file.lock(owner, range, LockKind::Shared)?;
+//! assert_eq!(file.read_at(7, 100)?, b"world");
+//! file.unlock(owner, range)?;
+//! file.close()?;
+//!
+//! // Calls without a blocking form:
+//! let mode = client::xattr::XattrMode::Create;
+//! wait(fs.inner().set_xattr(b"greeting", b"user.language", "en".into(), mode, true))?;
+//! fs.remove_file(b"greeting")?;
+//! connection.close()?;
+//! # running.shut_down();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
+
+use bytes::Bytes;
+use client::Client;
+use client::attributes::{Attributes, SetAttributes};
+use client::config::{Caller, Config};
+use client::engine::Engine;
+use client::error::{Error, OpError};
+use client::fs::{self, OpenOptions};
+use client::locks::{LockKind, LockOwner, LockRange};
+use client::results::DirEntry;
+
+use crate::transport::{Route, SystemClock, run_transport};
+
+/// Waits until a future ends. A future of this library ends only while the [`Connection`] that it belongs to is open.
+pub fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
+}
+
+/// A client of one server, with a thread that carries its records.
+pub struct Connection {
+    client: Client,
+    carrier: Option<JoinHandle<()>>,
+}
+
+impl Connection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or as [`Client::connect`].
+    pub fn open(route: Route, config: Config) -> Result<Self, Error> {
+        let server = Arc::clone(&config.server);
+        let failed = |cause| Error { operation: "connect", path: None, server: Arc::clone(&server), cause };
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid(&config)));
+        let carrier = carry(&engine, route).map_err(|_| {
+            failed(OpError::Invalid(client::errno::Errno::EAGAIN, "the client's thread cannot be started"))
+        })?;
+        match wait(Client::connect(Arc::clone(&engine), config)) {
+            Ok(client) => {
+                let keeper = client.clone();
+                // Ends with the client.
+                let keeping = thread::Builder::new().name("nfs keeper".into());
+                if keeping.spawn(move || wait(keeper.run())).is_err() {
+                    engine.shut_down();
+                    let what = "the client's thread cannot be started";
+                    return Err(failed(OpError::Invalid(client::errno::Errno::EAGAIN, what)));
+                }
+                Ok(Self { client, carrier: Some(carrier) })
+            }
+            Err(cause) => {
+                engine.shut_down();
+                let _ = carrier.join();
+                Err(failed(cause))
+            }
+        }
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Takes a directory of the server as root of a file system.
+    ///
+    /// # Errors
+    /// There is no such directory, or `caller` may not see it.
+    pub fn mount(&self, caller: Caller, path: &[u8]) -> Result<FileSystem, Error> {
+        let (inner, name) = wait(fs::FileSystem::mount(self.client.clone(), caller, path))?;
+        match name {
+            None => Ok(FileSystem { inner }),
+            Some(_) => Err(Error {
+                operation: "mount",
+                path: Some(path.to_vec()),
+                server: Arc::clone(&self.client.config().server),
+                cause: OpError::Invalid(client::errno::Errno::ENOTDIR, "not a directory"),
+            }),
+        }
+    }
+
+    /// Leaves the server, which forgets the client at once. Close all files before.
+    ///
+    /// # Errors
+    /// As [`Client::close`]. The connection has ended all the same.
+    pub fn close(mut self) -> Result<(), Error> {
+        let left = wait(self.client.close());
+        self.end();
+        let server = Arc::clone(&self.client.config().server);
+        left.map_err(|cause| Error { operation: "disconnect", path: None, server, cause })
+    }
+
+    fn end(&mut self) {
+        self.client.engine().shut_down();
+        if let Some(carrier) = self.carrier.take() {
+            // A panic there has failed all calls already.
+            let _ = carrier.join();
+        }
+    }
+}
+
+/// Ends the connection. The server forgets the client after its lease.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A transaction ID that a client of the same name has hardly used before: its verifier differs at each start.
+fn first_xid(config: &Config) -> u32 {
+    let [a, b, c, d, e, f, g, h] = config.verifier;
+    u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])
+}
+
+/// Starts the thread that carries records.
+fn carry(engine: &Arc<Engine>, route: Route) -> io::Result<JoinHandle<()>> {
+    let engine = Arc::clone(engine);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("nfs transport".into()).spawn(move || {
+        tokio::task::LocalSet::new().block_on(&runtime, run_transport(engine, route));
+    })
+}
+
+/// A directory of a server with all below it, for one caller. Paths, symbolic links and errors are those of
+/// [`client::fs::FileSystem`].
+#[derive(Clone)]
+pub struct FileSystem {
+    inner: fs::FileSystem,
+}
+
+impl FileSystem {
+    /// Returns the file system of the library.
+    #[must_use]
+    pub fn inner(&self) -> &fs::FileSystem {
+        &self.inner
+    }
+
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open(&self, path: &[u8], options: &OpenOptions) -> Result<File, Error> {
+        wait(self.inner.open(path, options)).map(|inner| File { inner })
+    }
+
+    /// Reads a whole file, which must fit in memory.
+    ///
+    /// # Errors
+    /// As open(2) and read(2).
+    pub fn read(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
+        wait(async {
+            let file = self.inner.open(path, &OpenOptions::READ).await?;
+            // A file that grows meanwhile is read up to its size of before.
+            let content = file.read_at(0, file.opened_attributes().size as usize).await;
+            file.close().await?;
+            Ok(content?.concat())
+        })
+    }
+
+    /// Creates a file, or writes it anew, with this content, which is stable afterwards.
+    ///
+    /// # Errors
+    /// As open(2), write(2) and fsync(2).
+    pub fn write(&self, path: &[u8], content: impl Into<Bytes>) -> Result<(), Error> {
+        let content = content.into();
+        wait(async {
+            let file = self.inner.open(path, &OpenOptions::CREATE).await?;
+            let written = file.write_at(0, content).await;
+            written.and(file.close().await)
+        })
+    }
+
+    /// Returns the attributes at a path, following a symbolic link.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub fn stat(&self, path: &[u8]) -> Result<Attributes, Error> {
+        wait(self.inner.stat(path))
+    }
+
+    /// Sets attributes, following a symbolic link.
+    ///
+    /// # Errors
+    /// As chmod(2), chown(2), truncate(2), utimensat(2).
+    pub fn set_attributes(&self, path: &[u8], set: &SetAttributes) -> Result<Attributes, Error> {
+        wait(self.inner.set_attributes(path, set, true))
+    }
+
+    /// Lists a directory, without `.` and `..`.
+    ///
+    /// # Errors
+    /// As opendir(3) and readdir(3).
+    pub fn read_dir(&self, path: &[u8]) -> Result<Vec<DirEntry>, Error> {
+        wait(self.inner.read_dir(path, false))
+    }
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn create_dir(&self, path: &[u8], mode: u32) -> Result<(), Error> {
+        wait(self.inner.mkdir(path, mode)).map(|_| ())
+    }
+
+    /// Removes the name of a file.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove_file(&self, path: &[u8]) -> Result<(), Error> {
+        wait(self.inner.unlink(path))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As rmdir(2).
+    pub fn remove_dir(&self, path: &[u8]) -> Result<(), Error> {
+        wait(self.inner.rmdir(path))
+    }
+
+    /// Renames, and replaces what has the new name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        wait(self.inner.rename(from, to))
+    }
+}
+
+/// An open file. Errors of writing come out in [`Self::close`] at the latest. A file that is dropped stays open at the server until the
+/// client leaves.
+pub struct File {
+    inner: fs::File,
+}
+
+impl File {
+    /// Returns the file of the library.
+    #[must_use]
+    pub fn inner(&self) -> &fs::File {
+        &self.inner
+    }
+
+    /// Reads from `offset` on until `count` bytes or the end of the file.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub fn read_at(&self, offset: u64, count: usize) -> Result<Vec<u8>, Error> {
+        wait(self.inner.read_at(offset, count)).map(|parts| parts.concat())
+    }
+
+    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`].
+    ///
+    /// # Errors
+    /// As pwrite(2).
+    pub fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), Error> {
+        wait(self.inner.write_at(offset, data.into()))
+    }
+
+    /// Makes all written data stable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub fn sync(&self) -> Result<(), Error> {
+        wait(self.inner.sync())
+    }
+
+    /// Returns the attributes.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    pub fn stat(&self) -> Result<Attributes, Error> {
+        wait(self.inner.stat())
+    }
+
+    /// Locks a range, and waits until it is free.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_SETLKW`.
+    pub fn lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), Error> {
+        wait(self.inner.lock(owner, range, kind))
+    }
+
+    /// Locks a range if it is free.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_SETLK`.
+    pub fn try_lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), Error> {
+        wait(self.inner.try_lock(owner, range, kind))
+    }
+
+    /// Unlocks a range.
+    ///
+    /// # Errors
+    /// As fcntl(2) with `F_UNLCK`.
+    pub fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), Error> {
+        wait(self.inner.unlock(owner, range))
+    }
+
+    /// Makes all written data stable, and closes the file.
+    ///
+    /// # Errors
+    /// As close(2).
+    pub fn close(self) -> Result<(), Error> {
+        wait(self.inner.close())
+    }
+}
