@@ -10,7 +10,7 @@ use client::attributes::FileKind;
 use client::url::Url;
 
 use super::attributes::Attributes;
-use super::copy::{Copier, CopyOptions};
+use super::copy::{Copier, CopyOptions, Reflink};
 use super::progress::{self, Progress};
 use super::quote::shell_quoted;
 use super::session::{Failure, Session, parse_url, shown};
@@ -26,6 +26,8 @@ Examples:
 Sources and targets are URLs or paths of this machine. Many files are under way at the same time. A copy that was \
 interrupted is completed by running it again. Nothing is written outside of the target: symbolic links in it are \
 replaced, not followed.
+
+Between files of one server with version 4.2, the server copies itself: it clones where it can. Linux's cp does the same on a mount.
 
 With -p, owners are kept as numbers if the user is root; other users keep the rest. Access control lists and extended attributes are not \
 copied.";
@@ -45,6 +47,17 @@ pub struct CpArguments {
     /// Same as -r -p
     #[arg(short, long)]
     pub archive: bool,
+    /// Let files of one server share their blocks
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always"
+    )]
+    pub reflink: Reflink,
     /// Take the last argument as a name even if it is a directory
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
@@ -203,6 +216,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
         umask: umask(),
         skips: None,
         deletes: false,
+        reflink: arguments.reflink,
     };
     let keeps_name = is_directory && !arguments.no_target_directory;
     for (source, shown) in sources.iter().zip(&arguments.places) {

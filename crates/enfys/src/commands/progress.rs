@@ -49,6 +49,10 @@ pub struct Counts {
     pub bytes: u64,
     pub bytes_found: u64,
     pub errors: u64,
+    /// Files that the server cloned.
+    pub cloned: u64,
+    /// Files that the server copied itself.
+    pub server_copied: u64,
 }
 
 /// Runs a command that shows progress: as lines of JSON with `json`, and as a summary at the end with `verbose`.
@@ -118,6 +122,14 @@ impl Progress {
         });
     }
 
+    /// Notes files that the server cloned, or copied itself.
+    pub fn by_server(&self, cloned: u64, copied: u64) {
+        self.update(|counts| {
+            counts.cloned += cloned;
+            counts.server_copied += copied;
+        });
+    }
+
     /// Shows an error. The message names the operation, the path and the reason.
     pub fn failed(&self, message: &str) {
         self.update(|counts| counts.errors += 1);
@@ -165,16 +177,20 @@ impl Counts {
     /// Returns the last line of a command for people, as in `12 files, 3.4 MiB in 1.2 s`.
     pub fn summary(&self, took: Duration) -> String {
         let files = if self.files == 1 { "1 file".to_owned() } else { format!("{} files", self.files) };
-        format!("{files}, {} in {:.1} s", HumanBytes(self.bytes), took.as_secs_f64())
+        let by_server = match (self.cloned, self.server_copied) {
+            (0, 0) => String::new(),
+            (cloned, copied) => format!("; the server cloned {cloned} and copied {copied} of them"),
+        };
+        format!("{files}, {} in {:.1} s{by_server}", HumanBytes(self.bytes), took.as_secs_f64())
     }
 }
 
 fn line(counts: Counts, elapsed: Duration, is_over: bool) -> Value {
-    let Counts { files, files_found, bytes, bytes_found, errors } = counts;
+    let Counts { files, files_found, bytes, bytes_found, errors, cloned, server_copied } = counts;
     let seconds = (elapsed.as_secs_f64() * 1e3).round() / 1e3;
     json!({
         "files": files, "files_found": files_found, "bytes": bytes, "bytes_found": bytes_found, "errors": errors,
-        "seconds": seconds, "done": is_over,
+        "cloned": cloned, "server_copied": server_copied, "seconds": seconds, "done": is_over,
     })
 }
 
@@ -195,16 +211,34 @@ mod tests {
         progress.done(1, 1000);
         progress.done(0, 500);
         progress.failed("cannot read `a`: Permission denied");
-        let expected = Counts { files: 1, files_found: 3, bytes: 1500, bytes_found: 3000, errors: 1 };
+        progress.by_server(1, 2);
+        let expected = Counts {
+            files: 1,
+            files_found: 3,
+            bytes: 1500,
+            bytes_found: 3000,
+            errors: 1,
+            cloned: 1,
+            server_copied: 2,
+        };
         assert_eq!(progress.finish(), expected);
     }
 
     #[test]
     fn a_line_has_all_counts() {
-        let counts = Counts { files: 1, files_found: 2, bytes: 3, bytes_found: 4, errors: 5 };
+        let counts = Counts {
+            files: 1,
+            files_found: 2,
+            bytes: 3,
+            bytes_found: 4,
+            errors: 5,
+            cloned: 6,
+            server_copied: 7,
+        };
         let line = line(counts, Duration::from_micros(1_234_567), true);
         let expected = json!({
-            "files": 1, "files_found": 2, "bytes": 3, "bytes_found": 4, "errors": 5, "seconds": 1.235, "done": true,
+            "files": 1, "files_found": 2, "bytes": 3, "bytes_found": 4, "errors": 5, "cloned": 6, "server_copied": 7,
+            "seconds": 1.235, "done": true,
         });
         assert_eq!(line, expected);
     }
@@ -213,5 +247,8 @@ mod tests {
     fn the_summary_is_for_people() {
         let counts = Counts { files: 1, bytes: 3 << 20, ..Counts::default() };
         assert_eq!(counts.summary(Duration::from_millis(1250)), "1 file, 3.00 MiB in 1.2 s");
+        let counts = Counts { files: 5, bytes: 0, cloned: 3, server_copied: 1, ..counts };
+        let summary = "5 files, 0 B in 1.2 s; the server cloned 3 and copied 1 of them";
+        assert_eq!(counts.summary(Duration::from_millis(1250)), summary);
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client::attributes::FileKind;
 
-use super::copy::{CopyOptions, Same};
+use super::copy::{CopyOptions, Reflink, Same};
 use super::cp::{Argument, TreeObject, copy_one};
 use super::progress::{self, Progress};
 use super::session::{Failure, Session};
@@ -59,6 +59,7 @@ async fn sync(session: &Session, arguments: &SyncArguments, progress: &Progress)
         umask: umask(),
         skips: Some(if arguments.checksum { Same::Content } else { Same::SizeAndTime }),
         deletes: arguments.delete,
+        reflink: Reflink::Auto,
     };
     // Without a target, its directory is made by the copy.
     let keeps_name = false;

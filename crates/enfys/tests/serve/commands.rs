@@ -612,3 +612,66 @@ fn modes_and_times_are_kept_without_root() {
     place.good("sync @source @all/d?uid=1000&gid=1000");
     assert_eq!(place.good("stat -c %z @all/d/f"), changed);
 }
+/// Returns the last line of `cp --json`.
+fn copied(place: &Place, line: &str) -> serde_json::Value {
+    let output = place.good(line);
+    serde_json::from_str(output.lines().last().expect("a line")).expect("JSON")
+}
+
+#[test]
+fn files_of_one_server_are_cloned_and_not_moved_over_the_network() {
+    let place = Place::new();
+    let dir = TestDir::new();
+    std::fs::write(dir.path("file"), vec![7; 3 << 20]).expect("a file");
+    let file = dir.path("file").to_str().expect("a path").to_owned();
+    place.good(&format!("cp {file} @one"));
+    let line = copied(&place, "cp --json @one @two");
+    assert_eq!(
+        (&line["cloned"], &line["server_copied"], &line["bytes"]),
+        (&1.into(), &0.into(), &(3 << 20).into())
+    );
+    let line = copied(&place, "cp --json --reflink=never @one @three");
+    assert_eq!((&line["cloned"], &line["server_copied"]), (&0.into(), &0.into()));
+    place.good("cp --reflink @one @four");
+    for name in ["two", "three", "four"] {
+        assert!(place.run(&format!("cat @{name}")).stdout == vec![7; 3 << 20], "{name}");
+    }
+    let summary = place.good("cp -v @one @five");
+    assert!(summary.ends_with("; the server cloned 1 and copied 0 of them\n"), "{summary}");
+    // Version 3 has neither; nor are a file of this machine and one of the server of one server.
+    let old = |name: &str| format!("{}?version=3", place.url(name));
+    place.good(&format!("cp {} {}", old("one"), old("six")));
+    assert!(place.run("cat @six").stdout == vec![7; 3 << 20]);
+    let (_, error) = place.bad(&format!("cp --reflink=always {} {}", old("one"), old("seven")));
+    assert!(error.contains("CLONE"), "{error}");
+    let (_, error) = place.bad(&format!("cp --reflink=always {file} @seven"));
+    assert!(error.contains("not of one server"), "{error}");
+}
+
+#[test]
+fn a_server_that_cannot_clone_copies_and_keeps_holes() {
+    use std::os::unix::fs::FileExt;
+    let dir = TestDir::new();
+    let exported = dir.directory("exported");
+    let sparse = std::fs::File::create(exported.join("sparse")).expect("a file");
+    sparse.write_all_at(&[1; 4096], 8 << 20).expect("data");
+    sparse.set_len(16 << 20).expect("a size");
+    let state = dir.path("state").display().to_string();
+    let path = exported.to_str().expect("a path");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--state-dir", &state, "--squash", "none", path];
+    let server = Server::start(&dir, &arguments);
+    let place = Place { server, _dir: TestDir::new() };
+    let line = copied(&place, "cp -p --json @sparse @copy");
+    let by_server = line["cloned"].as_u64().unwrap_or(0) + line["server_copied"].as_u64().unwrap_or(0);
+    assert_eq!(by_server, 1, "{line}");
+    let down = dir.path("down");
+    place.good(&format!("cp -p @sparse {}", down.to_str().expect("a path")));
+    for copy in [exported.join("copy"), down] {
+        use std::os::unix::fs::MetadataExt;
+        assert!(
+            std::fs::read(&copy).expect("a copy") == std::fs::read(exported.join("sparse")).expect("a file")
+        );
+        let used = std::fs::metadata(&copy).expect("a copy").blocks() * 512;
+        assert!(used < 1 << 20, "{}: {used} bytes", copy.display());
+    }
+}

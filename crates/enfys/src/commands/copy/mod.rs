@@ -8,6 +8,8 @@ mod directories;
 mod identity;
 mod small;
 
+mod at_server;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -16,6 +18,9 @@ use bytes::Bytes;
 use client::results::FileHandle;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{Semaphore, mpsc};
+
+pub use at_server::Reflink;
+use at_server::{ByServer, Inability};
 
 use super::attributes::{Attributes, FileKind, FsId};
 use super::progress::Progress;
@@ -55,6 +60,8 @@ pub struct CopyOptions {
     pub skips: Option<Same>,
     /// Removes from directories of the target what the source does not have.
     pub deletes: bool,
+    /// When files of one server share their blocks.
+    pub reflink: Reflink,
 }
 
 /// When a regular file of the target is taken for the same as one of the source.
@@ -79,6 +86,8 @@ pub struct Copier<'a, S, D> {
     source: OnceCell<Attributes>,
     /// The directory that everything is copied to.
     target: OnceCell<(TreePath, Attributes)>,
+    /// What the server cannot do itself.
+    inability: Inability,
 }
 
 /// An object to copy.
@@ -116,6 +125,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             state: RefCell::default(),
             source: OnceCell::new(),
             target: OnceCell::new(),
+            inability: Inability::default(),
         }
     }
 
@@ -297,7 +307,11 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         let mode = if self.options.preserves { mode & OWNER_BITS | 0o200 } else { mode };
         let copied = match self.to.create(target, mode).await {
             Ok(writer) => {
-                let data = self.data(source, &reader, &writer, attributes).await;
+                let data = match self.by_server(&reader, &writer, attributes).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => self.data(source, &reader, &writer, attributes).await,
+                    Err(failure) => Err(failure),
+                };
                 let new = if self.options.preserves && data.is_ok() {
                     self.preserved(attributes)
                 } else {
@@ -312,6 +326,39 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         };
         let closed = self.from.close(reader).await;
         copied.and(closed)
+    }
+
+    /// Lets the server copy a file of its own. Returns whether it did.
+    async fn by_server(
+        &self,
+        reader: &S::Reader,
+        writer: &D::Writer,
+        attributes: &Attributes,
+    ) -> Result<bool, Failure> {
+        let reflink = self.options.reflink;
+        let (from, to) = (self.from.at_server(), self.to.at_server());
+        let files = (S::reader_at_server(reader), D::writer_at_server(writer));
+        let (Some(from), Some(to), (Some(reader), Some(writer))) = (from, to, files) else {
+            return match reflink {
+                Reflink::Always => Err(Failure::new("--reflink=always: the files are not of one server")),
+                Reflink::Auto | Reflink::Never => Ok(false),
+            };
+        };
+        if reflink == Reflink::Always && !from.shares_server(to) {
+            return Err(Failure::new("--reflink=always: the files are not of one server"));
+        }
+        if reflink == Reflink::Never || attributes.size == 0 || !from.shares_server(to) {
+            return Ok(false);
+        }
+        let what = (attributes.size, self.options.preserves);
+        let done = self.inability.copy((from, reader), (to, writer), what, reflink).await?;
+        match done {
+            ByServer::Cloned => self.progress.by_server(1, 0),
+            ByServer::Copied => self.progress.by_server(0, 1),
+            ByServer::Nothing => return Ok(false),
+        }
+        self.progress.done(0, attributes.size);
+        Ok(true)
     }
 
     /// Copies the content of a file, with many chunks under way.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::Receiver;
 
+use super::Reflink;
 use super::{Copier, FILES, HOLE, Job, OWNER_BITS, Same};
 use crate::commands::attributes::FileKind;
 use crate::commands::tree::{NewAttributes, ReadFile, SMALL_MAX, Tree, WriteFile};
@@ -68,6 +69,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
     /// Whether an object is copied by itself.
     fn goes_alone(&self, job: &Job) -> bool {
         job.attributes.kind != FileKind::Regular
+            || self.options.reflink == Reflink::Always
             || job.attributes.size > SMALL_MAX
             || job.found.is_some_and(|found| found.kind != FileKind::Regular)
     }

@@ -10,7 +10,7 @@ use client::results::FileHandle;
 
 pub use local::{LocalTree, NewAttributes};
 pub use path::TreePath;
-pub use remote::RemoteTree;
+pub use remote::{RemoteFile, RemoteTree};
 
 use super::attributes::{Attributes, FileKind};
 use super::session::Failure;
@@ -173,4 +173,17 @@ pub trait Tree {
     fn server(&self) -> Option<String>;
     /// Returns a path as messages show it.
     fn show(&self, path: &TreePath) -> String;
+
+    /// Returns this tree if it is one of a server, which may copy between its files itself.
+    fn at_server(&self) -> Option<&RemoteTree> {
+        None
+    }
+    /// Returns a file of [`Self::at_server`] that is open for reading.
+    fn reader_at_server(_: &Self::Reader) -> Option<&RemoteFile> {
+        None
+    }
+    /// Returns a file of [`Self::at_server`] that is open for writing.
+    fn writer_at_server(_: &Self::Writer) -> Option<&RemoteFile> {
+        None
+    }
 }

@@ -9,7 +9,9 @@ use client::errno::Errno;
 use client::error::OpError;
 use client::fs::{FileSystem, Listing};
 use client::many;
-use client::results::{Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Stability};
+use client::results::{
+    Content, Creation, FileHandle, NewObject, Object, OpenMode, OpenState, Ranges, Stability,
+};
 use client::url::Url;
 use futures_util::stream::{self, StreamExt};
 
@@ -31,6 +33,8 @@ pub struct RemoteTree {
     url: Url,
     root: FileHandle,
     directories: RefCell<HashMap<TreePath, FileHandle>>,
+    /// Set once the server has said that it does not find holes.
+    lacks_seek: Cell<bool>,
 }
 
 /// The directory of a path, and the name in it.
@@ -54,17 +58,33 @@ pub struct RemoteFile {
     handle: FileHandle,
     state: OpenState,
     path: TreePath,
+    /// Whether it takes less space than its size.
+    has_holes: bool,
     /// The end of what was written.
     end: Cell<u64>,
     /// The verifier of unstable WRITEs.
     verifier: Cell<Option<[u8; 8]>>,
 }
 
+impl RemoteFile {
+    /// Notes that data were written which are not stable yet.
+    fn written_as(&self, verifier: [u8; 8]) -> Result<(), OpError> {
+        let before = self.verifier.replace(Some(verifier));
+        if before.is_some_and(|before| before != verifier) { Err(LOST) } else { Ok(()) }
+    }
+}
+
 impl RemoteTree {
     /// Creates the tree of a directory.
     pub fn new(location: &Location, root: &Object) -> Self {
         let directories = RefCell::default();
-        Self { fs: location.fs.clone(), url: location.url.clone(), root: root.handle, directories }
+        Self {
+            fs: location.fs.clone(),
+            url: location.url.clone(),
+            root: root.handle,
+            directories,
+            lacks_seek: Cell::new(false),
+        }
     }
 
     /// Returns the handle of a directory.
@@ -175,7 +195,8 @@ impl RemoteTree {
         let opened = self.fs.client().open(self.fs.caller(), parent, name, mode, creation, set).await?;
         let (object, path) = (opened.object, path.clone());
         let (end, verifier) = (Cell::new(object.attributes.size), Cell::new(None));
-        Ok(RemoteFile { handle: object.handle, state: opened.state, path, end, verifier })
+        let has_holes = object.attributes.used.saturating_add(HOLE) <= object.attributes.size;
+        Ok(RemoteFile { handle: object.handle, state: opened.state, path, has_holes, end, verifier })
     }
 
     async fn write_all(&self, file: &RemoteFile, offset: u64, data: Bytes) -> Result<(), OpError> {
@@ -186,16 +207,88 @@ impl RemoteTree {
             let (client, caller) = (self.fs.client(), self.fs.caller());
             let written = client.write(caller, file.handle, &file.state, offset, part, Stability::Unstable);
             let reply = written.await?;
-            if reply.stability == Stability::Unstable
-                && file.verifier.replace(Some(reply.verifier)).is_some_and(|before| before != reply.verifier)
-            {
-                return Err(LOST);
+            if reply.stability == Stability::Unstable {
+                file.written_as(reply.verifier)?;
             }
             offset += u64::from(reply.count);
             data = data.slice((reply.count as usize).min(data.len())..);
         }
         file.end.set(file.end.get().max(offset));
         Ok(())
+    }
+
+    /// Clones all of a file into an empty one.
+    pub async fn clone_from(&self, from: &RemoteFile, to: &RemoteFile, size: u64) -> Result<(), OpError> {
+        let ranges = Ranges { source_offset: 0, destination_offset: 0, count: 0 };
+        let (source, destination) = ((from.handle, &from.state), (to.handle, &to.state));
+        self.fs.client().clone_range(self.fs.caller(), source, destination, ranges).await?;
+        to.end.set(size);
+        Ok(())
+    }
+
+    /// Copies bytes of a file to the same place of another. Returns how many; 0 at the end of the source.
+    pub async fn copy_from(
+        &self,
+        from: &RemoteFile,
+        to: &RemoteFile,
+        offset: u64,
+        count: u64,
+    ) -> Result<u64, OpError> {
+        let ranges = Ranges { source_offset: offset, destination_offset: offset, count };
+        let (source, destination) = ((from.handle, &from.state), (to.handle, &to.state));
+        let reply = self.fs.client().copy(self.fs.caller(), source, destination, ranges).await?;
+        if reply.stability == Stability::Unstable && reply.count > 0 {
+            to.written_as(reply.verifier)?;
+        }
+        to.end.set(to.end.get().max(offset + reply.count));
+        Ok(reply.count)
+    }
+
+    /// Returns the ranges of a file that may have data.
+    pub async fn data_ranges(&self, file: &RemoteFile, size: u64) -> Result<Vec<(u64, u64)>, Failure> {
+        let (mut ranges, mut offset) = (Vec::new(), 0);
+        while let Some((begins, ends)) = self.next_data(file, offset, size).await? {
+            ranges.push((begins, ends.min(size)));
+            if ends >= size || ends <= offset {
+                break;
+            }
+            offset = ends;
+        }
+        Ok(ranges)
+    }
+
+    /// Returns whether both trees are of one server, which is reached by one client.
+    pub fn shares_server(&self, other: &Self) -> bool {
+        self.fs.client().is_same(other.fs.client())
+    }
+
+    /// Returns the failure of an operation on an open file.
+    pub fn cannot(&self, operation: &str, file: &RemoteFile, cause: &OpError) -> Failure {
+        self.failed(operation, &file.path, cause)
+    }
+
+    /// Returns the next range with data by SEEK; the whole rest where the server has none.
+    async fn seek_data(
+        &self,
+        file: &RemoteFile,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<(u64, u64)>, OpError> {
+        let seek = async |offset, content| {
+            self.fs.client().seek(self.fs.caller(), file.handle, &file.state, offset, content).await
+        };
+        match seek(offset, Content::Data).await {
+            Ok(None) => Ok(None),
+            Ok(Some(begins)) => {
+                let ends = seek(begins, Content::Hole).await?.unwrap_or(size);
+                Ok(Some((begins, if ends > begins { ends } else { size })))
+            }
+            Err(cause) if cause.errno() == Errno::EOPNOTSUPP => {
+                self.lacks_seek.set(true);
+                Ok(Some((offset, size)))
+            }
+            Err(cause) => Err(cause),
+        }
     }
 
     async fn commit(&self, file: &RemoteFile) -> Result<(), OpError> {
@@ -225,6 +318,9 @@ impl RemoteTree {
         made.map(|(object, _)| object)
     }
 }
+
+/// The smallest hole worth a SEEK, in bytes.
+const HOLE: u64 = 4096;
 
 /// The server lost what was written. A copy that is run again writes it again.
 const LOST: OpError = OpError::Invalid(
@@ -287,8 +383,19 @@ impl Tree for RemoteTree {
         opened.map_err(|cause| self.failed("open", path, &cause))
     }
 
-    async fn next_data(&self, _: &RemoteFile, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Failure> {
-        Ok((offset < size).then_some((offset, size)))
+    async fn next_data(
+        &self,
+        file: &RemoteFile,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<(u64, u64)>, Failure> {
+        if offset >= size {
+            return Ok(None);
+        }
+        if !file.has_holes || self.lacks_seek.get() {
+            return Ok(Some((offset, size)));
+        }
+        self.seek_data(file, offset, size).await.map_err(|cause| self.failed("seek in", &file.path, &cause))
     }
 
     async fn read(&self, file: &RemoteFile, offset: u64, length: usize) -> Result<Bytes, Failure> {
@@ -549,5 +656,17 @@ impl Tree for RemoteTree {
 
     fn show(&self, path: &TreePath) -> String {
         shown(&below(&self.url, path.as_bytes()))
+    }
+
+    fn at_server(&self) -> Option<&RemoteTree> {
+        Some(self)
+    }
+
+    fn reader_at_server(file: &RemoteFile) -> Option<&RemoteFile> {
+        Some(file)
+    }
+
+    fn writer_at_server(file: &RemoteFile) -> Option<&RemoteFile> {
+        Some(file)
     }
 }
