@@ -276,10 +276,12 @@ impl Attempt<'_> {
     }
 
     pub(super) fn end(self, changed: bool) {
-        if changed {
-            self.withdraw();
-        }
+        let withdrawn = if changed { self.withdraw() } else { None };
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
+        if let Some((began, by)) = withdrawn.filter(|(_, by)| *by != self.call) {
+            // Executed under another name: no later process may take a further change of the name for a claim of that call.
+            self.journal.end(by, began, self.kind, self.targets, false);
+        }
     }
 
     /// See [`RecoveredOps::remade`](super::recovered::RecoveredOps::remade): a removal must not be executed, because it would remove

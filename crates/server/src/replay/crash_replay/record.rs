@@ -26,7 +26,7 @@ const CLAIMED: u8 = 0x24;
 const ANSWERED: u8 = 0x25;
 
 /// The kind of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// MKDIR, SYMLINK, MKNOD, CREATE of either version, OPEN with creation.
     Create = 1,

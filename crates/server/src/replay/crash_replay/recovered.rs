@@ -36,6 +36,8 @@ struct PendingOp {
     began: Timestamp,
     /// For each target: whether its last acknowledged change is of the same kind and by another call.
     taken: [bool; CHANGES],
+    /// When `taken` was set, in records read.
+    taken_at: [u64; CHANGES],
     /// Another call was acknowledged to have created the removed name since: the present object belongs to that call.
     remade: bool,
     /// Another call was acknowledged to have removed the name before that: this one has not removed it.
@@ -54,8 +56,12 @@ pub(super) struct RecoveredOps {
     claims: HashMap<u64, u64>,
     /// While the log is read: calls whose replies are kept elsewhere. Their operations cannot be claimed.
     answered: HashSet<CallId>,
-    /// While the log is read: the last acknowledged change of each target.
-    last: HashMap<u64, (Effect, Timestamp)>,
+    /// While the log is read: the last acknowledged change of each target, with its time and its number among the records.
+    last: HashMap<u64, (Effect, Timestamp, u64)>,
+    /// While the log is read: the numbers of the records with which operations began that have not ended.
+    begun: HashMap<(CallId, Kind, [u64; CHANGES]), u64>,
+    /// Records read so far.
+    records: u64,
 }
 
 impl RecoveredOps {
@@ -71,7 +77,7 @@ impl RecoveredOps {
 
     /// Frees what only reading the log needs.
     pub(super) fn read_all(&mut self) {
-        (self.last, self.answered) = (HashMap::new(), HashSet::new());
+        (self.last, self.begun, self.answered) = (HashMap::new(), HashMap::new(), HashSet::new());
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,6 +86,10 @@ impl RecoveredOps {
 
     /// Reads the next record of the log.
     pub(super) fn read(&mut self, record: Record, now: Timestamp) {
+        self.records += 1;
+        if let Record::Started { call, kind, targets, .. } = record {
+            self.begun.entry((call, kind, targets)).or_insert(self.records);
+        }
         match record {
             Record::Started { call, at, kind, targets }
                 if is_recent(at, now) && !self.answered.contains(&call) =>
@@ -89,12 +99,19 @@ impl RecoveredOps {
                 self.begin(call, at, kind, targets);
             }
             Record::Ended { call, at, kind, targets, changed: true } => {
-                self.acknowledge(call, kind, targets);
+                let began = self.begun.remove(&(call, kind, targets)).unwrap_or(self.records);
+                self.acknowledge_since(began, call, kind, targets);
                 for (target, effect) in targets.iter().zip(kind.effects()) {
-                    self.last.insert(*target, (*effect, at));
+                    let newest = (*effect, at, self.records);
+                    let last = self.last.entry(*target).or_insert(newest);
+                    // As in `acknowledge_since`.
+                    if *effect != Effect::Vanishes || last.0 != Effect::Appears || began > last.2 {
+                        *last = newest;
+                    }
                 }
             }
             Record::Ended { call, kind, targets, .. } => {
+                self.begun.remove(&(call, kind, targets));
                 if let Some(id) = self.find(call, kind, targets) {
                     self.forget(id);
                 }
@@ -124,7 +141,7 @@ impl RecoveredOps {
             // long before.
             let last = self.last.get(&targets[half]).filter(|_| (kind, half) != (Kind::Rename, 1));
             // A name that was removed earlier, however long ago, was not there for this call to remove.
-            taken[half] = last.is_some_and(|(last, at)| {
+            taken[half] = last.is_some_and(|(last, at, _)| {
                 last == effect && (*effect == Effect::Vanishes || began.seconds - at.seconds < JUST_BEFORE_S)
             });
         }
@@ -140,10 +157,12 @@ impl RecoveredOps {
             }
         }
         let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
-        let mut op = PendingOp { call, kind, targets, began, taken, remade: false, lost };
+        let taken_at = [self.records; CHANGES];
+        let mut op = PendingOp { call, kind, targets, began, taken, taken_at, remade: false, lost };
         // It began with the operation that it claims: an acknowledgement of that operation was its own, and not answered.
         if let Some(claimed) = self.begun_with(&op) {
-            (op.taken, op.remade, op.lost) = (claimed.taken, claimed.remade, claimed.lost);
+            (op.taken, op.taken_at) = (claimed.taken, claimed.taken_at);
+            (op.remade, op.lost) = (claimed.remade, claimed.lost);
         }
         self.pending.insert(id, op);
     }
@@ -165,6 +184,12 @@ impl RecoveredOps {
 
     /// Notes that `call` is acknowledged to have made this change, so that no other call has.
     pub(super) fn acknowledge(&mut self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
+        self.acknowledge_since(u64::MAX, call, kind, targets);
+    }
+
+    /// As [`Self::acknowledge`], for a change that began with this record. Calls that run at once may end in another order than they
+    /// were executed in: a removal that began before a creation had ended may have come first, so that the created object is there.
+    fn acknowledge_since(&mut self, began: u64, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         for (target, effect) in targets.iter().zip(kind.effects()) {
             for id in self.by_target.get(target).into_iter().flatten() {
                 let Some(op) = self.pending.get_mut(id).filter(|op| op.call != call) else { continue };
@@ -172,7 +197,11 @@ impl RecoveredOps {
                     if op.targets[half] != *target {
                         continue;
                     }
-                    op.taken[half] = own == effect;
+                    if own == effect {
+                        (op.taken[half], op.taken_at[half]) = (true, self.records);
+                    } else if *own != Effect::Appears || began > op.taken_at[half] {
+                        op.taken[half] = false;
+                    }
                     if *own == Effect::Vanishes {
                         op.lost |= *effect == Effect::Vanishes && !op.remade;
                         op.remade |= *effect == Effect::Appears;
@@ -341,6 +370,21 @@ mod tests {
         }
         let late = Timestamp { seconds: NOW.seconds + 600, ..NOW };
         assert_eq!(before.recognise(call(2), late, |_, _| 2, |_| {}), RecoveredCall::Unknown);
+    }
+
+    #[test]
+    fn a_removal_that_ends_after_a_creation_may_have_come_before_it() {
+        let creations =
+            [begun(2, Kind::Create, NAME), begun(3, Kind::Create, NAME), ended(3, Kind::Create, NAME, true)];
+        let (remove, removed) = (begun(1, Kind::Remove, NAME), ended(1, Kind::Remove, NAME, true));
+        let overlapping = || [vec![remove.clone()], creations.to_vec(), vec![removed.clone()]].concat();
+        assert!(!claims(&mut before(overlapping()), 2), "3 may have created what is there");
+        let following = [creations.to_vec(), vec![remove.clone(), removed.clone()]].concat();
+        assert!(claims(&mut before(following), 2), "what 3 created is gone");
+        // The same for one that began after both.
+        let at = Timestamp { seconds: NOW.seconds + 1, ..NOW };
+        let later = Record::Started { call: call(4), at, kind: Kind::Create, targets: NAME };
+        assert!(!claims(&mut before([overlapping(), vec![later]].concat()), 4));
     }
 
     #[test]

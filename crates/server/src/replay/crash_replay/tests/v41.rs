@@ -251,6 +251,33 @@ fn a_claim_outlives_further_kills() {
     }
 }
 
+/// The client repeats a REMOVE that the first process began, and the second process executes it. In the third process, another REMOVE
+/// of the name is a new one.
+#[test]
+fn a_claim_ends_with_its_execution_over_further_kills() {
+    for new in MACHINES {
+        let mut machine = new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let remove = || at(&["export"], vec![Op::Remove(RemoveArgs { target: name("dir") })]);
+        let directory =
+            || CreateArgs { object_type: CreateType::DIRECTORY, name: name("dir"), attributes: mode(0o755) };
+        let before = machine.records();
+        machine.arm(Killed::BeforeExecution, Method::Remove);
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], remove()].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::IO);
+        machine.kill(Killed::BeforeExecution, before);
+        reconnect(&mut lab, &mut machine, 120);
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status(remove()), Status::OK);
+        reconnect(&mut lab, &mut machine, 140);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status(at(&["export"], vec![Op::Create(directory())])), Status::OK);
+        assert_eq!(lab.status(remove()), Status::OK, "what it has created itself");
+    }
+}
+
 #[test]
 fn claims_only_calls_repeated_in_the_old_session() {
     for case in CASES {
