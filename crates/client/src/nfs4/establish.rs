@@ -13,16 +13,18 @@ use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
 };
 use protocol::nfs4::types::{ClientId, ClientOwner, Status};
-use rpc::message::parse_reply;
+use rpc::message::{AcceptStatus, RpcError, parse_reply};
 use xdr::{List, Opaque};
 
 use super::callback::{CALLBACK_PROGRAM, CALLBACK_SLOTS};
 use super::session::{DELAY_FIRST, DELAY_MAX, Limits, NewSession, Session, Unexecuted};
 use super::wire::{Results, encode_compound, take};
 use crate::config::{Config, SLOTS_MAX};
-use crate::engine::{ConnectionId, Engine};
+use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 
+/// How often a client that is lost with the server's restart is made anew before the caller gets an error.
+const SESSIONS_LOST_MAX: u32 = 16;
 /// Bytes of a request or reply in addition to the data of one READ or WRITE.
 const OVERHEAD: u32 = 4096;
 /// Maximum bytes of a reply that the server is asked to keep for a retransmission.
@@ -67,6 +69,36 @@ impl Setup<'_> {
             }
             self.engine.sleep(pause).await;
             pause = (pause * 2).min(DELAY_MAX);
+        }
+    }
+
+    /// Makes the first session of a client that has nothing to reclaim, anew if the server forgets it meanwhile.
+    ///
+    /// # Errors
+    /// Among others [`OpError::Unsupported`] if the server does not have this minor version.
+    pub(crate) async fn first_session(
+        &self,
+        connections: &[ConnectionId],
+    ) -> Result<(Registration, Arc<Session>), OpError> {
+        let mut tries = 0;
+        loop {
+            let mut registration = self.exchange_id().await.map_err(as_unsupported)?;
+            let made = async {
+                let session = self.create_session(&mut registration, connections).await?;
+                self.reclaim_complete(&session).await?;
+                Ok(session)
+            };
+            match made.await {
+                Ok(session) => {
+                    registration.is_confirmed = true;
+                    return Ok((registration, session));
+                }
+                // The server has restarted since, or the reply was about an earlier start of this client.
+                Err(OpError::Status(
+                    Status::STALE_CLIENTID | Status::SEQ_MISORDERED | Status::BADSESSION,
+                )) if tries < SESSIONS_LOST_MAX => tries += 1,
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -168,9 +200,40 @@ impl Setup<'_> {
         self.call(Op::BindConnToSession(args)).await?.skip()
     }
 
-    /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease.
+    /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease. One that has forgotten
+    /// it already, in a restart or because the reply to the first request was lost, is left too.
     pub(crate) async fn leave(&self, session: &Session) -> Result<(), OpError> {
-        self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id })).await?.skip()?;
-        self.call(Op::DestroyClientId(DestroyClientIdArgs { client_id: session.client_id })).await?.skip()
+        let destroy = || self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id }));
+        let mut destroyed = destroy().await?.skip();
+        if destroyed == Err(OpError::Status(Status::CONN_NOT_BOUND_TO_SESSION)) {
+            // §18.37.3: "DESTROY_SESSION MUST be invoked on a connection that is associated with the session being destroyed." This
+            // one is new.
+            destroyed = match self.bind(session).await {
+                Ok(()) => destroy().await?.skip(),
+                failed => failed,
+            };
+        }
+        gone_is_left(destroyed)?;
+        let destroy = DestroyClientIdArgs { client_id: session.client_id };
+        gone_is_left(self.call(Op::DestroyClientId(destroy)).await?.skip())
+    }
+}
+
+/// Returns success if the server does not know the session or client that was to be destroyed.
+fn gone_is_left(outcome: Result<(), OpError>) -> Result<(), OpError> {
+    match outcome {
+        Err(OpError::Status(Status::BADSESSION | Status::DEADSESSION | Status::STALE_CLIENTID)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Names what is missing if the server does not have the program or the minor version.
+fn as_unsupported(error: OpError) -> OpError {
+    match error {
+        OpError::Status(Status::MINOR_VERS_MISMATCH)
+        | OpError::Call(CallError::Rpc(RpcError::NotExecuted(
+            AcceptStatus::ProgramMismatch(_) | AcceptStatus::ProgramUnavailable,
+        ))) => OpError::Unsupported("this version of NFS"),
+        error => error,
     }
 }

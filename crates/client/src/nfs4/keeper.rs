@@ -14,7 +14,6 @@ use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::{SessionId, Status};
-use rpc::message::{AcceptStatus, RpcError};
 
 use super::background::Background;
 use super::callback::{CallbackHandler, CallbackSlots};
@@ -39,7 +38,6 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(90);
 const SESSIONS_LOST_MAX: u32 = 16;
 /// The pause before another attempt to make a session after a failed one.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
 /// Opens that are reclaimed at a time.
 const RECLAIMS_MAX: usize = 64;
 
@@ -84,17 +82,7 @@ impl Nfs4 {
         minor_version: u32,
     ) -> Result<Self, OpError> {
         let setup = Setup { engine: &engine, connection: connections[0], config: &config, minor_version };
-        let mut registration = setup.exchange_id().await.map_err(as_unsupported)?;
-        let session = match setup.create_session(&mut registration, &connections).await {
-            // The reply to EXCHANGE_ID was about an earlier start of this client.
-            Err(OpError::Status(Status::STALE_CLIENTID | Status::SEQ_MISORDERED)) => {
-                registration = setup.exchange_id().await?;
-                setup.create_session(&mut registration, &connections).await?
-            }
-            outcome => outcome?,
-        };
-        setup.reclaim_complete(&session).await?;
-        registration.is_confirmed = true;
+        let (registration, session) = setup.first_session(&connections).await?;
         let current = Current { registration, state: SessionState::Ready(session), waiting: Vec::new() };
         let (current, lease) = (Mutex::new(current), Mutex::new(LEASE_DEFAULT));
         Ok(Self {
@@ -381,16 +369,5 @@ struct NoSession;
 impl CallbackHandler for NoSession {
     fn execute(&self, _: &CbOp) -> CbOpResult {
         CbOpResult::Illegal(Err(Status::OP_ILLEGAL).into())
-    }
-}
-
-/// Names what is missing if the server does not have the program or the minor version.
-fn as_unsupported(error: OpError) -> OpError {
-    match error {
-        OpError::Status(Status::MINOR_VERS_MISMATCH)
-        | OpError::Call(CallError::Rpc(RpcError::NotExecuted(
-            AcceptStatus::ProgramMismatch(_) | AcceptStatus::ProgramUnavailable,
-        ))) => OpError::Unsupported("this version of NFS"),
-        error => error,
     }
 }

@@ -155,6 +155,10 @@ impl Session {
             .map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();
         match judge(&sequence, result.status, results.first()) {
+            // §2.10.6.1.3: the server did not keep the reply to the first execution. It says so at the operation after SEQUENCE.
+            Verdict::Executed(_) if results.len() == 2 && result.status == Status::RETRY_UNCACHED_REP => {
+                Err(Unexecuted::ReplyLost)
+            }
             Verdict::Executed(_) => {
                 results.remove(0);
                 // Fewer results than before fit the same bound.

@@ -1,0 +1,86 @@
+//! Replies that are lost with their connection or their server.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use client::attributes::SetAttributes;
+use client::config::{Config, Version};
+use client::results::{Creation, OpenMode, Stability};
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::types::{OpNum, Status, Utf8};
+use protocol::nfs4::{PROC_COMPOUND, PROGRAM};
+use xdr::List;
+
+use crate::link::{Answer, Call, Link, config, root};
+
+pub(crate) fn config_41() -> Config {
+    Config { version: Some(Version::V41), ..config() }
+}
+
+/// Returns whether a call is a compound with this operation.
+pub(crate) fn has(call: &Call, wanted: OpNum) -> bool {
+    call.is(PROGRAM, PROC_COMPOUND)
+        && call.arguments::<CompoundArgs>().ops.iter().any(|op: &Op| op.opnum() == wanted)
+}
+
+/// Returns a reply with these results.
+pub(crate) fn results(call: &Call, status: Status, results: Vec<OpResult>) -> Answer {
+    let results = List::new(results).unwrap();
+    call.reply(&CompoundResult { status, tag: Utf8::default(), results })
+}
+
+/// A server keeps no replies to requests that change nothing: it answers a repetition with RETRY_UNCACHED_REP.
+#[test]
+fn a_read_whose_reply_was_lost_is_executed_again() {
+    let link = Link::new();
+    let client = link.connect(config_41()).unwrap();
+    let caller = root();
+    let top = link.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+    let set = SetAttributes::with_mode(0o644);
+    let open = client.open(&caller, top, b"file", OpenMode::BOTH, Creation::IfMissing, &set);
+    let opened = link.run(open).unwrap();
+    let (handle, state) = (opened.object.handle, opened.state);
+    let data = Bytes::from_static(b"content");
+    let write = client.write(&caller, handle, &state, 0, data.clone(), Stability::FileSync);
+    assert_eq!(link.run(write).unwrap().count, 7);
+    let is_lost = Cell::new(false);
+    link.answer(move |call| match has(call, OpNum::READ) && !is_lost.replace(true) {
+        true => Answer::ServeAndBreak,
+        false => Answer::Serve,
+    });
+    assert_eq!(link.run(client.read(&caller, handle, &state, 0, 100)).unwrap().data, data);
+}
+
+#[test]
+fn a_client_whose_first_session_is_lost_makes_another() {
+    let link = Link::new();
+    let is_lost = Cell::new(false);
+    link.answer(move |call| match has(call, OpNum::RECLAIM_COMPLETE) && !is_lost.replace(true) {
+        true => {
+            let lost = OpResult::Sequence(Err(Status::BADSESSION).into());
+            results(call, Status::BADSESSION, vec![lost])
+        }
+        false => Answer::Serve,
+    });
+    let client = link.connect(config_41()).unwrap();
+    assert!(link.run(client.mount(&root(), &[b"export"])).is_ok());
+}
+
+#[test]
+fn leaving_a_server_that_has_forgotten_the_client_is_no_error() {
+    for status in [Status::BADSESSION, Status::DEADSESSION] {
+        let link = Link::new();
+        let client = link.connect(config_41()).unwrap();
+        link.answer(move |call| match () {
+            () if has(call, OpNum::DESTROY_SESSION) => {
+                results(call, status, vec![OpResult::DestroySession(Err(status).into())])
+            }
+            () if has(call, OpNum::DESTROY_CLIENTID) => {
+                let unknown = Status::STALE_CLIENTID;
+                results(call, unknown, vec![OpResult::DestroyClientId(Err(unknown).into())])
+            }
+            () => Answer::Serve,
+        });
+        assert_eq!(link.run(client.close()), Ok(()));
+    }
+}

@@ -1,0 +1,7 @@
+//! Version 4.1 over a link whose replies the test decides.
+
+#[allow(dead_code, reason = "the tests of version 3 use the rest")]
+#[path = "../nfs3/link.rs"]
+mod link;
+mod lost_replies;
+mod lying;
