@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::nfs4::types::Handle;
 
-use crate::attributes::{Attributes, Changed};
+use crate::attributes::{Attributes, Changed, FileKind};
 use crate::opens::OpenFile;
 pub use crate::opens::OpenMode;
 
@@ -169,6 +169,21 @@ pub enum NewObject {
     Socket,
     /// A named pipe.
     Fifo,
+}
+
+impl NewObject {
+    /// Returns the type that the object has.
+    #[must_use]
+    pub fn file_kind(&self) -> FileKind {
+        match self {
+            Self::Directory => FileKind::Directory,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::BlockDevice(..) => FileKind::BlockDevice,
+            Self::CharacterDevice(..) => FileKind::CharacterDevice,
+            Self::Socket => FileKind::Socket,
+            Self::Fifo => FileKind::Fifo,
+        }
+    }
 }
 
 /// Properties of a file system that do not change.

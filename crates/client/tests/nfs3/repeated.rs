@@ -89,6 +89,26 @@ fn an_object_that_the_first_execution_created_is_no_error() {
     assert_eq!(made.unwrap_err(), OpError::Status(Status::EXIST));
 }
 
+/// Programs use symbolic links as locks: the content names the holder.
+#[test]
+fn a_symbolic_link_of_another_content_is_somebody_elses() {
+    let test = Test::new();
+    let (caller, set) = (root(), SetAttributes::with_mode(0o777));
+    let make = |content: &'static [u8]| {
+        let link = NewObject::Symlink(Bytes::from_static(content));
+        test.link.run(test.client.create_object(&caller, test.top, b"lock", &link, &set))
+    };
+    forget(&test.link, Proc::SYMLINK, |call| call.reply(&EXIST));
+    make(b"first").unwrap();
+    // The repetition of a call that was lost before it arrived.
+    let count = Cell::new(0);
+    test.link.answer(move |call| match call.is(PROGRAM, Proc::SYMLINK.0) && count.replace(1) == 0 {
+        true => Answer::Break,
+        false => Answer::Serve,
+    });
+    assert_eq!(make(b"second").unwrap_err(), OpError::Status(Status::EXIST));
+}
+
 #[test]
 fn renames_and_links_that_the_first_execution_made_are_no_errors() {
     let test = Test::new();

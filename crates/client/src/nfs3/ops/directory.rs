@@ -12,7 +12,7 @@ use protocol::nfs4::types::Status;
 use super::super::Nfs3;
 use super::super::calls::{Replied, RmdirArgs, from_wire, to_wire};
 use super::super::convert::{changed, entry_of, set_attributes};
-use crate::attributes::{Changed, FileKind, SetAttributes};
+use crate::attributes::{Changed, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -30,15 +30,37 @@ impl Nfs3 {
     ) -> Result<(Object, Changed), OpError> {
         let replied = self.make(caller, directory, name, kind, set).await?;
         if replied.is_repeated_with(Status::EXIST) {
-            let object = self.lookup(caller, directory, name).await?;
-            return match object.attributes.kind == kind_of(kind) {
-                true => Ok((object, Changed::default())),
-                false => Err(OpError::Status(Status::EXIST)),
+            return match self.find_created(caller, directory, name, kind).await? {
+                Some(object) => Ok((object, Changed::default())),
+                None => Err(OpError::Status(Status::EXIST)),
             };
         }
         let ok = replied.result?;
         let object = self.created(caller, directory, name, &ok).await?;
         Ok((object, changed(&ok.dir_wcc)?))
+    }
+
+    /// Returns the object of a name if it is one that [`Self::create_object`] may have created: of this kind, and as a symbolic
+    /// link with this content.
+    async fn find_created(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        kind: &NewObject,
+    ) -> Result<Option<Object>, OpError> {
+        let object = match self.lookup(caller, directory, name).await {
+            Ok(object) if object.attributes.kind == kind.file_kind() => object,
+            // It was another's, who has removed it meanwhile.
+            Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let NewObject::Symlink(target) = kind else { return Ok(Some(object)) };
+        match self.read_link(caller, object.handle).await {
+            Ok(content) => Ok((content == target).then_some(object)),
+            Err(OpError::Status(Status::STALE)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn make(
@@ -146,15 +168,4 @@ fn removed(replied: Replied<WccData>) -> Result<Changed, OpError> {
         return Ok(Changed::default());
     }
     changed(&replied.result?)
-}
-
-fn kind_of(kind: &NewObject) -> FileKind {
-    match kind {
-        NewObject::Directory => FileKind::Directory,
-        NewObject::Symlink(_) => FileKind::Symlink,
-        NewObject::BlockDevice(..) => FileKind::BlockDevice,
-        NewObject::CharacterDevice(..) => FileKind::CharacterDevice,
-        NewObject::Socket => FileKind::Socket,
-        NewObject::Fifo => FileKind::Fifo,
-    }
 }

@@ -64,11 +64,38 @@ impl Nfs4 {
         let created = match take!(results, Create) {
             // A session was lost after it had created the object: the reply to that is gone.
             Err(OpError::Status(Status::EXIST)) if results.is_repeated => {
-                return Ok((self.lookup(caller, directory, name).await?, Changed::default()));
+                let found = self.find_created(caller, directory, name, kind).await?;
+                return match found {
+                    Some(object) => Ok((object, Changed::default())),
+                    None => Err(OpError::Status(Status::EXIST)),
+                };
             }
             created => created?,
         };
         Ok((take_object(&mut results)?, changed(created.change, None)))
+    }
+
+    /// Returns the object of a name if it is one that [`Self::create_object`] may have created: of this kind, and as a symbolic
+    /// link with this content.
+    async fn find_created(
+        &self,
+        caller: &Caller,
+        directory: FileHandle,
+        name: &[u8],
+        kind: &NewObject,
+    ) -> Result<Option<Object>, OpError> {
+        let object = match self.lookup(caller, directory, name).await {
+            Ok(object) if object.attributes.kind == kind.file_kind() => object,
+            // It was another's, who has removed it meanwhile.
+            Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let NewObject::Symlink(target) = kind else { return Ok(Some(object)) };
+        match self.read_link(caller, object.handle).await {
+            Ok(content) => Ok((content == target).then_some(object)),
+            Err(OpError::Status(Status::STALE)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes the name of a file.
@@ -123,7 +150,15 @@ impl Nfs4 {
         ];
         let mut results = self.change(caller, &ops).await?;
         results.skip_many(3)?;
-        let renamed = take!(results, Rename)?;
+        let renamed = match take!(results, Rename) {
+            // As for a removed name: the new one is there.
+            Err(OpError::Status(Status::NOENT))
+                if results.is_repeated && self.lookup(caller, to.0, to.1).await.is_ok() =>
+            {
+                return Ok((Changed::default(), Changed::default()));
+            }
+            renamed => renamed?,
+        };
         let target = take_attributes(&mut results).ok();
         let source = results.skip().ok().and_then(|()| take_attributes(&mut results).ok());
         Ok((changed(renamed.source, source), changed(renamed.target, target)))
@@ -141,7 +176,15 @@ impl Nfs4 {
         let ops = [put(file), Op::SaveFh, put(directory), link, get_attributes()];
         let mut results = self.change(caller, &ops).await?;
         results.skip_many(3)?;
-        let info = take!(results, Link)?;
+        let info = match take!(results, Link) {
+            Err(OpError::Status(Status::EXIST))
+                if results.is_repeated
+                    && self.lookup(caller, directory, name).await.is_ok_and(|found| found.handle == file) =>
+            {
+                return Ok(Changed::default());
+            }
+            linked => linked?,
+        };
         Ok(changed(info, take_attributes(&mut results).ok()))
     }
 }
