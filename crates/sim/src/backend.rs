@@ -48,6 +48,12 @@ impl Clock {
     }
 }
 
+impl client::engine::Clock for Clock {
+    fn now(&self) -> Duration {
+        Self::now(self)
+    }
+}
+
 /// A future that is ready at a moment of virtual time.
 struct Until {
     clock: Arc<Clock>,

@@ -15,6 +15,7 @@ mod copies;
 mod copy_ops;
 mod delegations;
 mod exactly_once;
+mod full_clients;
 mod listings;
 pub mod logs;
 pub mod network;

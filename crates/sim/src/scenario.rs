@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use client::config::Version as ClientVersion;
 use protocol::nfs3;
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
@@ -19,6 +20,7 @@ use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, SessionCalls,
 use crate::copies;
 use crate::delegations::{self, Subject};
 use crate::exactly_once;
+use crate::full_clients;
 use crate::listings;
 use crate::network::Faults;
 use crate::notices;
@@ -152,6 +154,21 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "transfers",
         about: "reported bytes of a copy from another server are there, despite losses, cancellations, kills, silence and expiry",
         run: transfers::run,
+    },
+    Scenario {
+        name: "client-v3",
+        about: "clients of version 3 get right results, over broken connections and kills of both sides",
+        run: |seed| full_clients::run(seed, &[ClientVersion::V3; 3]),
+    },
+    Scenario {
+        name: "client-v41",
+        about: "the same with sessions of version 4.1",
+        run: |seed| full_clients::run(seed, &[ClientVersion::V41; 3]),
+    },
+    Scenario {
+        name: "client-mixed",
+        about: "the same with clients of versions 3, 4.1 and 4.2",
+        run: |seed| full_clients::run(seed, &[ClientVersion::V3, ClientVersion::V41, ClientVersion::V42]),
     },
 ];
 

@@ -1,0 +1,130 @@
+//! A client process: its engine, its programs as one future, and what its transport knows.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use client::engine::{Action, ConnectionId, Engine, Record};
+
+/// Remembers that a task was woken. Nothing is polled that was not: a lost wake-up stops the run.
+#[derive(Default)]
+pub(super) struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Woken {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+pub(super) type Programs = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// A client process.
+pub(super) struct Host {
+    /// How often it was started.
+    pub(super) life: u64,
+    pub(super) engine: Arc<Engine>,
+    /// What it runs; `None` once that has ended.
+    programs: Option<Programs>,
+    program_woken: Arc<Woken>,
+    transport_woken: Arc<Woken>,
+    /// The numbers of the links of the engine's connections.
+    links: BTreeMap<usize, (ConnectionId, usize)>,
+    /// The earliest timer that is scheduled.
+    pub(super) timer: Option<Duration>,
+}
+
+/// What a host wants done.
+pub(super) enum Wish {
+    Act(Action),
+    Send(usize, Record),
+}
+
+impl Host {
+    pub(super) fn new(life: u64, engine: Arc<Engine>, programs: Programs) -> Self {
+        Self {
+            life,
+            engine,
+            programs: Some(programs),
+            program_woken: Woken::new(),
+            transport_woken: Woken::new(),
+            links: BTreeMap::new(),
+            timer: None,
+        }
+    }
+
+    /// Whether all its programs have ended.
+    pub(super) fn is_done(&self) -> bool {
+        self.programs.is_none()
+    }
+
+    /// Runs the programs as far as they get.
+    ///
+    /// # Errors
+    /// What a program found wrong.
+    pub(super) fn run(&mut self) -> Result<bool, String> {
+        let mut has_run = false;
+        while self.program_woken.take() {
+            let Some(programs) = &mut self.programs else { break };
+            has_run = true;
+            let waker = Waker::from(Arc::clone(&self.program_woken));
+            if let Poll::Ready(outcome) = programs.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.programs = None;
+                outcome?;
+            }
+        }
+        Ok(has_run)
+    }
+
+    /// Returns what the engine wants done, if it has woken its transport.
+    pub(super) fn wishes(&mut self) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        if !self.transport_woken.take() {
+            return wishes;
+        }
+        let waker = Waker::from(Arc::clone(&self.transport_woken));
+        let mut context = Context::from_waker(&waker);
+        while let Poll::Ready(Some(action)) = self.engine.poll_action(&mut context) {
+            wishes.push(Wish::Act(action));
+        }
+        for (connection, link) in self.links.values() {
+            while let Poll::Ready(Some(record)) = self.engine.poll_record(*connection, &mut context) {
+                wishes.push(Wish::Send(*link, record));
+            }
+        }
+        wishes
+    }
+
+    /// Has the transport polled again, because a connection was made.
+    pub(super) fn wake_transport(&self) {
+        self.transport_woken.wake_by_ref();
+    }
+
+    /// Notes the link of a connection.
+    pub(super) fn set_link(&mut self, connection: ConnectionId, link: usize) {
+        self.links.insert(connection.index(), (connection, link));
+    }
+
+    /// Returns the link that a connection had, which is gone.
+    pub(super) fn take_link(&mut self, connection: ConnectionId) -> Option<usize> {
+        self.links.remove(&connection.index()).map(|(_, link)| link)
+    }
+
+    /// Whether a link is the current one of its connection.
+    pub(super) fn has_link(&self, connection: ConnectionId, link: usize) -> bool {
+        self.links.get(&connection.index()).is_some_and(|(_, current)| *current == link)
+    }
+}

@@ -1,0 +1,240 @@
+//! The client's core (`client::Client` on its engine) against the server's core, over connections that break, kills of both sides and
+//! power failures.
+//!
+//! Programs on two or three client machines share a directory. Each makes names of its own, none of whose results may surprise it, and
+//! files that are written in turn under lock files. What holds: a change of names is made exactly once; what was committed is there; an
+//! OPEN finds what was synced before; a lock file has one creator; and every operation ends.
+
+mod data;
+mod host;
+mod link;
+mod model;
+mod names;
+mod program;
+mod world;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::Client;
+use client::config::{Config, Version};
+use client::engine::{Engine, RetryPolicy};
+use client::error::OpError;
+use client::results::Object;
+use client::url::LocalLock;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use vfs::{Backend, Context, Create, CreateMode, Credentials, SetAttributes, Stability, Timestamp};
+
+use crate::backend::Clock;
+use crate::rng::Rng;
+use crate::scenario::Report;
+use host::Programs;
+use model::{Model, Presence, SharedModel};
+use program::{Program, caller};
+use world::{Memory, World};
+
+/// Files that are written in turn.
+const FILES: usize = 2;
+/// Programs of each kind on a machine.
+const PROGRAMS: usize = 2;
+/// Steps of each program.
+const NAME_STEPS: u32 = 14;
+const DATA_ROUNDS: u32 = 8;
+/// The part of a run in which the network is faulty and processes are killed.
+const FAULTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// Runs clients of `versions`, one machine each.
+///
+/// # Errors
+/// Returns what went wrong.
+pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
+    let model = SharedModel::default();
+    let launched = Rc::clone(&model);
+    let launch = Box::new(move |host: usize, life, clock: &Arc<Clock>, rng| {
+        launch((host, life), versions[host], clock, rng, &launched)
+    });
+    let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
+    let is_private = memory == Memory::Clients;
+    let files = if is_private { versions.len() * PROGRAMS } else { FILES };
+    *model.borrow_mut() =
+        Model { files: vec![model::SharedFile::default(); files], is_private, ..Model::default() };
+    (0..files).for_each(|file| put(&*world.backend, file));
+    let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
+    world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
+    world.run().map_err(|why| format!("{why} ({memory:?}); {}", doing(&model.borrow())))?;
+    let model = model.borrow();
+    check_names(&*world.backend, &model)?;
+    check_files(&*world.backend, &model)?;
+    if memory != Memory::Clients {
+        check_executions(&world, &model)?;
+    }
+    let counts = world.server.as_ref().map(|server| server.counts()).unwrap_or_default();
+    if (counts.opens, counts.locks, counts.delegations) != (0, 0, 0) {
+        return Err(format!("something is left: {counts:?}"));
+    }
+    Ok(Report { time: world.now(), messages: world.messages, checks: model.checks })
+}
+
+/// Returns what programs do that have not ended.
+fn doing(model: &Model) -> String {
+    let doing: Vec<_> = model.doing.iter().map(|(id, what)| format!("{id:?}: {what}")).collect();
+    doing.join(", ")
+}
+
+/// Makes a client process.
+fn launch(
+    (host, life): (usize, u64),
+    version: Version,
+    clock: &Arc<Clock>,
+    mut rng: Rng,
+    model: &SharedModel,
+) -> (Arc<Engine>, Programs) {
+    let engine = Arc::new(Engine::new(Arc::clone(clock) as Arc<_>, rng.next_u64() as u32));
+    let config = Config {
+        server: "server".into(),
+        port: 2049,
+        mount_port: Some(2049),
+        version: Some(version),
+        retry: RetryPolicy {
+            timeout: Duration::from_secs(20 + rng.below(40)),
+            retries: None,
+            fails_fast: false,
+        },
+        connections: 1 + rng.below(3) as usize,
+        owner: Bytes::from(format!("client-{host}")),
+        verifier: (life << 8 | host as u64).to_be_bytes(),
+        machine: caller(),
+        slots: 2 + rng.below(8) as u32,
+        v3_calls: 2 + rng.below(8) as u32,
+        read_size: 4096,
+        write_size: 4096,
+        local_lock: LocalLock::None,
+    };
+    let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
+    (engine, Box::pin(run_machine((host, life), of_programs, config, rng, model)))
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Runs all programs of a machine, and leaves the server.
+async fn run_machine(
+    (host, life): (usize, u64),
+    engine: Arc<Engine>,
+    config: Config,
+    mut rng: Rng,
+    model: SharedModel,
+) -> Result<(), String> {
+    let failed = |what: &str, error: OpError| format!("host {host}, life {life}: {what}: {error:?}");
+    model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
+    model.borrow_mut().doing.insert((host, life, usize::MAX), "connect".into());
+    let client = Client::connect(engine, config).await.map_err(|error| failed("connect", error))?;
+    let keeper = client.clone();
+    let programs = async {
+        model.borrow_mut().doing.insert((host, life, usize::MAX), "mount".into());
+        let root = mount(&client).await.map_err(|error| failed("mount", error))?;
+        let mut running = FuturesUnordered::<Running>::new();
+        for number in 0..2 * PROGRAMS {
+            let (id, rng) = ((host, life, number), Rng::new(rng.next_u64()));
+            let program = Program::new(id, client.clone(), root.handle, rng, Rc::clone(&model));
+            running.push(match number < PROGRAMS {
+                true => Box::pin(names::run(program, NAME_STEPS)),
+                false => {
+                    let own = host * PROGRAMS + number - PROGRAMS;
+                    Box::pin(data::run(program, own, DATA_ROUNDS))
+                }
+            });
+        }
+        model.borrow_mut().doing.remove(&(host, life, usize::MAX));
+        while let Some(outcome) = running.next().await {
+            outcome?;
+        }
+        model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
+        model.borrow_mut().doing.insert((host, life, usize::MAX), "leave".into());
+        client.close().await.map_err(|error| failed("leave", error))
+    };
+    let kept = async {
+        keeper.run().await;
+        Ok(())
+    };
+    let mut both = FuturesUnordered::<Pin<Box<dyn Future<Output = Result<(), String>> + '_>>>::new();
+    both.push(Box::pin(programs));
+    both.push(Box::pin(kept));
+    while let Some(outcome) = both.next().await {
+        outcome?;
+    }
+    model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
+    Ok(())
+}
+
+/// Mounts the export. MOUNT and the port mapper do not wait for a server that is down.
+async fn mount(client: &Client) -> Result<Object, OpError> {
+    loop {
+        match client.mount(&caller(), &[b"export"]).await {
+            Err(OpError::Call(_)) => client.engine().sleep(Duration::from_secs(5)).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+fn context() -> Context {
+    let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    Context::new(Arc::new(Credentials::root()), now)
+}
+
+/// Creates a file with the first version of its content.
+fn put(backend: &crate::backend::SlowFs, file: usize) {
+    let (files, context) = (backend.inner(), context());
+    let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
+    let (name, what) = (data::file_name(file), Create::File(CreateMode::Guarded));
+    let made = files.create(&context, &files.root(), name.as_bytes(), &what, &set).now().expect("a new file");
+    let content = Bytes::from(data::content(file, 0));
+    let authority = vfs::Authority::Opened;
+    let written = files.write(&context, &made.handle, 0, &content, Stability::FileSync, authority).now();
+    assert_eq!(written.expect("room for it").count as usize, content.len());
+}
+
+/// Checks that the directory has what programs know to be there, and nothing that they know to be gone.
+fn check_names(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), String> {
+    let (files, context) = (backend.inner(), context());
+    for (name, presence) in &model.names {
+        let found = files.lookup(&context, &files.root(), name.as_bytes()).now();
+        let is_right = match presence {
+            Presence::Present(_) => found.is_ok(),
+            Presence::Absent => found.is_err(),
+            Presence::Unknown => true,
+        };
+        if !is_right {
+            return Err(format!("in the end {name} is not {presence:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that synced versions are there.
+fn check_files(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), String> {
+    for (file, shared) in model.files.iter().enumerate().filter(|(_, shared)| shared.is_exact()) {
+        let found = crate::backend::content(backend.inner(), &data::file_name(file), u32::MAX);
+        if found.as_ref() != Some(&data::content(file, shared.synced)) {
+            return Err(format!("in the end {} is not version {}", data::file_name(file), shared.synced));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that changes with a result were made exactly once.
+fn check_executions(world: &World, model: &Model) -> Result<(), String> {
+    let done = world.backend.around().done();
+    for note in &model.once {
+        match done.get(note) {
+            Some(1) => {}
+            times => return Err(format!("`{note}` was done {} times", times.unwrap_or(&0))),
+        }
+    }
+    Ok(())
+}

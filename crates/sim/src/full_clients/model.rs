@@ -1,0 +1,60 @@
+//! What programs know of the file system: what must be there, what must not, and what nobody knows.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use client::attributes::FileKind;
+
+/// A program's own name for itself: host, life of the host, and number.
+pub(super) type ProgramId = (usize, u64, usize);
+
+/// What is known of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    Present(FileKind),
+    Absent,
+    /// A program was killed while it changed the name.
+    Unknown,
+}
+
+/// A file that programs write in turn, each with the next version of the content.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SharedFile {
+    /// The version that is synced everywhere.
+    pub(super) synced: u64,
+    /// The newest version of which something may have been written.
+    pub(super) begun: u64,
+    /// Who has the file's lock.
+    pub(super) holder: Option<ProgramId>,
+}
+
+impl SharedFile {
+    /// Whether its content is that of one version.
+    pub(super) fn is_exact(&self) -> bool {
+        self.synced == self.begun
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) names: BTreeMap<String, Presence>,
+    pub(super) files: Vec<SharedFile>,
+    /// Whether a file is written by one program of one host only, without a lock. A server that forgets replies when it restarts may
+    /// execute a REMOVE again, so that a lock file excludes nobody.
+    pub(super) is_private: bool,
+    /// Changes of names that must have been made exactly once, as `Slowness` names them.
+    pub(super) once: BTreeSet<String>,
+    /// What each program does, to say where a run is stuck.
+    pub(super) doing: BTreeMap<ProgramId, String>,
+    /// How often a property was checked.
+    pub(super) checks: usize,
+}
+
+pub(super) type SharedModel = Rc<RefCell<Model>>;
+
+impl Model {
+    pub(super) fn set(&mut self, name: &str, presence: Presence) {
+        self.names.insert(name.to_owned(), presence);
+    }
+}

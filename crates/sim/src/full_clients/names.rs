@@ -1,0 +1,249 @@
+//! A program that creates, renames, links and removes names of its own, and looks at them. No result may surprise it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use client::attributes::{FileKind, SetAttributes};
+use client::error::OpError;
+use client::results::{Creation, FileHandle, NewObject, OpenMode, OpenState};
+use protocol::nfs4::types::Status;
+
+use super::model::Presence;
+use super::program::Program;
+
+/// Bytes of a part of a listing: few entries, so that listings take several requests.
+const LISTING_BYTES: u32 = 1024;
+
+/// What the program has made.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    kind: FileKind,
+    handle: FileHandle,
+    mode: u32,
+}
+
+#[derive(Default)]
+struct Names {
+    present: BTreeMap<String, Own>,
+    absent: Vec<String>,
+}
+
+/// Runs `steps` random steps.
+///
+/// # Errors
+/// A result that cannot be.
+pub(super) async fn run(mut program: Program, steps: u32) -> Result<(), String> {
+    let mut names = Names::default();
+    for _ in 0..steps {
+        program.pause(4_000).await;
+        match program.rng.below(100) {
+            0..20 => create_file(&mut program, &mut names).await?,
+            20..40 => create_object(&mut program, &mut names).await?,
+            40..55 => remove(&mut program, &mut names).await?,
+            55..68 => rename(&mut program, &mut names).await?,
+            68..76 => link(&mut program, &mut names).await?,
+            76..84 => set_mode(&mut program, &mut names).await?,
+            84..94 => look_up(&mut program, &names).await?,
+            _ => list(&mut program, &names).await?,
+        }
+    }
+    Ok(())
+}
+
+impl Names {
+    fn pick(&self, program: &mut Program, is_wanted: impl Fn(&Own) -> bool) -> Option<(String, Own)> {
+        let wanted: Vec<_> = self.present.iter().filter(|(_, own)| is_wanted(own)).collect();
+        let (name, own) = wanted.get(program.rng.below(wanted.len().max(1) as u64) as usize)?;
+        Some(((*name).clone(), **own))
+    }
+
+    /// Notes that a name is there.
+    fn add(&mut self, program: &Program, name: &str, own: Own) {
+        self.present.insert(name.to_owned(), own);
+        program.model.borrow_mut().set(name, Presence::Present(own.kind));
+    }
+
+    /// Notes that a name is not there any longer.
+    fn drop(&mut self, program: &Program, name: &str) {
+        self.present.remove(name);
+        self.absent.push(name.to_owned());
+        program.model.borrow_mut().set(name, Presence::Absent);
+    }
+}
+
+impl Program {
+    /// Notes that a change of names begins: whether it is made is unknown until its result.
+    fn begin_change(&self, note: &str, names: &[&str]) {
+        self.begin(note.to_owned());
+        let mut model = self.model.borrow_mut();
+        names.iter().for_each(|name| model.set(name, Presence::Unknown));
+    }
+
+    /// Notes that a change was made, which must have happened exactly once.
+    fn made_once(&self, note: String) {
+        let mut model = self.model.borrow_mut();
+        model.checks += 1;
+        model.once.insert(note);
+    }
+}
+
+async fn create_file(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let name = program.new_name();
+    let note = format!("create {name}");
+    program.begin_change(&note, &[&name]);
+    let mode = 0o600 + program.rng.below(0o100) as u32;
+    let creation = match program.rng.chance(60) {
+        true => Creation::Exclusive(program.rng.next_u64().to_be_bytes()),
+        false => Creation::IfMissing,
+    };
+    let set = SetAttributes::with_mode(mode);
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    let opened =
+        client.open(&caller, program.directory, name.as_bytes(), OpenMode::BOTH, creation, &set).await;
+    let opened = program.must(&note, opened)?;
+    program.checked();
+    let closed = client.close_file(&caller, opened.object.handle, &opened.state).await;
+    program.must(&format!("close {name}"), closed)?;
+    names.add(program, &name, Own { kind: FileKind::Regular, handle: opened.object.handle, mode });
+    Ok(())
+}
+
+async fn create_object(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let name = program.new_name();
+    let note = format!("create {name}");
+    program.begin_change(&note, &[&name]);
+    let (kind, new) = match program.rng.below(3) {
+        0 => (FileKind::Directory, NewObject::Directory),
+        1 => (FileKind::Symlink, NewObject::Symlink(Bytes::from(name.clone().into_bytes()))),
+        _ => (FileKind::Fifo, NewObject::Fifo),
+    };
+    let mode = 0o700;
+    let set = SetAttributes::with_mode(mode);
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    let created = client.create_object(&caller, program.directory, name.as_bytes(), &new, &set).await;
+    let (object, _) = program.must(&note, created)?;
+    if object.attributes.kind != kind {
+        return Err(program.wrong(&note, &object));
+    }
+    program.made_once(note);
+    names.add(program, &name, Own { kind, handle: object.handle, mode });
+    Ok(())
+}
+
+async fn remove(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let Some((name, own)) = names.pick(program, |_| true) else { return Ok(()) };
+    let note = format!("remove {name}");
+    program.begin_change(&note, &[&name]);
+    let (client, caller, directory) = (program.client.clone(), program.caller.clone(), program.directory);
+    let removed = match own.kind {
+        FileKind::Directory => client.remove_directory(&caller, directory, name.as_bytes()).await,
+        _ => client.remove_file(&caller, directory, name.as_bytes()).await,
+    };
+    program.must(&note, removed)?;
+    program.made_once(note);
+    names.drop(program, &name);
+    Ok(())
+}
+
+async fn rename(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let Some((from, own)) = names.pick(program, |_| true) else { return Ok(()) };
+    // Two names of one file stay both (RFC 8881 §18.26.3).
+    let replaced = match program.rng.chance(30) {
+        true => names.pick(program, |other| other.kind == own.kind && other.handle != own.handle),
+        false => None,
+    };
+    let to = replaced.map_or_else(|| program.new_name(), |(name, _)| name);
+    let note = format!("rename {from} to {to}");
+    program.begin_change(&note, &[&from, &to]);
+    let (client, caller, directory) = (program.client.clone(), program.caller.clone(), program.directory);
+    let renamed = client.rename(&caller, (directory, from.as_bytes()), (directory, to.as_bytes())).await;
+    program.must(&note, renamed)?;
+    program.made_once(note);
+    names.drop(program, &from);
+    names.add(program, &to, own);
+    Ok(())
+}
+
+async fn link(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let Some((_, own)) = names.pick(program, |own| own.kind == FileKind::Regular) else { return Ok(()) };
+    let name = program.new_name();
+    let note = format!("link {name}");
+    program.begin_change(&note, &[&name]);
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    let linked = client.link(&caller, own.handle, program.directory, name.as_bytes()).await;
+    program.must(&note, linked)?;
+    program.made_once(note);
+    names.add(program, &name, own);
+    Ok(())
+}
+
+async fn set_mode(program: &mut Program, names: &mut Names) -> Result<(), String> {
+    let Some((name, own)) = names.pick(program, |own| own.kind != FileKind::Symlink) else { return Ok(()) };
+    program.begin(format!("set mode of {name}"));
+    let mode = 0o400 + program.rng.below(0o400) as u32;
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    let (state, set) = (OpenState::default(), SetAttributes::with_mode(mode));
+    let changed = client.set_attributes(&caller, own.handle, &state, &set).await;
+    let attributes = program.must("set mode", changed)?;
+    if attributes.mode != mode {
+        return Err(program.wrong(&format!("mode {mode:o} of {name}"), &attributes));
+    }
+    for other in names.present.values_mut().filter(|other| other.handle == own.handle) {
+        other.mode = mode;
+    }
+    program.checked();
+    Ok(())
+}
+
+async fn look_up(program: &mut Program, names: &Names) -> Result<(), String> {
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    if let Some((name, own)) = names.pick(program, |_| true) {
+        program.begin(format!("look up {name}"));
+        let found = client.lookup(&caller, program.directory, name.as_bytes()).await;
+        let found = program.must(&format!("look up {name}"), found)?;
+        let has_mode = found.attributes.mode == own.mode || own.kind == FileKind::Symlink;
+        if (found.handle, found.attributes.kind) != (own.handle, own.kind) || !has_mode {
+            return Err(program.wrong(&format!("look up {name}, which is {own:?}"), &found));
+        }
+        program.checked();
+    }
+    if let Some(name) = names.absent.last().filter(|name| !names.present.contains_key(*name)) {
+        program.begin(format!("look up {name}, which is gone"));
+        let found = client.lookup(&caller, program.directory, name.as_bytes()).await;
+        if found != Err(OpError::Status(Status::NOENT)) {
+            return Err(program.wrong(&format!("look up {name}, which is gone"), &found));
+        }
+        program.checked();
+    }
+    Ok(())
+}
+
+/// Lists the directory, in which others change names meanwhile: each own name is there once.
+async fn list(program: &mut Program, names: &Names) -> Result<(), String> {
+    program.begin("list".into());
+    let (client, caller) = (program.client.clone(), program.caller.clone());
+    let (mut position, mut seen) = ((0, [0; 8]), BTreeMap::<String, u32>::new());
+    let plus = program.rng.chance(50);
+    loop {
+        let page = client.read_directory(&caller, program.directory, position, LISTING_BYTES, plus).await;
+        let page = program.must("list", page)?;
+        for entry in &page.entries {
+            *seen.entry(String::from_utf8_lossy(&entry.name).into_owned()).or_default() += 1;
+        }
+        if page.eof {
+            break;
+        }
+        position = (page.next_cookie, page.verifier);
+    }
+    for name in names.present.keys() {
+        if seen.get(name) != Some(&1) {
+            return Err(program.wrong(&format!("{name} in a listing"), &seen.get(name)));
+        }
+    }
+    let is_gone = |name: &&String| !names.present.contains_key(*name);
+    if let Some(name) = names.absent.iter().filter(is_gone).find(|name| seen.contains_key(*name)) {
+        return Err(program.wrong("a listing has a name that is gone", name));
+    }
+    program.checked();
+    Ok(())
+}

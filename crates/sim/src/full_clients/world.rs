@@ -1,0 +1,553 @@
+//! The event loop: a server that is killed and restarted, client processes that are killed and restarted, and connections that break.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::engine::{Action, ConnectError, ConnectionId as EngineConnection, Engine};
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Server,
+    Settings, Squash, Transport,
+};
+use vfs::{MemFs, MemOptions};
+use xdr::Writer;
+
+use super::host::{Host, Programs, Wish};
+use super::link::{Direction, Fate, Link, LinkFaults, hearing_time};
+use crate::backend::{Clock, SlowFs, Slowness};
+use crate::cluster::moment;
+use crate::logs::Logs;
+use crate::rng::Rng;
+
+/// Virtual time after which a run counts as stuck.
+const END_OF_TIME: Duration = Duration::from_secs(4 * 3600);
+/// Interval of the server's `maintain`.
+const MAINTENANCE: Duration = Duration::from_secs(1);
+/// Maximum time until the next server starts after a kill.
+const DOWN_MAX_MS: u64 = 20_000;
+/// Time until a client process is started again. All that its predecessor sent has arrived by then.
+const CLIENT_DOWN: Duration = Duration::from_secs(20);
+
+/// What the server remembers over its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Clients, sessions and replies, even over power failures.
+    All,
+    /// Clients and replies, over kills.
+    Replies,
+    /// Clients.
+    Clients,
+}
+
+enum Event {
+    ToServer {
+        link: usize,
+        record: Bytes,
+    },
+    ToClient {
+        link: usize,
+        record: Bytes,
+    },
+    /// A client has asked for a connection.
+    Connect {
+        host: usize,
+        life: u64,
+        connection: EngineConnection,
+    },
+    /// An end hears that the connection is gone.
+    ClientHears {
+        link: usize,
+    },
+    ServerHears {
+        link: usize,
+    },
+    Timer {
+        host: usize,
+        life: u64,
+    },
+    Maintain,
+    /// A future in the server waits for this moment.
+    Alarm,
+    Kill {
+        is_power_failure: bool,
+    },
+    StartServer,
+    KillClient {
+        host: usize,
+    },
+    StartClient {
+        host: usize,
+    },
+    /// The network is reliable from now on.
+    EndFaults,
+}
+
+struct Scheduled {
+    at: (Duration, u64),
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+type RunningCall = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
+
+/// Makes the engine and the programs of a client process: its number, its life, its random numbers.
+pub(super) type Launch = Box<dyn Fn(usize, u64, &Arc<Clock>, Rng) -> (Arc<Engine>, Programs)>;
+
+pub(super) struct World {
+    pub(super) backend: Arc<SlowFs>,
+    /// The server, while one runs.
+    pub(super) server: Option<Arc<Server>>,
+    /// Messages sent.
+    pub(super) messages: u64,
+    clock: Arc<Clock>,
+    logs: Arc<Logs>,
+    memory: Memory,
+    starts: u64,
+    rng: Rng,
+    /// Decides which calls have the server's thread exclusively.
+    threads: Rng,
+    faults: LinkFaults,
+    launch: Launch,
+    hosts: Vec<Option<Host>>,
+    lives: Vec<u64>,
+    links: Vec<Link>,
+    running_calls: Vec<(usize, RunningCall)>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+}
+
+impl World {
+    /// Creates a server and `hosts` client processes.
+    pub(super) fn new(mut rng: Rng, hosts: usize, memory: Memory, launch: Launch) -> Self {
+        let clock = Arc::new(Clock::default());
+        let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
+        let options = MemOptions { is_volatile: true, ..MemOptions::default() };
+        let backend = Arc::new(SlowFs::of(MemFs::new(&options), slowness));
+        let logs = Arc::new(Logs::new(Arc::clone(&clock), rng.next_u64()));
+        let mut world = Self {
+            backend,
+            server: None,
+            messages: 0,
+            clock,
+            logs,
+            memory,
+            starts: 0,
+            threads: Rng::new(rng.next_u64()),
+            rng,
+            faults: LinkFaults::MANY,
+            launch,
+            hosts: (0..hosts).map(|_| None).collect(),
+            lives: vec![0; hosts],
+            links: Vec::new(),
+            running_calls: Vec::new(),
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+        };
+        world.schedule(Duration::ZERO, Event::StartServer);
+        world.schedule(MAINTENANCE, Event::Maintain);
+        for host in 0..hosts {
+            world.schedule(Duration::ZERO, Event::StartClient { host });
+        }
+        world
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Schedules kills of the server, power failures and kills of clients in the first `within`, after which the network is reliable.
+    pub(super) fn plan_faults(
+        &mut self,
+        kills: u64,
+        power_failures: u64,
+        client_kills: u64,
+        within: Duration,
+    ) {
+        for index in 0..kills + power_failures {
+            let at = self.moment_within(within);
+            self.schedule(at, Event::Kill { is_power_failure: index >= kills });
+        }
+        for _ in 0..client_kills {
+            let (at, host) = (self.moment_within(within), self.rng.below(self.hosts.len() as u64) as usize);
+            self.schedule(at, Event::KillClient { host });
+        }
+        self.schedule(within, Event::EndFaults);
+    }
+
+    fn moment_within(&mut self, within: Duration) -> Duration {
+        Duration::from_micros(self.rng.below(within.as_micros() as u64))
+    }
+
+    /// Runs until all programs of all clients have ended.
+    ///
+    /// # Errors
+    /// What a program or the server's audit found wrong, or that the run does not end.
+    pub(super) fn run(&mut self) -> Result<(), String> {
+        while !self.is_over() {
+            let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() else {
+                return Err("no event is left".into());
+            };
+            if time > END_OF_TIME {
+                return Err("the run does not end".into());
+            }
+            self.clock.set(time.max(self.clock.now()));
+            self.handle_event(event);
+            self.settle()?;
+            if let Some(server) = &self.server {
+                server.audit()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.server.is_some() && self.hosts.iter().all(|host| host.as_ref().is_some_and(Host::is_done))
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::ToServer { link, record } => self.serve(link, record),
+            Event::ToClient { link, record } => self.deliver(link, record),
+            Event::Connect { host, life, connection } => self.connect(host, life, connection),
+            Event::ClientHears { link } => self.client_hears(link),
+            Event::ServerHears { link } => self.server_hears(link),
+            Event::Timer { host, life } => {
+                if let Some(host) = self.host(host, life) {
+                    host.timer = None;
+                    host.engine.handle_timeout();
+                    host.wake_transport();
+                }
+            }
+            Event::Maintain => {
+                if let Some(server) = &self.server {
+                    server.maintain(moment(self.now()));
+                }
+                self.schedule(self.now() + MAINTENANCE, Event::Maintain);
+            }
+            Event::Alarm => {}
+            Event::Kill { is_power_failure } => self.kill(is_power_failure),
+            Event::StartServer => self.start_server(),
+            Event::KillClient { host } => self.kill_client(host),
+            Event::StartClient { host } => self.start_client(host),
+            Event::EndFaults => self.faults = LinkFaults::NONE,
+        }
+    }
+
+    /// Runs server and clients until all wait.
+    fn settle(&mut self) -> Result<(), String> {
+        self.poll_running_calls();
+        self.send_callbacks();
+        for index in 0..self.hosts.len() {
+            loop {
+                let Some(host) = &mut self.hosts[index] else { break };
+                let has_run = host.run()?;
+                let wishes = host.wishes();
+                if wishes.is_empty() && !has_run {
+                    break;
+                }
+                let life = host.life;
+                wishes.into_iter().for_each(|wish| self.grant((index, life), wish));
+            }
+            self.set_timer(index);
+        }
+        Ok(())
+    }
+
+    /// Schedules a host's next timer, unless an earlier one is scheduled.
+    fn set_timer(&mut self, index: usize) {
+        let Some(host) = &mut self.hosts[index] else { return };
+        let Some(deadline) = host.engine.deadline().filter(|_| !host.is_done()) else { return };
+        if host.timer.is_none_or(|timer| deadline < timer) {
+            host.timer = Some(deadline);
+            let life = host.life;
+            self.schedule(deadline, Event::Timer { host: index, life });
+        }
+    }
+
+    fn grant(&mut self, (host, life): (usize, u64), wish: Wish) {
+        match wish {
+            Wish::Act(Action::Connect { connection, .. }) => {
+                let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
+                self.schedule(at, Event::Connect { host, life, connection });
+            }
+            Wish::Act(Action::Disconnect { connection }) => {
+                let link = self.host(host, life).and_then(|host| host.take_link(connection));
+                if let Some(link) = link {
+                    self.close_at_client(link);
+                }
+            }
+            Wish::Send(link, record) => {
+                self.send(link, Direction::ToServer, Bytes::from(record.concat()));
+            }
+        }
+    }
+
+    /// Returns a client process, if it is still in this life.
+    fn host(&mut self, index: usize, life: u64) -> Option<&mut Host> {
+        self.hosts[index].as_mut().filter(|host| host.life == life)
+    }
+
+    fn schedule(&mut self, time: Duration, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled { at: (time, self.scheduled), event }));
+    }
+}
+
+/// Connections.
+impl World {
+    fn connect(&mut self, host: usize, life: u64, connection: EngineConnection) {
+        let is_refused = self.server.is_none();
+        let (starts, number) = (self.starts, self.links.len());
+        let Some(process) = self.host(host, life) else { return };
+        if is_refused {
+            let reason = "Connection refused".into();
+            process.engine.handle_connect_failed(connection, ConnectError { reason });
+            return;
+        }
+        let id = ConnectionId(number as u64 + 1);
+        // A new port each time, below 1024.
+        let peer = SocketAddr::from(([10, 0, 0, host as u8], 600 + (number % 400) as u16));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        let at_server = Arc::new(Connection::new(id, peer, local, Transport::Tcp, false));
+        process.set_link(connection, number);
+        process.engine.handle_connected(connection);
+        process.wake_transport();
+        self.links.push(Link::new((host, life), connection, at_server, starts));
+    }
+
+    /// Sends a record, or breaks the connection.
+    fn send(&mut self, number: usize, direction: Direction, record: Bytes) {
+        let now = self.now();
+        let link = &mut self.links[number];
+        let is_open = match direction {
+            Direction::ToServer => link.is_open_at_client,
+            Direction::ToClient => link.is_open_at_server,
+        };
+        if !is_open {
+            return;
+        }
+        self.messages += 1;
+        let fate = link.send(direction, now, self.faults, &mut self.rng);
+        let event = match direction {
+            Direction::ToServer => Event::ToServer { link: number, record },
+            Direction::ToClient => Event::ToClient { link: number, record },
+        };
+        match fate {
+            Fate::Vanishes => {}
+            Fate::Lost => self.break_link(number, now),
+            Fate::Arrives(at) => self.schedule(at, event),
+            Fate::ArrivesLast(at) => {
+                self.schedule(at, event);
+                self.break_link(number, at);
+            }
+        }
+    }
+
+    /// Breaks a connection at a time; each end hears of it later.
+    fn break_link(&mut self, link: usize, at: Duration) {
+        let (client, server) = (hearing_time(&mut self.rng), hearing_time(&mut self.rng));
+        self.schedule(at + client, Event::ClientHears { link });
+        self.schedule(at + server, Event::ServerHears { link });
+    }
+
+    /// The client has closed a connection. What it sent before still arrives.
+    fn close_at_client(&mut self, link: usize) {
+        self.links[link].is_open_at_client = false;
+        let at = self.now() + hearing_time(&mut self.rng);
+        self.schedule(at, Event::ServerHears { link });
+    }
+
+    fn client_hears(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        if !std::mem::replace(&mut link.is_open_at_client, false) {
+            return;
+        }
+        let (host, life, connection) = (link.host, link.life, link.at_client);
+        if let Some(host) = self.host(host, life)
+            && host.has_link(connection, number)
+        {
+            host.take_link(connection);
+            host.engine.handle_disconnected(connection);
+            host.wake_transport();
+        }
+    }
+
+    fn server_hears(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        if !std::mem::replace(&mut link.is_open_at_server, false) || link.server_start != self.starts {
+            return;
+        }
+        link.at_server.outbox.close();
+        if let Some(server) = &self.server {
+            server.connection_closed(link.at_server.id);
+        }
+    }
+
+    fn deliver(&mut self, number: usize, record: Bytes) {
+        let link = &self.links[number];
+        let (host, life, connection) = (link.host, link.life, link.at_client);
+        if !link.is_open_at_client {
+            return;
+        }
+        if let Some(host) = self.host(host, life)
+            && host.has_link(connection, number)
+            && !host.engine.handle_record(connection, record)
+        {
+            host.take_link(connection);
+            host.engine.handle_disconnected(connection);
+            host.wake_transport();
+            self.close_at_client(number);
+        }
+    }
+}
+
+/// The server.
+impl World {
+    fn serve(&mut self, number: usize, record: Bytes) {
+        let link = &self.links[number];
+        let Some(server) = self.server.clone().filter(|_| link.server_start == self.starts) else { return };
+        if !link.is_open_at_server {
+            return;
+        }
+        let (connection, now) = (Arc::clone(&link.at_server), moment(self.clock.now()));
+        connection.is_alone.store(self.threads.chance(50), Relaxed);
+        self.running_calls.push((
+            number,
+            Box::pin(async move {
+                let mut reply = Writer::new();
+                let outcome = server.handle(&connection, now, record, &mut reply).await;
+                let is_answered = outcome.disposition == Disposition::Reply;
+                (is_answered.then(|| reply.into_bytes()), outcome.disposition == Disposition::Close)
+            }),
+        ));
+    }
+
+    fn poll_running_calls(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut answers = Vec::new();
+        self.running_calls.retain_mut(|(link, running)| match running.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready((reply, must_close)) => {
+                answers.push((*link, reply, must_close));
+                false
+            }
+        });
+        for moment in self.clock.take_alarms() {
+            self.schedule(moment, Event::Alarm);
+        }
+        for (link, reply, must_close) in answers {
+            if must_close {
+                let at = self.now();
+                self.break_link(link, at);
+            } else if let Some(reply) = reply {
+                self.send(link, Direction::ToClient, reply);
+            }
+        }
+    }
+
+    fn send_callbacks(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            if link.server_start != self.starts || !link.is_open_at_server {
+                continue;
+            }
+            let connection = Arc::clone(&link.at_server);
+            while let Poll::Ready(call) = connection.outbox.poll_record(&mut context) {
+                self.send(number, Direction::ToClient, call);
+            }
+        }
+    }
+
+    /// Kills the server in the middle of its calls. A power failure also loses what is not durable.
+    fn kill(&mut self, is_power_failure: bool) {
+        if self.server.take().is_none() {
+            return;
+        }
+        self.running_calls.clear();
+        let now = self.now();
+        for number in 0..self.links.len() {
+            let link = &mut self.links[number];
+            if std::mem::replace(&mut link.is_open_at_server, false) && link.is_open_at_client {
+                let at = now + hearing_time(&mut self.rng);
+                self.schedule(at, Event::ClientHears { link: number });
+            }
+        }
+        if is_power_failure {
+            self.logs.lose();
+            self.backend.inner().crash((self.starts + 1).to_be_bytes());
+        }
+        let down = Duration::from_millis(self.rng.below(DOWN_MAX_MS));
+        self.schedule(now + down, Event::StartServer);
+    }
+
+    fn start_server(&mut self) {
+        self.starts += 1;
+        let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+        let export = Export {
+            id: ExportId(1),
+            path: "/export".into(),
+            backend: self.backend.clone(),
+            options,
+            fsid: (7, 0),
+            counts: Arc::default(),
+        };
+        let seed = [5 + self.starts as u8; 16];
+        let settings = Settings::new(HandleKey([5; 16]), self.starts, seed, b"sim".to_vec());
+        let exports = ExportTable::new(vec![export]).expect("one export is consistent");
+        let (logs, now) = (&self.logs, moment(self.now()));
+        let server = Server::new(settings, exports).with_state_log(logs.clone(), logs.entries(), now);
+        self.server = Some(Arc::new(match self.memory {
+            Memory::All => server.with_stable_log(logs.clone(), logs.records(), now),
+            Memory::Replies => server.with_reply_log(logs.clone(), logs.records(), now),
+            Memory::Clients => server,
+        }));
+    }
+}
+
+/// Client processes.
+impl World {
+    fn start_client(&mut self, host: usize) {
+        self.lives[host] += 1;
+        let rng = Rng::new(self.rng.next_u64());
+        let (engine, programs) = (self.launch)(host, self.lives[host], &self.clock, rng);
+        self.hosts[host] = Some(Host::new(self.lives[host], engine, programs));
+    }
+
+    /// Kills a client process, unless its programs have ended.
+    fn kill_client(&mut self, index: usize) {
+        let Some(host) = self.hosts[index].take_if(|host| !host.is_done()) else { return };
+        let life = host.life;
+        drop(host);
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            if (link.host, link.life) == (index, life) && link.is_open_at_client {
+                self.close_at_client(number);
+            }
+        }
+        self.schedule(self.now() + CLIENT_DOWN, Event::StartClient { host: index });
+    }
+}
