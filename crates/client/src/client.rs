@@ -11,6 +11,7 @@ use protocol::{nfs3, nfs4, nfsacl};
 
 use crate::acl::Acl;
 use crate::attributes::{Attributes, Changed, SetAttributes};
+use crate::background::Background;
 use crate::config::{Caller, Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
@@ -43,6 +44,7 @@ struct Inner {
     version: Version,
     protocol: Protocol,
     files_opened: AtomicU64,
+    background: Background,
 }
 
 enum Protocol {
@@ -105,16 +107,31 @@ impl Client {
         };
         let (engine, config) = (Arc::clone(engine), Arc::clone(config));
         Ok(Self {
-            inner: Arc::new(Inner { engine, config, version, protocol, files_opened: AtomicU64::new(0) }),
+            inner: Arc::new(Inner {
+                engine,
+                config,
+                version,
+                protocol,
+                files_opened: AtomicU64::new(0),
+                background: Background::default(),
+            }),
         })
     }
 
-    /// Keeps leases and sessions until the client is closed. Poll it beside the transport.
+    /// Keeps leases and sessions, writes behind and reads ahead until the client is closed. Poll it beside the transport.
     pub async fn run(&self) {
-        match &self.inner.protocol {
-            Protocol::Nfs3(nfs3) => nfs3.run().await,
-            Protocol::Nfs4(nfs4) => nfs4.run().await,
-        }
+        let keep = async {
+            match &self.inner.protocol {
+                Protocol::Nfs3(nfs3) => nfs3.run().await,
+                Protocol::Nfs4(nfs4) => nfs4.run().await,
+            }
+        };
+        self.inner.background.run(keep).await;
+    }
+
+    /// Returns the work that [`Self::run`] does for nobody who waits.
+    pub(crate) fn background(&self) -> &Background {
+        &self.inner.background
     }
 
     /// Leaves the server, which forgets the client at once, and ends the engine. Close all files before.

@@ -1,12 +1,17 @@
 //! What a client is made with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rpc::auth::{AuthSys, OpaqueAuth};
 
+use crate::cache::attributes::Timeouts;
+use crate::cache::limiter::{Budget, Limiter};
+use crate::cache::metadata::Options as MetadataOptions;
+use crate::cache::names::LookupCache;
 use crate::engine::RetryPolicy;
-use crate::url::LocalLock;
+use crate::url::{self, LocalLock, Options};
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,4 +138,92 @@ pub struct Config {
     pub write_size: u32,
     /// Which locks of version 3 are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
     pub local_lock: LocalLock,
+    /// What is remembered of files.
+    pub caches: Caches,
+}
+
+/// The budget of a process whose caller does not say how much memory there is, in bytes.
+pub const MEMORY_DEFAULT: u64 = 64 << 20;
+
+/// How a client uses memory.
+#[derive(Debug, Clone)]
+pub struct Caches {
+    /// The budget of the process: all its clients share one. A quarter of the machine's memory, at most 256 MiB, is sensible.
+    pub memory: Limiter,
+    /// Attributes, names and listings.
+    pub metadata: MetadataOptions,
+    /// Whether data are cached, read ahead and written behind. Otherwise every file is as if it were opened with O_DIRECT.
+    pub data: bool,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            memory: Limiter::new(Budget::new(MEMORY_DEFAULT)),
+            metadata: MetadataOptions::default(),
+            data: true,
+        }
+    }
+}
+
+impl Caches {
+    /// Takes the options of a mount (`acregmin`, …, `noac`, `lookupcache`, `nordirplus`), and the budget of the process.
+    #[must_use]
+    pub fn new(memory: Limiter, options: &Options) -> Self {
+        let default = Timeouts::default();
+        let seconds = |given: Option<u32>, default: Duration| {
+            given.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+        };
+        let timeouts = match options.attribute_cache {
+            Some(false) => Timeouts::noac(),
+            _ => Timeouts {
+                acregmin: seconds(options.file_attributes_min_seconds, default.acregmin),
+                acregmax: seconds(options.file_attributes_max_seconds, default.acregmax),
+                acdirmin: seconds(options.directory_attributes_min_seconds, default.acdirmin),
+                acdirmax: seconds(options.directory_attributes_max_seconds, default.acdirmax),
+            },
+        };
+        let lookup = match options.lookup_cache {
+            None | Some(url::LookupCache::All) => LookupCache::All,
+            Some(url::LookupCache::Positive) => LookupCache::Positive,
+            Some(url::LookupCache::None) => LookupCache::None,
+        };
+        let readdirplus = options.readdir_plus != Some(url::ReaddirPlus::Never);
+        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data: true }
+    }
+
+    /// Nothing is remembered, and data are not written behind.
+    #[must_use]
+    pub fn none() -> Self {
+        let metadata = MetadataOptions {
+            timeouts: Timeouts::noac(),
+            lookup: LookupCache::None,
+            ..MetadataOptions::default()
+        };
+        Self { metadata, data: false, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_a_mount_set_the_caches() {
+        let caches = |list: &str| {
+            let mut options = Options::default();
+            options.apply_list(list).unwrap();
+            Caches::new(Limiter::new(Budget::new(0)), &options).metadata
+        };
+        assert_eq!(caches(""), MetadataOptions::default());
+        assert_eq!(caches("noac").timeouts, Timeouts::noac());
+        assert_eq!(caches("actimeo=7").timeouts, Timeouts::actimeo(Duration::from_secs(7)));
+        let given = caches("acregmin=1,acdirmax=99,lookupcache=pos,nordirplus");
+        let timeouts = Timeouts {
+            acregmin: Duration::from_secs(1),
+            acdirmax: Duration::from_secs(99),
+            ..Timeouts::default()
+        };
+        assert_eq!(given, MetadataOptions { timeouts, lookup: LookupCache::Positive, readdirplus: false });
+    }
 }

@@ -11,6 +11,7 @@
 
 pub mod acl;
 pub mod attributes;
+mod background;
 pub mod cache;
 mod client;
 pub mod config;

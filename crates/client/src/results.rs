@@ -47,8 +47,8 @@ pub struct Opened {
     pub object: Object,
     /// Its state at the server.
     pub state: OpenState,
-    /// The directory, if the file may have been created.
-    pub directory: Changed,
+    /// What happened to the directory; `None` if it certainly was not changed.
+    pub directory: Option<Changed>,
 }
 
 /// Bytes that were read.

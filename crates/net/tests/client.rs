@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes};
-use client::config::{Caller, Config, Version};
+use client::config::{Caches, Caller, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Fault, OpError};
@@ -81,6 +81,7 @@ fn config(port: u16, version: Option<Version>) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        caches: Caches::default(),
     }
 }
 

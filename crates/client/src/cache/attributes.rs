@@ -10,6 +10,7 @@
 //!
 //! Everything cached about a file's content carries an [`Epoch`]. The epoch stays while only own changes happen.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::FileId;
@@ -24,6 +25,9 @@ mod tests;
 pub const ENTRY_BYTES: u64 = 384;
 /// Own changes of one file whose place in the chain is not known yet; more invalidate.
 pub const LINKS_MAX: usize = 1024;
+
+/// States that own changes in flight have left behind and that are remembered: more than there are requests in flight.
+const PASSED_MAX: usize = 256;
 
 /// Returns what identifies this state of an object: it is the `before` of the next change.
 pub fn version(attributes: &Attributes) -> Before {
@@ -160,8 +164,10 @@ struct Entry {
     checked_at: Duration,
     timeout: Duration,
     timeout_since: Duration,
-    /// Set when the attributes are known to be old.
+    /// Set when the server must be asked whether the object has changed.
     expired: bool,
+    /// Set when an own change made the attributes old.
+    outdated: bool,
     /// The generation in which attributes or versions were last accepted.
     generation: u64,
     epoch: Epoch,
@@ -173,6 +179,9 @@ struct Entry {
     changes: u32,
     /// Ended own changes that do not join `valid` yet.
     links: Vec<(Before, Before)>,
+    /// States that own changes in flight have left behind. Version 4 reads the change attribute just before a WRITE, so that
+    /// WRITEs in flight together may name the same one.
+    passed: VecDeque<Before>,
 }
 
 impl Value for Entry {
@@ -190,8 +199,13 @@ impl AttributeCache {
     /// Returns attributes that may be used without asking the server.
     pub fn get(&self, file: FileId, now: Duration) -> Option<&Attributes> {
         let entry = self.entries.get(&file)?;
-        let fresh = !entry.expired && now < entry.checked_at.saturating_add(entry.timeout);
-        fresh.then_some(&entry.attributes)
+        (entry.is_fresh(now) && !entry.outdated).then_some(&entry.attributes)
+    }
+
+    /// Returns whether cached content of the file, such as a directory's names, may be used without asking the server. An own
+    /// change whose reply had no attributes makes them unusable, but not the content.
+    pub fn is_fresh(&self, file: FileId, now: Duration) -> bool {
+        self.entries.get(&file).is_some_and(|entry| entry.is_fresh(now))
     }
 
     /// Returns the last known attributes, however old.
@@ -305,12 +319,14 @@ impl AttributeCache {
             timeout: self.timeouts.of(attributes.kind).0,
             timeout_since: now,
             expired: false,
+            outdated: false,
             generation: self.generation,
             epoch: Epoch(self.last_epoch),
             valid: version,
             latest: version,
             changes: 0,
             links: Vec::new(),
+            passed: VecDeque::new(),
         };
         self.entries.insert(file, entry, ENTRY_BYTES);
         Invalidate::content(attributes.kind)
@@ -352,7 +368,7 @@ impl Entry {
         self.attributes = attributes;
         self.latest = version(&attributes);
         self.checked_at = started.at;
-        self.expired = false;
+        (self.expired, self.outdated) = (false, false);
         self.generation = generation;
         Invalidate { access, replaced, ..Invalidate::default() }
     }
@@ -366,7 +382,8 @@ impl Entry {
             (Some(attributes), _) => self.accept(generation, started, attributes),
             (None, after) => {
                 // The cached attributes are older than the change.
-                self.expired = true;
+                self.outdated = true;
+                self.expired |= after.is_none();
                 self.generation = generation;
                 if let Some(after) = after.filter(|after| is_later(after, &self.latest)) {
                     self.latest = after;
@@ -378,16 +395,37 @@ impl Entry {
 
     /// Advances the valid state along the chain of own changes.
     fn join(&mut self, before: Before, after: Before) {
-        if before != self.valid {
+        if !self.continues(&before) {
             if self.links.len() < LINKS_MAX {
                 self.links.push((before, after));
             }
             return;
         }
-        self.valid = after;
-        while let Some(index) = self.links.iter().position(|(before, _)| *before == self.valid) {
-            self.valid = self.links.swap_remove(index).1;
+        self.advance(before, after);
+        while let Some(index) = self.links.iter().position(|(before, _)| self.continues(before)) {
+            let (before, after) = self.links.swap_remove(index);
+            self.advance(before, after);
         }
+    }
+
+    /// Returns whether a change from `before` continues the chain of own changes.
+    fn continues(&self, before: &Before) -> bool {
+        *before == self.valid || (matches!(before, Before::Change(_)) && self.passed.contains(before))
+    }
+
+    fn advance(&mut self, before: Before, after: Before) {
+        if before != self.valid && !is_later(&after, &self.valid) {
+            return;
+        }
+        if self.passed.len() == PASSED_MAX {
+            self.passed.pop_front();
+        }
+        self.passed.push_back(self.valid);
+        self.valid = after;
+    }
+
+    fn is_fresh(&self, now: Duration) -> bool {
+        !self.expired && now < self.checked_at.saturating_add(self.timeout)
     }
 
     /// Decides whether the content is valid, once no own change is in flight.
@@ -396,6 +434,7 @@ impl Entry {
             return Invalidate::default();
         }
         self.links.clear();
+        self.passed.clear();
         if self.valid == self.latest {
             return Invalidate::default();
         }

@@ -86,6 +86,11 @@ pub struct ReadStarted {
 }
 
 impl ReadStarted {
+    /// Asks for names alone, because the reader has no use for more.
+    pub fn names_only(self) -> Self {
+        Self { method: Method::Readdir, ..self }
+    }
+
     /// Returns the request to send.
     pub fn method(&self) -> Method {
         self.method
@@ -134,6 +139,11 @@ impl DirectoryCache {
         let header = self.headers.get(&directory).filter(|header| header.epoch == epoch)?;
         let cached = self.pages.get(&(directory, cookie))?;
         (cached.listing == header.listing).then_some(&cached.page)
+    }
+
+    /// Returns the verifier that belongs to the cookies of the directory's cached pages.
+    pub fn verifier(&self, directory: FileId) -> Option<[u8; 8]> {
+        self.headers.get(&directory)?.verifier
     }
 
     /// The page that follows `cookie` is going to be read, while the directory is in `epoch`.

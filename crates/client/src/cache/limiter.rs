@@ -7,10 +7,11 @@
 //! The limiter does no I/O, reads no clock and evicts nothing itself. Its lock is held for a few instructions.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -177,10 +178,17 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 pub struct Limiter(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     budget: Budget,
     state: Mutex<State>,
+    /// Those who hold memory that can be given up.
+    holders: Mutex<Vec<Weak<dyn Holder>>>,
+}
+
+/// One who holds memory that can be given up.
+pub trait Holder: Send + Sync {
+    /// Memory is short: [`Limiter::demand`] says what must be given up. Must not wait, and must not reserve memory.
+    fn memory_is_short(&self);
 }
 
 /// One who uses memory: an open file, or a client for its metadata. Clones are the same user.
@@ -277,7 +285,21 @@ impl Limiter {
     /// Creates a limiter without users.
     pub fn new(budget: Budget) -> Self {
         debug_assert!(budget.for_reads + budget.for_minimums < budget.total);
-        Self(Arc::new(Shared { budget, state: Mutex::default() }))
+        Self(Arc::new(Shared { budget, state: Mutex::default(), holders: Mutex::default() }))
+    }
+
+    /// Adds one to ask when memory is short, as long as it exists.
+    pub fn add_holder(&self, holder: &Arc<impl Holder + 'static>) {
+        let holder: Weak<dyn Holder> = Arc::<_>::downgrade(holder) as _;
+        let mut holders = self.0.holders.lock();
+        holders.retain(|holder| holder.strong_count() > 0);
+        holders.push(holder);
+    }
+
+    /// Asks everybody who holds memory to give some up.
+    pub fn ask_holders(&self) {
+        let holders = self.0.holders.lock().clone();
+        holders.iter().filter_map(Weak::upgrade).for_each(|holder| holder.memory_is_short());
     }
 
     /// Registers a user. It costs nothing until it reserves memory.
@@ -495,6 +517,15 @@ impl Drop for Permit {
         if self.bytes > 0 {
             self.user.0.shared.change(|state| state.release(&self.user, self.kind, self.bytes, None));
         }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("budget", &self.budget)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 

@@ -144,6 +144,11 @@ impl PageCache {
         }
     }
 
+    /// Returns whether some of `range` is being fetched.
+    pub fn is_fetching(&self, file: FileId, range: &Range<u64>) -> bool {
+        self.files.get(&file).is_some_and(|pages| pages.fetches_in(range).next().is_some())
+    }
+
     /// Returns `data`, which a READ brought from `offset`, with newer bytes of the cache in their places.
     pub fn overlay(&self, file: FileId, offset: u64, data: &Bytes) -> Vec<Bytes> {
         let Some(pages) = self.files.get(&file) else { return vec![data.clone()] };

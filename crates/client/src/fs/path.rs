@@ -32,7 +32,7 @@ impl FileSystem {
         let names = split(path);
         if !names.contains(&&b".."[..]) {
             // Nearly all paths have no symbolic link: one chain of LOOKUPs finds the object.
-            match self.client().lookup_chain(self.caller(), self.root().handle, &names).await {
+            match self.resolve_plain(&names).await {
                 Ok(object) if !(follow && object.attributes.kind == FileKind::Symlink) => return Ok(object),
                 // A symbolic link on the way; version 3 calls it no directory.
                 Ok(_) | Err(OpError::Status(Status::SYMLINK | Status::NOTDIR)) => {}
@@ -40,6 +40,33 @@ impl FileSystem {
             }
         }
         self.resolve_names(&names, follow).await
+    }
+
+    /// Resolves names without symbolic links: as far as they are cached, and by one chain of LOOKUPs from there on.
+    async fn resolve_plain(&self, names: &[&[u8]]) -> Result<Object, OpError> {
+        let (mount, caller) = (self.mounted(), self.caller());
+        let mut inode = mount.root();
+        let mut left = names;
+        while let Some((name, others)) = left.split_first() {
+            let Some((found, attributes)) = inode.lookup_cached(caller, name).await? else { break };
+            (inode, left) = (found, others);
+            if left.is_empty() {
+                return Ok(inode.object(attributes));
+            }
+        }
+        match left {
+            [] => Ok(inode.object(inode.attributes(caller).await?)),
+            [name] => {
+                let (found, attributes) = inode.lookup(caller, name).await?;
+                Ok(found.object(attributes))
+            }
+            _ => {
+                let started = mount.start();
+                let object = self.client().lookup_chain(caller, inode.handle(), left).await?;
+                let (found, attributes) = mount.found(&object, started);
+                Ok(found.object(attributes))
+            }
+        }
     }
 
     /// Resolves names one by one, following symbolic links. `..` above the root is the root.
@@ -58,7 +85,8 @@ impl FileSystem {
             if directory.attributes.kind != FileKind::Directory {
                 return Err(OpError::Status(Status::NOTDIR));
             }
-            let object = self.client().lookup(self.caller(), directory.handle, &name).await?;
+            let (inode, attributes) = self.mounted().inode(&directory).lookup(self.caller(), &name).await?;
+            let object = inode.object(attributes);
             if object.attributes.kind != FileKind::Symlink || (left.is_empty() && !follow) {
                 way.push(object);
                 continue;

@@ -38,7 +38,7 @@ fn files_are_created_written_read_and_truncated() {
         let creation = Creation::IfMissing;
         let opened = client.open(&caller, top, b"file", OpenMode::BOTH, creation, &FILE).await.unwrap();
         assert_eq!((opened.object.attributes.mode, opened.object.attributes.size), (0o640, 0));
-        let Some(Before::Weak { mtime, .. }) = opened.directory.before else { panic!("{opened:?}") };
+        let Some(Before::Weak { mtime, .. }) = opened.directory.unwrap().before else { panic!("{opened:?}") };
         assert_eq!(mtime, export.attributes.mtime);
         let (file, state) = (opened.object.handle, OpenState::default());
 

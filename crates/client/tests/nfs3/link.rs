@@ -5,21 +5,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caller, Config, Version};
+use client::config::{Caches, Caller, Config, Version};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::error::OpError;
 use client::url::LocalLock;
 use futures_util::FutureExt;
-use futures_util::task::noop_waker_ref;
+use futures_util::task::{ArcWake, noop_waker_ref, waker};
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, encode_success};
 use server::{
@@ -82,7 +82,7 @@ struct ManualClock(AtomicU64);
 
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -100,6 +100,17 @@ pub(crate) struct Link {
     /// Programs and procedures that were called, in their order.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
     pub(crate) longest_queue: Cell<usize>,
+    /// What clients do for nobody who waits.
+    background: RefCell<Vec<Pin<Box<dyn Future<Output = ()>>>>>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl ArcWake for Woken {
+    fn wake_by_ref(woken: &Arc<Self>) {
+        woken.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn new_server(change: impl FnOnce(&mut Settings)) -> Server {
@@ -120,7 +131,7 @@ impl Link {
 
     pub(crate) fn with_settings(change: impl FnOnce(&mut Settings)) -> Rc<Self> {
         let clock = Arc::new(ManualClock::default());
-        clock.0.store(1000, Ordering::Relaxed);
+        clock.0.store(1_000_000_000, Ordering::Relaxed);
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let id = server::ConnectionId(1);
         let server_connection = Connection::new(id, address(700), address(2049), Transport::Tcp, false);
@@ -134,6 +145,7 @@ impl Link {
             handler: RefCell::new(Box::new(|_| Answer::Serve)),
             calls: RefCell::default(),
             longest_queue: Cell::default(),
+            background: RefCell::default(),
         })
     }
 
@@ -153,14 +165,18 @@ impl Link {
     /// Runs a future to its end.
     pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let mut context = Context::from_waker(noop_waker_ref());
+        let woken = Arc::new(Woken::default());
+        let waker = waker(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
         for _ in 0..100_000 {
+            woken.0.store(false, Ordering::Relaxed);
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            if !self.exchange() {
+            self.background.borrow_mut().retain_mut(|work| work.as_mut().poll(&mut context).is_pending());
+            if !self.exchange() && !woken.0.load(Ordering::Relaxed) {
                 let until = self.engine.deadline().expect("the future waits for something");
-                self.clock.0.store(until.as_millis() as u64, Ordering::Relaxed);
+                self.clock.0.store(until.as_nanos() as u64, Ordering::Relaxed);
                 self.engine.handle_timeout();
             }
         }
@@ -240,7 +256,9 @@ impl Link {
 
     /// Returns the server's reply; `None` if it closes the connection.
     pub(crate) fn executed(&self, record: Bytes) -> Option<Bytes> {
-        let wall = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
+        // Each call takes a microsecond, so that times show changes.
+        let nanoseconds = self.calls.borrow().len() as u32 * 1000 % 1_000_000_000;
+        let wall = Timestamp { seconds: 1_000_000, nanoseconds };
         let now = Now { monotonic: self.clock.now(), wall };
         let mut reply = Writer::new();
         let done = self.server.handle(&self.server_connection, now, record, &mut reply).now_or_never();
@@ -252,7 +270,10 @@ impl Link {
 
     /// Connects a client with this configuration.
     pub(crate) fn connect(&self, config: Config) -> Result<Client, OpError> {
-        self.run(Client::connect(Arc::clone(&self.engine), config))
+        let client = self.run(Client::connect(Arc::clone(&self.engine), config))?;
+        let running = client.clone();
+        self.background.borrow_mut().push(Box::pin(async move { running.run().await }));
+        Ok(client)
     }
 
     /// Connects a client of version 3.
@@ -297,5 +318,6 @@ pub(crate) fn config() -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        caches: Caches::default(),
     }
 }

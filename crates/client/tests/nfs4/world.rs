@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caller, Config, Version};
+use client::config::{Caches, Caller, Config, Version};
 use client::engine::{Action, Clock, ConnectError, ConnectionId, Engine, RetryPolicy};
 use client::fs::FileSystem;
 use client::url::LocalLock;
@@ -452,5 +452,6 @@ fn config(number: usize, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        caches: Caches::default(),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::config::{Caches, Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Error, OpError};
@@ -322,6 +322,8 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         local_lock: options.local_lock.unwrap_or(LocalLock::None),
+        // A command reads and writes whole files once, and what it looks up it has just changed itself.
+        caches: Caches::none(),
     }
 }
 

@@ -1,14 +1,19 @@
 //! Reading directories.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
 use super::Inode;
 use crate::attributes::{Attributes, FileKind};
-use crate::cache::directory::{FIRST_COOKIE, LoopGuard};
+use crate::cache::attributes::Started;
+use crate::cache::directory::{DirectoryEntry, FIRST_COOKIE, LoopGuard, Method, Page, ReadStarted};
+use crate::cache::names::{Lookup, LookupStarted};
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::results::DirPage;
 
 /// Maximum bytes of one reply to a listing: some thousand entries with attributes.
 const LISTING_BYTES: u32 = 1 << 20;
@@ -51,8 +56,17 @@ pub struct Entry {
     pub cookie: u64,
     /// The type, if it is known.
     pub kind: Option<FileKind>,
-    /// The object and its attributes, if the server sent them.
+    /// The object and its attributes, if they are known.
     pub object: Option<(Inode, Attributes)>,
+}
+
+/// What a READDIR belongs to.
+struct Reading {
+    attributes: Started,
+    /// `None` if nothing is known of the directory, so that nothing can be cached.
+    cache: Option<(ReadStarted, LookupStarted)>,
+    cookie: u64,
+    is_plus: bool,
 }
 
 impl Inode {
@@ -76,7 +90,8 @@ impl OpenDirectory {
     }
 
     /// Reads the part that follows `cookie`: 0, or one of an earlier part's entries. `wants_attributes` tells whether the
-    /// caller has a use for the attributes of the entries (READDIRPLUS).
+    /// caller has a use for the attributes of the entries: then READDIRPLUS is sent when the directory is read for the first
+    /// time, and after it changed.
     ///
     /// # Errors
     /// As getdents(2). [`OpError::BadReply`] if the server's cookies form a loop.
@@ -86,10 +101,16 @@ impl OpenDirectory {
         cookie: u64,
         wants_attributes: bool,
     ) -> Result<Listing, OpError> {
-        let verifier = self.start(cookie)?;
+        let own_verifier = self.start(cookie)?;
+        if let Some(listing) = self.read_cached(caller, cookie).await? {
+            self.reader.lock().next_cookie = listing.next_cookie;
+            return Ok(listing);
+        }
+        let (reading, verifier) = self.start_reading(cookie, wants_attributes, own_verifier);
         let bytes = self.inode.mount.info().read_max.min(LISTING_BYTES);
         let (client, handle) = (self.inode.client(), self.inode.handle());
-        let page = client.read_directory(caller, handle, (cookie, verifier), bytes, wants_attributes).await?;
+        let read = client.read_directory(caller, handle, (cookie, verifier), bytes, reading.is_plus).await;
+        let page = read.inspect_err(|_| self.forget_listing())?;
         if !page.eof && page.next_cookie == cookie {
             return Err(looping());
         }
@@ -97,15 +118,7 @@ impl OpenDirectory {
             let mut reader = self.reader.lock();
             (reader.verifier, reader.next_cookie) = (page.verifier, page.next_cookie);
         }
-        let entry = |entry: crate::results::DirEntry| Entry {
-            name: entry.name,
-            fileid: entry.fileid,
-            cookie: entry.cookie,
-            kind: entry.object.map(|object| object.attributes.kind),
-            object: entry.object.map(|object| self.inode.mount.found(&object)),
-        };
-        let entries = page.entries.into_iter().map(entry).collect();
-        Ok(Listing { entries, next_cookie: page.next_cookie, is_end: page.eof })
+        self.take_page(reading, page)
     }
 
     /// Notes where the reader is and returns the verifier of the cookie.
@@ -122,6 +135,108 @@ impl OpenDirectory {
             reader.guard = LoopGuard::default();
         }
         Ok(reader.verifier)
+    }
+
+    /// Returns a part that is cached, if the server says that the directory has not changed since.
+    async fn read_cached(&self, caller: &Caller, cookie: u64) -> Result<Option<Listing>, OpError> {
+        let Some(mut page) = self.cached_page(cookie) else { return Ok(None) };
+        let (directory, now) = (self.inode.node.id, self.inode.mount.now());
+        let is_fresh = self.inode.mount.shared.state.lock().metadata.attributes.is_fresh(directory, now);
+        if !is_fresh {
+            self.inode.refresh(caller).await?;
+            match self.cached_page(cookie) {
+                Some(valid) => page = valid,
+                None => return Ok(None),
+            }
+        }
+        let entries = page.entries.iter().map(|entry| self.entry(entry)).collect();
+        Ok(Some(Listing { entries, next_cookie: page.next_cookie, is_end: page.end }))
+    }
+
+    fn cached_page(&self, cookie: u64) -> Option<Page> {
+        let directory = self.inode.node.id;
+        let state = self.inode.mount.shared.state.lock();
+        let epoch = state.metadata.attributes.epoch(directory)?;
+        state.metadata.directories.page(directory, epoch, cookie).cloned()
+    }
+
+    /// Returns an entry of a cached part, with attributes if they are fresh.
+    fn entry(&self, entry: &DirectoryEntry) -> Entry {
+        let (directory, now) = (self.inode.node.id, self.inode.mount.now());
+        let state = self.inode.mount.shared.state.lock();
+        let metadata = &state.metadata;
+        let by_name = || {
+            let epoch = metadata.attributes.epoch(directory)?;
+            match metadata.names.lookup(directory, epoch, &entry.name) {
+                Lookup::Found(file) => Some(file),
+                Lookup::Absent | Lookup::Unknown => None,
+            }
+        };
+        let file = entry.file.or_else(by_name);
+        let object = file.and_then(|file| {
+            let attributes = state.attributes(file, now)?;
+            Some((self.inode.mount.inode_of(state.table.by_id(file)?), attributes))
+        });
+        let kind = object.as_ref().map(|(_, attributes)| attributes.kind).or(entry.kind);
+        Entry { name: entry.name.clone(), fileid: entry.fileid, cookie: entry.cookie, kind, object }
+    }
+
+    fn start_reading(&self, cookie: u64, wants_attributes: bool, own: [u8; 8]) -> (Reading, [u8; 8]) {
+        let (directory, now) = (self.inode.node.id, self.inode.mount.now());
+        let mut state = self.inode.mount.shared.state.lock();
+        let metadata = &mut state.metadata;
+        let attributes = metadata.attributes.start(now);
+        let cache = metadata.attributes.epoch(directory).map(|epoch| {
+            let started = metadata.directories.start(directory, epoch, cookie);
+            let started = if wants_attributes { started } else { started.names_only() };
+            (started, metadata.names.start(epoch))
+        });
+        let is_plus = cache.map_or(wants_attributes, |(started, _)| started.method() == Method::ReaddirPlus);
+        let known = metadata.directories.verifier(directory).filter(|_| own == [0; 8]);
+        let verifier = if cookie == FIRST_COOKIE { [0; 8] } else { known.unwrap_or(own) };
+        (Reading { attributes, cache, cookie, is_plus }, verifier)
+    }
+
+    /// Enters a part that the server has sent into the caches.
+    fn take_page(&self, reading: Reading, page: DirPage) -> Result<Listing, OpError> {
+        let (directory, mount, now) = (self.inode.node.id, &self.inode.mount, self.inode.mount.now());
+        let mut state = mount.shared.state.lock();
+        if let Some(attributes) = page.directory {
+            state.update(directory, reading.attributes, attributes, now);
+        }
+        let (mut entries, mut cached) = (Vec::with_capacity(page.entries.len()), Vec::new());
+        for entry in page.entries {
+            let node = entry.object.map(|object| (state.node(&object), object.attributes));
+            if let Some((node, attributes)) = &node {
+                state.update(node.id, reading.attributes, *attributes, now);
+                if let Some((_, names_started)) = reading.cache {
+                    let names = &mut state.metadata.names;
+                    names.looked_up(names_started, directory, &entry.name, Some(node.id));
+                }
+            }
+            let (kind, file) = (node.as_ref().map(|node| node.1.kind), node.as_ref().map(|node| node.0.id));
+            // A copy: a slice would keep the whole reply in memory.
+            let name = Bytes::copy_from_slice(&entry.name);
+            let (fileid, cookie) = (entry.fileid, entry.cookie);
+            cached.push(DirectoryEntry { name: name.clone(), cookie, fileid, kind, file });
+            let object = node.map(|(node, attributes)| {
+                let seen = state.seen(node.id, attributes);
+                (mount.inode_of(node), seen)
+            });
+            entries.push(Entry { name, fileid, cookie, kind, object });
+        }
+        if let Some((started, _)) = reading.cache {
+            let entries: Arc<[DirectoryEntry]> = cached.into();
+            let cached = Page { entries, next_cookie: page.next_cookie, end: page.eof };
+            state.metadata.directories.insert(started, page.verifier, cached).map_err(|_| looping())?;
+        }
+        debug_assert!(reading.cookie != page.next_cookie || page.eof);
+        Ok(Listing { entries, next_cookie: page.next_cookie, is_end: page.eof })
+    }
+
+    /// The server may have refused a cookie: what is cached leads nowhere.
+    fn forget_listing(&self) {
+        self.inode.mount.shared.state.lock().metadata.directories.invalidate(self.inode.node.id);
     }
 }
 

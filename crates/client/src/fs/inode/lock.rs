@@ -1,6 +1,9 @@
 //! Locks of open file descriptions.
 
-use super::OpenFile;
+use std::collections::BTreeSet;
+
+use super::{Inode, OpenFile};
+use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 
@@ -40,7 +43,13 @@ impl OpenFile {
         // Noted first: the reply to a lock may be lost.
         self.lock_owners.lock().insert(owner);
         let (client, handle) = (self.inode().client(), self.inode().handle());
-        client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await.map(|_| ())
+        let started = self.inode().mount().start();
+        // What was cached before may be old. The attributes under the lock tell.
+        match client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await? {
+            Some(attributes) => drop(self.inode().learn(started, attributes)),
+            None => self.inode().expire(),
+        }
+        Ok(())
     }
 
     /// Returns a lock that a lock of this owner would conflict with; `None` if it would be granted.
@@ -62,15 +71,27 @@ impl OpenFile {
     /// # Errors
     /// As fcntl(2) with `F_UNLCK`.
     pub async fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), OpError> {
+        // Who locks next reads what was written under this lock.
+        self.inode().sync_data().await;
         self.inode().client().unlock(self.caller(), self.inode().handle(), owner, range).await
     }
 
     /// Unlocks all that was locked through this file.
     pub(super) async fn unlock_all(&self) {
         let owners = std::mem::take(&mut *self.lock_owners.lock());
+        self.inode().unlock_all(self.caller(), owners).await;
+    }
+}
+
+impl Inode {
+    /// Unlocks all that these owners have locked.
+    pub(super) async fn unlock_all(&self, caller: &Caller, owners: BTreeSet<LockOwner>) {
+        if !owners.is_empty() {
+            self.sync_data().await;
+        }
         for owner in owners {
             // The server unlocks what is left when the file is closed.
-            let _ = self.unlock(owner, LockRange::WHOLE).await;
+            let _ = self.client().unlock(caller, self.handle(), owner, LockRange::WHOLE).await;
         }
     }
 }

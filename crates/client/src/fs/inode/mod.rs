@@ -8,6 +8,7 @@
 //!
 //! Errors are [`OpError`]s, whose `errno` is the one of the system call.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,28 +16,40 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use parking_lot::Mutex;
 
-use crate::attributes::{Attributes, FileKind};
+use crate::attributes::FileKind;
 use crate::cache::FileId;
+use crate::cache::limiter::Limiter;
+use crate::cache::metadata::Metadata;
 use crate::client::Client;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, Object};
+use crate::write::{Settings, WriteBehind};
 
+mod access;
 mod attributes;
+mod direct;
 mod directory;
-mod io;
+mod flusher;
 mod lock;
 mod names;
 mod open;
+mod read;
 mod space;
+mod state;
 mod table;
+mod truncate;
 mod unlinked;
+mod write;
 mod xattr;
 
 pub use directory::{Entry, Listing, OpenDirectory};
 pub use lock::FLOCK_NUMBERS;
 pub use open::{OpenFile, OpenFlags};
 
+use access::AccessCache;
+use flusher::Flusher;
+use state::State;
 use table::{Node, Table};
 
 /// A directory of a server with all below it. Clones are the same.
@@ -48,8 +61,12 @@ pub struct Mount {
 struct Shared {
     client: Client,
     info: FsInfo,
+    limiter: Limiter,
+    /// Whether data are cached.
+    caches_data: bool,
+    state: Mutex<State>,
     root: Arc<Node>,
-    table: Mutex<Table>,
+    flusher: Arc<Flusher>,
     /// Open descriptions of all files.
     open_files: AtomicUsize,
     /// The number of the next name of an open file without a name.
@@ -84,11 +101,33 @@ impl Mount {
     pub async fn at(client: Client, caller: &Caller, root: &Object) -> Result<Self, OpError> {
         let info = client.fs_info(caller, root.handle).await?;
         client.set_lease(info.lease_seconds);
-        let mut table = Table::default();
-        let root = table.get(root.handle, root.attributes.kind);
-        let table = Mutex::new(table);
-        let (open_files, next_hidden) = (AtomicUsize::new(0), AtomicU32::new(0));
-        Ok(Self { shared: Arc::new(Shared { client, info, root, table, open_files, next_hidden }) })
+        let caches = client.config().caches.clone();
+        let limiter = caches.memory;
+        let mut state = State {
+            table: Table::new(&limiter),
+            metadata: Metadata::new(&limiter, caches.metadata),
+            writes: WriteBehind::new(write_settings(info.write_max)),
+            access: AccessCache::default(),
+            fetch_waiters: HashMap::new(),
+            truncations: HashMap::new(),
+        };
+        let now = client.engine().now();
+        let started = state.metadata.attributes.start(now);
+        let node = state.node(root);
+        state.update(node.id, started, root.attributes, now);
+        let shared = Arc::new(Shared {
+            client,
+            info,
+            limiter,
+            caches_data: caches.data,
+            state: Mutex::new(state),
+            root: node,
+            flusher: Arc::default(),
+            open_files: AtomicUsize::new(0),
+            next_hidden: AtomicU32::new(0),
+        });
+        flusher::start(&shared);
+        Ok(Self { shared })
     }
 
     /// Returns the root directory.
@@ -112,25 +151,28 @@ impl Mount {
     /// Returns the inode of an object that the server has sent.
     #[must_use]
     pub fn inode(&self, object: &Object) -> Inode {
-        let node = self.shared.table.lock().get(object.handle, object.attributes.kind);
+        let node = self.shared.state.lock().node(object);
         self.inode_of(node)
     }
 
     /// Returns the inode with this number, if it is still known. Inodes that somebody holds are always known.
     #[must_use]
     pub fn inode_by_id(&self, id: FileId) -> Option<Inode> {
-        let node = self.shared.table.lock().by_id(id)?;
+        let node = self.shared.state.lock().table.by_id(id)?;
         Some(self.inode_of(node))
     }
 
     fn inode_of(&self, node: Arc<Node>) -> Inode {
         Inode { mount: self.clone(), node }
     }
+}
 
-    /// Returns the inode of an object with its attributes.
-    fn found(&self, object: &Object) -> (Inode, Attributes) {
-        (self.inode(object), object.attributes)
-    }
+/// Pages of WRITEs, as far as servers take that many bytes.
+const PAGE: u64 = 4096;
+
+fn write_settings(write_max: u32) -> Settings {
+    let wsize = (u64::from(write_max) / PAGE * PAGE).max(PAGE);
+    Settings { wsize, ..Settings::default() }
 }
 
 impl Inode {

@@ -3,21 +3,127 @@
 use protocol::nfs4::types::Status;
 
 use super::{Inode, OpenFile, OpenFlags};
-use crate::attributes::{Attributes, FileKind, SetAttributes};
+use crate::attributes::{Attributes, Before, Changed, FileKind, SetAttributes};
+use crate::cache::names::Lookup;
 use crate::config::{Caller, Version};
 use crate::error::OpError;
-use crate::results::{Creation, NewObject};
+use crate::results::{Creation, NewObject, Object, access};
 
 impl Inode {
-    /// Looks up a name, and returns its object with the attributes.
+    /// Looks up a name, and returns its object with the attributes. Names and absent names are cached.
     ///
     /// # Errors
     /// [`Status::NOENT`] if there is none.
     pub async fn lookup(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
-        let object = self.client().lookup(caller, self.handle(), name).await?;
-        let found = self.mount.found(&object);
-        found.0.node.opens.lock().note_name(self.id(), name);
-        Ok(found)
+        crate::names::check(name)?;
+        if let Some(found) = self.lookup_cached(caller, name).await? {
+            return Ok(found);
+        }
+        self.lookup_at_server(caller, name).await
+    }
+
+    /// Looks up a name in the cache; `None` if the server must be asked.
+    pub(in crate::fs) async fn lookup_cached(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+    ) -> Result<Option<(Self, Attributes)>, OpError> {
+        let (mut known, is_fresh) = self.known(caller, name);
+        if known != Lookup::Unknown && !is_fresh {
+            // One GETATTR makes all names of the directory valid again.
+            self.refresh(caller).await?;
+            known = self.known(caller, name).0;
+        }
+        let file = match known {
+            Lookup::Found(file) => file,
+            Lookup::Absent => return Err(OpError::Status(Status::NOENT)),
+            Lookup::Unknown => return Ok(None),
+        };
+        let Some(inode) = self.mount.inode_by_id(file) else { return Ok(None) };
+        match inode.attributes(caller).await {
+            Ok(attributes) => Ok(Some((inode, attributes))),
+            Err(OpError::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED)) => {
+                self.mount.shared.state.lock().metadata.names.forget(self.node.id, name);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the object of a name if it is cached.
+    fn cached_inode(&self, caller: &Caller, name: &[u8]) -> Option<Self> {
+        match self.known(caller, name).0 {
+            Lookup::Found(file) => self.mount.inode_by_id(file),
+            Lookup::Absent | Lookup::Unknown => None,
+        }
+    }
+
+    /// Returns what is known of a name to a caller who may look it up, and whether that is fresh.
+    fn known(&self, caller: &Caller, name: &[u8]) -> (Lookup, bool) {
+        let (directory, now) = (self.node.id, self.mount.now());
+        let state = self.mount.shared.state.lock();
+        let attributes = &state.metadata.attributes;
+        let Some(epoch) = attributes.epoch(directory) else { return (Lookup::Unknown, false) };
+        // The server checks permissions of callers that are not known yet.
+        if state.access.get(directory, caller, access::LOOKUP) != Some(access::LOOKUP) {
+            return (Lookup::Unknown, false);
+        }
+        (state.metadata.names.lookup(directory, epoch, name), attributes.is_fresh(directory, now))
+    }
+
+    async fn lookup_at_server(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
+        let (started, names_started) = {
+            let now = self.mount.now();
+            let state = self.mount.shared.state.lock();
+            let epoch = state.metadata.attributes.epoch(self.node.id);
+            let names_started = epoch.map(|epoch| state.metadata.names.start(epoch));
+            (state.metadata.attributes.start(now), names_started)
+        };
+        let looked_up = self.client().lookup(caller, self.handle(), name).await;
+        let target = match &looked_up {
+            Ok(object) => Some(self.mount.found(object, started)),
+            Err(OpError::Status(Status::NOENT)) => None,
+            Err(error) => return Err(error.clone()),
+        };
+        let file = target.as_ref().map(|(inode, _)| inode.node.id);
+        {
+            let mut state = self.mount.shared.state.lock();
+            state.access.note(self.node.id, caller, access::LOOKUP, access::LOOKUP);
+            if let Some(names_started) = names_started {
+                state.metadata.names.looked_up(names_started, self.node.id, name, file);
+            }
+        }
+        let target = target.ok_or(OpError::Status(Status::NOENT))?;
+        target.0.node.opens.lock().note_name(self.id(), name);
+        Ok(target)
+    }
+
+    /// A change of our own made a name mean `target`, or removed it.
+    pub(super) fn name_changed(&self, name: &[u8], target: Option<&Self>) {
+        let directory = self.node.id;
+        let mut state = self.mount.shared.state.lock();
+        let metadata = &mut state.metadata;
+        metadata.directories.invalidate(directory);
+        match metadata.attributes.epoch(directory) {
+            Some(epoch) => metadata.names.changed(directory, epoch, name, target.map(|inode| inode.node.id)),
+            None => metadata.names.forget(directory, name),
+        }
+        drop(state);
+        if let Some(target) = target {
+            target.node.opens.lock().note_name(directory, name);
+        }
+    }
+
+    /// It is not known what a name means, after a request that may have changed it.
+    fn forget_name(&self, name: &[u8]) {
+        let mut state = self.mount.shared.state.lock();
+        state.metadata.directories.invalidate(self.node.id);
+        state.metadata.names.forget(self.node.id, name);
+    }
+
+    /// The attributes changed by an operation on a name, which did not return them.
+    pub(super) fn expire(&self) {
+        self.mount.shared.state.lock().metadata.attributes.expire(self.node.id);
     }
 
     /// Opens the file that has a name, and creates it if `creation` asks for it; `set` are its first attributes. A size of 0
@@ -33,14 +139,32 @@ impl Inode {
         creation: Creation,
         set: &SetAttributes,
     ) -> Result<OpenFile, OpError> {
-        let opened = self.client().open(caller, self.handle(), name, flags.mode, creation, set).await?;
+        // A file that is open may have data under way, which must not arrive after a truncation: see `set_size`.
+        let is_truncated_here = self.mount.has_open_files() && set.size == Some(0);
+        let sent = SetAttributes { size: set.size.filter(|_| !is_truncated_here), ..*set };
+        let started = self.mount.start();
+        let change = self.start_change();
+        let opened = match self.client().open(caller, self.handle(), name, flags.mode, creation, &sent).await
+        {
+            Ok(opened) => opened,
+            Err(error) => {
+                change.end_failed(&error);
+                self.forget_name(name);
+                return Err(error);
+            }
+        };
+        let directory = opened.directory;
+        change.end(directory);
         let inode = self.mount.inode(&opened.object);
-        inode.node.opens.lock().note_name(self.id(), name);
-        let file = OpenFile::new(inode, caller.clone(), flags, opened);
+        let size = opened.object.attributes.size;
+        let file = OpenFile::new(inode, caller.clone(), flags, opened, started);
+        if directory.is_some_and(may_have_changed) {
+            self.name_changed(name, Some(file.inode()));
+        }
         // O_TRUNC of a file that was there: an OPEN without creation, or one whose server kept the size.
-        if set.size == Some(0) && file.opened_attributes().size > 0 {
+        if set.size == Some(0) && (size > 0 || file.inode().unstable_bytes() > 0) {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            if let Err(error) = file.inode().set_attributes(caller, Some(&file), &set).await {
+            if let Err(error) = file.set_attributes(&set).await {
                 let _ = file.release().await;
                 return Err(error);
             }
@@ -59,8 +183,21 @@ impl Inode {
         kind: &NewObject,
         set: &SetAttributes,
     ) -> Result<(Self, Attributes), OpError> {
-        let (object, _) = self.client().create_object(caller, self.handle(), name, kind, set).await?;
-        Ok(self.mount.found(&object))
+        let started = self.mount.start();
+        let change = self.start_change();
+        match self.client().create_object(caller, self.handle(), name, kind, set).await {
+            Ok((object, directory)) => {
+                change.end(Some(directory));
+                let found = self.mount.found(&object, started);
+                self.name_changed(name, Some(&found.0));
+                Ok(found)
+            }
+            Err(error) => {
+                change.end_failed(&error);
+                self.forget_name(name);
+                Err(error)
+            }
+        }
     }
 
     /// Gives this object the name `name` in `directory`, and returns its attributes.
@@ -68,8 +205,17 @@ impl Inode {
     /// # Errors
     /// As link(2).
     pub async fn link(&self, caller: &Caller, directory: &Self, name: &[u8]) -> Result<Attributes, OpError> {
-        self.client().link(caller, self.handle(), directory.handle(), name).await?;
-        self.attributes(caller).await
+        let change = directory.start_change();
+        match self.client().link(caller, self.handle(), directory.handle(), name).await {
+            Ok(changed) => change.end(Some(changed)),
+            Err(error) => {
+                change.end_failed(&error);
+                directory.forget_name(name);
+                return Err(error);
+            }
+        }
+        directory.name_changed(name, Some(self));
+        self.refresh(caller).await
     }
 
     /// Removes the name of an object that is no directory. A file that is open stays until its last release.
@@ -77,17 +223,24 @@ impl Inode {
     /// # Errors
     /// As unlink(2).
     pub async fn unlink(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
+        let mut object = self.cached_inode(caller, name);
         // REMOVE of version 4 takes directories too.
         if self.client().version() != Version::V3 || self.mount.has_open_files() {
-            let (object, _) = self.lookup(caller, name).await?;
-            if object.kind() == FileKind::Directory {
+            let (found, _) = self.lookup(caller, name).await?;
+            if found.kind() == FileKind::Directory {
                 return Err(OpError::Status(Status::ISDIR));
             }
-            if object.keep_unlinked(caller, self, name).await? {
+            if found.keep_unlinked(caller, self, name).await? {
+                found.expire();
                 return Ok(());
             }
+            object = Some(found);
         }
-        self.client().remove_file(caller, self.handle(), name).await.map(|_| ())
+        let removed = self.remove(caller, name, false).await;
+        if let Some(object) = object {
+            object.expire();
+        }
+        removed
     }
 
     /// Removes the name of an empty directory.
@@ -101,7 +254,27 @@ impl Inode {
                 return Err(OpError::Status(Status::NOTDIR));
             }
         }
-        self.client().remove_directory(caller, self.handle(), name).await.map(|_| ())
+        self.remove(caller, name, true).await
+    }
+
+    pub(super) async fn remove(&self, caller: &Caller, name: &[u8], directory: bool) -> Result<(), OpError> {
+        let change = self.start_change();
+        let removed = match directory {
+            true => self.client().remove_directory(caller, self.handle(), name).await,
+            false => self.client().remove_file(caller, self.handle(), name).await,
+        };
+        match removed {
+            Ok(changed) => {
+                change.end(Some(changed));
+                self.name_changed(name, None);
+                Ok(())
+            }
+            Err(error) => {
+                change.end_failed(&error);
+                self.forget_name(name);
+                Err(error)
+            }
+        }
     }
 
     /// Renames the entry `name` of this directory, and replaces an object that has the new name. A replaced file that is open
@@ -119,8 +292,32 @@ impl Inode {
         if self.mount.has_open_files() {
             self.keep_replaced(caller, name, to, new_name).await?;
         }
+        let replaced = to.cached_inode(caller, new_name);
+        let change = self.start_change();
+        let to_change = (to != self).then(|| to.start_change());
         let (from, target) = ((self.handle(), name), (to.handle(), new_name));
-        self.client().rename(caller, from, target).await.map(|_| ())
+        let renamed = self.client().rename(caller, from, target).await;
+        self.forget_name(name);
+        to.forget_name(new_name);
+        if let Some(replaced) = replaced {
+            replaced.expire();
+        }
+        match renamed {
+            Ok((from_changed, to_changed)) => {
+                change.end(Some(from_changed));
+                if let Some(to_change) = to_change {
+                    to_change.end(Some(to_changed));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                change.end_failed(&error);
+                if let Some(to_change) = to_change {
+                    to_change.end_failed(&error);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Keeps an open file that a rename is going to replace.
@@ -145,5 +342,18 @@ impl Inode {
             replaced.keep_unlinked(caller, to, new_name).await?;
         }
         Ok(())
+    }
+
+    /// Returns the object with the attributes that programs see.
+    pub(in crate::fs) fn object(&self, attributes: Attributes) -> Object {
+        Object { handle: self.handle(), attributes }
+    }
+}
+
+/// Whether an operation may have changed a directory. An OPEN of a file that was there says that it has not.
+fn may_have_changed(changed: Changed) -> bool {
+    match (changed.before, changed.change_after) {
+        (Some(Before::Change(before)), Some(after)) => before != after,
+        _ => true,
     }
 }

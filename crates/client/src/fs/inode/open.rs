@@ -1,18 +1,27 @@
 //! Open files.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
 use super::Inode;
+use super::unlinked::HiddenName;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
+use crate::cache::attributes::Started;
+use crate::cache::limiter::User;
+use crate::cache::read_ahead::ReadAhead;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockOwner;
 use crate::results::{FileHandle, OpenMode, OpenState, Opened, Stability};
+use crate::write;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,24 +50,41 @@ impl OpenFlags {
 }
 
 /// An open file description. Give it back by [`Self::release`].
-#[derive(Debug)]
 pub struct OpenFile {
-    inode: Inode,
-    caller: Caller,
-    flags: OpenFlags,
-    state: OpenState,
+    pub(super) description: Arc<Description>,
     attributes: Attributes,
+    /// Which errors of earlier writes were reported here; `None` after the release.
+    errors: Mutex<Option<write::OpenFile>>,
     is_released: AtomicBool,
     /// The number of this open file in its client.
     pub(super) number: u64,
     /// Owners that may have locked something through this file.
     pub(super) lock_owners: Mutex<BTreeSet<LockOwner>>,
-    /// The verifier of unstable WRITEs since the last COMMIT; `None` if there were none.
+    /// The verifier of unstable WRITEs past the cache since the last COMMIT; `None` if there were none.
     pub(super) unstable: Mutex<Option<[u8; 8]>>,
 }
 
+/// What requests for an open file need. Requests in the background hold it too.
+pub(super) struct Description {
+    pub(super) inode: Inode,
+    pub(super) caller: Caller,
+    pub(super) flags: OpenFlags,
+    pub(super) state: OpenState,
+    pub(super) user: User,
+    pub(super) ahead: Mutex<ReadAhead>,
+    /// READs in the background.
+    pub(super) fetches: Mutex<Fetches>,
+}
+
+#[derive(Default)]
+pub(super) struct Fetches {
+    pub(super) count: usize,
+    /// The task that releases the file.
+    pub(super) waker: Option<Waker>,
+}
+
 impl Inode {
-    /// Opens a regular file.
+    /// Opens a regular file. Cached data stay if nobody changed the file since (close-to-open consistency).
     ///
     /// # Errors
     /// As open(2).
@@ -71,32 +97,49 @@ impl Inode {
         }
         let name = self.known_name();
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
+        let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await?;
-        Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened))
+        Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
     }
 
     /// Returns a directory and a name under which this object was found.
     fn known_name(&self) -> Option<(FileHandle, bytes::Bytes)> {
         let (directory, name) = self.node.opens.lock().name.clone()?;
-        Some((self.mount.shared.table.lock().by_id(directory)?.handle, name))
+        Some((self.mount.shared.state.lock().table.by_id(directory)?.handle, name))
     }
 }
 
 impl OpenFile {
-    pub(super) fn new(inode: Inode, caller: Caller, flags: OpenFlags, opened: Opened) -> Self {
+    pub(super) fn new(
+        inode: Inode,
+        caller: Caller,
+        flags: OpenFlags,
+        opened: Opened,
+        started: Started,
+    ) -> Self {
         {
             let mut opens = inode.node.opens.lock();
             opens.count += 1;
             opens.unprotected += usize::from(!opened.state.preserves_unlinked);
         }
-        inode.mount.shared.open_files.fetch_add(1, Ordering::Relaxed);
-        Self {
-            number: inode.client().next_file_number(),
-            inode,
+        let shared = &inode.mount.shared;
+        shared.open_files.fetch_add(1, Ordering::Relaxed);
+        let attributes = inode.learn(started, opened.object.attributes);
+        let errors = shared.state.lock().writes.open(inode.node.id);
+        let description = Description {
             caller,
             flags,
             state: opened.state,
-            attributes: opened.object.attributes,
+            user: shared.limiter.user(),
+            ahead: Mutex::default(),
+            fetches: Mutex::default(),
+            inode,
+        };
+        Self {
+            number: description.inode.client().next_file_number(),
+            description: Arc::new(description),
+            attributes,
+            errors: Mutex::new(Some(errors)),
             is_released: AtomicBool::new(false),
             lock_owners: Mutex::default(),
             unstable: Mutex::new(None),
@@ -106,19 +149,19 @@ impl OpenFile {
     /// Returns the file.
     #[must_use]
     pub fn inode(&self) -> &Inode {
-        &self.inode
+        &self.description.inode
     }
 
     /// Returns who opened the file; reads and writes are made for this caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        &self.description.caller
     }
 
     /// Returns how the file was opened.
     #[must_use]
     pub fn flags(&self) -> OpenFlags {
-        self.flags
+        self.description.flags
     }
 
     /// Returns the attributes as they were when the file was opened.
@@ -132,7 +175,7 @@ impl OpenFile {
     /// # Errors
     /// As fstat(2).
     pub async fn attributes(&self) -> Result<Attributes, OpError> {
-        self.inode.attributes(&self.caller).await
+        self.inode().attributes(self.caller()).await
     }
 
     /// Sets attributes and returns all of them.
@@ -140,11 +183,24 @@ impl OpenFile {
     /// # Errors
     /// As fchmod(2), ftruncate(2).
     pub async fn set_attributes(&self, set: &SetAttributes) -> Result<Attributes, OpError> {
-        self.inode.set_attributes(&self.caller, Some(self), set).await
+        self.inode().set_attributes(self.caller(), Some(self), set).await
     }
 
     pub(super) fn state(&self) -> &OpenState {
-        &self.state
+        &self.description.state
+    }
+
+    /// Whether data pass the cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.flags().direct || !self.inode().mount.shared.caches_data
+    }
+
+    /// Returns an error of earlier writes that was not reported to this description yet.
+    pub(super) fn take_error(&self) -> Result<(), OpError> {
+        let mut errors = self.errors.lock();
+        let Some(errors) = errors.as_mut() else { return Ok(()) };
+        let taken = self.inode().mount.shared.state.lock().writes.take_error(errors);
+        taken.map_err(late_error)
     }
 
     /// Makes everything stable that was written. Call it at each close(2) of a descriptor: it is what another client sees that
@@ -153,32 +209,103 @@ impl OpenFile {
     /// # Errors
     /// As close(2): errors of earlier writes that were not reported yet.
     pub async fn flush(&self) -> Result<(), OpError> {
-        if self.flags.mode.write { self.sync().await } else { Ok(()) }
+        if self.flags().mode.write { self.sync().await } else { Ok(()) }
     }
 
-    /// Ends the description, and the locks of owners that have locked through it. Only the first call has an effect. Call [`Self::flush`] before, which reports errors.
+    /// Ends the description, and the locks of owners that have locked through it. Only the first call has an effect. Call
+    /// [`Self::flush`] before, which reports errors. A description that is dropped ends in the background.
     ///
     /// # Errors
-    /// The server's refusal of CLOSE; the description has ended all the same.
+    /// An error of earlier writes that was not reported yet, or the server's refusal of CLOSE. The description has ended all
+    /// the same.
     pub async fn release(&self) -> Result<(), OpError> {
         if self.is_released.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         self.unlock_all().await;
+        let errors = self.errors.lock().take();
+        Arc::clone(&self.description).end(errors).await
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if !self.is_released.swap(true, Ordering::Relaxed) {
+            let (description, errors) = (Arc::clone(&self.description), self.errors.lock().take());
+            let owners = std::mem::take(&mut *self.lock_owners.lock());
+            self.inode().client().background().spawn(async move {
+                description.inode.unlock_all(&description.caller, owners).await;
+                // Nobody is left to hear of an error; the file's next description does.
+                let _ = description.end(errors).await;
+            });
+        }
+    }
+}
+
+impl Description {
+    async fn end(self: Arc<Self>, errors: Option<write::OpenFile>) -> Result<(), OpError> {
+        let (inode, shared) = (&self.inode, &self.inode.mount.shared);
+        if self.is_writer() {
+            inode.sync_data().await;
+            let mut opens = inode.node.opens.lock();
+            if opens.writer.as_ref().is_some_and(|writer| Arc::ptr_eq(writer, &self)) {
+                opens.writer = None;
+            }
+        }
+        let late = errors.map_or(Ok(()), |errors| shared.state.lock().writes.close(errors));
+        self.fetches_ended().await;
         let hidden = self.uncount();
-        let closed = self.inode.client().close_file(&self.caller, self.inode.handle(), &self.state).await;
+        let closed = inode.client().close_file(&self.caller, inode.handle(), &self.state).await;
         if let Some(hidden) = hidden {
             // Nobody waits for the outcome; a name that stays is visible to the user.
             let _ = hidden.remove().await;
         }
-        closed
+        late.map_err(late_error).and(closed)
     }
 
-    fn uncount(&self) -> Option<super::unlinked::HiddenName> {
+    fn uncount(&self) -> Option<HiddenName> {
         self.inode.mount.shared.open_files.fetch_sub(1, Ordering::Relaxed);
         let mut opens = self.inode.node.opens.lock();
         opens.count -= 1;
         opens.unprotected -= usize::from(!self.state.preserves_unlinked);
         if opens.count == 0 { opens.hidden.take() } else { None }
     }
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (inode, flags) = (self.inode(), self.flags());
+        f.debug_struct("OpenFile").field("inode", inode).field("flags", &flags).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Description").field("inode", &self.inode.id()).finish_non_exhaustive()
+    }
+}
+
+impl Description {
+    /// Whether WRITEs of the file are made for this description.
+    pub(super) fn is_writer(&self) -> bool {
+        let opens = self.inode.node.opens.lock();
+        opens.writer.as_ref().is_some_and(|writer| std::ptr::eq(&**writer, self))
+    }
+
+    /// Waits until no READ in the background uses the open state.
+    async fn fetches_ended(&self) {
+        poll_fn(|context| {
+            let mut fetches = self.fetches.lock();
+            if fetches.count == 0 {
+                return Poll::Ready(());
+            }
+            fetches.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+fn late_error(errno: Errno) -> OpError {
+    OpError::Invalid(errno, "data that were written earlier could not be stored")
 }

@@ -9,10 +9,13 @@ use parking_lot::Mutex;
 use super::unlinked::Opens;
 use crate::attributes::FileKind;
 use crate::cache::FileId;
+use crate::cache::limiter::{Kind, Limiter, Permit, User};
 use crate::results::FileHandle;
 
-/// Objects that nobody holds are forgotten beyond this number of objects.
-pub(super) const NODES_MAX: usize = 1 << 16;
+/// Bytes that are accounted for one object: itself, and its places in two maps.
+pub(super) const NODE_BYTES: u64 = 768;
+/// Part of the budget beyond which objects that nobody holds are forgotten: an eighth.
+const NODES_PART: u64 = 8;
 /// Objects that are looked at in one search for some to forget, so that a table full of held ones costs little.
 const SCAN_MAX: usize = 64;
 
@@ -22,14 +25,20 @@ pub(super) struct Node {
     pub(super) id: FileId,
     pub(super) handle: FileHandle,
     pub(super) kind: FileKind,
+    /// Accounts for the node. One that is needed exists also without room in the budget.
+    _permit: Option<Permit>,
     /// Set when the object is found in the table; the search for objects to forget clears it.
     used: AtomicBool,
     pub(super) opens: Mutex<Opens>,
+    /// Held by one who changes the size.
+    pub(super) size_lock: futures_util::lock::Mutex<()>,
 }
 
 /// The objects of a mount. One that somebody holds stays; of the others the least recently used ones are forgotten (CLOCK).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
+    user: User,
+    nodes_max: usize,
     by_handle: HashMap<FileHandle, FileId>,
     by_id: BTreeMap<FileId, Arc<Node>>,
     last: u64,
@@ -38,23 +47,47 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Returns the object with this handle. A handle that now names an object of another type gets a new number.
-    pub(super) fn get(&mut self, handle: FileHandle, kind: FileKind) -> Arc<Node> {
+    pub(super) fn new(limiter: &Limiter) -> Self {
+        let nodes_max =
+            usize::try_from(limiter.budget().total / NODES_PART / NODE_BYTES).unwrap_or(usize::MAX);
+        Self {
+            user: limiter.user(),
+            nodes_max,
+            by_handle: HashMap::new(),
+            by_id: BTreeMap::new(),
+            last: 0,
+            hand: FileId(0),
+        }
+    }
+
+    /// Returns the object with this handle, and the numbers of objects that were forgotten for it, which `may_go` allowed. A
+    /// handle that now names an object of another type gets a new number.
+    pub(super) fn get(
+        &mut self,
+        handle: FileHandle,
+        kind: FileKind,
+        may_go: impl Fn(FileId) -> bool,
+    ) -> (Arc<Node>, Vec<FileId>) {
         if let Some(node) = self.by_handle.get(&handle).and_then(|id| self.by_id.get(id))
             && node.kind == kind
         {
             node.used.store(true, Ordering::Relaxed);
-            return Arc::clone(node);
+            return (Arc::clone(node), Vec::new());
         }
-        if self.by_id.len() >= NODES_MAX {
-            self.forget_some();
+        let mut permit = self.user.try_reserve(Kind::Metadata, NODE_BYTES).ok();
+        let mut forgotten = Vec::new();
+        if self.by_id.len() >= self.nodes_max || permit.is_none() {
+            forgotten = self.forget_some(may_go);
+            permit = permit.or_else(|| self.user.try_reserve(Kind::Metadata, NODE_BYTES).ok());
         }
         self.last += 1;
         let id = FileId(self.last);
-        let node = Arc::new(Node { id, handle, kind, used: AtomicBool::new(true), opens: Mutex::default() });
+        let used = AtomicBool::new(true);
+        let (opens, size_lock) = (Mutex::default(), futures_util::lock::Mutex::default());
+        let node = Arc::new(Node { id, handle, kind, _permit: permit, used, opens, size_lock });
         self.by_handle.insert(handle, id);
         self.by_id.insert(id, Arc::clone(&node));
-        node
+        (node, forgotten)
     }
 
     /// Returns the object with this number.
@@ -65,54 +98,66 @@ impl Table {
     }
 
     /// Forgets objects that nobody holds and that were not used since the last search.
-    fn forget_some(&mut self) {
+    fn forget_some(&mut self, may_go: impl Fn(FileId) -> bool) -> Vec<FileId> {
         let after = self.by_id.range(self.hand..).chain(self.by_id.range(..self.hand));
         let mut victims = Vec::new();
         let mut hand = self.hand;
         for (id, node) in after.take(SCAN_MAX) {
             hand = FileId(id.0 + 1);
             let was_used = node.used.swap(false, Ordering::Relaxed);
-            if !was_used && Arc::strong_count(node) == 1 {
+            if !was_used && Arc::strong_count(node) == 1 && may_go(*id) {
                 victims.push(*id);
             }
         }
         self.hand = hand;
-        for id in victims {
-            let Some(node) = self.by_id.remove(&id) else { continue };
-            if self.by_handle.get(&node.handle) == Some(&id) {
+        for id in &victims {
+            let Some(node) = self.by_id.remove(id) else { continue };
+            if self.by_handle.get(&node.handle) == Some(id) {
                 self.by_handle.remove(&node.handle);
             }
         }
+        victims
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::limiter::Budget;
 
     fn handle(number: usize) -> FileHandle {
         FileHandle::new(&number.to_be_bytes()).expect("a short handle")
     }
 
+    fn table() -> Table {
+        Table::new(&Limiter::new(Budget::new(16 << 20)))
+    }
+
+    fn get(table: &mut Table, number: usize, kind: FileKind) -> Arc<Node> {
+        table.get(handle(number), kind, |_| true).0
+    }
+
     #[test]
     fn one_object_per_handle_and_type() {
-        let mut table = Table::default();
-        let file = table.get(handle(1), FileKind::Regular);
-        assert!(Arc::ptr_eq(&file, &table.get(handle(1), FileKind::Regular)));
-        let other = table.get(handle(1), FileKind::Directory);
+        let mut table = table();
+        let file = get(&mut table, 1, FileKind::Regular);
+        assert!(Arc::ptr_eq(&file, &get(&mut table, 1, FileKind::Regular)));
+        let other = get(&mut table, 1, FileKind::Directory);
         assert_ne!(file.id, other.id);
         assert!(table.by_id(file.id).is_some(), "who holds the old object can still use it");
     }
 
     #[test]
     fn held_objects_stay_and_others_are_forgotten() {
-        let mut table = Table::default();
-        let held: Vec<_> = (0..100).map(|number| table.get(handle(number), FileKind::Regular)).collect();
-        for number in 100..NODES_MAX * 3 {
-            table.get(handle(number), FileKind::Regular);
+        let mut table = table();
+        let held: Vec<_> = (0..100).map(|number| get(&mut table, number, FileKind::Regular)).collect();
+        let most = table.nodes_max;
+        for number in 100..most * 3 {
+            get(&mut table, number, FileKind::Regular);
         }
-        assert!(table.by_id.len() <= NODES_MAX + 2 * SCAN_MAX, "{}", table.by_id.len());
+        assert!(table.by_id.len() <= most + 2 * SCAN_MAX, "{}", table.by_id.len());
         assert_eq!(table.by_id.len(), table.by_handle.len());
+        assert_eq!(table.user.used(), table.by_id.len() as u64 * NODE_BYTES);
         assert!(held.iter().all(|node| table.by_id(node.id).is_some()));
     }
 }

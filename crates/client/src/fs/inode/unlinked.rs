@@ -4,11 +4,13 @@
 //! open file to `.nfs…` instead, and removes that name at the last release. In version 4 it does the same, unless the server
 //! promised to keep open files (`OPEN4_RESULT_PRESERVE_UNLINKED`, RFC 8881 §18.16.3).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
 
+use super::open::Description;
 use super::{Inode, Mount};
 use crate::cache::FileId;
 use crate::config::Caller;
@@ -25,6 +27,8 @@ pub(super) struct Opens {
     pub(super) unprotected: usize,
     /// A name under which the object was found last, and its directory. An OPEN of version 4.0 needs it.
     pub(super) name: Option<(FileId, Bytes)>,
+    /// The description that WRITEs are made for, as long as there may be unstable data.
+    pub(super) writer: Option<Arc<Description>>,
     /// The name to remove at the last release.
     pub(super) hidden: Option<HiddenName>,
 }
@@ -70,7 +74,16 @@ impl Inode {
         }
         let hidden = self.free_name(caller, directory).await?;
         let (from, to) = ((directory.handle(), name), (directory.handle(), &hidden[..]));
-        self.client().rename(caller, from, to).await?;
+        let change = directory.start_change();
+        match self.client().rename(caller, from, to).await {
+            Ok((changed, _)) => change.end(Some(changed)),
+            Err(error) => {
+                change.end_failed(&error);
+                return Err(error);
+            }
+        }
+        directory.name_changed(name, None);
+        directory.name_changed(&hidden, Some(self));
         let hidden = HiddenName { directory: directory.clone(), name: hidden, caller: caller.clone() };
         let unused = {
             let mut opens = self.node.opens.lock();
@@ -106,9 +119,9 @@ impl Inode {
 
 impl HiddenName {
     pub(super) async fn remove(self) -> Result<(), OpError> {
-        match self.directory.client().remove_file(&self.caller, self.directory.handle(), &self.name).await {
-            Ok(_) | Err(OpError::Status(Status::NOENT)) => Ok(()),
-            Err(error) => Err(error),
+        match self.directory.remove(&self.caller, &self.name, false).await {
+            Err(OpError::Status(Status::NOENT)) => Ok(()),
+            outcome => outcome,
         }
     }
 }

@@ -6,7 +6,7 @@ use protocol::nfs4::types::Status;
 
 use super::super::Nfs3;
 use super::super::convert::{changed, entry_of, set_attributes};
-use crate::attributes::{Attributes, Changed, FileKind, SetAttributes, SetTime};
+use crate::attributes::{Attributes, FileKind, SetAttributes, SetTime};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -55,7 +55,7 @@ impl Nfs3 {
         let attributes = self.open_access(caller, handle, mode).await?;
         check_kind(attributes.kind)?;
         let object = Object { handle, attributes };
-        Ok(Opened { object, state: OpenState::default(), directory: Changed::default() })
+        Ok(Opened { object, state: OpenState::default(), directory: None })
     }
 
     /// Asks whether the caller may open the file.
@@ -117,7 +117,7 @@ impl Nfs3 {
             attributes = self.set_attributes(caller, object.handle, &state, &set).await?;
         }
         let object = Object { attributes, ..object };
-        Ok(Opened { object, state, directory: Changed::default() })
+        Ok(Opened { object, state, directory: None })
     }
 
     /// Creates a file that must be missing. The server keeps the verifier in the file's times, so that attributes follow in a
@@ -161,7 +161,7 @@ impl Nfs3 {
         if object.attributes.kind != FileKind::Regular {
             return Err(OpError::BadReply("a new file that is no regular file"));
         }
-        Ok(Opened { object, state: OpenState::default(), directory: changed(&ok.dir_wcc)? })
+        Ok(Opened { object, state: OpenState::default(), directory: Some(changed(&ok.dir_wcc)?) })
     }
 
     /// Closes a file, of which a server of version 3 knows nothing.

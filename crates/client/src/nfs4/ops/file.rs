@@ -10,8 +10,8 @@ use xdr::Opaque;
 
 use super::super::Nfs4;
 use super::super::wire::{put, take};
-use super::{get_attributes, take_attributes};
-use crate::attributes::Changed;
+use super::{get_attributes, get_change, take_attributes, take_change};
+use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -28,7 +28,7 @@ impl Nfs4 {
         count: u32,
     ) -> Result<ReadReply, OpError> {
         let reply = self
-            .with_stateid(state, async |stateid| {
+            .with_stateid(state, |stateid| async move {
                 let read = Op::Read(ReadArgs { stateid, offset, count });
                 let mut results = self.read_only(caller, &[put(handle), read]).await?;
                 results.skip()?;
@@ -63,12 +63,16 @@ impl Nfs4 {
             Stability::DataSync => StableHow::DataSync,
             Stability::FileSync => StableHow::FileSync,
         };
-        let (reply, attributes) = self
-            .with_stateid(state, async |stateid| {
+        let (reply, before, attributes) = self
+            .with_stateid(state, |stateid| {
                 let write = Op::Write(WriteArgs { stateid, offset, stable, data: data.clone() });
-                let mut results = self.change(caller, &[put(handle), write, get_attributes()]).await?;
-                results.skip()?;
-                Ok((take!(results, Write)?, take_attributes(&mut results).ok()))
+                async move {
+                    let ops = [put(handle), get_change(), write, get_attributes()];
+                    let mut results = self.change(caller, &ops).await?;
+                    results.skip()?;
+                    let before = take_change(&mut results)?;
+                    Ok((take!(results, Write)?, before, take_attributes(&mut results).ok()))
+                }
             })
             .await?;
         if reply.count as usize > length || (reply.count == 0 && length > 0) || reply.committed < stable {
@@ -81,7 +85,8 @@ impl Nfs4 {
             StableHow::DataSync => Stability::DataSync,
             StableHow::FileSync => Stability::FileSync,
         };
-        let file = Changed { after: attributes, ..Changed::default() };
+        // WRITE has no `change_info`: the change attribute is read in the same compound, though not atomically.
+        let file = Changed { before: before.map(Before::Change), after: attributes, ..Changed::default() };
         Ok(WriteReply { count: reply.count, stability, verifier: reply.verifier, file })
     }
 

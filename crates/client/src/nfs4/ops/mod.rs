@@ -1,11 +1,12 @@
 //! Operations of version 4, one file for each group, as compounds in the session.
 
+use std::future::Future;
 use std::time::Duration;
 
-use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes, number};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
-use protocol::nfs4::types::{OpNum, Stateid, Status};
+use protocol::nfs4::types::{Bitmap, OpNum, Stateid, Status};
 
 use super::Nfs4;
 use super::convert::{WANTED, attributes};
@@ -35,6 +36,8 @@ mod open;
 mod space;
 mod xattr;
 
+/// The change attribute alone.
+const CHANGE: Bitmap = Bitmap::of(&[number::CHANGE]);
 /// How often an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
 /// The pause before another attempt in the server's grace period.
@@ -43,6 +46,17 @@ const GRACE_PAUSE: Duration = Duration::from_secs(1);
 /// GETATTR of the attributes that the client keeps.
 fn get_attributes() -> Op {
     Op::GetAttr(GetAttrArgs { attributes: WANTED })
+}
+
+/// GETATTR of the change attribute, to see whether others changed an object before the operation that follows.
+fn get_change() -> Op {
+    Op::GetAttr(GetAttrArgs { attributes: CHANGE })
+}
+
+/// Takes the result of [`get_change`].
+fn take_change(results: &mut Results) -> Result<Option<u64>, OpError> {
+    let wire: FileAttributes = take!(results, GetAttr)?;
+    Ok(WireAttributes::from_file_attributes(&wire).ok().and_then(|decoded| decoded.change))
 }
 
 /// Takes the result of [`get_attributes`].
@@ -132,10 +146,10 @@ impl Nfs4 {
 
     /// Runs an operation with the stateid of an open file, and again after the open was replaced because the server had lost
     /// it. Without an open the stateid is the anonymous one.
-    async fn with_stateid<T>(
+    async fn with_stateid<T, F: Future<Output = Result<T, OpError>>>(
         &self,
         state: &OpenState,
-        run: impl AsyncFn(Stateid) -> Result<T, OpError>,
+        run: impl Fn(Stateid) -> F,
     ) -> Result<T, OpError> {
         let Some(file) = &state.file else { return run(Stateid::ANONYMOUS).await };
         for _ in 0..REOPENS_MAX {

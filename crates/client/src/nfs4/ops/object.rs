@@ -35,14 +35,16 @@ impl Nfs4 {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
-        self.with_stateid(state, async |stateid| {
+        self.with_stateid(state, |stateid| {
             let mut ops = vec![put(handle)];
             ops.extend(set_ops(stateid, set));
             let before = ops.len();
             ops.push(get_attributes());
-            let mut results = self.change(caller, &ops).await?;
-            results.skip_many(before)?;
-            take_attributes(&mut results)
+            async move {
+                let mut results = self.change(caller, &ops).await?;
+                results.skip_many(before)?;
+                take_attributes(&mut results)
+            }
         })
         .await
     }

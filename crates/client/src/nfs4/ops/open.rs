@@ -131,7 +131,7 @@ impl Nfs4 {
         let file = self.opens.add(owner, object.handle, mode, caller, opened.stateid);
         let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
         let state = OpenState { file: Some(file), preserves_unlinked };
-        Ok(Opened { object, state, directory: changed(opened.change, None) })
+        Ok(Opened { object, state, directory: Some(changed(opened.change, None)) })
     }
 
     /// Closes a file, and unlocks what was locked through it. Its state ends whatever the server answers.

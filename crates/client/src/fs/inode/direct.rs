@@ -1,4 +1,4 @@
-//! Reading and writing open files.
+//! Reading and writing past the cache (O_DIRECT).
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
@@ -13,10 +13,8 @@ const REQUESTS_MAX: usize = 32;
 
 impl OpenFile {
     /// Reads from `offset` on until `count` bytes or the end of the file. Several READs are in flight.
-    ///
-    /// # Errors
-    /// As pread(2).
-    pub async fn read(&self, offset: u64, count: usize) -> Result<Vec<Bytes>, OpError> {
+    pub(super) async fn read_direct(&self, offset: u64, count: usize) -> Result<Vec<Bytes>, OpError> {
+        self.inode().sync_data().await;
         let size = self.inode().mount.info().read_max as usize;
         let mut ranges =
             (0..count).step_by(size).map(|start| (offset + start as u64, size.min(count - start)));
@@ -57,15 +55,13 @@ impl OpenFile {
         Ok((parts, false))
     }
 
-    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`].
-    ///
-    /// # Errors
-    /// As pwrite(2). Some of the data may have been written.
-    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), OpError> {
+    /// Writes all of `data` at `offset`, with several WRITEs in flight.
+    pub(super) async fn write_direct(&self, offset: u64, data: Bytes) -> Result<(), OpError> {
+        self.inode().sync_data().await;
         let size = self.inode().mount.info().write_max as usize;
         let mut starts = (0..data.len()).step_by(size);
         let mut running = FuturesUnordered::new();
-        loop {
+        let outcome = loop {
             while running.len() < REQUESTS_MAX
                 && let Some(start) = starts.next()
             {
@@ -73,10 +69,13 @@ impl OpenFile {
                 running.push(self.write_range(offset + start as u64, part));
             }
             match running.next().await {
-                Some(written) => written?,
-                None => return Ok(()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => break Err(error),
+                None => break Ok(()),
             }
-        }
+        };
+        self.inode().mount.shared.state.lock().writes.pages_mut().invalidate(self.inode().node.id);
+        outcome
     }
 
     /// Writes data that fit one WRITE, with further WRITEs if the server takes less.
@@ -84,8 +83,16 @@ impl OpenFile {
         let (client, handle) = (self.inode().client(), self.inode().handle());
         while !data.is_empty() {
             let stability = self.flags().stability;
+            let change = self.inode().start_change();
             let write = client.write(self.caller(), handle, self.state(), offset, data.clone(), stability);
-            let reply = write.await?;
+            let reply = match write.await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    change.end_failed(&error);
+                    return Err(error);
+                }
+            };
+            change.end(Some(reply.file));
             if reply.stability == Stability::Unstable {
                 self.note_unstable(reply.verifier)?;
             }
@@ -95,17 +102,14 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Notes an unstable WRITE. A verifier that changed says that earlier ones may be lost.
+    /// Notes an unstable WRITE. A verifier that changed says that earlier ones may be lost, and nobody has their data.
     pub(super) fn note_unstable(&self, verifier: [u8; 8]) -> Result<(), OpError> {
         let before = self.unstable.lock().replace(verifier);
         if before.is_some_and(|before| before != verifier) { Err(data_lost()) } else { Ok(()) }
     }
 
-    /// Makes all written data stable.
-    ///
-    /// # Errors
-    /// As fsync(2).
-    pub async fn sync(&self) -> Result<(), OpError> {
+    /// Makes data stable that were written past the cache.
+    pub(super) async fn commit_direct(&self) -> Result<(), OpError> {
         let Some(verifier) = self.unstable.lock().take() else { return Ok(()) };
         let reply = self.inode().client().commit(self.caller(), self.inode().handle(), 0, 0).await?;
         if reply.verifier == verifier { Ok(()) } else { Err(data_lost()) }

@@ -1,0 +1,176 @@
+//! What a mount remembers, behind one lock that is never held over a request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::access::AccessCache;
+use super::table::Table;
+use super::{Inode, Mount, Shared};
+use crate::attributes::{Attributes, Changed};
+use crate::cache::FileId;
+use crate::cache::attributes::{Invalidate, OwnChange, Started};
+use crate::cache::limiter::{Demand, Limiter, Pressure};
+use crate::cache::metadata::Metadata;
+use crate::config::Caller;
+use crate::errno::Errno;
+use crate::error::OpError;
+use crate::results::Object;
+use crate::write::WriteBehind;
+
+pub(super) struct State {
+    pub(super) table: Table,
+    pub(super) metadata: Metadata,
+    pub(super) writes: WriteBehind,
+    pub(super) access: AccessCache,
+    /// Readers that wait for READs of others, by file.
+    pub(super) fetch_waiters: HashMap<FileId, Vec<Waker>>,
+    /// Truncations under way: the new sizes.
+    pub(super) truncations: HashMap<FileId, u64>,
+}
+
+impl State {
+    /// Drops what is not valid any more.
+    pub(super) fn invalidate(&mut self, file: FileId, invalidate: Invalidate) {
+        if invalidate.access {
+            self.access.forget(file);
+        }
+        if invalidate.replaced {
+            self.writes.discard(file, Errno::ESTALE);
+        }
+        if invalidate.data {
+            self.writes.pages_mut().invalidate(file);
+        }
+    }
+
+    /// Takes over attributes that the reply to a request which changed nothing has brought.
+    pub(super) fn update(&mut self, file: FileId, started: Started, attributes: Attributes, now: Duration) {
+        let invalidate = self.metadata.attributes.update(file, started, attributes, now);
+        self.invalidate(file, invalidate);
+    }
+
+    /// Returns the size that programs see: what the server said, and what is written behind.
+    pub(super) fn size(&self, file: FileId, known: u64) -> u64 {
+        let known = match self.truncations.get(&file) {
+            Some(size) => known.min(*size),
+            None => known,
+        };
+        known.max(self.writes.unstable_end(file).unwrap_or(0))
+    }
+
+    /// Returns attributes with the size that programs see.
+    pub(super) fn seen(&self, file: FileId, attributes: Attributes) -> Attributes {
+        Attributes { size: self.size(file, attributes.size), ..attributes }
+    }
+
+    /// Returns attributes that can be used without asking the server.
+    pub(super) fn attributes(&self, file: FileId, now: Duration) -> Option<Attributes> {
+        self.metadata.attributes.get(file, now).map(|attributes| self.seen(file, *attributes))
+    }
+
+    /// Returns which permissions a caller has, if that is known.
+    pub(super) fn rights(&self, file: FileId, caller: &Caller, asked: u32, now: Duration) -> Option<u32> {
+        let is_fresh = self.metadata.attributes.is_fresh(file, now);
+        self.access.get(file, caller, asked).filter(|_| is_fresh)
+    }
+
+    /// Gives up what memory is short of.
+    pub(super) fn give_up(&mut self, limiter: &Limiter) {
+        if limiter.pressure() == Pressure::None {
+            return;
+        }
+        let demand = limiter.demand();
+        if demand.metadata > 0 {
+            self.metadata.give_up(demand.metadata);
+        }
+        if demand != Demand::default() {
+            self.writes.give_up(demand);
+        }
+    }
+}
+
+impl Mount {
+    pub(super) fn now(&self) -> Duration {
+        self.client().engine().now()
+    }
+
+    /// Returns the inode of an object that the reply to a request of `started` has brought, with its attributes.
+    pub(in crate::fs) fn found(&self, object: &Object, started: Started) -> (Inode, Attributes) {
+        let now = self.now();
+        let mut state = self.shared.state.lock();
+        let node = state.node(object);
+        state.update(node.id, started, object.attributes, now);
+        let attributes = state.seen(node.id, object.attributes);
+        drop(state);
+        (self.inode_of(node), attributes)
+    }
+
+    /// A request that brings attributes is going to be sent.
+    pub(in crate::fs) fn start(&self) -> Started {
+        let now = self.now();
+        self.shared.state.lock().metadata.attributes.start(now)
+    }
+}
+
+impl State {
+    /// Returns the node of an object. Nodes that are forgotten for it take their pages and attributes with them.
+    pub(super) fn node(&mut self, object: &Object) -> Arc<super::table::Node> {
+        let Self { table, writes, .. } = self;
+        let (node, forgotten) =
+            table.get(object.handle, object.attributes.kind, |file| writes.unstable_bytes(file) == 0);
+        for file in forgotten {
+            self.writes.pages_mut().invalidate(file);
+            self.metadata.attributes.remove(file);
+        }
+        node
+    }
+}
+
+/// A change of our own that is in flight. If its outcome stays unknown, the caches assume that anything may have happened.
+pub(super) struct Change {
+    shared: Arc<Shared>,
+    change: Option<OwnChange>,
+    file: FileId,
+}
+
+impl Inode {
+    /// A request that changes this object is going to be sent.
+    pub(super) fn start_change(&self) -> Change {
+        let shared = Arc::clone(&self.mount.shared);
+        let now = self.mount.now();
+        let change = shared.state.lock().metadata.attributes.start_change(self.node.id, now);
+        Change { shared, change: Some(change), file: self.node.id }
+    }
+}
+
+impl Change {
+    /// The request had this effect; `None` if it certainly had none.
+    pub(super) fn end(mut self, changed: Option<Changed>) {
+        let shared = Arc::clone(&self.shared);
+        self.end_in(&mut shared.state.lock(), changed);
+    }
+
+    /// The request failed. A server that refused it changed nothing.
+    pub(super) fn end_failed(self, error: &OpError) {
+        let is_refused = matches!(error, OpError::Status(_) | OpError::Invalid(..));
+        self.end(if is_refused { None } else { Some(Changed::default()) });
+    }
+
+    /// As [`Self::end`], under the lock.
+    pub(super) fn end_in(&mut self, state: &mut State, changed: Option<Changed>) {
+        let Some(change) = self.change.take() else { return };
+        let now = self.shared.client.engine().now();
+        let invalidate = state.metadata.attributes.end_change(change, changed, now);
+        state.invalidate(self.file, invalidate);
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        if self.change.is_some() {
+            let shared = Arc::clone(&self.shared);
+            self.end_in(&mut shared.state.lock(), Some(Changed::default()));
+        }
+    }
+}

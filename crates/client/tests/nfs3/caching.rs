@@ -1,0 +1,150 @@
+//! Caches and write-behind through inodes: what is sent, and what programs see.
+
+use bytes::Bytes;
+use client::Client;
+use client::attributes::SetAttributes;
+use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
+use client::results::Creation;
+use protocol::nfs3::{PROGRAM, Proc};
+use protocol::nfs4::types::Status;
+
+use crate::link::{Link, root};
+use client::error::OpError;
+
+async fn mount(client: &Client) -> Inode {
+    Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root()
+}
+
+async fn create(top: &Inode, name: &[u8]) -> OpenFile {
+    let set = SetAttributes::with_mode(0o644);
+    top.create(&root(), name, OpenFlags::BOTH, Creation::IfMissing, &set).await.unwrap()
+}
+
+async fn close(file: OpenFile) {
+    file.flush().await.unwrap();
+    file.release().await.unwrap();
+}
+
+#[test]
+fn thousand_small_writes_become_one_request() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = mount(&client).await;
+        let file = create(&top, b"file").await;
+        for number in 0..1000_u64 {
+            file.write(number * 100, Bytes::from(vec![number as u8; 100])).await.unwrap();
+        }
+        assert_eq!(file.attributes().await.unwrap().size, 100_000);
+        assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 0, "nobody waits for them yet");
+        let read = file.read(0, 200_000).await.unwrap().concat();
+        assert!(read.chunks(100).enumerate().all(|(number, part)| part == [number as u8; 100]));
+        assert_eq!((read.len(), link.count(PROGRAM, Proc::READ.0)), (100_000, 0));
+        close(file).await;
+        assert_eq!((link.count(PROGRAM, Proc::WRITE.0), link.count(PROGRAM, Proc::COMMIT.0)), (1, 0));
+        let (file, attributes) = top.lookup(&root(), b"file").await.unwrap();
+        assert_eq!(attributes.size, 100_000);
+        let file = file.open(&root(), OpenFlags::READ).await.unwrap();
+        assert!(file.read(0, 200_000).await.unwrap().concat() == read);
+        file.release().await.unwrap();
+        assert_eq!(link.count(PROGRAM, Proc::READ.0), 0, "own writes invalidate nothing");
+    });
+}
+
+#[test]
+fn large_writes_are_full_requests_and_one_commit() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = mount(&client).await;
+        let file = create(&top, b"file").await;
+        for part in 0..80_u64 {
+            file.write(part * 100_000, Bytes::from(vec![part as u8; 100_000])).await.unwrap();
+        }
+        close(file).await;
+        assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 8);
+        assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
+    });
+}
+
+#[test]
+fn sequential_reads_are_read_ahead_and_then_cached() {
+    let link = Link::new();
+    let (writer, reader) = (link.client(), link.client());
+    link.run(async {
+        let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let file = create(&mount(&writer).await, b"file").await;
+        file.write(0, content.clone().into()).await.unwrap();
+        close(file).await;
+
+        let top = mount(&reader).await;
+        let (file, _) = top.lookup(&root(), b"file").await.unwrap();
+        for _ in 0..2 {
+            let open = file.open(&root(), OpenFlags::READ).await.unwrap();
+            let mut read = Vec::new();
+            while read.len() < content.len() {
+                let part = open.read(read.len() as u64, 5000).await.unwrap().concat();
+                assert_eq!(part.len(), 5000.min(content.len() - read.len()));
+                read.extend(part);
+            }
+            assert!(read == content);
+            assert!(open.read(content.len() as u64, 1).await.unwrap().is_empty());
+            open.release().await.unwrap();
+        }
+        let reads = link.count(PROGRAM, Proc::READ.0);
+        assert!((3..=8).contains(&reads), "{reads}");
+    });
+}
+
+#[test]
+fn opening_shows_what_another_client_wrote_before_it_closed() {
+    let link = Link::new();
+    let (one, other) = (link.client(), link.client());
+    link.run(async {
+        let (one, other) = (mount(&one).await, mount(&other).await);
+        let file = create(&one, b"file").await;
+        file.write(0, Bytes::from_static(b"first")).await.unwrap();
+        close(file).await;
+        let (seen, _) = other.lookup(&root(), b"file").await.unwrap();
+        for content in [&b"second one"[..], b"third", b""] {
+            let open = seen.open(&root(), OpenFlags::READ).await.unwrap();
+            let before = open.read(0, 100).await.unwrap().concat();
+            open.release().await.unwrap();
+            let (file, _) = one.lookup(&root(), b"file").await.unwrap();
+            let open = file.open(&root(), OpenFlags::WRITE).await.unwrap();
+            open.set_attributes(&SetAttributes { size: Some(0), ..SetAttributes::default() }).await.unwrap();
+            open.write(0, Bytes::copy_from_slice(content)).await.unwrap();
+            close(open).await;
+            let open = seen.open(&root(), OpenFlags::READ).await.unwrap();
+            let after = open.read(0, 100).await.unwrap().concat();
+            assert_ne!(before, after);
+            assert_eq!(after, content);
+            open.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn names_are_looked_up_once() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = mount(&client).await;
+        close(create(&top, b"file").await).await;
+        let lookups = || link.count(PROGRAM, Proc::LOOKUP.0);
+        let before = lookups();
+        for _ in 0..5 {
+            top.lookup(&root(), b"file").await.unwrap();
+            let missing = top.lookup(&root(), b"missing").await.unwrap_err();
+            assert_eq!(missing, OpError::Status(Status::NOENT));
+        }
+        // The first one shows that this caller may look names up; the file's name is known from its creation.
+        assert!(lookups() - before <= 2, "{}", lookups() - before);
+        close(create(&top, b"missing").await).await;
+        let before = lookups();
+        top.lookup(&root(), b"missing").await.unwrap();
+        top.unlink(&root(), b"missing").await.unwrap();
+        assert_eq!(top.lookup(&root(), b"missing").await.unwrap_err(), OpError::Status(Status::NOENT));
+        assert_eq!(lookups(), before);
+    });
+}
