@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes};
-use client::config::{Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::config::{Caches, Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
 use client::engine::{Engine, RetryPolicy, Traffic};
 use client::error::{Error, OpError};
 use client::fs::{File, FileSystem, OpenOptions};
@@ -147,6 +147,7 @@ impl Server {
             read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
             write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
             local_lock: options.local_lock.unwrap_or(LocalLock::None),
+            caches: Caches::none(),
         }
     }
 }

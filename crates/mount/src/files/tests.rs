@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Config, Version};
+use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::url::LocalLock;
 use fuse::{
@@ -48,6 +48,7 @@ fn client_config(port: u16, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
+        caches: Caches::none(),
     }
 }
 

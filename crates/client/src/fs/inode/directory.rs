@@ -155,6 +155,9 @@ impl OpenDirectory {
 
     fn cached_page(&self, cookie: u64) -> Option<Page> {
         let directory = self.inode.node.id;
+        if !self.inode.mount.shared.caches_names {
+            return None;
+        }
         let state = self.inode.mount.shared.state.lock();
         let epoch = state.metadata.attributes.epoch(directory)?;
         state.metadata.directories.page(directory, epoch, cookie).cloned()

@@ -20,6 +20,7 @@ use crate::attributes::FileKind;
 use crate::cache::FileId;
 use crate::cache::limiter::Limiter;
 use crate::cache::metadata::Metadata;
+use crate::cache::names::LookupCache;
 use crate::client::Client;
 use crate::config::Caller;
 use crate::error::OpError;
@@ -64,6 +65,8 @@ struct Shared {
     limiter: Limiter,
     /// Whether data are cached.
     caches_data: bool,
+    /// Whether names and listings are cached.
+    caches_names: bool,
     state: Mutex<State>,
     root: Arc<Node>,
     flusher: Arc<Flusher>,
@@ -120,6 +123,7 @@ impl Mount {
             info,
             limiter,
             caches_data: caches.data,
+            caches_names: caches.metadata.lookup != LookupCache::None,
             state: Mutex::new(state),
             root: node,
             flusher: Arc::default(),
