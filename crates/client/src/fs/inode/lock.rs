@@ -46,7 +46,9 @@ impl OpenFile {
         let started = self.inode().mount().start();
         // What was cached before may be old. The attributes under the lock tell.
         match client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await? {
-            Some(attributes) => drop(self.inode().learn(started, attributes)),
+            Some(attributes) => {
+                self.inode().learn(started, attributes);
+            }
             None => self.inode().expire(),
         }
         Ok(())

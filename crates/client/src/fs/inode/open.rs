@@ -232,9 +232,8 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         if !self.is_released.swap(true, Ordering::Relaxed) {
             let (description, errors) = (Arc::clone(&self.description), self.errors.lock().take());
-            let owners = std::mem::take(&mut *self.lock_owners.lock());
             self.inode().client().background().spawn(async move {
-                description.inode.unlock_all(&description.caller, owners).await;
+                // CLOSE ends locks.
                 // Nobody is left to hear of an error; the file's next description does.
                 let _ = description.end(errors).await;
             });
