@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use fuse::{
     Answer, Caller, Copied, Created, Data, Entry, Errno, Filesystem, Forget, GrantedAttributes, Lock,
-    LockKind, LockRange, NodeId, Opened, Readdir, Reply, Statistics,
+    LockKind, LockRange, NodeId, Opened, Readdir, Reply, Statistics, XattrReply,
 };
 use tokio::sync::mpsc;
 
@@ -124,6 +124,8 @@ impl Grant for Data {}
 impl Grant for Copied {}
 impl Grant for GrantedAttributes {}
 impl Grant for LockRange {}
+impl Grant for XattrReply {}
+impl Grant for u64 {}
 impl Grant for Statistics {}
 
 impl Grant for Entry {
@@ -183,6 +185,13 @@ impl Filesystem for Adapter {
         access(Access) -> (): GiveUp;
         create(Create) -> Created: Finish;
         getlk(Lock) -> LockRange: GiveUp;
+        getxattr(Getxattr) -> XattrReply: GiveUp;
+        listxattr(Listxattr) -> XattrReply: GiveUp;
+        setxattr(Setxattr) -> (): Finish;
+        removexattr(Removexattr) -> (): Finish;
+        fallocate(Fallocate) -> (): Finish;
+        lseek(Lseek) -> u64: GiveUp;
+        copy_file_range(CopyFileRange) -> Copied: Finish;
     }
 
     fn readdirplus(&self, _: Caller, request: Readdir, reply: Reply<Data>) {

@@ -256,6 +256,31 @@ fn the_server_sees_each_program_as_its_user() {
 }
 
 #[test]
+fn extended_attributes_holes_and_copies_are_those_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &[]);
+    let script = "import os
+f = 'f'; open(f, 'w').write('x' * 100000)
+os.setxattr(f, 'user.a', b'one'); os.setxattr(f, 'user.b', b'')
+assert sorted(os.listxattr(f)) == ['user.a', 'user.b'] and os.getxattr(f, 'user.a') == b'one'
+os.removexattr(f, 'user.b')
+d = os.open(f, os.O_RDWR); os.posix_fallocate(d, 0, 1 << 20); assert os.fstat(d).st_size == 1 << 20
+h = os.open('holes', os.O_RDWR | os.O_CREAT); os.ftruncate(h, 10 << 20); os.pwrite(h, b'data', 5 << 20); os.fsync(h)
+assert os.lseek(h, 0, os.SEEK_DATA) == 5 << 20 and os.lseek(h, 0, os.SEEK_HOLE) == 0
+c = os.open('copy', os.O_RDWR | os.O_CREAT); n = 0
+while n < 1 << 20: n += os.copy_file_range(d, c, (1 << 20) - n, n, n)
+assert os.pread(c, 1 << 20, 0) == os.pread(d, 1 << 20, 0)";
+    mounted.sh(&format!("python3 -c \"{script}\""));
+    let there = "import os; print(os.listxattr('f'), os.getxattr('f', 'user.a'), os.stat('copy').st_size)";
+    let shown = sh(&server.export(), &format!("python3 -c \"{there}\"; cmp f copy"));
+    assert_eq!(shown, "['user.a'] b'one' 1048576\n");
+    mounted.end();
+}
+
+#[test]
 fn a_lock_of_one_mount_is_seen_by_another() {
     if !can_mount() {
         return;

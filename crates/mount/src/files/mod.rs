@@ -27,8 +27,10 @@ mod content;
 mod directories;
 mod locks;
 mod names;
+mod space;
 #[cfg(test)]
 mod tests;
+mod xattrs;
 
 /// First number of open directories; those of files are lower.
 const DIRECTORIES_FROM: u64 = 1 << 63;

@@ -1,0 +1,58 @@
+//! Space, holes and copies at the server. Version 4.2 has them; elsewhere the kernel does without.
+
+use client::error::OpError;
+use client::results::Content;
+use fuse::{Copied, CopyFileRange, Errno, Fallocate, Lseek};
+
+use super::{Files, errno};
+
+/// Modes of fallocate(2): allocate and grow, and make a hole (`FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`).
+const ALLOCATE: u32 = 0;
+const PUNCH_HOLE: u32 = 3;
+/// `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+impl Files {
+    pub(crate) async fn fallocate(&self, _: fuse::Caller, request: Fallocate) -> Result<(), Errno> {
+        let file = self.open_files.get(request.handle)?;
+        let done = match request.mode {
+            ALLOCATE => file.allocate(request.offset, request.length).await,
+            PUNCH_HOLE => file.punch_hole(request.offset, request.length).await,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        done.map_err(|error| errno(&error))
+    }
+
+    pub(crate) async fn lseek(&self, _: fuse::Caller, request: Lseek) -> Result<u64, Errno> {
+        let file = self.open_files.get(request.handle)?;
+        let content = match request.whence {
+            SEEK_DATA => Content::Data,
+            SEEK_HOLE => Content::Hole,
+            _ => return Err(Errno::INVAL),
+        };
+        file.seek(request.offset, content).await.map_err(|error| without(&error))
+    }
+
+    pub(crate) async fn copy_file_range(
+        &self,
+        _: fuse::Caller,
+        request: CopyFileRange,
+    ) -> Result<Copied, Errno> {
+        if request.flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let (source, target) =
+            (self.open_files.get(request.handle)?, self.open_files.get(request.target_handle)?);
+        let copied = target.copy_from(&source, request.offset, request.target_offset, request.length).await;
+        copied.map(Copied).map_err(|error| without(&error))
+    }
+}
+
+/// Returns the error number; of a missing operation the one after which the kernel does without it.
+fn without(error: &OpError) -> Errno {
+    match errno(error) {
+        Errno::OPNOTSUPP => Errno::NOSYS,
+        other => other,
+    }
+}
