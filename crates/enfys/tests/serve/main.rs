@@ -26,6 +26,7 @@ mod proxy;
 mod refusals;
 mod reload;
 mod restart;
+mod round_trips;
 mod sandbox;
 mod server;
 mod service;
