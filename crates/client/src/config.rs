@@ -84,7 +84,7 @@ pub const TRANSFER_MAX: u32 = 1 << 20;
 
 impl Config {
     /// Returns what most clients are made with: the highest version that the server has at the usual port, one connection,
-    /// requests that are repeated until the server answers. `server` is a name for messages, `owner` the client's own name, at most
+    /// requests that are repeated until the server answers, no caches. `server` is a name for messages, `owner` the client's own name, at most
     /// 1,024 bytes; `verifier` must differ at each start.
     #[must_use]
     pub fn new(server: &str, owner: &[u8], verifier: [u8; 8], machine: Caller) -> Self {
@@ -103,6 +103,7 @@ impl Config {
             read_size: TRANSFER_MAX,
             write_size: TRANSFER_MAX,
             local_lock: LocalLock::None,
+            caches: Caches::none(),
         }
     }
 }

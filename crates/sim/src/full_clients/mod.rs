@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Config, Version};
+use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::error::OpError;
 use client::results::Object;
@@ -115,6 +115,7 @@ fn launch(
         read_size: 4096,
         write_size: 4096,
         local_lock: LocalLock::None,
+        caches: Caches::none(),
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
     (engine, Box::pin(run_machine((host, life), of_programs, config, rng, model)))
