@@ -250,7 +250,7 @@ fn check_blocks(
         // Behind the end of the shortest version, later blocks may be there first.
         let shortest = (oldest..=newest).map(|version| blocks(file, version)).min().unwrap_or_default();
         let is_gap = index >= shortest && bytes.iter().all(|byte| *byte == 0);
-        if !is_right && !(is_gap && newest > oldest) {
+        if !(is_right || is_gap && newest > oldest) {
             let what = format!("block {index} of {} is not of {oldest} to {newest}", file_name(file));
             return Err(program.wrong(&what, &describe(found)));
         }

@@ -64,13 +64,13 @@ pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, Str
     let files = if is_private { versions.len() * PROGRAMS } else { FILES };
     *model.borrow_mut() =
         Model { files: vec![model::SharedFile::default(); files], is_private, ..Model::default() };
-    (0..files).for_each(|file| put(&*world.backend, file));
+    (0..files).for_each(|file| put(&world.backend, file));
     let power_failures = if memory == Memory::All { rng.below(3) } else { 0 };
     world.plan_faults(rng.below(3), power_failures, rng.below(2), FAULTS_WITHIN);
     world.run().map_err(|why| format!("{why} ({memory:?}); {}", doing(&model.borrow())))?;
     let model = model.borrow();
-    check_names(&*world.backend, &model)?;
-    check_files(&*world.backend, &model)?;
+    check_names(&world.backend, &model)?;
+    check_files(&world.backend, &model)?;
     if memory != Memory::Clients {
         check_executions(&world, &model)?;
     }

@@ -261,8 +261,7 @@ impl World {
         self.poll_running_calls();
         self.send_callbacks();
         for index in 0..self.hosts.len() {
-            loop {
-                let Some(host) = &mut self.hosts[index] else { break };
+            while let Some(host) = &mut self.hosts[index] {
                 let has_run = host.run()?;
                 let wishes = host.wishes();
                 if wishes.is_empty() && !has_run {
@@ -469,14 +468,14 @@ impl World {
     }
 
     fn send_callbacks(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
+        let context = Context::from_waker(Waker::noop());
         for number in 0..self.links.len() {
             let link = &self.links[number];
             if link.server_start != self.starts || !link.is_open_at_server {
                 continue;
             }
             let connection = Arc::clone(&link.at_server);
-            while let Poll::Ready(call) = connection.outbox.poll_record(&mut context) {
+            while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
                 self.send(number, Direction::ToClient, call);
             }
         }
