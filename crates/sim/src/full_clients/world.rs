@@ -1,9 +1,9 @@
 //! The event loop: a server that is killed and restarted, client processes that are killed and restarted, and connections that break.
 
+use core::net::SocketAddr;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -32,6 +32,7 @@ mod attributes;
 mod direct;
 mod directory;
 mod flusher;
+mod hidden_name;
 mod lock;
 mod names;
 mod open;

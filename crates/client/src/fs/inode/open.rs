@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::Status;
 
 use super::Inode;
-use super::unlinked::HiddenName;
+use super::hidden_name::HiddenName;
 use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::cache::attributes::Started;
 use crate::cache::limiter::User;

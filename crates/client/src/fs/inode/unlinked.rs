@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
 
+use super::hidden_name::HiddenName;
 use super::open::Description;
 use super::{Inode, Mount};
 use crate::cache::FileId;
@@ -31,14 +32,6 @@ pub(super) struct Opens {
     pub(super) writer: Option<Arc<Description>>,
     /// The name to remove at the last release.
     pub(super) hidden: Option<HiddenName>,
-}
-
-/// A name that only keeps an open file.
-#[derive(Debug)]
-pub(super) struct HiddenName {
-    directory: Inode,
-    name: Vec<u8>,
-    caller: Caller,
 }
 
 impl Opens {
@@ -114,14 +107,5 @@ impl Inode {
             }
         }
         Err(OpError::Status(Status::FILE_OPEN))
-    }
-}
-
-impl HiddenName {
-    pub(super) async fn remove(self) -> Result<(), OpError> {
-        match self.directory.remove(&self.caller, &self.name, false).await {
-            Err(OpError::Status(Status::NOENT)) => Ok(()),
-            outcome => outcome,
-        }
     }
 }

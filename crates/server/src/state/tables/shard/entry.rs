@@ -11,7 +11,7 @@ use super::super::gauges::weight;
 use super::super::locks::{LockOwner, OwnerName};
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
 use super::entry_list::EntryList;
-use super::nlm::{NlmLock, NlmShare};
+use super::nlm_entry::{NlmLock, NlmShare};
 use super::phase::EntryPhase;
 use super::share::Modes;
 

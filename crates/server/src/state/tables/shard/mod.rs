@@ -16,6 +16,7 @@ mod lists;
 mod lock_notify;
 mod lock_waiters;
 mod nlm;
+mod nlm_entry;
 mod phase;
 mod release;
 pub(crate) mod share;
