@@ -97,13 +97,12 @@ impl Client {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
                 Protocol::Nfs3(Nfs3::establish(engine, config, connections.to_vec()).await?)
             }
-            Version::V41 | Version::V42 => {
+            Version::V40 | Version::V41 | Version::V42 => {
                 let (engine, config) = (Arc::clone(engine), Arc::clone(config));
                 let minor = version.minor().unwrap_or(1);
                 let nfs4 = Nfs4::establish(engine, config, connections.to_vec(), minor).await?;
                 Protocol::Nfs4(Arc::new(nfs4))
             }
-            Version::V40 => return Err(OpError::Unsupported("this version of NFS")),
         };
         let (engine, config) = (Arc::clone(engine), Arc::clone(config));
         Ok(Self {
@@ -168,8 +167,8 @@ impl Client {
         &self.inner.engine
     }
 
-    /// Returns how many requests are in flight, and how many had to wait for a slot so far. In version 3, as many requests as
-    /// [`Config::v3_calls`] allows have a slot each.
+    /// Returns how many requests are in flight, and how many had to wait for a slot so far. In versions 3 and 4.0, as many
+    /// requests as [`Config::v3_calls`] allows have a slot each.
     #[must_use]
     pub fn slot_use(&self) -> (usize, usize) {
         match &self.inner.protocol {
@@ -314,8 +313,8 @@ impl Client {
     /// Reads files from their start, whole if they are not longer than asked for.
     pub async fn read_many(&self, caller: &Caller, files: &[ReadFile<'_>]) -> Vec<Result<Whole, OpError>> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) => nfs4.read_many(caller, files).await,
-            Protocol::Nfs3(_) => singles::read(self, caller, files).await,
+            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.read_many(caller, files).await,
+            Protocol::Nfs3(_) | Protocol::Nfs4(_) => singles::read(self, caller, files).await,
         }
     }
 
@@ -323,8 +322,8 @@ impl Client {
     /// data may have been written.
     pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) => nfs4.write_many(caller, files).await,
-            Protocol::Nfs3(_) => singles::write(self, caller, files).await,
+            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.write_many(caller, files).await,
+            Protocol::Nfs3(_) | Protocol::Nfs4(_) => singles::write(self, caller, files).await,
         }
     }
 

@@ -77,7 +77,7 @@ impl Caller {
 
 /// Maximum number of slots of a session.
 pub const SLOTS_MAX: u32 = 1024;
-/// The usual maximum of version 3's calls in flight.
+/// The usual maximum of calls in flight in versions 3 and 4.0, which have no slots.
 pub const V3_CALLS: u32 = 128;
 /// Maximum bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
@@ -131,7 +131,7 @@ pub struct Config {
     pub machine: Caller,
     /// Slots to ask for, at most [`SLOTS_MAX`].
     pub slots: u32,
-    /// Maximum of version 3's calls in flight.
+    /// Maximum of calls in flight in versions 3 and 4.0, which have no slots.
     pub v3_calls: u32,
     /// Maximum bytes of a READ (`rsize`), at most [`TRANSFER_MAX`].
     pub read_size: u32,

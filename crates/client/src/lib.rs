@@ -25,6 +25,7 @@ pub mod names;
 mod nfs3;
 mod nfs4;
 mod opens;
+mod owner;
 mod permits;
 mod read;
 mod read_retry;

@@ -1,13 +1,15 @@
 //! Open files of the client, as they must be known to reclaim them after the server restarted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use futures_util::lock::{Mutex as TurnMutex, MutexGuard};
 use parking_lot::Mutex;
-use protocol::nfs4::types::{Handle, Stateid, Status};
+use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 
 use crate::config::Caller;
+use crate::owner::Owner;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +32,19 @@ impl OpenMode {
 /// An open file. Its stateid changes when it is reclaimed.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    /// The number of its open-owner. Each open has an owner of its own, so that opens of one file are closed one by one and
-    /// nothing is serialised.
+    /// The number of the owner that it was opened with, which no other open has.
     pub(crate) owner: u32,
     pub(crate) handle: Handle,
     pub(crate) mode: OpenMode,
     pub(crate) caller: Caller,
+    is_v40: bool,
+    /// The directory and the name by which it was opened, if it was. Renaming by this client changes them.
+    location: Mutex<Option<(Handle, Component)>>,
     state: Mutex<State>,
-    /// Held while the file is opened again, so that this is done once.
-    reopening: futures_util::lock::Mutex<()>,
+    /// The open-owner of its own that each open has, so that opens of one file are closed one by one, and opens are not
+    /// serialised. The lock is held during a request with the owner's seqid, and while the file is opened again, so that this
+    /// is done once.
+    turn: TurnMutex<Owner>,
     /// Whether bytes were ever locked through it.
     has_been_locked: AtomicBool,
     /// Number of lock owners whose locks through it the server gave up.
@@ -53,12 +59,16 @@ struct State {
 }
 
 impl OpenFile {
-    /// Returns the stateid for I/O: with a seqid of zero the server takes the current one (RFC 8881 §8.2.2).
+    /// Returns the stateid for I/O: with a seqid of zero the server takes the current one (RFC 8881 §8.2.2), which version 4.0
+    /// does not have.
     ///
     /// # Errors
     /// Why the state was lost, if it could not be reclaimed.
     pub(crate) fn io_stateid(&self) -> Result<Stateid, Status> {
-        self.stateid().map(|stateid| Stateid { seqid: 0, ..stateid })
+        self.stateid().map(|stateid| match self.is_v40 {
+            true => stateid,
+            false => Stateid { seqid: 0, ..stateid },
+        })
     }
 
     /// Returns the stateid as the server gave it.
@@ -70,9 +80,15 @@ impl OpenFile {
         state.lost.map_or(Ok(state.stateid), Err)
     }
 
-    /// Waits for the turn to open the file again.
-    pub(crate) async fn reopening(&self) -> futures_util::lock::MutexGuard<'_, ()> {
-        self.reopening.lock().await
+    /// Waits for the turn to send a request of the file's open-owner. Do not wait for a session meanwhile: the task that makes
+    /// sessions takes the turn too.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, Owner> {
+        self.turn.lock().await
+    }
+
+    /// Returns the directory and the name by which the file was opened, if it was.
+    pub(crate) fn location(&self) -> Option<(Handle, Component)> {
+        self.location.lock().clone()
     }
 
     /// Takes the stateid of a reclaimed open.
@@ -110,62 +126,108 @@ impl OpenFile {
     }
 }
 
-/// All open files of the client, and the numbers of their owners.
+/// All open files of the client, and their owners.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
+    /// Whether this is version 4.0, in which owners have seqids.
+    is_v40: bool,
     table: Mutex<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     open: BTreeMap<u32, Arc<OpenFile>>,
-    /// Numbers that were used and are free again; the server keeps few owners this way.
-    free: BTreeSet<u32>,
+    /// Owners that were used and are free again, by number; the server keeps few owners this way.
+    free: BTreeMap<u32, Owner>,
     next: u32,
 }
 
+impl Table {
+    fn next_number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// What a file is opened with.
+#[derive(Debug)]
+pub(crate) struct NewOpen {
+    pub(crate) handle: Handle,
+    /// Its directory and name, if it is opened by them.
+    pub(crate) location: Option<(Handle, Component)>,
+    pub(crate) mode: OpenMode,
+    pub(crate) stateid: Stateid,
+}
+
 impl OpenFiles {
-    /// Returns a number for the owner of another open.
-    pub(crate) fn take_owner(&self) -> u32 {
-        let mut table = self.table.lock();
-        table.free.pop_first().unwrap_or_else(|| {
-            table.next += 1;
-            table.next
-        })
+    /// Creates a table without open files.
+    pub(crate) fn new(is_v40: bool) -> Self {
+        Self { is_v40, table: Mutex::default() }
     }
 
-    /// Gives a number back whose OPEN failed or whose file is closed.
-    pub(crate) fn free_owner(&self, owner: u32) {
+    /// Returns an owner for another open. It must be given back by [`Self::free_owner`].
+    pub(crate) fn take_owner(&self) -> Owner {
         let mut table = self.table.lock();
-        table.open.remove(&owner);
-        table.free.insert(owner);
+        match table.free.pop_first() {
+            Some((_, owner)) => owner,
+            None => Owner::new(table.next_number(), self.is_v40),
+        }
     }
 
-    /// Notes a file that the server has opened.
-    pub(crate) fn add(
-        &self,
-        owner: u32,
-        handle: Handle,
-        mode: OpenMode,
-        caller: &Caller,
-        stateid: Stateid,
-    ) -> Arc<OpenFile> {
-        let state = Mutex::new(State { stateid, lost: None });
+    /// Replaces an owner whose seqid is not known by another.
+    pub(crate) fn replace_owner(&self, owner: &mut Owner) {
+        *owner = Owner::new(self.table.lock().next_number(), self.is_v40);
+    }
+
+    /// Gives an owner back whose OPEN failed or whose file is closed. One whose seqid is unknown is never used again.
+    pub(crate) fn free_owner(&self, owner: Owner) {
+        if owner.is_known() {
+            self.table.lock().free.insert(owner.number(), owner);
+        }
+    }
+
+    /// Notes a file that the server has opened for the owner.
+    pub(crate) fn add(&self, owner: Owner, caller: &Caller, new: NewOpen) -> Arc<OpenFile> {
+        let NewOpen { handle, location, mode, stateid } = new;
+        // The file's number stays, even if its owner is replaced: no other owner gets this number meanwhile.
+        let number = owner.number();
         let file = Arc::new(OpenFile {
-            owner,
+            owner: number,
             handle,
             mode,
             caller: caller.clone(),
-            state,
-            reopening: Default::default(),
+            is_v40: self.is_v40,
+            location: Mutex::new(location),
+            state: Mutex::new(State { stateid, lost: None }),
+            turn: TurnMutex::new(owner),
             has_been_locked: AtomicBool::new(false),
             lost_locks: AtomicUsize::new(0),
         });
-        self.table.lock().open.insert(owner, Arc::clone(&file));
+        self.table.lock().open.insert(number, Arc::clone(&file));
         file
     }
 
-    /// Returns all open files, in the order of their owners.
+    /// Forgets a file that is closed, and gives its owner back.
+    pub(crate) fn remove(&self, file: &OpenFile) {
+        self.table.lock().open.remove(&file.owner);
+        // Only a recovery that began before the CLOSE can have the turn; its owner is then not used again.
+        if let Some(mut owner) = file.turn.try_lock() {
+            let closed = std::mem::replace(&mut *owner, Owner::unknown());
+            self.free_owner(closed);
+        }
+    }
+
+    /// Notes that a name was changed.
+    pub(crate) fn renamed(&self, from: (&Handle, &Component), to: (&Handle, &Component)) {
+        for file in self.table.lock().open.values() {
+            let mut location = file.location.lock();
+            if location.as_ref().is_some_and(|(directory, name)| (directory, name) == from) {
+                *location = Some((*to.0, to.1.clone()));
+            }
+        }
+    }
+
+    /// Returns all open files, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {
         self.table.lock().open.values().cloned().collect()
     }
@@ -175,19 +237,56 @@ impl OpenFiles {
 mod tests {
     use super::*;
 
+    const STATEID: Stateid = Stateid { seqid: 3, other: [1; 12] };
+
+    fn open(files: &OpenFiles) -> Arc<OpenFile> {
+        let new = NewOpen {
+            handle: Handle::default(),
+            location: Some((Handle::default(), Component::from_static(b"old"))),
+            mode: OpenMode::READ,
+            stateid: STATEID,
+        };
+        files.add(files.take_owner(), &Caller::anonymous(), new)
+    }
+
     #[test]
     fn owners_are_used_again_and_a_lost_open_says_why() {
-        let files = OpenFiles::default();
-        let (first, second) = (files.take_owner(), files.take_owner());
-        assert_ne!(first, second);
-        let stateid = Stateid { seqid: 3, other: [1; 12] };
-        let file = files.add(first, Handle::default(), OpenMode::READ, &Caller::anonymous(), stateid);
-        assert_eq!(file.io_stateid(), Ok(Stateid { seqid: 0, ..stateid }));
-        file.lose(Status::EXPIRED);
-        assert_eq!((file.io_stateid(), files.all().len()), (Err(Status::EXPIRED), 1));
-        file.reclaimed(Stateid { seqid: 1, other: [2; 12] });
-        assert_eq!(file.stateid(), Ok(Stateid { seqid: 1, other: [2; 12] }));
-        files.free_owner(first);
-        assert_eq!((files.take_owner(), files.all().len()), (first, 0));
+        let files = OpenFiles::new(false);
+        let (first, second) = (open(&files), open(&files));
+        assert_ne!(first.owner, second.owner);
+        assert_eq!(first.io_stateid(), Ok(Stateid { seqid: 0, ..STATEID }));
+        first.lose(Status::EXPIRED);
+        assert_eq!((first.io_stateid(), files.all().len()), (Err(Status::EXPIRED), 2));
+        first.reclaimed(Stateid { seqid: 1, other: [2; 12] });
+        assert_eq!(first.stateid(), Ok(Stateid { seqid: 1, other: [2; 12] }));
+        files.remove(&first);
+        assert_eq!((files.take_owner().number(), files.all().len()), (first.owner, 1));
+    }
+
+    #[test]
+    fn a_seqid_goes_on_with_the_next_file_of_its_owner() {
+        let files = OpenFiles::new(true);
+        let mut owner = files.take_owner();
+        let sent = owner.start_request();
+        owner.end_request(sent, Some(Status::OK));
+        let (number, next) = (owner.number(), owner.clone().start_request());
+        files.free_owner(owner);
+        let mut again = files.take_owner();
+        assert_eq!((again.number(), again.start_request()), (number, next));
+        // Its outcome is unknown.
+        files.free_owner(again);
+        assert_ne!(files.take_owner().number(), number);
+    }
+
+    #[test]
+    fn a_renamed_file_is_known_by_its_new_name() {
+        let files = OpenFiles::new(true);
+        let file = open(&files);
+        let (root, other) = (Handle::default(), Handle::new(b"other").unwrap());
+        let name = |name| Component::from_static(name);
+        files.renamed((&other, &name(b"old")), (&root, &name(b"wrong")));
+        files.renamed((&root, &name(b"old")), (&other, &name(b"new")));
+        assert_eq!(file.io_stateid(), Ok(STATEID), "zero has no meaning in 4.0");
+        assert_eq!(file.location(), Some((other, name(b"new"))));
     }
 }

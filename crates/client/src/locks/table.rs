@@ -316,13 +316,14 @@ mod tests {
     use super::super::LockKind;
     use super::*;
     use crate::config::Caller;
-    use crate::opens::{OpenFiles, OpenMode};
+    use crate::opens::{NewOpen, OpenFiles, OpenMode};
 
     const STATEID: Stateid = Stateid { seqid: 1, other: [7; 12] };
 
     fn open(files: &OpenFiles) -> Arc<OpenFile> {
-        let (owner, caller) = (files.take_owner(), Caller::anonymous());
-        files.add(owner, Handle::default(), OpenMode::BOTH, &caller, STATEID)
+        let (handle, location, mode, stateid) = (Handle::default(), None, OpenMode::BOTH, STATEID);
+        let new = NewOpen { handle, location, mode, stateid };
+        files.add(files.take_owner(), &Caller::anonymous(), new)
     }
 
     fn held(first: u64, last: u64, file: &OpenFile) -> HeldRange {

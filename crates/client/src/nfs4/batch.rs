@@ -95,7 +95,7 @@ impl Nfs4 {
                 Ok(session) => session.limits,
                 Err(error) => return batch.fail_rest(&error),
             };
-            let in_flight_max = self.config.slots as usize;
+            let in_flight_max = limits.in_flight as usize;
             while running.len() < in_flight_max {
                 let Some(numbers) = batch.next_compound(self.compound_size.get(&limits), &limits) else {
                     break;
@@ -254,7 +254,7 @@ mod tests {
     use super::super::wire::put;
     use super::*;
 
-    const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50 };
+    const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50, in_flight: 4 };
 
     fn batch(count: usize, ops: usize, reply: usize) -> Batch {
         let item = Item { ops: vec![put(Handle::default()); ops], request: 100, reply };

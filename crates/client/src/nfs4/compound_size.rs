@@ -43,7 +43,7 @@ impl CompoundSize {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50 };
+    const LIMITS: Limits = Limits { request: 100_000, response: 100_000, operations: 50, in_flight: 4 };
 
     #[test]
     fn the_size_of_compounds_grows_and_falls() {

@@ -12,21 +12,23 @@ use protocol::nfs4::ops::exchange_id::{
 use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
 };
-use protocol::nfs4::types::{ClientId, ClientOwner, Status};
+use protocol::nfs4::types::{ClientId, ClientOwner, OPAQUE_LIMIT, Status};
 use rpc::message::{AcceptStatus, RpcError, parse_reply};
 use xdr::{List, Opaque};
 
 use super::callback::{CALLBACK_PROGRAM, CALLBACK_SLOTS};
+use super::sequencer::Sequencer;
 use super::session::{DELAY_FIRST, DELAY_MAX, Limits, NewSession, Session, Unexecuted};
 use super::wire::{Results, encode_compound, take};
 use crate::config::{Config, SLOTS_MAX};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
+use crate::slots::Slots;
 
 /// How often a client that is lost with the server's restart is made anew before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
 /// Bytes of a request or reply in addition to the data of one READ or WRITE.
-const OVERHEAD: u32 = 4096;
+pub(super) const OVERHEAD: u32 = 4096;
 /// Maximum bytes of a reply that the server is asked to keep for a retransmission.
 const CACHED_MAX: u32 = 8192;
 /// Maximum number of operations in a compound to ask for.
@@ -38,7 +40,7 @@ const CALLBACK_SIZE: u32 = 8192;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registration {
     pub(crate) client_id: ClientId,
-    /// The sequence ID of the next CREATE_SESSION.
+    /// The sequence ID of the next CREATE_SESSION; unused in 4.0.
     pub(crate) sequence: u32,
     /// Whether the server knew this client already, so that its state is still there.
     pub(crate) is_confirmed: bool,
@@ -82,7 +84,7 @@ impl Setup<'_> {
     ) -> Result<(Registration, Arc<Session>), OpError> {
         let mut tries = 0;
         loop {
-            let mut registration = self.exchange_id().await.map_err(as_unsupported)?;
+            let mut registration = self.register().await.map_err(as_unsupported)?;
             let made = async {
                 let session = self.create_session(&mut registration, connections).await?;
                 self.reclaim_complete(&session).await?;
@@ -102,12 +104,15 @@ impl Setup<'_> {
         }
     }
 
+    /// Gets a client ID.
+    pub(crate) async fn register(&self) -> Result<Registration, OpError> {
+        if self.minor_version == 0 { self.set_client_id().await } else { self.exchange_id().await }
+    }
+
     /// EXCHANGE_ID.
-    pub(crate) async fn exchange_id(&self) -> Result<Registration, OpError> {
-        let owner_id = Opaque::new(self.config.owner.clone())
-            .map_err(|_| OpError::Invalid(crate::errno::Errno::EINVAL, "the client's name is too long"))?;
+    async fn exchange_id(&self) -> Result<Registration, OpError> {
         let args = ExchangeIdArgs {
-            client_owner: ClientOwner { verifier: self.config.verifier, owner_id },
+            client_owner: ClientOwner { verifier: self.config.verifier, owner_id: owner_id(self.config)? },
             flags: ExchangeIdFlags::USE_NON_PNFS,
             state_protect: StateProtectArgs::None,
             implementation: List::default(),
@@ -120,12 +125,15 @@ impl Setup<'_> {
         })
     }
 
-    /// CREATE_SESSION. `connections` carry the session's compounds; the first has the back channel.
+    /// CREATE_SESSION, which 4.0 has not. `connections` carry the session's compounds; the first has the back channel.
     pub(crate) async fn create_session(
         &self,
         registration: &mut Registration,
         connections: &[ConnectionId],
     ) -> Result<Arc<Session>, OpError> {
+        if self.minor_version == 0 {
+            return Ok(self.begin_v40_session(registration, connections));
+        }
         let args = self.session_args(registration);
         let outcome = take!(self.call(Op::CreateSession(args)).await?, CreateSession);
         // §18.36.4: the sequence ID counts except after errors of the sequencing itself.
@@ -141,17 +149,18 @@ impl Setup<'_> {
             request: granted.max_request_size,
             response: granted.max_response_size,
             operations: granted.max_operations,
+            in_flight: self.config.slots,
         };
         let slots_max = self.config.slots.clamp(1, SLOTS_MAX);
+        let slots = Slots::new(ok.session_id, granted.max_requests.min(slots_max), slots_max);
         let new = NewSession {
             id: ok.session_id,
             client_id: registration.client_id,
             minor_version: self.minor_version,
             limits,
-            slots: granted.max_requests.min(slots_max),
-            slots_max,
+            sequencer: Sequencer::Slots(slots),
         };
-        Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), &new))
+        Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), new))
     }
 
     fn session_args(&self, registration: &Registration) -> CreateSessionArgs {
@@ -177,11 +186,14 @@ impl Setup<'_> {
         }
     }
 
-    /// RECLAIM_COMPLETE: the client has reclaimed all that it wants.
+    /// RECLAIM_COMPLETE: the client has reclaimed all that it wants. In 4.0 only the end of the grace period says so.
     pub(crate) async fn reclaim_complete(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        if self.minor_version == 0 {
+            return Ok(());
+        }
         let op = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
         let done = session.compound(self.config.machine.credential(), &[op], true).await;
-        match done.map(|result| result.status) {
+        match done.map(|results| results.status()) {
             Ok(Status::OK | Status::COMPLETE_ALREADY) => Ok(()),
             Ok(status) => Err(OpError::Status(status)),
             Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),
@@ -201,8 +213,12 @@ impl Setup<'_> {
     }
 
     /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease. One that has forgotten
-    /// it already, in a restart or because the reply to the first request was lost, is left too.
+    /// it already, in a restart or because the reply to the first request was lost, is left too. In 4.0 a client without opens
+    /// and locks has nothing that others could wait for, and its lease just ends.
     pub(crate) async fn leave(&self, session: &Session) -> Result<(), OpError> {
+        if self.minor_version == 0 {
+            return Ok(());
+        }
         let destroy = || self.call(Op::DestroySession(DestroySessionArgs { session_id: session.id }));
         let mut destroyed = destroy().await?.skip();
         if destroyed == Err(OpError::Status(Status::CONN_NOT_BOUND_TO_SESSION)) {
@@ -236,4 +252,10 @@ fn as_unsupported(error: OpError) -> OpError {
         ))) => OpError::Unsupported("this version of NFS"),
         error => error,
     }
+}
+
+/// Returns `co_ownerid`, which 4.0 calls `id`.
+pub(super) fn owner_id(config: &Config) -> Result<Opaque<OPAQUE_LIMIT>, OpError> {
+    Opaque::new(config.owner.clone())
+        .map_err(|_| OpError::Invalid(crate::errno::Errno::EINVAL, "the client's name is too long"))
 }

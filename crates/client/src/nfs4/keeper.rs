@@ -1,4 +1,5 @@
-//! The session of a client over its life: made, renewed, replaced when it is lost, destroyed at the end.
+//! The session of a client over its life: made, renewed, replaced when it is lost, destroyed at the end. In 4.0 it is a client
+//! ID ([`super::v40`]).
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -22,7 +23,7 @@ use super::establish::{Registration, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::reclaim_locks::reclaim_locks;
-use super::recovery::{Reopening, reopen};
+use super::recovery::Reopening;
 use super::revoked::{REVOKED, free_revoked};
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
@@ -41,7 +42,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
 const RECLAIMS_MAX: usize = 64;
 
-/// NFS 4.1 or 4.2 with one server.
+/// NFS 4.0, 4.1 or 4.2 with one server.
 pub(crate) struct Nfs4 {
     pub(crate) engine: Arc<Engine>,
     pub(crate) config: Arc<Config>,
@@ -92,7 +93,7 @@ impl Nfs4 {
             connections,
             current,
             lease,
-            opens: OpenFiles::default(),
+            opens: OpenFiles::new(minor_version == 0),
             locks: Arc::default(),
             background: Arc::default(),
             offloads: Offloads::default(),
@@ -105,6 +106,11 @@ impl Nfs4 {
         *self.lease.lock() = lease.max(Duration::from_secs(1));
     }
 
+    /// Returns whether this version has sessions, and with them the current stateid.
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.minor_version > 0
+    }
+
     /// Executes a compound, anew in the next session if the session is lost. `cache_this` as in [`Session::compound`].
     ///
     /// # Errors
@@ -115,18 +121,22 @@ impl Nfs4 {
         ops: &[Op],
         cache_this: bool,
     ) -> Result<Results, OpError> {
-        let mut is_repeated = false;
-        for _ in 0..SESSIONS_LOST_MAX {
-            let session = self.session().await?;
+        let mut attempts = self.attempts();
+        loop {
+            let session = attempts.session().await?;
             match session.compound(caller.credential(), ops, cache_this).await {
-                Ok(result) => return Ok(Results::new(result.status, result.results.into_vec(), is_repeated)),
-                Err(Unexecuted::SessionLost { was_sent }) => is_repeated |= was_sent,
-                Err(Unexecuted::ReplyLost) => is_repeated = true,
-                Err(Unexecuted::Refused(status)) => return Err(OpError::Status(status)),
-                Err(Unexecuted::Call(error)) => return Err(OpError::Call(error)),
+                Ok(mut results) => {
+                    results.is_repeated |= attempts.is_repeated;
+                    return Ok(results);
+                }
+                Err(error) => attempts.handle(error)?,
             }
         }
-        Err(OpError::BadReply("it loses every session"))
+    }
+
+    /// Begins attempts to do something in the session, and in the next one if that is lost.
+    pub(super) fn attempts(&self) -> Attempts<'_> {
+        Attempts { nfs4: self, left: SESSIONS_LOST_MAX, is_repeated: false }
     }
 
     /// Returns the session, once there is one.
@@ -187,10 +197,7 @@ impl Nfs4 {
             let lease_part = *self.lease.lock() / 3;
             match session.event(lease_part).await {
                 SessionEvent::Closed => return,
-                SessionEvent::RenewalDue => {
-                    // Its SEQUENCE is the renewal. A failure shows as a lost session.
-                    let _ = session.compound(self.config.machine.credential(), &[], false).await;
-                }
+                SessionEvent::RenewalDue => self.renew(&session).await,
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
                     // The flags stay if what was revoked is not known here: it is looked for now and then only.
@@ -203,6 +210,16 @@ impl Nfs4 {
                 }
                 SessionEvent::Lost(status) => self.replace(status).await,
             }
+        }
+    }
+
+    /// Renews the lease. A failure that matters shows as a lost session.
+    async fn renew(&self, session: &Arc<Session>) {
+        if self.minor_version > 0 {
+            // Its SEQUENCE is the renewal.
+            let _ = session.compound(self.config.machine.credential(), &[], false).await;
+        } else if self.setup().renew(session).await.is_err() && session.lost().is_none() {
+            self.engine.sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -229,9 +246,9 @@ impl Nfs4 {
             current.registration
         };
         // Other statuses say nothing against the client ID: CREATE_SESSION is tried with it first.
-        let mut needs_client_id = lost_for == Status::STALE_CLIENTID;
-        // Set until all state is reclaimed, however often a session is lost meanwhile.
-        let mut must_reclaim = false;
+        let mut needs_client_id = lost_for == Status::STALE_CLIENTID || self.minor_version == 0;
+        // Set until all state is reclaimed, however often a session is lost meanwhile. An expired lease has none left.
+        let mut must_reclaim = lost_for == Status::EXPIRED;
         let state = loop {
             match self.make_session(&mut registration, needs_client_id, &mut must_reclaim).await {
                 Ok(session) => break SessionState::Ready(session),
@@ -267,8 +284,8 @@ impl Nfs4 {
         let setup = self.setup();
         if needs_client_id {
             let before = registration.client_id;
-            *registration = setup.exchange_id().await?;
-            // A confirmed client ID still has its state (RFC 8881 §18.35.4).
+            *registration = setup.register().await?;
+            // A confirmed client ID still has its state (RFC 8881 §18.35.4, RFC 7530 §16.33.5).
             *must_reclaim |= registration.client_id != before || !registration.is_confirmed;
         }
         let session = setup.create_session(registration, &self.connections).await?;
@@ -287,7 +304,8 @@ impl Nfs4 {
     async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
         let files = self.opens.all();
         let reopening = files.iter().map(async |file| {
-            let is_open = reopen(&self.engine, session, file, Reopening::Reclaim).await?;
+            let mut owner = file.turn().await;
+            let is_open = self.reopen(session, file, &mut owner, Reopening::Reclaim).await?;
             Ok::<_, OpError>(is_open.then_some(file.owner))
         });
         let (mut running, mut open) =
@@ -322,13 +340,46 @@ impl Nfs4 {
         self.setup().leave(&session).await
     }
 
-    fn setup(&self) -> Setup<'_> {
+    pub(super) fn setup(&self) -> Setup<'_> {
         Setup {
             engine: &self.engine,
             connection: self.connections[0],
             config: &self.config,
             minor_version: self.minor_version,
         }
+    }
+}
+
+/// Attempts to do something in one session after the other.
+pub(super) struct Attempts<'a> {
+    nfs4: &'a Nfs4,
+    left: u32,
+    /// Whether the server may have executed an attempt that has failed.
+    is_repeated: bool,
+}
+
+impl Attempts<'_> {
+    /// Returns the session for the next attempt.
+    pub(super) async fn session(&mut self) -> Result<Arc<Session>, OpError> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(OpError::BadReply("it loses every session"));
+        };
+        self.left = left;
+        self.nfs4.session().await
+    }
+
+    /// Handles a failed attempt.
+    ///
+    /// # Errors
+    /// If another session would not help.
+    pub(super) fn handle(&mut self, error: Unexecuted) -> Result<(), OpError> {
+        match error {
+            Unexecuted::SessionLost { was_sent } => self.is_repeated |= was_sent,
+            Unexecuted::ReplyLost => self.is_repeated = true,
+            Unexecuted::Refused(status) => return Err(OpError::Status(status)),
+            Unexecuted::Call(error) => return Err(OpError::Call(error)),
+        }
+        Ok(())
     }
 }
 

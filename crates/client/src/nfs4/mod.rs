@@ -1,4 +1,5 @@
-//! NFS version 4: sessions, compounds, and its operations.
+//! NFS version 4: sessions, compounds, and its operations. Version 4.0 has no sessions: [`v40`] has what it has in their place,
+//! [`sequencer`] is what compounds of both need.
 
 mod background;
 mod batch;
@@ -10,11 +11,14 @@ mod keeper;
 mod lock_owner;
 mod offloads;
 mod ops;
+mod owned;
 mod reclaim_locks;
 mod recovery;
 mod revoked;
+mod sequencer;
 mod session;
 mod statuses;
+mod v40;
 mod wire;
 
 pub(crate) use keeper::Nfs4;

@@ -1,28 +1,31 @@
-//! Opens files again whose state at the server is gone (RFC 8881 §8.4, §8.5).
+//! Opens files again whose state at the server is gone (RFC 8881 §8.4, §8.5; RFC 7530 §9.6).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny,
+    DelegationType, DelegationWant, OpenClaim, OpenHow, ShareAccess,
 };
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{StateOwner, Status};
+use protocol::nfs4::types::{Handle, StateOwner, Stateid, Status};
 use xdr::Opaque;
 
+use super::Nfs4;
+use super::owned::Opening;
 use super::session::{Session, Unexecuted};
-use super::wire::{Results, put, take};
-use crate::engine::Engine;
+use super::wire::{Results, put};
 use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
+use crate::owner::Owner;
 
-/// The share access of a mode, without a delegation.
-pub(super) fn share_access(mode: OpenMode) -> ShareAccess {
+/// The share access of a mode, without a delegation. Version 4.0 cannot say that none is wanted.
+pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
     let mut access = ShareAccess::empty();
     access.set(ShareAccess::READ, mode.read || !mode.write);
     access.set(ShareAccess::WRITE, mode.write);
-    access.with_want(DelegationWant::NO_DELEG)
+    if minor_version == 0 { access } else { access.with_want(DelegationWant::NO_DELEG) }
 }
 
 /// The owner of an open with this number.
@@ -34,7 +37,7 @@ pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
 /// How a file is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reopening {
-    /// After the server restarted, before RECLAIM_COMPLETE (§8.4.2.1).
+    /// After the server restarted, in its grace period (§8.4.2.1).
     Reclaim,
     /// At any other time, as a new open. It waits while the server is in its grace period.
     Anew,
@@ -43,45 +46,38 @@ pub(super) enum Reopening {
 /// The pause before another attempt in the server's grace period.
 pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
-/// reclaim is opened anew when it is used next. Returns whether the file is open now.
-///
-/// # Errors
-/// If the session was lost again.
-pub(super) async fn reopen(
-    engine: &Arc<Engine>,
-    session: &Arc<Session>,
-    file: &OpenFile,
-    reopening: Reopening,
-) -> Result<bool, OpError> {
-    let claim = match reopening {
-        Reopening::Reclaim => OpenClaim::Previous(DelegationType::NONE),
-        Reopening::Anew => OpenClaim::Fh,
-    };
-    let args = OpenArgs {
-        seqid: 0,
-        share_access: share_access(file.mode),
-        share_deny: ShareDeny::empty(),
-        owner: open_owner(session.client_id, file.owner),
-        how: OpenHow::NoCreate,
-        claim,
-    };
-    let ops = [put(file.handle), Op::Open(args)];
-    loop {
-        let mut results = run(session, file, &ops).await?;
-        match results.skip().and_then(|()| take!(results, Open)) {
-            Ok(opened) => {
+impl Nfs4 {
+    /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
+    /// reclaim is opened anew when it is used next. Returns whether the file is open now.
+    ///
+    /// # Errors
+    /// [`Status::BADSESSION`] if the session was lost again.
+    pub(super) async fn reopen(
+        &self,
+        session: &Arc<Session>,
+        file: &OpenFile,
+        owner: &mut Owner,
+        reopening: Reopening,
+    ) -> Result<bool, OpError> {
+        let Some(opening) = opening(session, file, reopening) else {
+            file.lose(Status::STALE);
+            return Ok(false);
+        };
+        let by_name = matches!(opening.claim, OpenClaim::Null(_));
+        match self.open_in(session, &file.caller, owner, &opening).await.map_err(as_lost)? {
+            Ok((opened, object)) if by_name && object.handle != file.handle => {
+                // The name is another file's now.
+                file.lose(Status::STALE);
+                self.close_unwanted(session, file, owner, opened.stateid, object.handle).await?;
+            }
+            Ok((opened, _)) => {
                 file.reclaimed(opened.stateid);
                 return Ok(true);
             }
-            Err(OpError::Status(Status::GRACE | Status::DELAY)) => {
-                engine.sleep(GRACE_PAUSE).await;
-                if session.lost().is_none() && !engine.is_shut_down() {
-                    continue;
-                }
-                return Err(OpError::Status(Status::BADSESSION));
-            }
             Err(OpError::Status(Status::NO_GRACE | Status::RECLAIM_BAD | Status::RECLAIM_CONFLICT)) => {}
+            Err(OpError::Status(Status::NOENT | Status::NOTDIR | Status::SYMLINK)) if by_name => {
+                file.lose(Status::STALE);
+            }
             // The file is gone, or the user may not open it any longer.
             Err(OpError::Status(
                 status @ (Status::STALE
@@ -93,25 +89,71 @@ pub(super) async fn reopen(
             )) => file.lose(status),
             Err(error) => return Err(error),
         }
-        return Ok(false);
+        Ok(false)
+    }
+
+    /// Closes a file that was opened by mistake. What the server answers does not matter.
+    async fn close_unwanted(
+        &self,
+        session: &Arc<Session>,
+        file: &OpenFile,
+        owner: &mut Owner,
+        open_stateid: Stateid,
+        handle: Handle,
+    ) -> Result<(), OpError> {
+        let ops = |seqid| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
+        self.run_as(session, &file.caller, owner, ops).await.map(|_| ()).map_err(as_lost)
+    }
+
+    /// Opens a file anew whose stateid the server has refused. The locks through it are lost. First, a server of 4.1 is told
+    /// that it can forget a stateid that it has revoked (RFC 8881 §18.38). One of 4.0 is asked whether it knows the client: if
+    /// not, a new client ID and reclaims come first.
+    ///
+    /// # Errors
+    /// [`Status::BADSESSION`] if the session is lost.
+    pub(super) async fn replace_open(
+        &self,
+        session: &Arc<Session>,
+        file: &OpenFile,
+        owner: &mut Owner,
+    ) -> Result<(), OpError> {
+        if session.minor_version == 0 {
+            self.setup().renew(session).await?;
+        }
+        self.locks.lose_of_open(file);
+        if session.minor_version > 0 {
+            let free = Op::FreeStateid(FreeStateidArgs { stateid: file.stateid()? });
+            // Whether the server knew the stateid does not matter.
+            run(session, file, &[free]).await?;
+        }
+        self.reopen(session, file, owner, Reopening::Anew).await.map(|_| ())
     }
 }
 
-/// Frees a stateid that the server has revoked (§18.38), so that the server can forget it.
-pub(super) async fn free_stateid(session: &Arc<Session>, file: &OpenFile) -> Result<(), OpError> {
-    let Ok(stateid) = file.stateid() else { return Ok(()) };
-    // Whether the server knew the stateid does not matter.
-    run(session, file, &[Op::FreeStateid(FreeStateidArgs { stateid })]).await.map(|_| ())
+/// Returns the OPEN for opening a file again. In 4.0 there is no CLAIM_FH: outside the grace period a file is opened by the name
+/// that it had; `None` if there is no name.
+fn opening(session: &Session, file: &OpenFile, reopening: Reopening) -> Option<Opening> {
+    let (at, claim) = match reopening {
+        Reopening::Reclaim => (file.handle, OpenClaim::Previous(DelegationType::NONE)),
+        Reopening::Anew if session.minor_version > 0 => (file.handle, OpenClaim::Fh),
+        Reopening::Anew => {
+            let (directory, name) = file.location()?;
+            (directory, OpenClaim::Null(name))
+        }
+    };
+    Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim })
 }
 
 /// Executes a compound in this session only.
 pub(super) async fn run(session: &Arc<Session>, file: &OpenFile, ops: &[Op]) -> Result<Results, OpError> {
-    match session.compound(file.caller.credential(), ops, true).await {
-        Ok(result) => Ok(Results::new(result.status, result.results.into_vec(), false)),
-        Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),
-        Err(Unexecuted::Refused(status)) => Err(OpError::Status(status)),
-        Err(Unexecuted::SessionLost { .. } | Unexecuted::ReplyLost) => {
-            Err(OpError::Status(Status::BADSESSION))
-        }
+    session.compound(file.caller.credential(), ops, true).await.map_err(as_lost)
+}
+
+/// Returns the error of a compound that is executed in one session only.
+pub(super) fn as_lost(error: Unexecuted) -> OpError {
+    match error {
+        Unexecuted::Call(error) => OpError::Call(error),
+        Unexecuted::Refused(status) => OpError::Status(status),
+        Unexecuted::SessionLost { .. } | Unexecuted::ReplyLost => OpError::Status(Status::BADSESSION),
     }
 }

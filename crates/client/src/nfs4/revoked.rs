@@ -70,7 +70,7 @@ pub(super) async fn free_revoked(
 
 async fn run(session: &Arc<Session>, machine: &Caller, op: Op) -> Result<Results, OpError> {
     match session.compound(machine.credential(), &[op], true).await {
-        Ok(result) => Ok(Results::new(result.status, result.results.into_vec(), false)),
+        Ok(results) => Ok(results),
         Err(Unexecuted::Call(error)) => Err(OpError::Call(error)),
         Err(Unexecuted::Refused(status)) => Err(OpError::Status(status)),
         Err(_) => Err(OpError::Status(Status::BADSESSION)),

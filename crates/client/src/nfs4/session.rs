@@ -1,4 +1,5 @@
-//! A session of NFS 4.1 or 4.2 (RFC 8881 §2.10) and compounds in its slots.
+//! A session of NFS 4.1 or 4.2 (RFC 8881 §2.10) and compounds in its slots. In 4.0 a session is the life of a client ID
+//! (RFC 7530 §9.1.1): it ends when the server no longer knows the ID, and its compounds have no slots.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,21 +15,21 @@ use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk, SequenceStatus};
 use protocol::nfs4::types::{ClientId, MAX_OPERATIONS, Outcome, SessionId, Status, Utf8};
 use rpc::auth::OpaqueAuth;
 use rpc::message::{Rejection, ReplyHeader, RpcError, parse_reply};
-use xdr::{Decode, List, Reader};
+use xdr::{Decode, Reader};
 
 use super::callback::CallbackSlots;
+use super::sequencer::{Place, Sequencer};
 use super::statuses::{Recovery, recovery};
-use super::wire::{encode_compound, label};
+use super::wire::{Results, encode_compound, label};
 use crate::engine::{CallError, Completion, ConnectionId, Engine};
 use crate::permits::{Ticket, WaitQueue};
-use crate::slots::Slots;
 
 /// The first pause after DELAY; each further one is twice as long.
 pub(crate) const DELAY_FIRST: Duration = Duration::from_millis(1);
 /// The longest pause after DELAY.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// What the server granted with the session (`channel_attrs4`).
+/// What the server granted with the session (`channel_attrs4`); in 4.0, what servers are known to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Maximum bytes of a request.
@@ -37,6 +38,8 @@ pub(crate) struct Limits {
     pub(crate) response: u32,
     /// Maximum number of operations in a compound, SEQUENCE included.
     pub(crate) operations: u32,
+    /// Maximum number of compounds in flight that are of use.
+    pub(crate) in_flight: u32,
 }
 
 /// Why a compound was not executed, as far as is known.
@@ -57,6 +60,7 @@ pub(crate) enum Unexecuted {
 
 /// A session.
 pub(crate) struct Session {
+    /// Its ID; zeros in 4.0.
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
@@ -72,13 +76,13 @@ pub(crate) struct Session {
 }
 
 struct Table {
-    slots: Slots,
+    sequencer: Sequencer,
     queue: WaitQueue,
     /// Why the session is lost.
     lost: Option<Status>,
     /// The task that keeps the session alive.
     keeper: Option<Waker>,
-    /// When the last SEQUENCE was executed: the lease was renewed then.
+    /// When the last SEQUENCE, or RENEW in 4.0, was executed: the lease was renewed then.
     renewed_at: Duration,
 }
 
@@ -88,16 +92,14 @@ pub(crate) struct NewSession {
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
     pub(crate) limits: Limits,
-    /// How many slots the session begins with, and may have.
-    pub(crate) slots: u32,
-    pub(crate) slots_max: u32,
+    pub(crate) sequencer: Sequencer,
 }
 
 impl Session {
-    pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: &NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, limits, slots, slots_max } = *new;
+    pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: NewSession) -> Arc<Self> {
+        let NewSession { id, client_id, minor_version, limits, sequencer } = new;
         let table = Table {
-            slots: Slots::new(id, slots, slots_max),
+            sequencer,
             queue: WaitQueue::default(),
             lost: None,
             keeper: None,
@@ -125,14 +127,14 @@ impl Session {
         credential: &OpaqueAuth,
         ops: &[Op],
         cache_this: bool,
-    ) -> Result<CompoundResult, Unexecuted> {
+    ) -> Result<Results, Unexecuted> {
         let Some(slot) = self.take_slot(cache_this).await else {
             return Err(Unexecuted::SessionLost { was_sent: false });
         };
         let mut pause = DELAY_FIRST;
         loop {
             match self.send(credential, ops, &slot).await? {
-                Some(result) => return Ok(result),
+                Some(results) => return Ok(results),
                 None => self.engine.sleep(pause).await,
             }
             pause = (pause * 2).min(DELAY_MAX);
@@ -145,25 +147,31 @@ impl Session {
         credential: &OpaqueAuth,
         ops: &[Op],
         slot: &SlotUse,
-    ) -> Result<Option<CompoundResult>, Unexecuted> {
-        let (minor, sequence) = (self.minor_version, slot.sequence);
+    ) -> Result<Option<Results>, Unexecuted> {
+        let (minor, place) = (self.minor_version, slot.place);
         // The completion has judged the same reply, and has freed the slot or lost the session.
-        let call = self.engine.call_labelled(self.pick_connection(), label(ops), slot.start(), |xid| {
-            encode_compound(xid, credential, minor, Some(sequence), ops)
+        let connection = self.pick_connection();
+        let mut call = self.engine.call_labelled(connection, label(ops), slot.start(), |xid| {
+            encode_compound(xid, credential, minor, place, ops)
         });
-        let mut result = parse_reply::<CompoundResult>(call.await.map_err(Unexecuted::Call)?)
-            .map_err(|error| Unexecuted::Call(error.into()))?;
+        let record = (&mut call).await.map_err(Unexecuted::Call)?;
+        // A slot recognises a repetition. Without one the server's reply cache does, which is limited and ends with the server.
+        let is_repeated = place.is_none() && call.sendings() > 1;
+        let result: CompoundResult =
+            parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();
-        match judge(&sequence, result.status, results.first()) {
+        match judge(&place, result.status, results.first()) {
             // §2.10.6.1.3: the server did not keep the reply to the first execution. It says so at the operation after SEQUENCE.
-            Verdict::Executed(_) if results.len() == 2 && result.status == Status::RETRY_UNCACHED_REP => {
+            Verdict::Executed(Some(_))
+                if results.len() == 2 && result.status == Status::RETRY_UNCACHED_REP =>
+            {
                 Err(Unexecuted::ReplyLost)
             }
-            Verdict::Executed(_) => {
-                results.remove(0);
-                // Fewer results than before fit the same bound.
-                result.results = List::new(results).unwrap_or_default();
-                Ok(Some(result))
+            Verdict::Executed(sequence) => {
+                if sequence.is_some() {
+                    results.remove(0);
+                }
+                Ok(Some(Results::new(result.status, results, is_repeated)))
             }
             Verdict::Delay => Ok(None),
             Verdict::ReplyLost => Err(Unexecuted::ReplyLost),
@@ -173,37 +181,28 @@ impl Session {
     }
 
     /// Handles the end of a request: frees its slot, keeps it for a repetition, or loses the session.
-    fn handle_end(&self, slot: &SlotState, sent: &SequenceArgs, outcome: Option<&Result<Bytes, CallError>>) {
-        let verdict = match outcome {
-            // Never sent.
-            None => None,
-            Some(Ok(record)) => match judge_record(sent, record) {
-                Ok(verdict) => Some(verdict),
-                // RFC 5531 §9: a denied call was not executed.
-                Err(RpcError::Denied(Rejection::AuthError(_))) => None,
-                Err(_) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
-            },
-            // The server may have executed the request: the slot's next sequence ID is unknown.
-            Some(Err(_)) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
-        };
+    fn handle_end(&self, slot: &SlotState, sent: &Place, outcome: Option<&Result<Bytes, CallError>>) {
+        let verdict = outcome.and_then(|outcome| judge_outcome(sent, outcome));
         let mut table = self.table.lock();
         let is_abandoned = slot.end(verdict.as_ref().is_none_or(Verdict::keeps_slot));
         match verdict {
             Some(Verdict::Executed(ok)) => {
-                table.slots.executed(sent, &ok);
-                table.renewed_at = self.engine.now();
-                if !ok.status_flags.is_empty() {
-                    self.flags.fetch_or(ok.status_flags.bits(), Ordering::Relaxed);
-                    wake(&mut table.keeper);
+                table.sequencer.executed(sent, ok.as_ref());
+                if let Some(ok) = ok {
+                    table.renewed_at = self.engine.now();
+                    if !ok.status_flags.is_empty() {
+                        self.flags.fetch_or(ok.status_flags.bits(), Ordering::Relaxed);
+                        wake(&mut table.keeper);
+                    }
                 }
             }
-            Some(Verdict::ReplyLost) => table.slots.advance(sent),
+            Some(Verdict::ReplyLost) => table.sequencer.advance(sent),
             Some(Verdict::Lost(status)) => {
                 table.lost.get_or_insert(status);
                 table.queue.wake_all();
                 wake(&mut table.keeper);
             }
-            Some(Verdict::Delay | Verdict::Refused(_)) | None if is_abandoned => table.slots.release(sent),
+            Some(Verdict::Delay | Verdict::Refused(_)) | None if is_abandoned => table.sequencer.release(sent),
             Some(Verdict::Delay | Verdict::Refused(_)) | None => {}
         }
         table.queue.wake_first();
@@ -261,6 +260,11 @@ impl Session {
         }
     }
 
+    /// Notes that RENEW was executed.
+    pub(crate) fn renewed(&self) {
+        self.table.lock().renewed_at = self.engine.now();
+    }
+
     /// Forgets the flags of SEQUENCE that have come so far.
     pub(crate) fn forget_flags(&self) {
         self.flags.store(0, Ordering::Relaxed);
@@ -268,12 +272,12 @@ impl Session {
 
     /// Follows CB_RECALL_SLOT.
     pub(crate) fn set_target(&self, target: u32) {
-        self.table.lock().slots.set_target(target);
+        self.table.lock().sequencer.set_target(target);
     }
 
     /// Returns how many compounds are in slots, and how many had to wait for one so far.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
-        (self.table.lock().slots.busy(), self.slot_waits.load(Ordering::Relaxed))
+        (self.table.lock().sequencer.busy(), self.slot_waits.load(Ordering::Relaxed))
     }
 
     fn pick_connection(&self) -> ConnectionId {
@@ -283,7 +287,7 @@ impl Session {
 
     /// Waits for a slot; `None` once the session is lost.
     async fn take_slot(self: &Arc<Self>, cache_this: bool) -> Option<SlotUse> {
-        let mut place = Place { session: self, ticket: Ticket::default(), has_waited: false };
+        let mut place = Waiting { session: self, ticket: Ticket::default(), has_waited: false };
         poll_fn(|context| place.poll(cache_this, context)).await
     }
 }
@@ -308,31 +312,29 @@ pub(crate) enum SessionEvent {
 }
 
 /// A place in the queue for slots.
-struct Place<'a> {
+struct Waiting<'a> {
     session: &'a Arc<Session>,
     ticket: Ticket,
     has_waited: bool,
 }
 
-impl Place<'_> {
+impl Waiting<'_> {
     fn poll(&mut self, cache_this: bool, context: &mut Context<'_>) -> Poll<Option<SlotUse>> {
         let mut table = self.session.table.lock();
-        let Table { slots, queue, lost, .. } = &mut *table;
+        let Table { sequencer, queue, lost, .. } = &mut *table;
         if lost.is_some() {
             return Poll::Ready(None);
         }
-        let polled = queue.poll(&mut self.ticket, context, || slots.take(cache_this));
+        let polled = queue.poll(&mut self.ticket, context, || sequencer.take(cache_this));
         drop(table);
         if polled.is_pending() && !std::mem::replace(&mut self.has_waited, true) {
             self.session.slot_waits.fetch_add(1, Ordering::Relaxed);
         }
-        polled.map(|sequence| {
-            Some(SlotUse { session: Arc::clone(self.session), sequence, state: Arc::default() })
-        })
+        polled.map(|place| Some(SlotUse { session: Arc::clone(self.session), place, state: Arc::default() }))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.session.table.lock().queue.leave(&mut self.ticket);
     }
@@ -341,7 +343,7 @@ impl Drop for Place<'_> {
 /// A slot in use. Dropping it frees the slot, unless the server may be executing the request: then the reply frees it.
 struct SlotUse {
     session: Arc<Session>,
-    sequence: SequenceArgs,
+    place: Place,
     state: Arc<SlotState>,
 }
 
@@ -350,7 +352,7 @@ impl SlotUse {
     fn start(&self) -> Box<dyn Completion> {
         self.state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
         let (session, state) = (Arc::clone(&self.session), Arc::clone(&self.state));
-        Box::new(RequestInSlot { session, sequence: self.sequence, state })
+        Box::new(RequestInSlot { session, place: self.place, state })
     }
 }
 
@@ -358,7 +360,7 @@ impl Drop for SlotUse {
     fn drop(&mut self) {
         let mut table = self.session.table.lock();
         if self.state.abandon() {
-            table.slots.release(&self.sequence);
+            table.sequencer.release(&self.place);
             table.queue.wake_first();
         }
     }
@@ -398,21 +400,21 @@ impl SlotState {
 /// A request in a slot.
 struct RequestInSlot {
     session: Arc<Session>,
-    sequence: SequenceArgs,
+    place: Place,
     state: Arc<SlotState>,
 }
 
 impl Completion for RequestInSlot {
     fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
-        self.session.handle_end(&self.state, &self.sequence, outcome);
+        self.session.handle_end(&self.state, &self.place, outcome);
     }
 }
 
 /// What a reply says of its slot (RFC 8881 §2.10.6.1, §18.46.3).
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The request was executed.
-    Executed(SequenceOk),
+    /// The request was executed, in 4.0 without SEQUENCE.
+    Executed(Option<SequenceOk>),
     /// It is to be repeated in the same slot.
     Delay,
     /// It was executed before; the reply is gone.
@@ -429,10 +431,30 @@ impl Verdict {
     }
 }
 
+/// Judges the outcome of a request that was sent; `None` if it was not executed and its slot is unchanged.
+fn judge_outcome(sent: &Place, outcome: &Result<Bytes, CallError>) -> Option<Verdict> {
+    if sent.is_none() {
+        return Some(Verdict::Executed(None));
+    }
+    match outcome {
+        Ok(record) => match judge_record(sent, record) {
+            Ok(verdict) => Some(verdict),
+            // RFC 5531 §9: a denied call was not executed.
+            Err(RpcError::Denied(Rejection::AuthError(_))) => None,
+            Err(_) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
+        },
+        // The server may have executed the request: the slot's next sequence ID is unknown.
+        Err(_) => Some(Verdict::Lost(Status::SEQ_MISORDERED)),
+    }
+}
+
 /// Judges a reply by its status and its first result.
-fn judge(sent: &SequenceArgs, status: Status, first: Option<&OpResult>) -> Verdict {
+fn judge(sent: &Place, status: Status, first: Option<&OpResult>) -> Verdict {
+    let Some(sent) = sent else { return Verdict::Executed(None) };
     let status = match first {
-        Some(OpResult::Sequence(Outcome::Ok(ok))) if is_reply_to(sent, ok) => return Verdict::Executed(*ok),
+        Some(OpResult::Sequence(Outcome::Ok(ok))) if is_reply_to(sent, ok) => {
+            return Verdict::Executed(Some(*ok));
+        }
         Some(OpResult::Sequence(Outcome::Error(status))) => *status,
         None if status != Status::OK => status,
         // A reply to another request.
@@ -449,7 +471,7 @@ fn judge(sent: &SequenceArgs, status: Status, first: Option<&OpResult>) -> Verdi
 }
 
 /// Judges a reply by its record, of which only the start is decoded.
-fn judge_record(sent: &SequenceArgs, record: &Bytes) -> Result<Verdict, RpcError> {
+fn judge_record(sent: &Place, record: &Bytes) -> Result<Verdict, RpcError> {
     let mut reader = Reader::new(record.clone());
     ReplyHeader::parse(&mut reader)?.success()?;
     let status = Status::decode(&mut reader)?;
@@ -469,13 +491,13 @@ fn is_reply_to(sent: &SequenceArgs, ok: &SequenceOk) -> bool {
 mod tests {
     use super::*;
 
-    const SENT: SequenceArgs = SequenceArgs {
+    const SENT: Place = Some(SequenceArgs {
         session_id: [1; 16],
         sequence_id: 5,
         slot_id: 2,
         highest_slot_id: 2,
         cache_this: false,
-    };
+    });
 
     fn ok(slot_id: u32, sequence_id: u32) -> OpResult {
         let (session_id, status_flags) = ([1; 16], SequenceStatus::empty());

@@ -1,11 +1,12 @@
-//! Statuses that say that a session or a stateid is gone, and what the client does about them (RFC 8881 §8.4, §15.1).
+//! Statuses that say that a session or a stateid is gone, and what the client does about them (RFC 8881 §8.4, §15.1; RFC 7530
+//! §9.6, §13.1). What they mean for seqids is in [`crate::owner`], for RENEW in [`super::v40`].
 
 use protocol::nfs4::types::Status;
 
 /// What to do about a status of an operation with a stateid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// Open the file again, then repeat the operation.
+    /// Open the file again, then repeat the operation. In 4.0 RENEW tells first whether all state is gone.
     Reopen,
     /// Repeat the operation: the stateid has been replaced meanwhile.
     Retry,

@@ -119,6 +119,11 @@ impl Results {
         self.results.as_slice()
     }
 
+    /// Returns the status of one of the results that are left; `None` if the operation was not executed.
+    pub(crate) fn status_at(&self, position: usize) -> Option<Status> {
+        self.results.as_slice().get(position).map(HasStatus::status)
+    }
+
     /// Returns how many results are left.
     pub(crate) fn len(&self) -> usize {
         self.results.len()

@@ -138,7 +138,8 @@ impl Nfs4 {
         from: (FileHandle, &[u8]),
         to: (FileHandle, &[u8]),
     ) -> Result<(Changed, Changed), OpError> {
-        let rename = RenameArgs { old_name: component(from.1)?, new_name: component(to.1)? };
+        let (old_name, new_name) = (component(from.1)?, component(to.1)?);
+        let rename = RenameArgs { old_name: old_name.clone(), new_name: new_name.clone() };
         let ops = [
             put(from.0),
             Op::SaveFh,
@@ -155,10 +156,12 @@ impl Nfs4 {
             Err(OpError::Status(Status::NOENT))
                 if results.is_repeated && self.lookup(caller, to.0, to.1).await.is_ok() =>
             {
+                self.opens.renamed((&from.0, &old_name), (&to.0, &new_name));
                 return Ok((Changed::default(), Changed::default()));
             }
             renamed => renamed?,
         };
+        self.opens.renamed((&from.0, &old_name), (&to.0, &new_name));
         let target = take_attributes(&mut results).ok();
         let source = results.skip().ok().and_then(|()| take_attributes(&mut results).ok());
         Ok((changed(renamed.source, source), changed(renamed.target, target)))

@@ -26,6 +26,7 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
 use crate::opens::OpenMode;
+use crate::owner::Owner;
 use crate::results::{DirPage, FileHandle, Object};
 
 /// About the bytes of an item's request apart from names, attributes and data.
@@ -233,8 +234,8 @@ impl Nfs4 {
         if let Err(error) = self.session().await {
             return list.iter().map(|_| Err(error.clone())).collect();
         }
-        let owners: Vec<u32> = list.iter().map(|_| self.opens.take_owner()).collect();
-        let made: Vec<_> = list.iter().zip(&owners).map(|(of, owner)| item(of, *owner)).collect();
+        let owners: Vec<Owner> = list.iter().map(|_| self.opens.take_owner()).collect();
+        let made: Vec<_> = list.iter().zip(&owners).map(|(of, owner)| item(of, owner.number())).collect();
         let items = made.iter().filter_map(|made| made.as_ref().ok().cloned()).collect();
         let mut outcomes = self.batch(caller, items, SPREAD).await.into_iter();
         let mut taken = Vec::with_capacity(list.len());
@@ -275,7 +276,7 @@ impl Nfs4 {
     fn open_op(&self, name: &[u8], owner: u32, mode: OpenMode, how: OpenHow) -> Result<Op, OpError> {
         Ok(Op::Open(OpenArgs {
             seqid: 0,
-            share_access: share_access(mode),
+            share_access: share_access(mode, 1),
             share_deny: ShareDeny::empty(),
             // RFC 8881 §18.16.3: the client ID here "MUST be ignored by the server".
             owner: open_owner(0, owner),

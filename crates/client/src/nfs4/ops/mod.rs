@@ -1,7 +1,6 @@
 //! Operations of version 4, one file for each group, as compounds in the session.
 
 use std::future::Future;
-use std::time::Duration;
 
 use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes, number};
 use protocol::nfs4::compound::Op;
@@ -10,7 +9,7 @@ use protocol::nfs4::types::{Bitmap, OpNum, Stateid, Status};
 
 use super::Nfs4;
 use super::convert::{WANTED, attributes};
-use super::recovery::{Reopening, free_stateid, reopen};
+use super::recovery::GRACE_PAUSE;
 use super::session::{DELAY_FIRST, DELAY_MAX};
 use super::statuses::{Recovery, recovery};
 use super::wire::{Results, take};
@@ -40,11 +39,9 @@ mod xattr;
 const CHANGE: Bitmap = Bitmap::of(&[number::CHANGE]);
 /// How often an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
-/// The pause before another attempt in the server's grace period.
-const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// GETATTR of the attributes that the client keeps.
-fn get_attributes() -> Op {
+pub(super) fn get_attributes() -> Op {
     Op::GetAttr(GetAttrArgs { attributes: WANTED })
 }
 
@@ -66,7 +63,7 @@ fn take_attributes(results: &mut Results) -> Result<Attributes, OpError> {
 }
 
 /// Takes the results of GETFH and [`get_attributes`].
-fn take_object(results: &mut Results) -> Result<Object, OpError> {
+pub(super) fn take_object(results: &mut Results) -> Result<Object, OpError> {
     let handle = take!(results, GetFh)?;
     if handle.is_empty() {
         return Err(OpError::BadReply("an empty file handle"));
@@ -170,20 +167,18 @@ impl Nfs4 {
     /// Opens a file again whose stateid the server refuses. The locks through it are lost.
     async fn renew_open(&self, file: &OpenFile, refused: Stateid) -> Result<(), OpError> {
         let session = self.session().await?;
-        // Another operation, or the reclaiming after a restart, may have replaced it already.
-        let _turn = file.reopening().await;
-        if file.io_stateid()? != refused {
-            return Ok(());
-        }
-        self.locks.lose_of_open(file);
-        let renewed = match free_stateid(&session, file).await {
-            Ok(()) => reopen(&self.engine, &session, file, Reopening::Anew).await,
-            Err(error) => Err(error),
+        let renewed = {
+            let mut owner = file.turn().await;
+            // Another operation, or the reclaiming after a restart, may have replaced it already.
+            if file.io_stateid()? != refused {
+                return Ok(());
+            }
+            self.replace_open(&session, file, &mut owner).await
         };
         match renewed {
-            // The session was lost meanwhile: the next one is tried.
-            Err(OpError::Status(Status::BADSESSION)) => Ok(()),
-            renewed => renewed.map(|_| ()),
+            // The session was lost meanwhile. In the next one the file is reclaimed, which takes the turn.
+            Err(OpError::Status(Status::BADSESSION)) => self.session().await.map(|_| ()),
+            renewed => renewed,
         }
     }
 }

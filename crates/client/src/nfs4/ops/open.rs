@@ -1,36 +1,44 @@
-//! OPEN and CLOSE (RFC 8881 §18.16, §18.2).
+//! OPEN and CLOSE (RFC 8881 §18.16, §18.2; RFC 7530 §16.16, §16.2).
 
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::open::{
-    CreateHow, CreateVerifierAttributes, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareDeny,
+    CreateHow, CreateVerifierAttributes, OpenClaim, OpenHow, OpenResultFlags,
 };
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{Component, Status};
 
 use super::super::Nfs4;
 use super::super::convert::{changed, component, set_attributes};
-use super::super::recovery::{open_owner, share_access};
+use super::super::owned::Opening;
+use super::super::session::{Session, Unexecuted};
 use super::super::statuses::{Recovery, recovery};
-use super::super::wire::{put, take};
-use super::{get_attributes, take_object};
-use crate::attributes::SetAttributes;
+use super::super::wire::put;
+use crate::attributes::{Attributes, SetAttributes, SetTime};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::LockRange;
-use crate::opens::{OpenFile, OpenFiles};
+use crate::opens::{NewOpen, OpenFile, OpenFiles};
+use crate::owner::Owner;
 use crate::results::{Creation, FileHandle, OpenMode, OpenState, Opened};
 
-/// Frees the number of an owner whose OPEN failed.
+/// Gives back the owner of an OPEN that failed, or whose caller has dropped it.
 struct OwnerGuard<'a> {
     opens: &'a OpenFiles,
-    owner: u32,
+    owner: Owner,
+}
+
+impl OwnerGuard<'_> {
+    /// Returns the owner, which then belongs to an open file.
+    fn take(mut self) -> Owner {
+        std::mem::replace(&mut self.owner, Owner::unknown())
+    }
 }
 
 impl Drop for OwnerGuard<'_> {
     fn drop(&mut self) {
-        self.opens.free_owner(self.owner);
+        self.opens.free_owner(std::mem::replace(&mut self.owner, Owner::unknown()));
     }
 }
 
@@ -45,15 +53,52 @@ impl Nfs4 {
         creation: Creation,
         set: &SetAttributes,
     ) -> Result<Opened, OpError> {
+        let name = component(name)?;
         let how = match creation {
             Creation::No => OpenHow::NoCreate,
             Creation::IfMissing => OpenHow::Create(CreateHow::Unchecked(set_attributes(set))),
-            Creation::Exclusive(verifier) => {
-                let attributes = set_attributes(set);
-                OpenHow::Create(CreateHow::Exclusive41(CreateVerifierAttributes { verifier, attributes }))
-            }
+            Creation::Exclusive(verifier) => OpenHow::Create(self.exclusive(verifier, set)),
         };
-        self.open_claiming(caller, directory, mode, how, OpenClaim::Null(component(name)?)).await
+        let sets_later = matches!(how, OpenHow::Create(CreateHow::Exclusive(_)));
+        let (claim, location) = (OpenClaim::Null(name.clone()), Some((directory, name)));
+        let opening = Opening { at: directory, mode, how, claim };
+        let mut opened = self.open_claiming(caller, opening, location).await?;
+        if sets_later {
+            let outcome = self.set_created(caller, &opened, set).await;
+            match outcome {
+                Ok(attributes) => opened.object.attributes = attributes,
+                Err(error) => {
+                    // The caller gets no file: what CLOSE answers does not matter.
+                    let _ = self.close_file(caller, opened.object.handle, &opened.state).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Returns how a file is created that must be missing. 4.0's EXCLUSIVE4 has no attributes.
+    fn exclusive(&self, verifier: [u8; 8], set: &SetAttributes) -> CreateHow {
+        match self.has_sessions() {
+            true => {
+                let attributes = set_attributes(set);
+                CreateHow::Exclusive41(CreateVerifierAttributes { verifier, attributes })
+            }
+            false => CreateHow::Exclusive(verifier),
+        }
+    }
+
+    /// Sets the attributes of a file that EXCLUSIVE4 has created. RFC 7530 §16.16.5: servers keep the verifier in attributes,
+    /// usually in the times, so that those are set in any case.
+    async fn set_created(
+        &self,
+        caller: &Caller,
+        opened: &Opened,
+        set: &SetAttributes,
+    ) -> Result<Attributes, OpError> {
+        let or_now = |time| if time == SetTime::Keep { SetTime::Now } else { time };
+        let set = SetAttributes { atime: or_now(set.atime), mtime: or_now(set.mtime), size: None, ..*set };
+        self.set_attributes(caller, opened.object.handle, &opened.state, &set).await
     }
 
     /// Opens a file by its handle (`CLAIM_FH`), which version 4.0 does not have: there it is opened by a name that it had.
@@ -64,8 +109,9 @@ impl Nfs4 {
         name: Option<(FileHandle, &[u8])>,
         mode: OpenMode,
     ) -> Result<Opened, OpError> {
-        if self.minor_version > 0 {
-            return self.open_claiming(caller, handle, mode, OpenHow::NoCreate, OpenClaim::Fh).await;
+        if self.has_sessions() {
+            let opening = Opening { at: handle, mode, how: OpenHow::NoCreate, claim: OpenClaim::Fh };
+            return self.open_claiming(caller, opening, None).await;
         }
         let (directory, name) = name.ok_or(OpError::Status(Status::STALE))?;
         let set = SetAttributes::default();
@@ -77,25 +123,17 @@ impl Nfs4 {
         Ok(opened)
     }
 
-    /// Opens a file. If the caller drops the future, it is closed when the reply is there.
+    /// Opens a file; `location` is its directory and name, as far as they are known. If the caller drops the future, the file is
+    /// closed when the reply is there.
     async fn open_claiming(
         self: &Arc<Self>,
         caller: &Caller,
-        current: FileHandle,
-        mode: OpenMode,
-        how: OpenHow,
-        claim: OpenClaim,
+        opening: Opening,
+        location: Option<(FileHandle, Component)>,
     ) -> Result<Opened, OpError> {
         let (nfs4, caller) = (Arc::clone(self), caller.clone());
         let (undo_nfs4, undo_caller) = (Arc::clone(self), caller.clone());
-        let operation = async move {
-            let owner = nfs4.opens.take_owner();
-            // Freed too if the client is closed meanwhile.
-            let guard = OwnerGuard { opens: &nfs4.opens, owner };
-            let opened = nfs4.open_as(&caller, current, mode, owner, how, claim).await?;
-            std::mem::forget(guard);
-            Ok(opened)
-        };
+        let operation = async move { nfs4.open_in_sessions(&caller, opening, location).await };
         let guarded = self.background.guard(operation, async move |outcome: Result<Opened, OpError>| {
             if let Ok(Opened { object, state, .. }) = outcome {
                 // Nobody is there who could handle a failure.
@@ -105,30 +143,26 @@ impl Nfs4 {
         guarded.await
     }
 
-    async fn open_as(
+    /// Opens a file with an owner of its own, again if a session is lost meanwhile.
+    async fn open_in_sessions(
         &self,
         caller: &Caller,
-        current: FileHandle,
-        mode: OpenMode,
-        owner: u32,
-        how: OpenHow,
-        claim: OpenClaim,
+        opening: Opening,
+        location: Option<(FileHandle, Component)>,
     ) -> Result<Opened, OpError> {
-        let client_id = self.session().await?.client_id;
-        let args = OpenArgs {
-            seqid: 0,
-            share_access: share_access(mode),
-            share_deny: ShareDeny::empty(),
-            owner: open_owner(client_id, owner),
-            how,
-            claim,
+        // Freed too if the client is closed meanwhile.
+        let mut guard = OwnerGuard { opens: &self.opens, owner: self.opens.take_owner() };
+        let mut attempts = self.attempts();
+        let (opened, object) = loop {
+            let session = attempts.session().await?;
+            match self.open_in(&session, caller, &mut guard.owner, &opening).await {
+                Ok(outcome) => break outcome?,
+                Err(error) => attempts.handle(error)?,
+            }
         };
-        let ops = [put(current), Op::Open(args), Op::GetFh, get_attributes()];
-        let mut results = self.change(caller, &ops).await?;
-        results.skip()?;
-        let opened = take!(results, Open)?;
-        let object = take_object(&mut results)?;
-        let file = self.opens.add(owner, object.handle, mode, caller, opened.stateid);
+        let owner = guard.take();
+        let new = NewOpen { handle: object.handle, location, mode: opening.mode, stateid: opened.stateid };
+        let file = self.opens.add(owner, caller, new);
         let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
         let state = OpenState { file: Some(file), preserves_unlinked };
         Ok(Opened { object, state, directory: Some(changed(opened.change, None)) })
@@ -149,24 +183,40 @@ impl Nfs4 {
             locker.closed(file.owner);
         }
         let closed = self.close_open(caller, handle, file).await;
-        self.opens.free_owner(file.owner);
+        self.opens.remove(file);
         closed
     }
 
     async fn close_open(&self, caller: &Caller, handle: FileHandle, file: &OpenFile) -> Result<(), OpError> {
+        let mut attempts = self.attempts();
         loop {
-            // An open that is lost needs no CLOSE.
-            let Ok(open_stateid) = file.stateid() else { return Ok(()) };
-            let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
-            match self.change(caller, &[put(handle), close]).await?.skip_many(2) {
-                Err(OpError::Status(status)) if recovery(status) != Recovery::Fail => {
-                    // Reclaimed meanwhile, with another stateid; or lost already.
-                    if file.stateid() == Ok(open_stateid) {
-                        return Ok(());
-                    }
-                }
-                closed => return closed,
+            let session = attempts.session().await?;
+            match self.close_in(&session, caller, handle, file).await {
+                Ok(Status::OK) => return Ok(()),
+                // Lost already.
+                Ok(status) if recovery(status) != Recovery::Fail => return Ok(()),
+                Ok(status) => return Err(OpError::Status(status)),
+                Err(error) => attempts.handle(error)?,
             }
         }
+    }
+
+    /// Closes a file in a session, and returns the status.
+    async fn close_in(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        handle: FileHandle,
+        file: &OpenFile,
+    ) -> Result<Status, Unexecuted> {
+        let mut owner = file.turn().await;
+        // An open that is lost needs no CLOSE.
+        let Ok(open_stateid) = file.stateid() else { return Ok(Status::OK) };
+        if !owner.is_known() {
+            // There is no seqid that the server would take.
+            return Ok(Status::BAD_SEQID);
+        }
+        let ops = |seqid| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
+        self.run_as(session, caller, &mut owner, ops).await.map(|(_, status)| status)
     }
 }

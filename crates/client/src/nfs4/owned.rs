@@ -1,0 +1,172 @@
+//! Compounds with an operation of an owner: OPEN, OPEN_CONFIRM, CLOSE, LOCK, LOCKU.
+//!
+//! Version 4.0 orders them by the owner's seqid (RFC 7530 §9.1.7). A compound that is sent again because its connection was lost
+//! is the same record, with the same seqid; a new attempt after DELAY or GRACE has the next one. Later versions ignore seqids.
+
+use std::sync::Arc;
+
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny};
+use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::types::{Handle, Stateid, Status};
+
+use super::Nfs4;
+use super::ops::{get_attributes, take_object};
+use super::recovery::{GRACE_PAUSE, open_owner, share_access};
+use super::session::{DELAY_FIRST, DELAY_MAX, Session, Unexecuted};
+use super::wire::{Results, put, take};
+use crate::config::Caller;
+use crate::error::OpError;
+use crate::opens::OpenMode;
+use crate::owner::Owner;
+use crate::results::Object;
+
+/// How often an OPEN is tried with another owner after BAD_SEQID.
+const OWNERS_MAX: u32 = 3;
+
+/// An OPEN without its owner and seqid.
+pub(super) struct Opening {
+    /// The directory or the file, as the claim says.
+    pub(super) at: Handle,
+    pub(super) mode: OpenMode,
+    pub(super) how: OpenHow,
+    pub(super) claim: OpenClaim,
+}
+
+/// Returns whether an operation has the seqid of an owner.
+fn has_seqid(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Open(_) | Op::OpenConfirm(_) | Op::OpenDowngrade(_) | Op::Close(_) | Op::Lock(_) | Op::LockU(_)
+    )
+}
+
+/// Executes a compound in a session, and notes what its status means for the owner's seqid. Returns the status of the
+/// operation with the seqid, or that of the operation before it which failed.
+async fn send_as(
+    session: &Arc<Session>,
+    caller: &Caller,
+    owner: &mut Owner,
+    ops: impl Fn(u32) -> Vec<Op>,
+) -> Result<(Results, Status), Unexecuted> {
+    let seqid = owner.start_request();
+    let ops = ops(seqid);
+    let outcome = session.compound(caller.credential(), &ops, true).await;
+    match outcome {
+        Ok(results) => {
+            let status = ops.iter().position(has_seqid).and_then(|at| results.status_at(at));
+            owner.end_request(seqid, status);
+            let status = status.unwrap_or(results.status());
+            Ok((results, status))
+        }
+        Err(error) => {
+            if error == (Unexecuted::SessionLost { was_sent: false }) {
+                owner.end_request(seqid, None);
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Nfs4 {
+    /// Executes a compound with an operation of an owner in a session. `ops` gets the seqid. The compound is executed again as a
+    /// new request while the operation says DELAY or GRACE. Returns the operation's status too.
+    pub(super) async fn run_as(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        owner: &mut Owner,
+        ops: impl Fn(u32) -> Vec<Op>,
+    ) -> Result<(Results, Status), Unexecuted> {
+        let mut pause = DELAY_FIRST;
+        loop {
+            let (results, status) = send_as(session, caller, owner, &ops).await?;
+            match status {
+                Status::DELAY => {
+                    self.engine.sleep(pause).await;
+                    pause = (pause * 2).min(DELAY_MAX);
+                }
+                Status::GRACE => self.engine.sleep(GRACE_PAUSE).await,
+                _ => return Ok((results, status)),
+            }
+        }
+    }
+
+    /// Opens a file in a session, and confirms the open if a server of 4.0 asks for that.
+    pub(super) async fn open_in(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        owner: &mut Owner,
+        opening: &Opening,
+    ) -> Result<Result<(OpenOk, Object), OpError>, Unexecuted> {
+        let mut owners_left = OWNERS_MAX;
+        let results = loop {
+            if !owner.is_known() {
+                self.opens.replace_owner(owner);
+            }
+            let number = owner.number();
+            let ops = |seqid| open_ops(session, number, seqid, opening);
+            let (results, status) = self.run_as(session, caller, owner, ops).await?;
+            match status {
+                Status::BAD_SEQID if owners_left > 1 => {
+                    owners_left -= 1;
+                    self.opens.replace_owner(owner);
+                }
+                // The server has restarted, or the lease has ended (RFC 7530 §9.6.2, §9.6.3).
+                Status::STALE_CLIENTID | Status::EXPIRED if session.minor_version == 0 => {
+                    session.lose(status);
+                    return Err(Unexecuted::SessionLost { was_sent: false });
+                }
+                _ => break results,
+            }
+        };
+        let (mut opened, object) = match opened(results) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        if session.minor_version == 0 && opened.flags.contains(OpenResultFlags::CONFIRM) {
+            match self.confirm(session, caller, owner, object.handle, opened.stateid).await? {
+                Ok(stateid) => opened.stateid = stateid,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok((opened, object)))
+    }
+
+    /// OPEN_CONFIRM (RFC 7530 §16.18), which the first OPEN of an owner needs.
+    async fn confirm(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        owner: &mut Owner,
+        handle: Handle,
+        open_stateid: Stateid,
+    ) -> Result<Result<Stateid, OpError>, Unexecuted> {
+        let ops = |seqid| vec![put(handle), Op::OpenConfirm(OpenConfirmArgs { open_stateid, seqid })];
+        let (mut results, status) = self.run_as(session, caller, owner, ops).await?;
+        if matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED) {
+            session.lose(Status::STALE_CLIENTID);
+            return Err(Unexecuted::SessionLost { was_sent: true });
+        }
+        Ok(results.skip().and_then(|()| take!(results, OpenConfirm)))
+    }
+}
+
+fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec<Op> {
+    let open = Op::Open(OpenArgs {
+        seqid,
+        share_access: share_access(opening.mode, session.minor_version),
+        share_deny: ShareDeny::empty(),
+        owner: open_owner(session.client_id, owner),
+        how: opening.how.clone(),
+        claim: opening.claim.clone(),
+    });
+    vec![put(opening.at), open, Op::GetFh, get_attributes()]
+}
+
+fn opened(mut results: Results) -> Result<(OpenOk, Object), OpError> {
+    results.skip()?;
+    let opened = take!(results, Open)?;
+    Ok((opened, take_object(&mut results)?))
+}

@@ -1,0 +1,138 @@
+//! What version 4.0 has in place of sessions: a client ID that SETCLIENTID makes and RENEW keeps (RFC 7530 §9.1.1, §9.5).
+
+use std::sync::Arc;
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::setclientid::{
+    CallbackClient, RenewArgs, SetClientIdArgs, SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult,
+};
+use protocol::nfs4::types::{ClientOwner, NetAddress, SessionId, Status, Utf8};
+
+use super::callback::CALLBACK_PROGRAM;
+use super::establish::{OVERHEAD, Registration, Setup, owner_id};
+use super::sequencer::Sequencer;
+use super::session::{Limits, NewSession, Session};
+use crate::config::SLOTS_MAX;
+use crate::engine::ConnectionId;
+use crate::error::OpError;
+
+/// How often SETCLIENTID is repeated whose confirmation failed because the server restarted in between.
+const REGISTRATIONS_MAX: u32 = 3;
+/// Maximum number of operations in a compound. 4.0 has no way to ask: Linux takes 50, NFS-Ganesha 100.
+const OPERATIONS_MAX: u32 = 50;
+
+/// What the status of RENEW says of the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It is renewed.
+    Renewed,
+    /// It is gone, and all state with it.
+    Lost,
+    /// Nothing.
+    Unknown,
+}
+
+/// Each status of RENEW that says something of the lease (RFC 7530 §16.28).
+pub(super) const RENEWALS: &[(Status, Renewal)] = &[
+    (Status::OK, Renewal::Renewed),
+    // The lease is renewed; delegations, of which this client has none, could not be recalled.
+    (Status::CB_PATH_DOWN, Renewal::Renewed),
+    // §13.5: the lease is renewed for what has not moved. Operations on what has moved get MOVED.
+    (Status::LEASE_MOVED, Renewal::Renewed),
+    (Status::STALE_CLIENTID, Renewal::Lost),
+    (Status::EXPIRED, Renewal::Lost),
+];
+
+fn renewal(status: Status) -> Renewal {
+    RENEWALS.iter().find(|(listed, _)| *listed == status).map_or(Renewal::Unknown, |(_, renewal)| *renewal)
+}
+
+impl Setup<'_> {
+    /// SETCLIENTID and SETCLIENTID_CONFIRM.
+    pub(super) async fn set_client_id(&self) -> Result<Registration, OpError> {
+        let mut outcome = Err(OpError::Status(Status::STALE_CLIENTID));
+        for _ in 0..REGISTRATIONS_MAX {
+            let SetClientIdOk { client_id, confirm } = self.ask_client_id().await?;
+            let confirm = Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm });
+            outcome = self.call(confirm).await?.skip();
+            match outcome {
+                Err(OpError::Status(Status::STALE_CLIENTID)) => {}
+                // The same client ID as before says that the server still knows the client.
+                Ok(()) => return Ok(Registration { client_id, sequence: 0, is_confirmed: true }),
+                Err(_) => break,
+            }
+        }
+        Err(outcome.err().unwrap_or(OpError::Status(Status::STALE_CLIENTID)))
+    }
+
+    async fn ask_client_id(&self) -> Result<SetClientIdOk, OpError> {
+        // This client accepts no connections for callbacks: the address is none, as clients behind firewalls send it. Servers
+        // then grant no delegations (RFC 7530 §10.4).
+        let (netid, address) = (Utf8::from_static(b"tcp"), Utf8::from_static(b"0.0.0.0.0.0"));
+        let location = NetAddress { netid, address };
+        let args = SetClientIdArgs {
+            client: ClientOwner { verifier: self.config.verifier, owner_id: owner_id(self.config)? },
+            callback: CallbackClient { program: CALLBACK_PROGRAM, location },
+            callback_ident: 0,
+        };
+        self.call(Op::SetClientId(args)).await?.next(|result| match result {
+            OpResult::SetClientId(SetClientIdResult::Ok(ok)) => Some(ok),
+            _ => None,
+        })
+    }
+
+    /// Begins the session of a client ID, which no request is needed for.
+    pub(super) fn begin_v40_session(
+        &self,
+        registration: &Registration,
+        connections: &[ConnectionId],
+    ) -> Arc<Session> {
+        let max = self.config.v3_calls.clamp(1, SLOTS_MAX);
+        let limits = Limits {
+            request: self.config.write_size + OVERHEAD,
+            response: self.config.read_size + OVERHEAD,
+            operations: OPERATIONS_MAX,
+            in_flight: max,
+        };
+        let new = NewSession {
+            id: SessionId::default(),
+            client_id: registration.client_id,
+            minor_version: 0,
+            limits,
+            sequencer: Sequencer::Calls { in_use: 0, max },
+        };
+        Session::new(Arc::clone(self.engine), connections.to_vec(), new)
+    }
+
+    /// RENEW. The session is lost if the server no longer knows its client ID.
+    ///
+    /// # Errors
+    /// [`Status::BADSESSION`] if the session is lost; why it is unknown whether the lease was renewed otherwise.
+    pub(super) async fn renew(&self, session: &Session) -> Result<(), OpError> {
+        let renew = Op::Renew(RenewArgs { client_id: session.client_id });
+        let status = self.call(renew).await?.status();
+        match renewal(status) {
+            Renewal::Renewed => {
+                session.renewed();
+                Ok(())
+            }
+            Renewal::Lost => {
+                session.lose(status);
+                Err(OpError::Status(Status::BADSESSION))
+            }
+            Renewal::Unknown => Err(OpError::Status(status)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_of_renew_is_listed_once() {
+        let mut seen = std::collections::HashSet::new();
+        assert!(RENEWALS.iter().all(|(status, _)| seen.insert(status.0)));
+        assert_eq!(renewal(Status::RESOURCE), Renewal::Unknown);
+    }
+}

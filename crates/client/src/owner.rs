@@ -1,0 +1,110 @@
+//! Owners of opens and locks, and their seqids in version 4.0 (RFC 7530 §9.1.7).
+
+use protocol::nfs4::types::Status;
+
+/// Statuses of an operation with a seqid that leave the seqid unchanged; all others advance it (RFC 7530 §9.1.7).
+pub(crate) const SEQID_UNCHANGED: &[Status] = &[
+    Status::STALE_CLIENTID,
+    Status::STALE_STATEID,
+    Status::BAD_STATEID,
+    Status::BAD_SEQID,
+    Status::BADXDR,
+    Status::RESOURCE,
+    Status::NOFILEHANDLE,
+    Status::MOVED,
+];
+
+/// An owner of opens or locks. Its requests are sent one after the other: who holds it mutably has the turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    number: u32,
+    seqid: Seqid,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seqid {
+    /// Servers of 4.1 and later ignore seqids (RFC 8881 §8.1.2).
+    Ignored,
+    /// The seqid of the next request.
+    Next(u32),
+    /// A request was sent whose outcome is unknown.
+    Unknown,
+}
+
+impl Owner {
+    /// Creates an owner that the server does not know.
+    pub(crate) fn new(number: u32, has_seqids: bool) -> Self {
+        // §9.1.7: the first seqid may be any.
+        Self { number, seqid: if has_seqids { Seqid::Next(0) } else { Seqid::Ignored } }
+    }
+
+    /// Returns an owner that must not be used.
+    pub(crate) fn unknown() -> Self {
+        Self { number: 0, seqid: Seqid::Unknown }
+    }
+
+    /// Returns the number, which the owner's name at the server is made of.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns whether the seqid of the next request is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.seqid != Seqid::Unknown
+    }
+
+    /// Returns the seqid for a request that is sent now. Until [`Self::end_request`] the next one is unknown.
+    pub(crate) fn start_request(&mut self) -> u32 {
+        match self.seqid {
+            Seqid::Next(seqid) => {
+                self.seqid = Seqid::Unknown;
+                seqid
+            }
+            Seqid::Ignored | Seqid::Unknown => 0,
+        }
+    }
+
+    /// Notes the status of the request with this seqid; `None` if the server has not executed its operation.
+    pub(crate) fn end_request(&mut self, sent: u32, status: Option<Status>) {
+        if self.seqid == Seqid::Ignored {
+            return;
+        }
+        let advances = status.is_some_and(|status| !SEQID_UNCHANGED.contains(&status));
+        self.seqid = Seqid::Next(if advances { sent.wrapping_add(1) } else { sent });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_advance_the_seqid_except_those_listed() {
+        let after = |status| {
+            let mut owner = Owner::new(1, true);
+            let sent = owner.start_request();
+            assert!(!owner.is_known());
+            owner.end_request(sent, status);
+            owner.start_request().wrapping_sub(sent)
+        };
+        for status in [Status::OK, Status::DELAY, Status::GRACE, Status::NOENT, Status::EXPIRED] {
+            assert_eq!(after(Some(status)), 1, "{status:?}");
+        }
+        for status in SEQID_UNCHANGED {
+            assert_eq!(after(Some(*status)), 0, "{status:?}");
+        }
+        assert_eq!(after(None), 0, "an operation before it failed");
+    }
+
+    #[test]
+    fn the_seqid_wraps_around_and_later_versions_have_none() {
+        let mut owner = Owner::new(1, true);
+        owner.end_request(u32::MAX, Some(Status::OK));
+        assert_eq!(owner.start_request(), 0);
+        let mut later = Owner::new(1, false);
+        let sent = later.start_request();
+        later.end_request(sent, Some(Status::OK));
+        assert!(later.is_known());
+        assert_eq!(later.start_request(), 0);
+    }
+}
