@@ -4,4 +4,5 @@ mod attributes;
 mod locks;
 mod log;
 mod space;
+mod v40;
 mod world;

@@ -1,0 +1,216 @@
+//! Version 4.0: seqids, client IDs without sessions, and what the server says of them (RFC 7530 §9).
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::attributes::SetAttributes;
+use client::config::Version;
+use client::errno::Errno;
+use client::error::OpError;
+use client::fs::{File, FileSystem, OpenOptions};
+use client::many::{NewFile, ReadFile};
+use client::results::{Creation, OpenMode};
+use protocol::nfs4::types::{OpNum, Status};
+
+use crate::world::{Fate, LEASE, World, root};
+
+const BOTH: OpenOptions =
+    OpenOptions { mode: OpenMode::BOTH, create: true, exclusive: None, truncate: false, permissions: 0o640 };
+
+fn open(world: &World, fs: &FileSystem, name: &[u8]) -> File {
+    world.run(fs.open(name, &BOTH)).unwrap()
+}
+
+fn write(world: &World, file: &File, text: &'static [u8]) {
+    world.run(file.write_at(0, Bytes::from_static(text))).unwrap();
+}
+
+fn read(world: &World, file: &File) -> Vec<u8> {
+    world.run(file.read_at(0, 100)).unwrap().concat()
+}
+
+#[test]
+fn the_first_open_of_an_owner_is_confirmed_and_later_ones_are_not() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    for name in [&b"one"[..], b"two", b"three"] {
+        let file = open(&world, &fs, name);
+        write(&world, &file, b"text");
+        assert_eq!(read(&world, &file), b"text");
+        world.run(file.close()).unwrap();
+    }
+    let count = |op| peer.count(op);
+    assert_eq!((count(OpNum::OPEN), count(OpNum::OPEN_CONFIRM), count(OpNum::CLOSE)), (3, 1, 3));
+    assert_eq!(world.server().counts().opens, 0);
+    // Two files at a time have two owners.
+    let (first, second) = (open(&world, &fs, b"one"), open(&world, &fs, b"one"));
+    assert_eq!((count(OpNum::OPEN_CONFIRM), world.server().counts().opens), (2, 2));
+    world.run(first.close()).unwrap();
+    assert_eq!(read(&world, &second), b"text", "the other open of the file stays");
+    assert_eq!(count(OpNum::SEQUENCE) + count(OpNum::EXCHANGE_ID), 0);
+}
+
+#[test]
+fn an_exclusive_creation_sets_its_attributes_afterwards() {
+    let world = World::new();
+    let (client, peer) = world.client(Version::V40);
+    let caller = root();
+    world.run(async {
+        let top = client.mount(&caller, &[b"export"]).await.unwrap().handle;
+        let set = SetAttributes { uid: Some(7), ..SetAttributes::with_mode(0o640) };
+        let open = |verifier| {
+            client.open(&caller, top, b"file", OpenMode::WRITE, Creation::Exclusive(verifier), &set)
+        };
+        let opened = open([1; 8]).await.unwrap();
+        let attributes = opened.object.attributes;
+        assert_eq!((attributes.mode, attributes.uid, attributes.size), (0o640, 7, 0));
+        assert!(attributes.mtime.seconds >= 1_000_000, "not the verifier");
+        assert_eq!(open([2; 8]).await.unwrap_err(), OpError::Status(Status::EXIST));
+    });
+    assert_eq!(peer.count(OpNum::SETATTR), 1);
+}
+
+#[test]
+fn replies_that_are_lost_are_repeated_with_the_same_seqid() {
+    for lost in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE, OpNum::WRITE, OpNum::SETCLIENTID_CONFIRM] {
+        let world = World::new();
+        let (fs, peer) = world.mounted(Version::V40);
+        let times = Cell::new(0);
+        peer.judge(move |ops| {
+            let is_first = ops.contains(&lost) && times.replace(times.get() + 1) == 0;
+            if is_first { Fate::LoseReply } else { Fate::Serve }
+        });
+        for text in [&b"text"[..], b"more"] {
+            let file = open(&world, &fs, b"file");
+            write(&world, &file, text);
+            assert_eq!(read(&world, &file), text, "{lost:?}");
+            world.run(file.close()).unwrap();
+        }
+        assert_eq!(peer.count(OpNum::OPEN_CONFIRM), 1 + usize::from(lost == OpNum::OPEN_CONFIRM));
+        assert_eq!(world.server().counts().opens, 0, "{lost:?}");
+    }
+}
+
+#[test]
+fn an_idle_client_renews_its_lease_and_keeps_its_files() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let file = open(&world, &fs, b"file");
+    world.pass(LEASE * 4);
+    assert_eq!(peer.count(OpNum::RENEW), 12, "each third of the lease");
+    write(&world, &file, b"text");
+    world.run(file.close()).unwrap();
+    assert_eq!((peer.count(OpNum::OPEN), peer.count(OpNum::SETCLIENTID)), (1, 1));
+}
+
+#[test]
+fn open_files_are_reclaimed_after_a_restart() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let files: Vec<File> = (0..5).map(|number| open(&world, &fs, format!("{number}").as_bytes())).collect();
+    write(&world, &files[0], b"before");
+    // The grace period lasts a whole lease, because this client does not come back.
+    let (other, path) = world.mounted(Version::V42);
+    let _lost = open(&world, &other, b"other");
+    path.cut(&world, true);
+    world.restart();
+    for file in &files {
+        write(&world, file, b"after");
+    }
+    assert_eq!((peer.count(OpNum::SETCLIENTID), peer.count(OpNum::OPEN)), (2, 10));
+    assert_eq!(world.server().counts().opens, 5);
+    // A new file waits for the end of the grace period, and its owner's seqid goes on.
+    assert!(world.now() < LEASE, "reclaims do not wait");
+    let new = open(&world, &fs, b"new");
+    assert!(world.now() >= LEASE);
+    for file in files.into_iter().chain([new]) {
+        world.run(file.close()).unwrap();
+    }
+    assert_eq!(world.server().counts().opens, 0);
+}
+
+#[test]
+fn a_restart_in_the_middle_of_an_operation_is_not_seen() {
+    for at in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE, OpNum::RENEW, OpNum::REMOVE] {
+        let world = World::new();
+        let (fs, peer) = world.mounted(Version::V40);
+        let other = open(&world, &fs, b"other");
+        peer.judge(move |ops| if ops.contains(&at) { Fate::Hold } else { Fate::Serve });
+        let mut life = pin!(async {
+            let file = fs.open(b"file", &BOTH).await.unwrap();
+            file.write_at(0, Bytes::from_static(b"text")).await.unwrap();
+            file.close().await.unwrap();
+            fs.unlink(b"file").await.unwrap();
+        });
+        assert_eq!(world.run_for(Duration::from_secs(1), life.as_mut()).is_none(), at != OpNum::RENEW);
+        if at == OpNum::RENEW {
+            world.pass(LEASE / 2);
+        }
+        world.restart();
+        peer.release(&world);
+        if at != OpNum::RENEW {
+            world.run(life);
+        }
+        write(&world, &other, b"still open");
+        assert_eq!(world.server().counts().opens, 1, "{at:?}");
+    }
+}
+
+#[test]
+fn an_expired_lease_is_replaced_and_files_are_opened_again_by_name() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let (kept, renamed, removed) =
+        (open(&world, &fs, b"kept"), open(&world, &fs, b"old"), open(&world, &fs, b"removed"));
+    world.run(fs.rename(b"old", b"new")).unwrap();
+    write(&world, &renamed, b"text");
+    peer.cut(&world, true);
+    world.restart();
+    // The grace period ends without the client: it may reclaim nothing.
+    world.pass(LEASE * 3);
+    let (other, _) = world.mounted(Version::V42);
+    world.run(other.rename(b"removed", b"elsewhere")).unwrap();
+    world.run(other.open(b"removed", &BOTH)).unwrap();
+    peer.cut(&world, false);
+    write(&world, &kept, b"again");
+    assert_eq!(read(&world, &renamed), b"text");
+    let error = world.run(removed.read_at(0, 1)).unwrap_err();
+    assert_eq!(error.errno(), Errno::ESTALE, "its name is another file's");
+    for file in [kept, renamed, removed] {
+        world.run(file.close()).unwrap();
+    }
+}
+
+#[test]
+fn many_files_are_read_and_written() {
+    let world = World::new();
+    let (client, _) = world.client(Version::V40);
+    let caller = root();
+    world.run(async {
+        let top = client.mount(&caller, &[b"export"]).await.unwrap().handle;
+        let names: Vec<Vec<u8>> = (0..100).map(|number| format!("file {number}").into_bytes()).collect();
+        let new = |name| NewFile {
+            directory: top,
+            name,
+            mode: 0o600,
+            data: Bytes::copy_from_slice(name),
+            set: SetAttributes::default(),
+        };
+        let files: Vec<NewFile<'_>> = names.iter().map(|name| new(name)).collect();
+        for outcome in client.write_many(&caller, &files).await {
+            outcome.unwrap();
+        }
+        let wanted: Vec<_> =
+            names.iter().map(|name| ReadFile { directory: top, name, count: 4096 }).collect();
+        for (name, whole) in names.iter().zip(client.read_many(&caller, &wanted).await) {
+            let whole = whole.unwrap();
+            assert_eq!((&whole.data[..], whole.is_whole), (&name[..], true));
+        }
+        let found: Vec<_> = names.iter().map(|name| (top, &name[..])).collect();
+        assert!(client.stat_many(&caller, &found).await.into_iter().all(|object| object.is_ok()));
+        assert!(client.remove_many(&caller, &found, false).await.into_iter().all(|removed| removed.is_ok()));
+    });
+    assert_eq!(world.server().counts().opens, 0);
+}
