@@ -105,6 +105,10 @@ impl OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Status(Status::CLID_INUSE) => f.write_str(
+                "another user has state at the server under this client's name (CLID_INUSE): try again after \
+                 the lease time, or use version 4.1",
+            ),
             Self::Status(status) => write!(f, "{} ({status:?})", errno_of(*status)),
             Self::Call(CallError::Rpc(RpcError::Denied(Rejection::AuthError(AuthStatus::TOOWEAK)))) => {
                 write!(
@@ -183,7 +187,7 @@ fn errno_of(status: Status) -> Errno {
         Status::LOCK_NOTSUPP => Errno::ENOLCK,
         // The file is not open for this kind of access.
         Status::OPENMODE => Errno::EBADF,
-        Status::MOVED | REMOTE => Errno::EREMOTE,
+        Status::MOVED | Status::LEASE_MOVED | REMOTE => Errno::EREMOTE,
         Status::BAD_STATEID | Status::OLD_STATEID | Status::EXPIRED | Status::ADMIN_REVOKED => Errno::EIO,
         _ => Errno::EIO,
     }

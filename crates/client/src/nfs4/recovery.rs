@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, OpenClaim, OpenHow, ShareAccess,
-};
+use protocol::nfs4::ops::open::{DelegationType, DelegationWant, OpenClaim, OpenHow, ShareAccess};
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, StateOwner, Stateid, Status};
 use xdr::Opaque;

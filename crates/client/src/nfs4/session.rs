@@ -157,8 +157,7 @@ impl Session {
         let record = (&mut call).await.map_err(Unexecuted::Call)?;
         // A slot recognises a repetition. Without one the server's reply cache does, which is limited and ends with the server.
         let is_repeated = place.is_none() && call.sendings() > 1;
-        let result: CompoundResult =
-            parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
+        let result: CompoundResult = parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();
         match judge(&place, result.status, results.first()) {
             // §2.10.6.1.3: the server did not keep the reply to the first execution. It says so at the operation after SEQUENCE.
@@ -202,7 +201,9 @@ impl Session {
                 table.queue.wake_all();
                 wake(&mut table.keeper);
             }
-            Some(Verdict::Delay | Verdict::Refused(_)) | None if is_abandoned => table.sequencer.release(sent),
+            Some(Verdict::Delay | Verdict::Refused(_)) | None if is_abandoned => {
+                table.sequencer.release(sent)
+            }
             Some(Verdict::Delay | Verdict::Refused(_)) | None => {}
         }
         table.queue.wake_first();

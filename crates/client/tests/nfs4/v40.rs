@@ -10,14 +10,21 @@ use client::config::Version;
 use client::errno::Errno;
 use client::error::OpError;
 use client::fs::{File, FileSystem, OpenOptions};
+use client::locks::{LockKind, LockOwner, LockRange};
 use client::many::{NewFile, ReadFile};
-use client::results::{Creation, OpenMode};
+use client::results::{Creation, OpenMode, Stability};
 use protocol::nfs4::types::{OpNum, Status};
 
 use crate::world::{Fate, LEASE, World, root};
 
-const BOTH: OpenOptions =
-    OpenOptions { mode: OpenMode::BOTH, create: true, exclusive: None, truncate: false, permissions: 0o640 };
+const BOTH: OpenOptions = OpenOptions {
+    mode: OpenMode::BOTH,
+    create: true,
+    exclusive: None,
+    truncate: false,
+    permissions: 0o640,
+    stability: Stability::Unstable,
+};
 
 fn open(world: &World, fs: &FileSystem, name: &[u8]) -> File {
     world.run(fs.open(name, &BOTH)).unwrap()
@@ -203,7 +210,7 @@ fn many_files_are_read_and_written() {
             outcome.unwrap();
         }
         let wanted: Vec<_> =
-            names.iter().map(|name| ReadFile { directory: top, name, count: 4096 }).collect();
+            names.iter().map(|name| ReadFile { directory: top, name, handle: None, count: 4096 }).collect();
         for (name, whole) in names.iter().zip(client.read_many(&caller, &wanted).await) {
             let whole = whole.unwrap();
             assert_eq!((&whole.data[..], whole.is_whole), (&name[..], true));
@@ -213,4 +220,14 @@ fn many_files_are_read_and_written() {
         assert!(client.remove_many(&caller, &found, false).await.into_iter().all(|removed| removed.is_ok()));
     });
     assert_eq!(world.server().counts().opens, 0);
+}
+
+#[test]
+fn locks_are_refused_with_a_reason() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V40);
+    let file = open(&world, &fs, b"file");
+    let error =
+        world.run(file.try_lock(LockOwner::Process(1), LockRange::WHOLE, LockKind::Shared)).unwrap_err();
+    assert_eq!((error.errno(), peer.count(OpNum::LOCK)), (Errno::ENOLCK, 0));
 }

@@ -63,6 +63,11 @@ impl Nfs4 {
         kind: LockKind,
         wait: bool,
     ) -> Result<Attributes, OpError> {
+        if !self.has_sessions() {
+            // LOCK has a seqid of the lock-owner there, and the first one a seqid of the open-owner too (RFC 7530 §16.10).
+            let why = "this client does not lock in version 4.0: use version 4.1 or 4.2";
+            return Err(OpError::Invalid(Errno::ENOLCK, why));
+        }
         let file = state.file.clone().ok_or(OpError::Invalid(Errno::EBADF, "the file is not open"))?;
         let is_open_for = if kind == LockKind::Shared { file.mode.read } else { file.mode.write };
         if !is_open_for {

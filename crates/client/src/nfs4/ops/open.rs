@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::open::{
-    CreateHow, CreateVerifierAttributes, OpenClaim, OpenHow, OpenResultFlags,
-};
+use protocol::nfs4::ops::open::{CreateHow, CreateVerifierAttributes, OpenClaim, OpenHow, OpenResultFlags};
 use protocol::nfs4::types::{Component, Status};
 
 use super::super::Nfs4;
