@@ -323,6 +323,9 @@ fn traffic_counts_requests_once_and_bytes_each_time() {
     test.clock.advance(5);
     assert_eq!(test.sent(), [1]);
     test.engine.handle_disconnected(test.connection);
+    assert!(matches!(test.action(), Some(Action::Disconnect { .. })));
+    test.pass_deadline();
+    assert!(matches!(test.action(), Some(Action::Connect { .. })));
     test.engine.handle_connected(test.connection);
     assert_eq!(test.sent(), [1], "again over the next connection");
     test.clock.advance(7);
