@@ -150,23 +150,26 @@ impl Server {
             Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
             Operation::Nlm(_) => Box::pin(self.nlm(&request, &header, reader, reply)).await,
             Operation::Nsm(_) => crate::programs::nsm::procedure(&request, procedure, reader, reply),
-            Operation::Portmap(_) => {
-                let listed = programs::registrations(&self.shared);
-                crate::programs::portmap::procedure(
-                    &request,
-                    listed,
-                    header.version,
-                    procedure,
-                    reader,
-                    reply,
-                )
-            }
+            Operation::Portmap(_) => self.port_mapper(&request, &header, reader, reply),
             Operation::None => unreachable!("select names an operation"),
         };
         // This call may be the first that sees a revocation.
         crate::files::durable::wait_durable(&request).await;
         let call = Call { xid, operation, sealing: sealing.as_deref(), start };
         self.conclude(connection.transport, received, call, served, reply)
+    }
+
+    /// Serves a call of the port mapper.
+    fn port_mapper(
+        &self,
+        request: &Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let listed = programs::registrations(&self.shared);
+        let (version, procedure) = (header.version, header.procedure);
+        crate::programs::portmap::procedure(request, listed, version, procedure, arguments, reply)
     }
 
     /// Ends a reply by the outcome of the call.

@@ -134,7 +134,7 @@ fn every_kind_of_call_is_counted_with_its_errors() {
     client.refused((NFS, 3), protocol::nfs3::Proc::ACCESS.0, &());
     client.refused((NFS, 3), 22, &());
     client.refused((NFS, 2), 1, &());
-    client.refused((100_021, 4), 1, &());
+    client.refused((100_020, 1), 1, &());
     let mut client4 = Client4::connect(server.address);
     let missing = LookupArgs { name: Component::from_static(b"missing") };
     assert_eq!(client4.run(vec![Op::PutRootFh, Op::Lookup(missing)]).unwrap_err(), Status::NOENT);
