@@ -26,6 +26,7 @@ mod serve;
 mod signals;
 mod size;
 mod sockets;
+mod startup_code;
 mod startup_message;
 mod state_dir;
 mod systemd;

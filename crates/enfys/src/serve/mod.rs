@@ -26,6 +26,7 @@ use crate::name_services;
 use crate::plan::Plan;
 use crate::sandbox;
 use crate::signals::{SignalAction, Signals};
+use crate::startup_code;
 use crate::startup_message;
 use crate::systemd;
 use create::DurableState;
@@ -86,6 +87,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         control.start(Arc::clone(&server), running.clock())
     });
     let _answering = answering.transpose()?;
+    startup_code::unmap();
     startup_message::print(&plan, &bound.addresses, metrics_address);
     systemd::ready();
     runtime.block_on(reload_until_stopped(arguments, plan, &mut signals, (&server, &running), &mut backends));
