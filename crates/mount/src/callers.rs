@@ -1,4 +1,4 @@
-//! Who a request is made for: the program's user and groups, as the server is told them (AUTH_SYS).
+//! Who a request is made for: the program's user and groups, which AUTH_SYS names to the server.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ impl Files {
     ) -> Result<GrantedAttributes, Errno> {
         let node = self.nodes.get(request.node)?;
         let file = request.handle.and_then(|handle| self.open_files.get(handle).ok());
-        // A program with a file open for writing may set its size whoever it is now (ftruncate(2)).
+        // A program with a file open for writing may set its size even if its user has changed (ftruncate(2)).
         let writer = file.as_deref().filter(|file| file.flags().mode.write && request.size.is_some());
         let caller = writer.map_or_else(|| self.caller(program), |file: &OpenFile| file.caller().clone());
         let set = self.view.set_attributes(&request);

@@ -46,7 +46,7 @@ impl Files {
         if !request.is_flock {
             self.lockers.lock().insert((request.node, request.owner));
         }
-        // Whoever had the lock before may have changed the file.
+        // An earlier holder of the lock may have changed the file.
         self.drop_pages(request.node).await;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A program that writes files in turn with other programs, under a lock file, and reads them without the lock.
 //!
-//! Each version of a file is a number of blocks that name the version. Whoever has the lock finds the last version, whole. Whoever
-//! has not finds, in each block, no version older than the last one that was synced before its OPEN.
+//! Each version of a file is a number of blocks that name the version. The holder of the lock finds the last version, whole. A client
+//! without the lock finds, in each block, no version older than the last one that was synced before its OPEN.
 
 use bytes::Bytes;
 use client::attributes::SetAttributes;

@@ -1,4 +1,4 @@
-//! One TCP connection: records arrive in their order or not at all, and whoever loses it may hear of that late or never.
+//! One TCP connection: records arrive in their order or not at all, and an end that loses it may notice that late or never.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) struct LinkFaults {
     pub(super) lost: u64,
     /// The record arrives, and the connection breaks then.
     pub(super) cut: u64,
-    /// Nothing passes from now on, and nobody is told.
+    /// Nothing passes from now on, and neither end notices.
     pub(super) stalled: u64,
     /// The record, and with it all later ones, is delayed by seconds.
     pub(super) late: u64,
@@ -38,7 +38,7 @@ pub(super) enum Fate {
     ArrivesLast(Duration),
     /// The connection breaks instead.
     Lost,
-    /// It vanishes, and nobody is told.
+    /// The record vanishes, and neither end notices.
     Vanishes,
 }
 

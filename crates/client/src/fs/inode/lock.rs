@@ -78,7 +78,7 @@ impl OpenFile {
         self.inode().client().unlock(self.caller(), self.inode().handle(), owner, range).await
     }
 
-    /// Unlocks all that was locked through this file.
+    /// Releases all locks that were taken through this file.
     pub(super) async fn unlock_all(&self) {
         let owners = std::mem::take(&mut *self.lock_owners.lock());
         self.inode().unlock_all(self.caller(), owners).await;

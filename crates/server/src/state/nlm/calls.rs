@@ -11,7 +11,7 @@ use crate::state::tables::host_calls::{CallKind, Grant, PendingCall};
 use crate::state::tables::nlm_hosts::HostPath;
 use crate::state::tables::shard::Deferred;
 
-/// How long after the start of this server a host is told of it.
+/// How long after its start the server notifies a host (SM_NOTIFY).
 const NOTIFY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a host answered.
