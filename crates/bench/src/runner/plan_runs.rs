@@ -193,19 +193,25 @@ impl Open {
         Ok(())
     }
 
+    /// Prepares and measures a run. A failure also says how the server ended, if it did.
     fn run(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
+        let mut result = self.attempt(run);
+        let why = match &mut result {
+            Ok(Some(RunResult { outcome: crate::result::Outcome::Failed(why), .. })) | Err(why) => why,
+            Ok(_) => return result,
+        };
+        if let Some(ended) = self.server.as_mut().and_then(LocalServer::await_end) {
+            *why = format!("{why}; {ended}");
+        }
+        result
+    }
+
+    fn attempt(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
         prepare(run, &self.place)?;
         if run.caches == Caches::Cold {
             self.make_cold(run)?;
         }
-        let mut result = measure(run, &self.place);
-        if let Some(result) = &mut result
-            && let crate::result::Outcome::Failed(why) = &mut result.outcome
-            && let Some(Err(ended)) = self.server.as_mut().map(LocalServer::check)
-        {
-            *why = format!("{why}; {ended}");
-        }
-        Ok(result)
+        Ok(measure(run, &self.place))
     }
 
     fn make_cold(&mut self, run: &Run) -> Result<(), String> {

@@ -18,6 +18,8 @@ use crate::link::system::die_with_this_thread;
 pub const EXPORT: &str = "/export";
 /// How long it may take to end after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a failed run waits to see whether the server ended.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two looks at a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Size of a file system in memory.
@@ -104,6 +106,18 @@ impl LocalServer {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(ended(&self.name, &status.to_string(), self.place.path())),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns how it ended, if it ends now: a process that is killed closes its connections some time before its end is seen.
+    pub fn await_end(&mut self) -> Option<String> {
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            match self.check() {
+                Err(ended) => return Some(ended),
+                Ok(()) if Instant::now() >= deadline => return None,
+                Ok(()) => thread::sleep(LOOK_EVERY),
+            }
         }
     }
 }

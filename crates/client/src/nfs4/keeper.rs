@@ -61,6 +61,16 @@ struct Current {
     registration: Registration,
     state: SessionState,
     waiting: Vec<Waker>,
+    /// How many attempts to replace a session found no server, and why the last one did.
+    unreachable: (u64, CallError),
+}
+
+impl Current {
+    fn wake_all(&mut self) {
+        for waker in self.waiting.drain(..) {
+            waker.wake();
+        }
+    }
 }
 
 enum SessionState {
@@ -84,7 +94,8 @@ impl Nfs4 {
     ) -> Result<Self, OpError> {
         let setup = Setup { engine: &engine, connection: connections[0], config: &config, minor_version };
         let (registration, session) = setup.first_session(&connections).await?;
-        let current = Current { registration, state: SessionState::Ready(session), waiting: Vec::new() };
+        let (state, waiting) = (SessionState::Ready(session), Vec::new());
+        let current = Current { registration, state, waiting, unreachable: (0, CallError::TimedOut) };
         let (current, lease) = (Mutex::new(current), Mutex::new(LEASE_DEFAULT));
         Ok(Self {
             engine,
@@ -140,7 +151,11 @@ impl Nfs4 {
     }
 
     /// Returns the session, once there is one.
+    ///
+    /// # Errors
+    /// Why there will be none, or, of a soft mount (nfs(5)), why an attempt to make one failed meanwhile.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, OpError> {
+        let failures_before = self.current.lock().unreachable.0;
         poll_fn(|context| {
             let mut current = self.current.lock();
             match &current.state {
@@ -152,6 +167,9 @@ impl Nfs4 {
             }
             if self.engine.is_shut_down() {
                 return Poll::Ready(Err(OpError::Call(CallError::Closed)));
+            }
+            if current.unreachable.0 > failures_before {
+                return Poll::Ready(Err(OpError::Call(current.unreachable.1.clone())));
             }
             if !current.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
                 current.waiting.push(context.waker().clone());
@@ -261,8 +279,9 @@ impl Nfs4 {
                 Err(error @ OpError::Status(Status::CLID_INUSE | Status::MINOR_VERS_MISMATCH)) => {
                     break SessionState::Failed(error);
                 }
-                Err(_) => {
+                Err(error) => {
                     needs_client_id = true;
+                    self.fail_waiting(error);
                     self.engine.sleep(RETRY_PAUSE).await;
                 }
             }
@@ -270,9 +289,18 @@ impl Nfs4 {
         let mut current = self.current.lock();
         current.registration = registration;
         current.state = state;
-        for waker in current.waiting.drain(..) {
-            waker.wake();
+        current.wake_all();
+    }
+
+    /// Fails the compounds of a soft mount that wait for a session, if an attempt to make one has found no server.
+    fn fail_waiting(&self, error: OpError) {
+        let OpError::Call(error @ (CallError::Unreachable(_) | CallError::TimedOut)) = error else { return };
+        if self.config.retry.retries.is_none() {
+            return;
         }
+        let mut current = self.current.lock();
+        current.unreachable = (current.unreachable.0 + 1, error);
+        current.wake_all();
     }
 
     async fn make_session(

@@ -7,6 +7,7 @@ mod callback;
 mod compound_size;
 mod convert;
 mod establish;
+mod getattr;
 mod keeper;
 mod lock_owner;
 mod offloads;

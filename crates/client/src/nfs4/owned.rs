@@ -11,7 +11,7 @@ use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
-use super::ops::{get_attributes, take_object};
+use super::getattr::{get_attributes, take_object};
 use super::recovery::{GRACE_PAUSE, open_owner, share_access};
 use super::session::{DELAY_FIRST, DELAY_MAX, Session, Unexecuted};
 use super::wire::{Results, put, take};

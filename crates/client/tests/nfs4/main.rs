@@ -3,6 +3,7 @@
 mod attributes;
 mod locks;
 mod log;
+mod soft;
 mod space;
 mod v40;
 mod world;

@@ -121,6 +121,10 @@ impl World {
 
     /// Connects another client.
     pub(crate) fn client(self: &Rc<Self>, version: Version) -> (Client, Rc<Peer>) {
+        self.connect(version, RetryPolicy::default())
+    }
+
+    fn connect(self: &Rc<Self>, version: Version, retry: RetryPolicy) -> (Client, Rc<Peer>) {
         let number = self.peers.borrow().len();
         let engine = Arc::new(Engine::new(self.clock.clone(), 1));
         let peer = Rc::new(Peer {
@@ -134,7 +138,8 @@ impl World {
             drops_callbacks: Cell::new(false),
         });
         self.peers.borrow_mut().push(Rc::clone(&peer));
-        let client = self.run(Client::connect(engine, config(number, version))).unwrap();
+        let config = Config { retry, ..config(number, version) };
+        let client = self.run(Client::connect(engine, config)).unwrap();
         let keeper = client.clone();
         self.tasks.borrow_mut().push(Box::pin(async move { keeper.run().await }));
         (client, peer)
@@ -142,7 +147,16 @@ impl World {
 
     /// Connects another client, and mounts the export.
     pub(crate) fn mounted(self: &Rc<Self>, version: Version) -> (FileSystem, Rc<Peer>) {
-        let (client, peer) = self.client(version);
+        self.mount(self.client(version))
+    }
+
+    /// Connects another client that gives up after `retries`, and mounts the export.
+    pub(crate) fn mounted_soft(self: &Rc<Self>, version: Version, retries: u32) -> (FileSystem, Rc<Peer>) {
+        let retry = RetryPolicy { retries: Some(retries), ..RetryPolicy::default() };
+        self.mount(self.connect(version, retry))
+    }
+
+    fn mount(&self, (client, peer): (Client, Rc<Peer>)) -> (FileSystem, Rc<Peer>) {
         let (fs, _) = self.run(FileSystem::mount(client, root(), b"/export")).unwrap();
         (fs, peer)
     }

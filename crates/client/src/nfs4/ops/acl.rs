@@ -8,8 +8,8 @@ use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::types::{Bitmap, Stateid, Utf8};
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, take_attributes};
 use super::super::wire::{put, take};
-use super::{get_attributes, take_attributes};
 use crate::acl::{Acl, Nfs4Ace};
 use crate::attributes::Attributes;
 use crate::config::Caller;

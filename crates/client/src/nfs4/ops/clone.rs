@@ -4,8 +4,8 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::space::CloneArgs;
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, take_attributes};
 use super::super::wire::put;
-use super::{get_attributes, take_attributes};
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::error::OpError;

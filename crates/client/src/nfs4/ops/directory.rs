@@ -11,8 +11,8 @@ use protocol::nfs4::types::{Bitmap, LinkText, SpecData, Status};
 
 use super::super::Nfs4;
 use super::super::convert::{WANTED, changed, component, from_decoded, set_attributes};
+use super::super::getattr::{get_attributes, take_attributes, take_object};
 use super::super::wire::{Results, put, take};
-use super::{get_attributes, take_attributes, take_object};
 use crate::attributes::{Changed, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;

@@ -9,8 +9,8 @@ use protocol::nfs4::types::StableHow;
 use xdr::Opaque;
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::super::wire::{put, take};
-use super::{get_attributes, get_change, take_attributes, take_change};
 use crate::attributes::{Before, Changed};
 use crate::config::Caller;
 use crate::errno::Errno;

@@ -10,10 +10,10 @@ use protocol::nfs4::ops::lock::{
 use protocol::nfs4::types::{Stateid, Status};
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, take_attributes};
 use super::super::lock_owner::lock_owner;
 use super::super::statuses::{Recovery, recovery};
 use super::super::wire::put;
-use super::{get_attributes, take_attributes};
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::errno::Errno;

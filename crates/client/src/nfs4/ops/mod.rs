@@ -2,22 +2,18 @@
 
 use std::future::Future;
 
-use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes, number};
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::getattr::GetAttrArgs;
-use protocol::nfs4::types::{Bitmap, OpNum, Stateid, Status};
+use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
-use super::convert::{WANTED, attributes};
 use super::recovery::GRACE_PAUSE;
 use super::session::{DELAY_FIRST, DELAY_MAX};
 use super::statuses::{Recovery, recovery};
-use super::wire::{Results, take};
-use crate::attributes::Attributes;
+use super::wire::Results;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::opens::OpenFile;
-use crate::results::{Object, OpenState};
+use crate::results::OpenState;
 
 mod acl;
 mod clone;
@@ -35,41 +31,8 @@ mod open;
 mod space;
 mod xattr;
 
-/// The change attribute alone.
-const CHANGE: Bitmap = Bitmap::of(&[number::CHANGE]);
 /// How often an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
-
-/// GETATTR of the attributes that the client keeps.
-pub(super) fn get_attributes() -> Op {
-    Op::GetAttr(GetAttrArgs { attributes: WANTED })
-}
-
-/// GETATTR of the change attribute, to see whether others changed an object before the operation that follows.
-fn get_change() -> Op {
-    Op::GetAttr(GetAttrArgs { attributes: CHANGE })
-}
-
-/// Takes the result of [`get_change`].
-fn take_change(results: &mut Results) -> Result<Option<u64>, OpError> {
-    let wire: FileAttributes = take!(results, GetAttr)?;
-    Ok(WireAttributes::from_file_attributes(&wire).ok().and_then(|decoded| decoded.change))
-}
-
-/// Takes the result of [`get_attributes`].
-fn take_attributes(results: &mut Results) -> Result<Attributes, OpError> {
-    let wire: FileAttributes = take!(results, GetAttr)?;
-    attributes(&wire)
-}
-
-/// Takes the results of GETFH and [`get_attributes`].
-pub(super) fn take_object(results: &mut Results) -> Result<Object, OpError> {
-    let handle = take!(results, GetFh)?;
-    if handle.is_empty() {
-        return Err(OpError::BadReply("an empty file handle"));
-    }
-    Ok(Object { handle, attributes: take_attributes(results)? })
-}
 
 /// Returns whether an operation can be repeated although it succeeded.
 fn is_repeatable(op: &Op) -> bool {

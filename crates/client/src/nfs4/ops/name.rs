@@ -5,8 +5,8 @@ use protocol::nfs4::ops::lookup::LookupArgs;
 
 use super::super::Nfs4;
 use super::super::convert::component;
+use super::super::getattr::{get_attributes, take_object};
 use super::super::wire::put;
-use super::{get_attributes, take_object};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{FileHandle, Object};

@@ -8,8 +8,8 @@ use protocol::nfs4::types::Stateid;
 
 use super::super::Nfs4;
 use super::super::convert::set_attributes;
+use super::super::getattr::{get_attributes, take_attributes};
 use super::super::wire::{put, take};
-use super::{get_attributes, take_attributes};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::config::Caller;
 use crate::error::OpError;

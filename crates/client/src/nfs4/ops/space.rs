@@ -5,8 +5,8 @@ use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, Seek
 use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
+use super::super::getattr::{get_attributes, take_attributes};
 use super::super::wire::{put, take};
-use super::{get_attributes, take_attributes};
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::error::OpError;
