@@ -1,13 +1,24 @@
 //! Runs `cargo test --workspace` and counts results and skipped tests.
 //!
 //! A test that cannot run on this machine prints `skipped:` and passes, but the harness hides the output of passing tests. So it
-//! runs with `--show-output`; other output of passing tests is dropped.
+//! runs with `--show-output`; other output of passing tests is dropped. A test program that is silent for too long is killed, and the
+//! others still run.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::report::Tally;
+
+/// Silence after which a test hangs. Compiling everything prints nothing for some ten minutes, and so do the longest tests.
+const SILENCE_MAX: Duration = Duration::from_mins(25);
+/// Lines that are read ahead.
+const LINES_MAX: usize = 1024;
 
 /// Runs all tests of the workspace. Compile errors count as one failure.
 pub(super) fn run(root: &Path) -> Result<Tally, String> {
@@ -21,7 +32,8 @@ pub(super) fn run(root: &Path) -> Result<Tally, String> {
         .map_err(|error| format!("cargo test: {error}"))?;
     let mut reader = Reader::default();
     if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).split(b'\n') {
+        let lines = lines_of(stdout);
+        while let Some(line) = next_line(&lines, SILENCE_MAX, || kill_children(&child)) {
             let line = line.map_err(|error| format!("cargo test: {error}"))?;
             if let Some(shown) = reader.line(&String::from_utf8_lossy(&line)) {
                 println!("{shown}");
@@ -39,6 +51,48 @@ pub(super) fn run(root: &Path) -> Result<Tally, String> {
     }
     println!("tests: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
     Ok(tally)
+}
+
+/// Reads lines in a thread, so that waiting for the next one can end.
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
+    let (sender, lines) = sync_channel(LINES_MAX);
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n') {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Returns the next line; `None` at the end. Calls `hangs` each time that there is none for `silence`.
+fn next_line(
+    lines: &Receiver<io::Result<Vec<u8>>>,
+    silence: Duration,
+    mut hangs: impl FnMut(),
+) -> Option<io::Result<Vec<u8>>> {
+    loop {
+        match lines.recv_timeout(silence) {
+            Ok(line) => return Some(line),
+            Err(RecvTimeoutError::Timeout) => hangs(),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// Kills the test program that cargo runs.
+fn kill_children(cargo: &Child) {
+    println!(
+        "error: no output for {} minutes: the test program hangs and is killed",
+        SILENCE_MAX.as_secs() / 60
+    );
+    let path = format!("/proc/{0}/task/{0}/children", cargo.id());
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    for pid in children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        // It may just have ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Reads the output of the test harness line by line.
@@ -84,7 +138,31 @@ fn number_before(summary: &str, word: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Reader;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::{Reader, kill_children, lines_of, next_line};
+
+    #[test]
+    fn a_silent_program_is_killed() {
+        // The shell stands for cargo, `sleep` for a test program that hangs.
+        let script = "echo before; sleep 600; echo after";
+        let mut cargo = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(cargo.stdout.take().unwrap());
+        let mut kills = 0;
+        let mut next = || {
+            let silent = || {
+                kills += 1;
+                kill_children(&cargo);
+            };
+            next_line(&lines, Duration::from_millis(200), silent).map(Result::unwrap)
+        };
+        assert_eq!(next().as_deref(), Some(&b"before"[..]));
+        assert_eq!(next().as_deref(), Some(&b"after"[..]));
+        assert_eq!(next(), None);
+        assert!(kills >= 1);
+        cargo.wait().unwrap();
+    }
 
     #[test]
     fn counts_every_summary() {
