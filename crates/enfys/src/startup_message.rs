@@ -31,13 +31,15 @@ pub fn print(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>)
 fn text(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> String {
     let mut text = String::new();
     let has_v2 = plan.versions.contains(Versions::V2);
+    // Clients of versions 2 and 3 find the lock manager by the port mapper.
+    let nolock = if plan.nlm && plan.wants_port_mapper { "" } else { ",nolock" };
     for export in &plan.exports {
         writeln!(text, "serving {export}").expect("a String takes everything");
         let sec = mount_option(export.options.flavors);
         for address in addresses {
-            text.push_str(&mount_commands(&export.pseudo, *address, &sec));
+            text.push_str(&mount_commands(&export.pseudo, *address, nolock, &sec));
             if has_v2 {
-                text.push_str(&mount_command_of_version_2(&export.pseudo, *address, &sec));
+                text.push_str(&mount_command_of_version_2(&export.pseudo, *address, nolock, &sec));
             }
         }
     }
@@ -48,11 +50,11 @@ fn text(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> S
 }
 
 /// Returns mount commands and a URL, quoted for a shell.
-fn mount_commands(path: &str, address: SocketAddr, sec: &str) -> String {
+fn mount_commands(path: &str, address: SocketAddr, nolock: &str, sec: &str) -> String {
     let (host, port) = (host(address), address.port());
     let source = format!("{host}:{path}");
     let source = quoted(&source);
-    let v3 = format!("vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock{sec}");
+    let v3 = format!("vers=3,tcp,port={port},mountport={port},mountproto=tcp{nolock}{sec}");
     let mut text = format!(
         "  mount -t nfs -o vers=4.1,port={port}{sec} {source} /mnt\n\
          \x20 mount -t nfs -o {v3} {source} /mnt\n"
@@ -67,10 +69,10 @@ fn mount_commands(path: &str, address: SocketAddr, sec: &str) -> String {
 }
 
 /// Returns the mount command of version 2, for kernels that have it.
-fn mount_command_of_version_2(path: &str, address: SocketAddr, sec: &str) -> String {
+fn mount_command_of_version_2(path: &str, address: SocketAddr, nolock: &str, sec: &str) -> String {
     let (host, port) = (host(address), address.port());
     let source = format!("{host}:{path}");
-    let options = format!("vers=2,tcp,port={port},mountport={port},mountproto=tcp,nolock{sec}");
+    let options = format!("vers=2,tcp,port={port},mountport={port},mountproto=tcp{nolock}{sec}");
     format!("  mount -t nfs -o {options} {} /mnt\n", quoted(&source))
 }
 
@@ -112,6 +114,16 @@ fn warnings_of_open_exports(exports: &[ExportPlan], addresses: &[SocketAddr]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn version_3_locks_where_clients_find_the_lock_manager() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 2049));
+        for nolock in ["", ",nolock"] {
+            let commands = mount_commands("/export", address, nolock, ",sec=krb5");
+            let v3 = commands.lines().find(|line| line.contains("vers=3")).expect("a command");
+            assert!(v3.contains(&format!("mountproto=tcp{nolock},sec=krb5 ")), "{v3}");
+        }
+    }
 
     #[test]
     fn special_characters_are_quoted_for_a_shell() {

@@ -167,7 +167,7 @@ impl Targets<'_> {
             if open.server.is_none()
                 && let Err(why) = clean_all(&open.place)
             {
-                observer.warn(&format!("{name}: files are left: {why}"));
+                observer.warn(&format!("{name}: cannot look for files to remove: {why}"));
             }
         }
     }
