@@ -30,8 +30,9 @@ flock -n 6
 refused '' flock -n "$three/file" true
 same busy "$(echo 'lock read 5 10' | "$PROBE" hold "$three/file")" 'bytes that version 4.1 has locked'
 
-# A program of version 3 waits for version 4.1, and is called by the server: the client asks again after 30 s only.
-flock "$three/file" sh -c "cut -d ' ' -f 1 /proc/uptime >'$L/granted'; sleep 1" & waiter=$!
+# A program of version 3 waits for version 4.1. The server calls its client, which would ask again after 30 s only. A waiter must
+# not inherit the descriptor of the lock that it waits for.
+flock "$three/file" sh -c "cut -d ' ' -f 1 /proc/uptime >'$L/granted'; sleep 1" 6>&- & waiter=$!
 sleep 2
 [ ! -e "$L/granted" ] || fail 'a lock was given twice'
 exec 6>&-
@@ -39,7 +40,7 @@ wait "$waiter"
 # And the other way round.
 exec 5<>"$three/file"
 flock 5
-flock "$four/file" touch "$L/other" & waiter=$!
+flock "$four/file" touch "$L/other" 5>&- & waiter=$!
 sleep 2
 [ ! -e "$L/other" ] || fail 'a lock was given twice'
 exec 5>&-

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, is_mounted, run, sh, shell};
+use crate::support::{
+    ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell,
+};
 
 /// Whether a thread waits in the kernel for an answer of FUSE.
 fn waits(child: &Child) -> bool {
@@ -115,22 +117,6 @@ fn a_soft_mount_gives_up() {
     mounted.end();
 }
 
-/// A mount in the foreground.
-fn foreground(server: &Server, directory: &std::path::Path) -> Child {
-    let url = server.url("/export", "4.2");
-    let mut child = Command::new(ENFYS)
-        .args(["mount", "--foreground", &url])
-        .arg(directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("a pipe");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("text");
-    assert!(line.starts_with("mounted nfs://127.0.0.1"), "{line}");
-    child
-}
-
 #[test]
 fn sigterm_unmounts() {
     if !can_mount() {
@@ -138,7 +124,7 @@ fn sigterm_unmounts() {
     }
     let server = Server::start();
     let top = tempfile::tempdir().expect("a temporary directory");
-    let mut child = foreground(&server, top.path());
+    let mut child = foreground(&server, "4.2", top.path());
     sh(top.path(), "echo text > f");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("a living child");
     assert!(child.wait().expect("a child").success());
@@ -153,7 +139,7 @@ fn a_mount_whose_process_was_killed_is_unmounted_like_any_other() {
     }
     let server = Server::start();
     let top = tempfile::tempdir().expect("a temporary directory");
-    let mut child = foreground(&server, top.path());
+    let mut child = foreground(&server, "4.2", top.path());
     child.kill().expect("a living child");
     child.wait().expect("a child");
     let directory = top.path().to_str().unwrap();

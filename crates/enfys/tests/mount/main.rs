@@ -1,5 +1,6 @@
 //! Tests of `enfys mount` with real programs on the mount. They need root and `/dev/fuse`.
 
+mod crash;
 mod lifetime;
 mod messages;
 mod programs;

@@ -148,6 +148,21 @@ impl Drop for Mounted {
     }
 }
 
+/// Starts a mount in the foreground, whose process is the child.
+pub(crate) fn foreground(server: &Server, version: &str, directory: &Path) -> Child {
+    let url = server.url("/export", version);
+    let mut child = Command::new(ENFYS)
+        .args(["mount", "--foreground", &url])
+        .arg(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
+    assert!(line.starts_with("mounted nfs://127.0.0.1"), "{line}");
+    child
+}
+
 pub(crate) fn is_mounted(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     mounts.lines().any(|line| line.split(' ').nth(1) == path.to_str())
