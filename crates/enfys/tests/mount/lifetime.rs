@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
-    ENFYS, Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell,
+    Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell,
 };
 
 /// Whether a thread waits in the kernel for an answer of FUSE.

@@ -46,8 +46,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one.
     pub(crate) fn start() -> Self {
+        Self::with_lease(90)
+    }
+
+    /// Starts one with a lease time in seconds. Its grace period is as long.
+    pub(crate) fn with_lease(seconds: u32) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         std::fs::create_dir(dir.path().join("export")).expect("a directory");
+        let config = format!("[limits]\nlease-seconds = {seconds}\n");
+        std::fs::write(dir.path().join("enfys.toml"), config).expect("a file");
         // Free now; nobody else asks for it within the test.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let mut server = Self { dir, port: port.port(), child: None };
@@ -60,6 +67,7 @@ impl Server {
         let state = self.dir.path().join("state");
         let mut command = Command::new(ENFYS);
         command.args(["serve", "--squash", "none", "--listen", &format!("127.0.0.1:{}", self.port)]);
+        command.arg("--config").arg(self.dir.path().join("enfys.toml"));
         command.arg("--state-dir").arg(state).arg(self.export()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
