@@ -1,6 +1,6 @@
 //! The crate `nfs3_server` over a directory, for comparison. It does what the crate's interface allows to do fast:
 //! files are opened once and kept by file id, system calls run in place, paths are not walked for open files.
-//! It is not meant for use: only what the measured operations need is there, and ids are kept for ever.
+//! It is not meant for use: only what the measured operations need is there, and ids are kept forever.
 //!
 //! `nfs3-server-peer DIRECTORY ADDRESS:PORT` exports the directory as `/export`.
 

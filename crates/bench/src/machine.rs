@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// What a connection over loopback has: a route may say otherwise than the machine's setting.
+/// The value for a connection over loopback: a route may override the machine's setting.
 fn congestion_control() -> io::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let stream = TcpStream::connect(listener.local_addr()?)?;

@@ -22,7 +22,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What one run of one operation showed.
+/// The figures of one run of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The operation.
@@ -89,13 +89,13 @@ impl Summary {
     }
 }
 
-/// What one thing is of another, where both were measured by turns: the machine's mood of a round is in both and cancels out, which it does not
-/// in the ratio of two medians.
+/// The ratio of two figures measured in the same rounds. The machine's speed in a round affects both figures and cancels out; in the
+/// ratio of two medians it does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// Median of the rounds' own ratios.
     pub median: f64,
-    /// Least and greatest that the median of infinitely many rounds would be, with 95 % confidence: the order statistics that a fair coin
+    /// Bounds of the median of infinitely many rounds, with 95 % confidence: the order statistics that a fair coin
     /// falls outside of once in twenty times or more seldom. Of fewer than six rounds, their extremes, which promise less.
     pub interval: (f64, f64),
 }

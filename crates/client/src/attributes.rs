@@ -90,7 +90,7 @@ pub enum Before {
     Change(u64),
 }
 
-/// What an operation says of an object that it changed.
+/// An operation's report about an object that it changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changed {
     /// Before the operation, if the server took it atomically.

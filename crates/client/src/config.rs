@@ -1,4 +1,4 @@
-//! What a client is made with.
+//! The configuration of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl Config {
     }
 }
 
-/// What a client is made with. Random values and names come from outside.
+/// The configuration of a client. Random values and names come from the caller.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The server's name for messages.
@@ -139,7 +139,7 @@ pub struct Config {
     pub write_size: u32,
     /// Which locks of version 3 are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
     pub local_lock: LocalLock,
-    /// What is remembered of files.
+    /// The caches of files.
     pub caches: Caches,
 }
 

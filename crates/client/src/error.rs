@@ -16,7 +16,7 @@ use crate::errno::Errno;
 pub enum OpError {
     /// The server refused it.
     Status(Status),
-    /// There was no reply that could be used.
+    /// No usable reply arrived.
     Call(CallError),
     /// The server's reply contradicts the protocol; says what is wrong.
     BadReply(&'static str),
@@ -196,13 +196,13 @@ fn errno_of(status: Status) -> Errno {
 /// Why a call of the library failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What was tried, for instance "open".
+    /// The operation, for instance "open".
     pub operation: &'static str,
     /// The file's path, as the caller named it.
     pub path: Option<Vec<u8>>,
     /// The server's name, as the caller named it.
     pub server: Arc<str>,
-    /// Why.
+    /// The cause.
     pub cause: OpError,
 }
 

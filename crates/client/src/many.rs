@@ -21,7 +21,7 @@ pub struct ReadFile<'a> {
     pub count: u32,
 }
 
-/// What was read of a file.
+/// The data that were read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
     /// Its first bytes.

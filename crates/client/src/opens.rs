@@ -149,7 +149,7 @@ impl Table {
     }
 }
 
-/// What a file is opened with.
+/// The arguments of an open.
 #[derive(Debug)]
 pub(crate) struct NewOpen {
     pub(crate) handle: Handle,

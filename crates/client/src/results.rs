@@ -47,7 +47,7 @@ pub struct Opened {
     pub object: Object,
     /// Its state at the server.
     pub state: OpenState,
-    /// What happened to the directory; `None` if it certainly was not changed.
+    /// The change of the directory; `None` if it certainly was not changed.
     pub directory: Option<Changed>,
 }
 
@@ -73,7 +73,7 @@ pub enum Stability {
     FileSync,
 }
 
-/// What a WRITE did.
+/// The result of a WRITE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteReply {
     /// Bytes written, from 1 to the length of the data.
@@ -86,7 +86,7 @@ pub struct WriteReply {
     pub file: Changed,
 }
 
-/// What a COMMIT did.
+/// The result of a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitReply {
     /// As in [`WriteReply`].
@@ -95,7 +95,7 @@ pub struct CommitReply {
     pub file: Changed,
 }
 
-/// What is looked for in a file.
+/// The kind of range to find in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Data.
@@ -115,7 +115,7 @@ pub struct Ranges {
     pub count: u64,
 }
 
-/// What a COPY did.
+/// The result of a COPY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyReply {
     /// Bytes that were copied, from the start of the range; 0 if the source ends there.

@@ -8,7 +8,7 @@ const HAS_KERBEROS: bool = cfg!(feature = "krb5");
 /// Parses a list of flavors, the most preferred first.
 ///
 /// # Errors
-/// What is wrong: an unknown name, a repeated one, an empty list, or a flavor that this build does not have.
+/// The error: an unknown name, a repeated one, an empty list, or a flavor that this build does not have.
 pub fn parse<T: AsRef<str>>(names: &[T]) -> Result<Flavors, String> {
     let flavors: Vec<Flavor> = names.iter().map(|name| name.as_ref().parse()).collect::<Result<_, _>>()?;
     let kerberos = flavors.iter().find(|flavor| matches!(flavor, Flavor::Kerberos(_)));

@@ -1,4 +1,4 @@
-//! What to serve, and how. The command line overrides the configuration file, and that overrides the defaults.
+//! The plan of a server: exports and settings. The command line overrides the configuration file, and that overrides the defaults.
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ pub(crate) struct Device(OwnedFd);
 
 /// Outcome of a read.
 pub(crate) enum Received {
-    /// A request of so many bytes.
+    /// A request with its length in bytes.
     Request(usize),
     /// A signal interrupted the wait.
     Interrupted,

@@ -209,7 +209,7 @@ fn by_fusermount(program: &Path, directory: &Path, options: &Options) -> Result<
     let received = receive_descriptors(&own, &mut [0; 1]);
     let mut text = Vec::new();
     if let Some(errors) = child.stderr.take() {
-        // What can be read is enough.
+        // An incomplete text is enough.
         let _ = errors.take(FUSERMOUNT_TEXT_MAX).read_to_end(&mut text);
     }
     child.wait().map_err(failed)?;

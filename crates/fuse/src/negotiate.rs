@@ -1,4 +1,4 @@
-//! INIT: what the kernel and the file system agree on.
+//! INIT: the negotiation between the kernel and the file system.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -26,7 +26,7 @@ pub const MAX_WRITE_MIN: u32 = 4096;
 /// Space in a buffer before the data of a WRITE; also enough for the names of any request.
 const HEADER_SPACE: usize = 4096;
 
-/// What a file system wants of a session.
+/// Options that a file system requests for a session.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Wanted capabilities; the kernel may have fewer.
@@ -70,7 +70,7 @@ impl Default for Config {
     }
 }
 
-/// What was negotiated with the kernel. Another process that continues the mount needs it, since the kernel does not negotiate again.
+/// The result of the negotiation with the kernel. Another process that continues the mount needs it, since the kernel does not negotiate again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Minor version of the protocol.

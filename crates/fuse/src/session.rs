@@ -304,7 +304,7 @@ impl Stopped {
     }
 }
 
-/// What workers share.
+/// State that workers share.
 struct Shared<F> {
     filesystem: Arc<F>,
     buffers: Buffers,

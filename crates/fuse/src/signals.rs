@@ -1,4 +1,4 @@
-//! What `/proc` says about signals of a thread that waits for a request.
+//! Signals of a thread that waits for a request, from `/proc`.
 
 use std::fs;
 

@@ -134,7 +134,7 @@ impl Attributes {
     }
 }
 
-/// What LOOKUP and operations that create return. Each reply with a node counts as one lookup of it.
+/// The reply of LOOKUP and of operations that create. Each reply with a node counts as one lookup of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The inode. 0 in a reply to LOOKUP: the name does not exist, which the kernel caches for `entry_timeout`.

@@ -37,7 +37,7 @@ use crate::volume::Volume;
 /// A request that finds a lock held this often blocks on locks with a thread of the pool from then on.
 pub(crate) const MAX_TRIES: u32 = 8;
 
-/// What an operation does to the file system.
+/// The effect of an operation on the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpKind {
     /// It changes nothing.

@@ -22,7 +22,7 @@
 //!
 //! So a client that saw a fresh number sees another one when the tick is over, whether or not a local process changed
 //! the file in the meantime. A local change in the tick of the last read shows at most one tick late, and a client
-//! reads once more what may have changed unseen. Only `recent` remembers anything, and only for a tick. Forgetting it
+//! reads data again that may have changed unseen. Only `recent` remembers anything, and only for a tick. Forgetting it
 //! makes numbers grow faster, never repeat, so that it is bounded and a restart does no harm.
 
 use parking_lot::{Mutex, MutexGuard};

@@ -3,7 +3,7 @@
 //! A file open for writing cannot be executed by local processes (ETXTBSY), prevents leases and hides the close that
 //! inotify watchers wait for. So a writable descriptor is replaced by an `O_PATH` one some seconds after the last
 //! write, unless an open holds the file. Changes that no client has committed for a minute are synced, so that no
-//! descriptor stays open for ever. The index of handles is synced and compacted here too.
+//! descriptor stays open forever. The index of handles is synced and compacted here too.
 //!
 //! Files that were closed are checked: if a local process has taken the last name meanwhile, the cache must not keep
 //! the space. After a removal through this server, CLOSE releases the file at once.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::descriptors::Descriptors;
 
-/// What an answer promises about stable storage.
+/// The promise of an answer about stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Changes of names and attributes are on stable storage before they are answered (RFC 1813 §4.8), WRITE as its
@@ -31,7 +31,7 @@ pub struct Config {
     pub hidden_socket: Option<PathBuf>,
     /// Uses the index even where kernel handles work: for file systems whose handles are unreliable.
     pub always_use_index: bool,
-    /// What answers promise.
+    /// The promise of answers.
     pub durability: Durability,
     /// The first write verifier. Choose another one whenever unstable data may have been lost since the last start:
     /// at every boot of the machine. A restart of the server alone loses nothing.

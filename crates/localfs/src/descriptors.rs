@@ -48,7 +48,7 @@ pub(crate) trait User: Send + Sync {
 pub struct Descriptors {
     limit: usize,
     open: AtomicUsize,
-    /// What each volume may have.
+    /// The limit of each volume.
     share: AtomicUsize,
     volumes: Mutex<Vec<Weak<dyn User>>>,
     /// Held while descriptors are closed.
@@ -120,7 +120,7 @@ impl Descriptors {
     }
 
     /// Calls `call`, which opens a descriptor and has no effect where it fails. Beyond the budget, or when the kernel
-    /// has none left, cached descriptors are closed first, and the call is made once more.
+    /// has none left, cached descriptors are closed first, and the call is repeated.
     ///
     /// # Errors
     /// The error of `call`; `EMFILE` where the budget is used up and nothing can be closed.

@@ -25,7 +25,7 @@ const FULL_NS: u64 = 4_000_000;
 /// Page size where the kernel does not say otherwise: counts are in pages.
 const PAGE_BYTES: i64 = 4096;
 
-/// What may be written before the next read, on the whole machine.
+/// Bytes that may be written before the next read, on the whole machine.
 static BUDGET: Budget = Budget::new();
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Budget {
     }
 }
 
-/// What one thread has taken of the budget, and until when that is valid.
+/// One thread's share of the budget, and the end of its validity.
 #[derive(Debug, Clone, Copy)]
 struct Credit {
     bytes: i64,

@@ -65,7 +65,7 @@ fn object(mut records: &[u8]) -> Option<(i32, &[u8])> {
     loop {
         let [kind] = field(records, 0)?;
         let length = usize::from(u16::from_ne_bytes(field(records, 2)?));
-        // A record of length 0 would loop for ever.
+        // A record of length 0 would loop forever.
         let (record, rest) = records.split_at_checked(length.max(4))?;
         if kind == libc::FAN_EVENT_INFO_TYPE_FID {
             let bytes = usize::try_from(u32::from_ne_bytes(field(record, 12)?)).ok()?;

@@ -69,7 +69,7 @@ impl Volume {
         self.insert_opened(self.file_of(fd, Reach::Path), directory, name)
     }
 
-    /// Gives up where looking `name` up may block. Returns the descriptor if the name had to be opened for that.
+    /// Fails where a lookup of `name` may block. Returns the descriptor if the check had to open the name.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`]; the errors of a lookup.

@@ -167,7 +167,7 @@ pub(crate) fn may_block() -> bool {
     STATE.get().blocking == Blocking::Allowed
 }
 
-/// Gives up unless this thread may block; to be called for what is not known to be in memory.
+/// Fails unless this thread may block; to be called for data that are not known to be in memory.
 ///
 /// # Errors
 /// The error is never answered: the operation runs again.
@@ -276,7 +276,7 @@ mod tests {
         assert!(require_blocking().is_err() && would_block());
         assert!(!section.end());
         assert!(may_block() && require_blocking().is_ok(), "only in place");
-        assert!(InPlace::begin(0).end(), "and not for ever");
+        assert!(InPlace::begin(0).end(), "and not forever");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::lock::{Lockable, ObjectLock};
 use crate::nonblocking;
 use crate::sync_state::{PendingChange, SyncState};
 
-/// What a descriptor may be used for.
+/// The permitted uses of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// `O_PATH`: attributes, and names relative to it.
@@ -39,13 +39,13 @@ impl Reach {
     }
 }
 
-/// A descriptor and what it may be used for.
+/// A descriptor and its permitted uses.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
     /// Whether a read of it has failed.
     has_failed_read: AtomicBool,
-    /// What it may be used for.
+    /// Its permitted uses.
     pub(crate) reach: Reach,
     /// Dropped after the descriptor.
     _counted: Counted,
@@ -119,7 +119,7 @@ pub(crate) enum Unpinned {
     LastOfNameless,
 }
 
-/// What READs have found of a file in the page cache.
+/// The part of a file that READs have found in the page cache.
 #[derive(Debug, Default)]
 pub(crate) struct CacheHistory {
     /// READs to copy before the next splice.
@@ -227,7 +227,7 @@ impl Object {
         }
     }
 
-    /// Returns the descriptor, whatever it may be used for.
+    /// Returns the descriptor, regardless of its permitted uses.
     pub(crate) fn file(&self) -> Arc<OpenFile> {
         Arc::clone(&self.file.read())
     }
@@ -506,7 +506,7 @@ impl Objects {
         self.cache.insert(object.handle, object);
     }
 
-    /// Inserts the object that `make` makes of `file`; or returns the object that exists, and `file`. The cache's own
+    /// Inserts the object that `make` creates from `file`; or returns the object that exists, and `file`. The cache's own
     /// `get_or_insert_with` allocates a waiter and takes its lock twice more.
     pub(crate) fn get_or_make<T>(
         &self,

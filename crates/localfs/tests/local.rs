@@ -480,7 +480,7 @@ fn special_files_are_never_opened() {
     let fixture = Fixture::new();
     let root = fixture.fs().root();
     let pipe = fixture.make(&me(), &root, "pipe", &Create::Fifo, 0o600).expect("mkfifo");
-    // Opening a pipe without a writer would block for ever.
+    // Opening a pipe without a writer would block forever.
     assert_eq!(fixture.read(&me(), &pipe).err(), Some(Error::WrongKind));
     assert_eq!(fixture.write(&me(), &pipe, b"x", Stability::Unstable), Err(Error::WrongKind));
     let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };

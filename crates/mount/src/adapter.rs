@@ -38,7 +38,7 @@ impl Executor {
     }
 }
 
-/// What happens to an operation whose program is gone.
+/// The treatment of an operation whose program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// It is given up: it changes nothing.
@@ -112,7 +112,7 @@ async fn result_of<T: Answer>(
     .await
 }
 
-/// What an answer grants.
+/// The state that an answer grants.
 trait Grant {
     fn granted(&self) -> Granted {
         Granted::Nothing

@@ -55,7 +55,7 @@ impl<T> Handles<T> {
         self.table.lock().open.remove(&handle)
     }
 
-    /// Returns all that are open.
+    /// Returns all open files.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.table.lock().open.values().map(Arc::clone).collect()
     }

@@ -6,7 +6,7 @@ use fuse::Errno;
 /// Most entries of a directory. The cookies of all that were reached are kept while it is open.
 const ENTRIES_MAX: usize = 1 << 26;
 
-/// What an open directory has read.
+/// The entries that an open directory has read.
 #[derive(Debug)]
 pub(crate) struct Position {
     /// The cookie at which each entry begins that was reached, and the one at which the listing continues.

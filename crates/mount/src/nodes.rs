@@ -16,7 +16,7 @@ pub(crate) struct Node {
     cached: Mutex<Cached>,
 }
 
-/// What the kernel caches.
+/// The kernel's caches.
 #[derive(Debug, Default)]
 struct Cached {
     /// The attributes that the kernel was given last.
@@ -25,7 +25,7 @@ struct Cached {
     pages: Option<Before>,
 }
 
-/// What the kernel may go on using at an open.
+/// Caches that the kernel may keep at an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Valid {
     pub(crate) attributes: bool,

@@ -1,4 +1,4 @@
-//! Tries the operations of the library on a server, and prints what each came to.
+//! Tries the operations of the library on a server, and prints the outcome of each.
 //!
 //! `cargo run -p enfys-net --example operations -- ADDRESS PORT PATH VERSION`, where VERSION is 3, 4.1 or 4.2.
 

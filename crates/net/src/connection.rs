@@ -72,7 +72,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Has the connection answer what it has read, and close.
+    /// Makes the connection answer the calls that it has read, and close.
     pub(crate) fn stop(&self) {
         self.is_stopping.set(true);
         if let Some(waker) = self.waker.take() {
@@ -454,7 +454,7 @@ impl RecordArrival {
     }
 }
 
-/// What woke a connection.
+/// The event that woke a connection.
 enum Event {
     /// This number of bytes arrived; 0 at the end of the stream.
     Received(usize),

@@ -58,7 +58,7 @@ pub struct Listeners {
     pub udp: Vec<UdpSocket>,
 }
 
-/// What a core receives: a connection, or the order to stop.
+/// A message to a core: a connection, or the order to stop.
 enum Message {
     Connection(TcpStream, Box<Connection>, Found, Permit),
     Stop,

@@ -65,7 +65,7 @@ struct Socket {
     id: ConnectionId,
     port: u16,
     is_ipv6: bool,
-    /// Whether only the port mapper is served here: whoever asks gets the same answer, so that nothing is asked about senders.
+    /// Whether only the port mapper is served here: every sender gets the same answer, so senders are not checked.
     is_port_mappers: bool,
     peers: Peers,
     pending: FuturesUnordered<Answer>,

@@ -307,7 +307,7 @@ fn closes_on_a_record_that_arrives_too_slowly() {
         sent.is_err()
             || !matches!(dripping.stream.read(&mut end), Err(error) if error.kind() == ErrorKind::WouldBlock)
     });
-    assert!(is_closed, "the server would have waited for ever");
+    assert!(is_closed, "the server would have waited forever");
     assert!(server.client().is_alive());
     assert_eq!(server.closed(), (1, 0));
 }
@@ -392,7 +392,7 @@ fn closes_on_a_client_that_takes_no_replies_and_serves_others() {
     // The server closes the connection before all 64 replies have arrived.
     let until = std::time::Instant::now() + PATIENCE;
     while server.closed() == (0, 0) {
-        assert!(std::time::Instant::now() < until, "the server would have waited for ever");
+        assert!(std::time::Instant::now() < until, "the server would have waited forever");
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut taken = 0;

@@ -21,7 +21,7 @@ mod programs;
 mod version2;
 mod version3;
 
-/// What the driver does after [`Server::handle`].
+/// The action of the driver after [`Server::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
     /// Send the reply.
@@ -44,7 +44,7 @@ pub struct Outcome {
 }
 
 impl Server {
-    /// Returns all programs and versions that are served, but for the port mapper.
+    /// Returns all programs and versions that are served, except the port mapper.
     #[must_use]
     pub fn registrations(&self) -> Vec<Registration> {
         programs::registrations(&self.shared)
@@ -93,7 +93,7 @@ impl Server {
                     )
                     .await;
                 }
-                entry => return self.turn_away(entry, xid, reply),
+                entry => return self.refuse_gss(entry, xid, reply),
             }
         } else {
             let identified = connection.callers.lock().identify(&header.credential, &connection.owner);
@@ -246,7 +246,7 @@ impl Server {
 
     /// Refuses a call of RPCSEC_GSS.
     #[cold]
-    fn turn_away(&self, entry: Entry, xid: u32, reply: &mut Writer) -> Outcome {
+    fn refuse_gss(&self, entry: Entry, xid: u32, reply: &mut Writer) -> Outcome {
         let (operation, start) = (Operation::None, reply.mark());
         match entry {
             Entry::Denied(status) => self.refuse(&ReplyHeader::auth_error(xid, status), reply),
@@ -325,8 +325,8 @@ const AMPLIFICATION_MAX: usize = 3;
 
 /// Returns whether a reply may be sent over UDP. Calls of NFS are not limited: READ and listings would be useless.
 ///
-/// Their senders need a handle, but a handle is not bound to an address. Whoever has one can forge calls from every address that its
-/// export admits, and each gets up to 32 KiB for a call of about 100 bytes. Other addresses get an error, which is shorter than its call.
+/// Their senders need a handle, but a handle is not bound to an address. Anyone who has one can forge calls from every address that its
+/// export admits. Each of these gets up to 32 KiB for a call of about 100 bytes. Other addresses get an error, which is shorter than its call.
 /// The manual therefore has UDP exports limited by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {
     match operation {

@@ -1,4 +1,4 @@
-//! What NFS 3 and NFS_ACL share: from handles to files, from attributes and errors to the wire.
+//! Conversions that NFS 3 and NFS_ACL share: from handles to files, from attributes and errors to the wire.
 
 use std::sync::atomic::Ordering::Relaxed;
 

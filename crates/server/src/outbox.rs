@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 const CALLS_MAX: usize = 1024;
 
 /// Records that leave over a connection besides replies. The core puts them in, the transport takes them out between replies.
-/// `C` is what the core remembers of a call until its reply comes.
+/// `C` is the core's record of a call until its reply comes.
 #[derive(Debug)]
 pub struct Outbox<C> {
     /// Whether it was ever used. The transport does not poll it before.
@@ -73,7 +73,7 @@ impl<C> Outbox<C> {
         self.is_used.load(Relaxed)
     }
 
-    /// Sends the call that `encode` makes of its transaction number. Returns false if the connection is closed or too many calls wait.
+    /// Sends the call that `encode` returns for its transaction number. Returns false if the connection is closed or too many calls wait.
     pub(crate) fn call(&self, sent: C, encode: impl FnOnce(u32) -> Bytes) -> bool {
         let mut inner = self.inner.lock();
         if inner.is_closed || inner.calls.len() >= CALLS_MAX {

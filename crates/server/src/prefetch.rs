@@ -1,11 +1,11 @@
-//! Asking for memory ahead of its use: the only unsafe code of this crate.
+//! Prefetches memory into the processor's cache: the only unsafe code of this crate.
 #![allow(unsafe_code)]
 
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
 
-/// Has the lines of `memory` brought near, to be written. Nothing waits for them: neither this thread, nor a locked
-/// instruction that follows, as it would for a load or a store. Where the processor knows no such hint, nothing happens.
+/// Prefetches the cache lines of `memory` for writing. Unlike a load or a store, it makes neither this thread nor a
+/// following locked instruction wait. Does nothing on processors without such a hint.
 #[inline]
 pub fn prefetch<T>(memory: &[T]) {
     #[cfg(target_arch = "x86_64")]

@@ -15,7 +15,7 @@ impl fmt::Display for Quoted<'_> {
         let shown = &self.0[..self.0.len().min(SHOWN_BYTES_MAX)];
         f.write_char('"')?;
         for chunk in shown.utf8_chunks() {
-            // As `Debug` does, but for the quotes around it.
+            // As `Debug`, without the quotes around it.
             let quoted = format!("{:?}", chunk.valid());
             f.write_str(&quoted[1..quoted.len() - 1])?;
             chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;

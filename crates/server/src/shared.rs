@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) state: State,
     /// Replies to READDIR that may be sent again.
     pub(crate) listings: ListingCache,
-    /// What copies read from other servers.
+    /// READs of copies from other servers.
     pub(crate) fetches: Fetches,
     /// The key of the digests that identify calls; see [`crash_replay::secret`].
     pub(crate) call_secret: [u8; 16],

@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// What carries the records.
+/// The transport protocol that carries the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP, record-marked.

@@ -1,4 +1,4 @@
-//! What the server asks its driver to do, and how much of it at once.
+//! Work that the server asks its driver to do, and its limits.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const COPY_STEPS_MAX: usize = 8;
 /// Kinds of [`Work`].
 pub(crate) const KINDS: usize = 5;
 
-/// What the server asks its driver to do.
+/// Work that the server asks its driver to do.
 #[derive(Debug)]
 pub enum Work {
     /// Connect to a client's callback address. Ends with [`Server::handle_connected`] or [`Server::handle_connect_failed`].
@@ -105,7 +105,7 @@ pub struct CopyStep {
     pub(crate) _permit: Option<Permit>,
 }
 
-/// What the server remembers of its driver.
+/// The server's state about its driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
     pub(crate) signal: Arc<WorkSignal>,

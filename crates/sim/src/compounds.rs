@@ -76,7 +76,7 @@ impl Choices<'_> {
     }
 }
 
-/// What an input has caused.
+/// The effects of an input.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Played {
     /// Delegations granted.

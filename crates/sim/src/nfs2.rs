@@ -29,7 +29,7 @@ const REPEATED: u8 = 0x80;
 /// Procedures to choose from: all, and two that do not exist.
 const PROCEDURES: u8 = 20;
 
-/// What the calls led to.
+/// Counts of the calls' outcomes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Played {
     /// Calls whose status was OK.
@@ -42,7 +42,7 @@ pub struct Played {
     pub handles: usize,
 }
 
-/// Plays calls. Each is a byte for the procedure, one for the handle, one for a length, and so many bytes of arguments after the handle.
+/// Plays calls. Each is a byte for the procedure, one for the handle, one for a length, and that many bytes of arguments after the handle.
 ///
 /// # Panics
 /// Panics if a reply is not what the procedure's results decode from.

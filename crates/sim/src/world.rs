@@ -125,7 +125,7 @@ pub struct World {
     pub server: Arc<Server>,
     clock: Arc<Clock>,
     logs: Arc<Logs>,
-    /// What the logs survive.
+    /// The failures that the logs survive.
     lasting: Durability,
     /// Servers started.
     starts: u64,

@@ -23,7 +23,7 @@ const LOCK: &str = "lock";
 /// Mode bits that the state directory must not have: it has the key of file handles, and the socket that `enfys evict` uses.
 const OTHERS_MODE: u32 = 0o077;
 
-/// What clients know a server by.
+/// The identity of a server for clients.
 #[derive(Debug)]
 pub struct Identity {
     /// Authenticates file handles.

@@ -31,7 +31,7 @@ fn no_symbolic_link_is_followed() {
         link(name);
     }
     assert!(FileReplyLog::open(&path.join("replies.log")).is_err());
-    // The old content is not believed, and the spare file is not made through the other link.
+    // The old content is ignored, and the spare file is not made through the other link.
     let (_, recovered) = FileStateLog::open(&path.join("state.log"), true).unwrap();
     assert!(recovered.entries.is_empty() && recovered.damage.is_some());
     assert_eq!(fs::read(&target).unwrap(), [7; 16], "nothing was written outside");

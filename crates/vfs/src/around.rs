@@ -65,11 +65,11 @@ impl Method {
 pub struct Call<'a> {
     /// The operation.
     pub method: Method,
-    /// What it applies to, as far as needed to distinguish calls.
+    /// Its target, as far as needed to distinguish calls.
     pub subject: Subject<'a>,
 }
 
-/// What an operation applies to.
+/// The target of an operation.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject<'a> {
     /// An object, or the whole file system.

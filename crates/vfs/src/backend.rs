@@ -12,7 +12,7 @@ use crate::{
 /// Eight bytes that a client or server only compares for equality.
 pub type Verifier = [u8; 8];
 
-/// What authorises an operation on a file's content.
+/// The authority for an operation on a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
     /// The caller, checked by permission bits and ACL. The owner may always read and write its own file, because a
@@ -43,7 +43,7 @@ pub struct ReadRequest {
     pub count: u32,
     /// Whether the answer may be a [`Payload::Range`].
     pub may_splice: bool,
-    /// What authorises it.
+    /// The authority for it.
     pub authority: Authority,
 }
 
@@ -82,7 +82,7 @@ pub struct Found {
     pub directory: Attributes,
 }
 
-/// What creating a file does with an existing one (RFC 1813 §3.3.8).
+/// How creating a file treats an existing one (RFC 1813 §3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
     /// Takes the existing file. A size among the attributes is applied, nothing else. For other kinds of objects it
@@ -231,7 +231,7 @@ pub struct ReadDirEnd {
     pub directory: Attributes,
 }
 
-/// What to search from an offset on.
+/// The kind of range that a search looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     /// Data.
@@ -247,13 +247,13 @@ pub struct CopyRange {
     pub source: Handle,
     /// First byte there.
     pub source_offset: u64,
-    /// What authorises reading it.
+    /// The authority to read it.
     pub source_authority: Authority,
     /// The file to write; may be the source.
     pub destination: Handle,
     /// First byte there.
     pub destination_offset: u64,
-    /// What authorises writing it.
+    /// The authority to write it.
     pub destination_authority: Authority,
     /// Bytes; 0 for all to the end of the source.
     pub count: u64,
@@ -290,7 +290,7 @@ pub struct Copied {
     pub change: Change,
 }
 
-/// What a client expects to do with a range of a file.
+/// A client's announced use of a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Read it.
@@ -299,7 +299,7 @@ pub enum Advice {
     DontNeed,
 }
 
-/// What setting an extended attribute does with an existing one.
+/// How setting an extended attribute treats an existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
     /// Creates or replaces.
@@ -572,7 +572,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Notifies `listener` soon after another user than this backend has done to an object what `interest` names, from
+    /// Notifies `listener` soon after a change of the kinds in `interest` that was not made by this backend, from
     /// this answer until the watch is dropped. `None` where there are no other users, or where their changes cannot
     /// be seen.
     ///
@@ -642,7 +642,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Sets an ACL, and the permission bits to what it shows as. `None` keeps the permission bits, or removes a
+    /// Sets an ACL, and the permission bits that correspond to it. `None` keeps the permission bits, or removes a
     /// directory's default ACL.
     ///
     /// # Errors

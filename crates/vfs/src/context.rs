@@ -66,7 +66,7 @@ pub struct Context {
     /// The time of day, for backends without a clock. Requests that came with one read of a connection have the same
     /// time; other requests mostly do not.
     pub now: Timestamp,
-    /// What the calling thread may be used for.
+    /// The permitted uses of the calling thread.
     pub thread: Thread,
     /// The origin of the request.
     pub peer: Peer,

@@ -1,4 +1,4 @@
-//! What a file system offers to the protocol servers.
+//! The interface of a file system for the protocol servers.
 //!
 //! [`Backend`] is the contract. It knows no protocol, and requires nothing that only a local file system could do. An
 //! operation returns an [`Op`]: mostly an immediate answer, sometimes a future, so that an answer from the page cache

@@ -31,7 +31,7 @@ struct Request {
     sequence_at: Option<usize>,
 }
 
-/// What a row measures.
+/// The operation that a row measures.
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     /// By slot; of what takes several requests, these one after the other.

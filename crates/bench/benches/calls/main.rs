@@ -1,4 +1,4 @@
-//! What the server's own work on a call costs: `cargo bench -p enfys-bench --bench calls [-- NAME…]`.
+//! Measures the cost of the server's own work on a call: `cargo bench -p enfys-bench --bench calls [-- NAME…]`.
 //!
 //! Calls are handed to the server as a connection hands them over, without any connection: the kernel's part is that of the
 //! file system alone. Of many batches the fastest is shown beside the median, because other work on the machine only ever

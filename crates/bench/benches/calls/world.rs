@@ -21,7 +21,7 @@ use crate::calls::compound;
 
 /// A file system in memory, so that no disk is measured.
 const MEMORY: &str = "/dev/shm";
-/// What the file that is read and written holds, in bytes.
+/// Size in bytes of the file that is read and written.
 pub(crate) const FILE_BYTES: usize = 64 << 10;
 const EXPORT: ExportId = ExportId(1);
 const KEY: HandleKey = HandleKey([7; 16]);

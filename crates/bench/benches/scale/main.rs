@@ -1,5 +1,5 @@
-//! Cost of each operation on the server's NFSv4 state among 1,000, 10,000 and 100,000 others of its kind, and the memory of each
-//! piece of state: `cargo bench -p enfys-bench --bench scale`.
+//! Measures the cost of each operation on the server's NFSv4 state while 1,000, 10,000 or 100,000 objects of its kind exist,
+//! and the memory of each object: `cargo bench -p enfys-bench --bench scale`.
 //!
 //! Only the state is measured, without protocol, network and file system. Costs are CPU time in nanoseconds, medians of batches, so
 //! other work on the machine affects them only through the caches. A cost that grows with the logarithm grows by two thirds from
@@ -38,7 +38,7 @@ const REPLY_BYTES: usize = 256;
 type Row = (&'static str, Vec<f64>);
 
 fn main() {
-    // Otherwise it runs as a test: everything here still works.
+    // Without `--bench`, cargo runs it as a test, with a small population.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let given: Vec<u64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let populations: &[u64] = match given.as_slice() {
@@ -177,7 +177,7 @@ fn locks_of_an_owner(population: u64) -> Vec<(&'static str, f64)> {
     }
     let names = [
         "LOCK, one owner's",
-        "LOCKT, another's in the way",
+        "LOCKT, another owner's lock",
         "LOCKT of all, by the owner",
         "READ by a lock's stateid",
         "LOCKU, one owner's",
@@ -189,7 +189,9 @@ fn locks_of_an_owner(population: u64) -> Vec<(&'static str, f64)> {
             let place = scattered(batch * BATCH + number, population);
             assert!(world.is_locked(&other, 0, &strange, range(place)));
         });
-        lap.time(|_| assert!(!world.is_locked(&peer, 0, &own, whole()), "its own are not in its way"));
+        lap.time(|_| {
+            assert!(!world.is_locked(&peer, 0, &own, whole()), "an owner's own locks do not conflict")
+        });
         lap.time(|_| world.may_read(&peer, 0, &stateid));
         lap.time(|number| world.unlock(&peer, 0, &stateid, range(population + number)));
     })

@@ -177,7 +177,7 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &PeerConfig) -> Result<()
 
 fn idle(peers: &[Peer], place: &PeerConfig, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
-    // The floor gives every connection a buffer for ever: its memory says nothing.
+    // The floor gives every connection a buffer forever: its memory says nothing.
     let telling = |peer: &&Peer| {
         !matches!(peer, Peer::Floor | Peer::FloorSendfile | Peer::FloorSync | Peer::EnfysAsync)
     };

@@ -1,4 +1,4 @@
-//! What the floor does for each call.
+//! The floor's work for each call.
 
 use std::ffi::OsStr;
 use std::fs::File;

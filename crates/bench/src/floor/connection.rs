@@ -42,8 +42,7 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
         let mut used = 0;
         while let Some(record) = next_record(&buffer[used..filled]) {
             used += 4 + record.len();
-            let unknown =
-                |_| io::Error::new(io::ErrorKind::InvalidData, "a call that the floor does not know");
+            let unknown = |_| io::Error::new(io::ErrorKind::InvalidData, "an unsupported call");
             match files.serve(record, &mut replies, &mut unsynced).map_err(unknown)? {
                 Answer::Complete if replies.have_room() => {}
                 Answer::Complete => {
@@ -65,7 +64,7 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
     }
 }
 
-/// The record at the start of `bytes`, without its mark, if all of it is there.
+/// The record at the start of `bytes`, without its mark, if it is complete.
 fn next_record(bytes: &[u8]) -> Option<&[u8]> {
     let (mark, rest) = bytes.split_first_chunk::<4>()?;
     rest.get(..(u32::from_be_bytes(*mark) & !(1 << 31)) as usize)
@@ -78,7 +77,7 @@ fn read_limit(partial: &[u8]) -> io::Result<usize> {
     let end = 4 + (u32::from_be_bytes(*mark) & !(1 << 31)) as usize;
     // The floor does not support fragmented requests, or records that do not fit.
     if mark[0] & 0x80 == 0 || end > BUFFER_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a record that the floor does not take"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an unsupported record"));
     }
     Ok(end.max(FIRST_READ_BYTES))
 }

@@ -20,10 +20,10 @@ use protocol::nfs3::Proc;
 use calls::Files;
 pub use calls::LargeRead;
 
-/// A call that only the floor has, besides those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
+/// A procedure in addition to those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
 /// and name. Its arguments are a `diropargs3` and a count; it is answered like a READ from the start of the file.
 pub(crate) const OPEN_READ_CLOSE: Proc = Proc(100);
-/// Another such call, which only sends. Its argument is a count; its result is an opaque of that many arbitrary bytes, which are
+/// An additional procedure that only sends data. Its argument is a count; its result is an opaque of that many arbitrary bytes, which are
 /// already in memory.
 pub(crate) const SEND: Proc = Proc(101);
 

@@ -21,7 +21,7 @@ impl Replies {
         Self { bytes: vec![0; CAPACITY_BYTES].into_boxed_slice(), length: 0 }
     }
 
-    /// What is to be sent.
+    /// Data to send.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -32,7 +32,7 @@ impl<'f> Unsynced<'f> {
         self.written = Some(file);
     }
 
-    /// Waits until everything is on disk, and forgets it.
+    /// Syncs all noted changes, and clears the list.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         for file in self.files.drain(..) {
             file.sync_all()?;

@@ -3,7 +3,7 @@
 //! The model of §3.2 of "Newer Is Sometimes Better" (Chen et al., SIGMETRICS 2015): the system hashes a flow to a queue,
 //! and keeps it there while packets of the flow wait in it. All queues that have packets send at the same rate. A busy
 //! flow therefore shares its queue with the same other flows for minutes. [`outcomes`] counts how flows fall into
-//! queues; [`simulation`] plays clients that start one after another, and what SFQ makes of it.
+//! queues; [`simulation`] plays clients that start one after another, and their scheduling by SFQ.
 
 pub mod outcomes;
 mod queues;

@@ -8,7 +8,7 @@ use statrs::function::factorial::ln_factorial;
 use super::{FLOWS_MAX, QUEUES_MAX};
 use crate::statistics::jain;
 
-/// One way in which flows are spread, whichever queues and flows they are.
+/// One distribution of flows over queues, regardless of which queues and flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Flows in each queue, ascending; {0, 0, 1, 1, 1, 2} in the paper's example.

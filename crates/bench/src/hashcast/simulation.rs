@@ -88,10 +88,10 @@ impl Default for Simulation {
     }
 }
 
-/// What happened to a flow's place.
+/// The change of a flow's place.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// When, in seconds.
+    /// Time in seconds.
     pub second: f64,
     /// The client, from 0.
     pub client: usize,

@@ -31,7 +31,7 @@ const AWAKE: Duration = Duration::from_micros(250);
 /// How often other threads see new counters.
 const SHOWN_EVERY: Duration = Duration::from_millis(10);
 
-/// What a link has carried so far.
+/// Counts of packets that a link has carried so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Carried {
     /// From the client to the server.

@@ -1,4 +1,4 @@
-//! Measures what a link does, with programs of its own at both ends: is it the link that was asked for?
+//! Measures a link, with its own programs at both ends, to check that it has the requested properties.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -40,7 +40,7 @@ const LOSS_DOUBT: f64 = 0.0005;
 /// Port of the measuring server.
 const PORT: u16 = 7;
 
-/// What was measured on a link.
+/// The measurements of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The link that was asked for.
@@ -49,7 +49,7 @@ pub struct Measured {
     pub round_trip: f64,
     /// Least and longest round trip.
     pub round_trip_range: (f64, f64),
-    /// Round trip of the same packet over a link without delay: what the system adds.
+    /// Round trip of the same packet over a link without delay: the system's own time.
     pub overhead: f64,
     /// How late the link itself was meanwhile.
     pub lateness: Lateness,

@@ -41,7 +41,7 @@ impl Ends {
     /// it must have one thread only then.
     ///
     /// # Errors
-    /// What failed, and what may help.
+    /// The failed step, and a possible remedy.
     pub fn new(settings: &Settings) -> io::Result<Self> {
         let large = settings.allows_large_packets();
         let server = match End::new(SERVER, settings.mtu, large) {

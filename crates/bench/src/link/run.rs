@@ -22,7 +22,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two looks at a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What runs at the ends of a link.
+/// The programs at the ends of a link.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     /// The server, as a shell command; `None` if the client brings its own.
@@ -40,7 +40,7 @@ pub struct Commands {
 pub struct Finished {
     /// How the client ended.
     pub client: ExitStatus,
-    /// What the link has carried.
+    /// The packets that the link has carried.
     pub carried: Carried,
 }
 
@@ -97,7 +97,7 @@ impl Server {
     /// Starts a server from a thread that lives as long as the server: the kernel kills the server when that thread ends.
     fn start(ends: &Ends, command: &str) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
-        // A group of its own, so that whatever the shell starts can be ended too.
+        // A group of its own, so that all programs that the shell starts can be ended too.
         shell.arg("-c").arg(command).stdin(Stdio::null());
         set_addresses(&mut shell);
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);

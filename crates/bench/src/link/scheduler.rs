@@ -18,7 +18,7 @@ use super::settings::{Outage, Settings};
 /// Bytes on their way in one direction at most: 10 Gbit/s for 200 ms. Packets beyond are dropped and counted.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// What happened to a packet that was offered.
+/// The outcome of a packet that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It will arrive.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Overrun,
 }
 
-/// What a direction has done so far. Packets are those of the wire: a large one that the system will cut counts as many.
+/// Counts of one direction so far. Packets are those of the wire: a large one that the system will cut counts as many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Packets that were offered.
@@ -168,7 +168,7 @@ impl<P> Direction<P> {
         Some((due, packet))
     }
 
-    /// Returns what this direction has done so far.
+    /// Returns the counts of this direction so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

@@ -17,13 +17,13 @@ pub const OUTAGES_MAX: usize = 1000;
 /// Smallest packet size that IPv6 allows on a link, and the largest of IPv4.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 1280..=65_535;
 
-/// What a link does to packets; the same in both directions.
+/// The treatment of packets by a link; the same in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Round trip; half of it in each direction.
     #[serde(with = "crate::units::time_format")]
     pub delay: Duration,
-    /// The round trip varies by at most so much in either direction, uniformly.
+    /// The round trip varies by at most this much in either direction, uniformly.
     #[serde(with = "crate::units::time_format")]
     pub jitter: Duration,
     /// Rate of each direction, in bits a second; `None` for as fast as possible.

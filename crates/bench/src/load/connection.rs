@@ -36,7 +36,7 @@ pub(crate) enum Phase {
     Drain,
 }
 
-/// What all connections of a run share; they live on one thread.
+/// State that all connections of a run share; they live on one thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// The current phase, moved on by the runner.
@@ -156,7 +156,7 @@ impl Connection {
         self.request(slot);
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let payload = self.workload.payload();
         let unit = self.head_bytes + payload.len();
@@ -189,7 +189,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there, after the bytes kept, and returns how many bytes the inbox holds.
+    /// Reads the available bytes, after the bytes kept, and returns how many bytes the inbox holds.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(&mut self.inbox[self.kept..]);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, LocalSet};
 
-/// What the generator's requests are made of.
+/// Parameters of the generator's requests.
 pub mod requests {
     pub use super::nfs3::NFS3;
     pub use super::nfs4::{ATTRIBUTES, NFS4, arguments, component, create_session, exchange_id, open};
@@ -46,7 +46,7 @@ const TURN_POLL: Duration = Duration::from_millis(5);
 /// The most connections of one measurement.
 pub const CONNECTIONS_MAX: u32 = 99;
 
-/// What to measure, and where.
+/// The load to measure, and its server.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
     /// Address of the NFS programs.

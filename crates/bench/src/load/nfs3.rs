@@ -30,7 +30,7 @@ const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSIO
 
 /// Most bytes of a WRITE that fills a file: every server takes them.
 const FILL_BYTES_MAX: u32 = 64 << 10;
-/// What user 0 certainly may do with a regular file.
+/// Permissions that user 0 certainly has on a regular file.
 const ACCESS_ASKED: Access = Access::READ.union(Access::MODIFY).union(Access::EXTEND);
 
 /// File handles found at setup, as the server gave them.
@@ -239,7 +239,7 @@ pub(crate) fn workload(
     }
 }
 
-/// What a result says on success; anything else is wrong here.
+/// Returns the results of a success; any other status is an error here.
 fn success<T, F>(result: Answer<T, F>) -> Result<T, String> {
     result.into_result().map_err(|(status, _)| format!("{status:?}"))
 }

@@ -71,7 +71,7 @@ impl Splitter {
     /// the rest, shorter than a record mark, must come again in front of the next read.
     ///
     /// # Errors
-    /// A record longer than [`REPLY_BYTES_MAX`], and whatever `visit` answers.
+    /// A record longer than [`REPLY_BYTES_MAX`], and the errors of `visit`.
     pub(crate) fn split(
         &mut self,
         bytes: &[u8],

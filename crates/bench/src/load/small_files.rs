@@ -65,7 +65,7 @@ pub(crate) fn check_data(index: u32, data: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// What one listing of the directory has shown so far.
+/// The entries that one listing of the directory has returned so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     seen: Vec<bool>,

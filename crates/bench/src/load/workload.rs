@@ -1,4 +1,4 @@
-//! What the closed loop asks of an operation.
+//! The interface of an operation for the closed loop.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use super::replies::{HEAD_BYTES, Reply};
 use crate::layout::FILE_BYTES;
 use crate::operation::LARGE_BYTES;
 
-/// What a reply means for its slot.
+/// The effect of a reply on its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The operation is done; it counts.
@@ -35,7 +35,7 @@ pub(crate) trait Workload {
     /// Checks the reply to the last request of `slot`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the reply.
     fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String>;
 }
 

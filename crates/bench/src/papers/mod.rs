@@ -47,7 +47,7 @@ impl Scale {
     }
 }
 
-/// What became of a paper's finding.
+/// The verdict on a paper's finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The finding is seen here too.
@@ -96,9 +96,9 @@ impl Judgement {
 pub struct Figure {
     /// Its name: `2015:fig8`.
     pub name: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
-    /// What the paper found, with its numbers.
+    /// The paper's finding, with its numbers.
     pub finding: &'static str,
     /// The plan that repeats it, as TOML.
     plan: fn(Scale) -> String,
@@ -130,7 +130,7 @@ impl Figure {
     /// Returns the plan for a scale.
     ///
     /// # Errors
-    /// What is wrong with it, which a test excludes.
+    /// The error in it, which a test excludes.
     pub fn plan(&self, scale: Scale) -> Result<Plan, Vec<String>> {
         let name = self.name.replace(':', "-");
         Plan::parse(self.name, &format!("name = '{name}'\n{}{}", scale.times(), (self.plan)(scale)))

@@ -3,9 +3,9 @@
 use super::runs::{Pick, Runs, mean};
 use super::{ENFYS, Figure, Judgement, Verdict};
 
-/// The latest tenth of calls may take so many times the earliest tenth.
+/// Maximum ratio of the latest tenth of calls to the earliest tenth.
 const GROWTH_MAX: f64 = 2.0;
-/// A call that takes so many times the mean is a spike; the paper's took 40 times it.
+/// A call that takes at least this multiple of the mean is a spike; the paper's took 40 times the mean.
 const SPIKE: f64 = 40.0;
 
 pub(super) const FIGURES: &[Figure] = &[

@@ -250,7 +250,7 @@ mod tests {
     use crate::result::RunResult;
     use crate::result::tests::result;
 
-    /// Results of both versions with so many operations each, at these threads.
+    /// Results of both versions with this many operations each, at these threads.
     fn results(threads: &[(u32, u64, u64)]) -> Vec<RunResult> {
         let of = |version, threads, count| {
             let mut run = result("enfys", version, 1, count);

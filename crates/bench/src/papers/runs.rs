@@ -111,7 +111,7 @@ impl<'r> Runs<'r> {
         self.median(pick, |result| mean(result.samples.get(name)?))
     }
 
-    /// Returns the median of what `of` makes of a sample.
+    /// Returns the median of `of` over the samples.
     pub(super) fn samples(
         &self,
         pick: &Pick<'_>,

@@ -90,6 +90,6 @@ mod tests {
         assert!(kept.contains("20 MB: met") && kept.contains("100 MB: met"), "{kept}");
         let broken = text(20_000_001, 100_000_001, 5000);
         assert!(broken.contains("20 MB: not met") && broken.contains("100 MB: not met"), "{broken}");
-        assert!(!text(1, 1, 10).contains("100 MB"), "another number of connections promises nothing");
+        assert!(!text(1, 1, 10).contains("100 MB"), "the target is for another number of connections");
     }
 }

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::operation::Operation;
 use crate::results::{Measurement, Ratio, Shape, Summary};
 
-/// What to compare.
+/// Servers and loads to compare.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Servers to start.
@@ -31,11 +31,11 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     /// Shapes of load for each.
     pub shapes: Vec<Shape>,
-    /// How often.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Time before each window.
+    /// Warm-up before each window.
     pub warm_up: Duration,
-    /// Each window.
+    /// Length of each window.
     pub window: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Run {
 /// Everything that was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// All measurements, in the order in which they were taken.
     pub runs: Vec<Run>,
@@ -108,7 +108,7 @@ impl Comparison {
     }
 }
 
-/// Starts what can be started and measures it all; progress goes to standard error.
+/// Starts all available servers and measures them; progress goes to standard error.
 ///
 /// A server that is missing or answers wrongly is left out with the reason in [`Comparison::missing`].
 #[must_use]

@@ -1,4 +1,4 @@
-//! Cases and runs: what a plan expands to.
+//! Cases and runs, which a plan expands to.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
@@ -14,7 +14,7 @@ use crate::units::time_text;
 /// Characters of the readable part of an id at most: file names have 255 bytes, and a suffix follows.
 const ID_CHARACTERS_MAX: usize = 180;
 
-/// What kind of target an address names.
+/// The kind of target that an address names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetKind {
@@ -91,7 +91,7 @@ pub struct Run {
     pub id: String,
     /// The round, from 1.
     pub round: u32,
-    /// What is measured.
+    /// The measured workload.
     pub case: Case,
     /// Seed of the run: all cases of a round have the same one.
     pub seed: u64,

@@ -12,7 +12,7 @@ pub struct Workload {
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// What can be set.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
 }
 
@@ -21,7 +21,7 @@ pub struct Workload {
 pub struct Parameter {
     /// Its name in plans.
     pub name: &'static str,
-    /// What it takes.
+    /// The values that it accepts.
     pub kind: Kind,
     /// Its value if a plan does not set it, as in a plan.
     pub default: &'static str,
@@ -29,12 +29,12 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
-/// What a parameter takes.
+/// The values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A size from this to that many bytes.
+    /// A size in bytes, with minimum and maximum.
     Size(u64, u64),
-    /// A count from this to that.
+    /// A count, with minimum and maximum.
     Count(u64, u64),
     /// true or false.
     Boolean,
@@ -44,7 +44,7 @@ impl Kind {
     /// Checks a value, and returns it in its canonical form: sizes in bytes with the largest unit.
     ///
     /// # Errors
-    /// What was expected.
+    /// The expected value.
     pub fn check(self, value: &Value) -> Result<Value, String> {
         let (number, is_size) = match (self, value) {
             (Self::Boolean, Value::Boolean(_)) => return Ok(value.clone()),

@@ -1,4 +1,4 @@
-//! From a plan's text to its runs, or to everything that is wrong with it.
+//! Resolves a plan's text into its runs, or returns all its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::statistics::ROUNDS_MIN;
 const DURATION_DEFAULT: Duration = Duration::from_secs(60);
 /// Shortest measured time.
 const DURATION_MIN: Duration = Duration::from_secs(1);
-/// Time before it.
+/// Warm-up before the measured time.
 const WARM_UP_DEFAULT: Duration = Duration::from_secs(5);
 /// Versions, unless the plan says otherwise.
 const VERSIONS_DEFAULT: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V41];
@@ -34,7 +34,7 @@ const LOCAL_SERVERS: &[(&str, Option<&str>, &[NfsVersion])] = &[
 const KERNEL_VERSIONS: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
 const ENFYS_VERSIONS: &[NfsVersion] = KERNEL_VERSIONS;
 
-/// A plan whose text is right.
+/// A valid plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its name, or that of its file.
@@ -47,11 +47,11 @@ pub struct Plan {
     warm_up: Duration,
     seed: u64,
     caches: Caches,
-    /// What the plan needs, with the place that says so.
+    /// Requirements of the plan, each with its place in the text.
     needs: Vec<(String, Need)>,
 }
 
-/// What a plan needs of the machine.
+/// A requirement on the machine.
 #[derive(Clone, Debug, PartialEq)]
 enum Need {
     Program(&'static str),
@@ -59,14 +59,14 @@ enum Need {
     Root,
 }
 
-/// What a plan can ask about the machine that it shall run on.
+/// Answers a plan's questions about the machine that it runs on.
 pub trait Machine {
     /// Whether a program is in the search path.
     fn has_program(&self, name: &str) -> bool;
     /// Whether a directory can be written to.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason.
     fn can_write(&self, directory: &Path) -> Result<(), String>;
     /// Whether this process is root.
     fn is_root(&self) -> bool;
@@ -76,7 +76,7 @@ impl Plan {
     /// Reads a plan from its text; `file` is its name in messages.
     ///
     /// # Errors
-    /// Everything that is wrong, one message each, with file and line.
+    /// All errors, one message each, with file and line.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<String>> {
         let source = Source { file, text };
         let parsed: PlanFile = toml::from_str(text).map_err(|error| vec![source.reworded(&error)])?;
@@ -85,7 +85,7 @@ impl Plan {
         if resolver.errors.is_empty() { Ok(plan) } else { Err(resolver.errors) }
     }
 
-    /// Says why the plan cannot run here, one message for each reason, with file and line.
+    /// Returns why the plan cannot run here, one message for each reason, with file and line.
     #[must_use]
     pub fn check(&self, machine: &impl Machine) -> Vec<String> {
         let mut missing = Vec::new();
@@ -138,7 +138,7 @@ impl Plan {
         (self.duration + self.warm_up) * self.rounds * u32::try_from(self.cases.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns advice about a plan that can run, but promises little.
+    /// Returns advice about a valid plan whose results would be weak.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         let few = (self.rounds as usize) < ROUNDS_MIN;
@@ -152,7 +152,7 @@ struct Resolver<'t> {
     needs: Vec<(String, Need)>,
 }
 
-/// A target with what the matrix makes of it.
+/// A target with its versions and delays.
 struct Column {
     target: Target,
     versions: Vec<Option<NfsVersion>>,
@@ -459,7 +459,7 @@ impl Resolver<'_> {
         for (workload, parameters) in rows {
             for delay_index in 0..columns.iter().map(|column| column.delays.len()).max().unwrap_or(0) {
                 for (threads, clients) in threads.iter().flat_map(|t| clients.iter().map(move |c| (*t, *c))) {
-                    // Targets and versions innermost: what is compared runs within a short time.
+                    // Targets and versions innermost: compared cases run close together in time.
                     for column in columns {
                         let Some(delay) = column.delays.get(delay_index) else { continue };
                         cases.extend(column.versions.iter().map(|version| Case {

@@ -8,7 +8,7 @@ use crate::plan::Case;
 use crate::result::{Measure, RunResult};
 use crate::statistics::{Better, Change, MedianInterval, Verdict};
 
-/// What is compared, and which values of it are good.
+/// The compared figures, and whether larger values are better.
 const MEASURES: &[(Measure, Better)] =
     &[(Measure::Operations, Better::Higher), (Measure::Latency(990), Better::Lower)];
 

@@ -1,4 +1,4 @@
-//! What a plot shows, apart from how it is drawn.
+//! The data of a plot, independent of how it is drawn.
 
 use std::collections::BTreeMap;
 

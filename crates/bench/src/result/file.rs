@@ -32,7 +32,7 @@ pub fn save(directory: &Path, result: &RunResult) -> Result<PathBuf, String> {
 /// Reads a result file.
 ///
 /// # Errors
-/// The file, and what it is instead.
+/// The file, and why it is not a result.
 pub fn read(path: &Path) -> Result<RunResult, String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let length = fs::metadata(path).map_err(|error| failed(&error))?.len();
@@ -46,7 +46,7 @@ pub fn read(path: &Path) -> Result<RunResult, String> {
 /// Reads a result from its text.
 ///
 /// # Errors
-/// What the text is instead.
+/// Why the text is not a result.
 pub fn parse(text: &[u8]) -> Result<RunResult, String> {
     #[derive(serde::Deserialize)]
     struct Head {

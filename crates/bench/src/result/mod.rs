@@ -16,7 +16,7 @@ pub use self::latency::Latency;
 use crate::machine::Machine;
 use crate::plan::Run;
 
-/// What the first key of a result file says.
+/// The value of the first key of a result file.
 pub const FORMAT: &str = "enfys-bench-run";
 /// Version of the format that this program writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -31,7 +31,7 @@ pub struct RunResult {
     pub format_version: u32,
     /// Name of the plan.
     pub plan: String,
-    /// What was run.
+    /// The run.
     pub run: Run,
     /// Version of this program.
     pub enfys_version: String,
@@ -47,13 +47,13 @@ pub struct RunResult {
     pub outcome: Outcome,
     /// Length of the measured time, in seconds.
     pub seconds: f64,
-    /// What each client did.
+    /// The results of each client.
     pub clients: Vec<ClientResult>,
-    /// What programs asked for, by operation: `read`, `create`, `stat`.
+    /// The calls of programs, by operation: `read`, `create`, `stat`.
     pub operations: BTreeMap<String, OperationResult>,
-    /// What was sent to the server, by operation of the protocol: `READ`, `OPEN`.
+    /// The requests sent to the server, by operation of the protocol: `READ`, `OPEN`.
     pub requests: BTreeMap<String, RequestCounters>,
-    /// Raw samples of what has no other place, in order of time; the unit is in the name: `recall_ms`.
+    /// Raw samples of other measurements, in order of time; the unit is in the name: `recall_ms`.
     pub samples: BTreeMap<String, Vec<f64>>,
     /// Part of its CPUs that the client's machine was busy; near 1, the client was the limit.
     pub client_busy: Option<f64>,
@@ -77,7 +77,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What one client did.
+/// The results of one client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientResult {
@@ -91,7 +91,7 @@ pub struct ClientResult {
     pub bytes: Vec<u64>,
 }
 
-/// What an operation does to data.
+/// The effect of an operation on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -107,7 +107,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationResult {
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
     /// Operations that succeeded as a whole. Those that failed or came short are no work, and not among them.
     pub count: u64,
@@ -122,7 +122,7 @@ pub struct OperationResult {
 }
 
 impl OperationResult {
-    /// Adds what another thread did of the same operation.
+    /// Adds another thread's results of the same operation.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.bytes += other.bytes;
@@ -158,7 +158,7 @@ impl RequestCounters {
         self.combine(other, u64::saturating_add);
     }
 
-    /// Returns what was counted after `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.combine(before, u64::saturating_sub);

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a failed link's messages that are shown.
 const MESSAGES: usize = 3;
 
-/// What an agent is to do.
+/// The task of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Job {
@@ -174,7 +174,7 @@ fn link_command(
     command
 }
 
-/// Runs a command until it ends, and returns the end of what it said; `None` if it was interrupted.
+/// Runs a command until it ends, and returns the end of its output; `None` if it was interrupted.
 fn wait(command: &mut Command, interrupted: &AtomicBool) -> Result<Option<String>, String> {
     let said = tempfile::tempfile().map_err(|error| error.to_string())?;
     command.stderr(said.try_clone().map_err(|error| error.to_string())?);

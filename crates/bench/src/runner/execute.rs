@@ -1,4 +1,4 @@
-//! One run: its files, its clients, and what they did.
+//! One run: its files, its clients, and their results.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -201,7 +201,7 @@ fn runtime(blocks: bool) -> io::Result<Runtime> {
     builder.build()
 }
 
-/// What threads of a client that run together did.
+/// The results of threads of a client that run together.
 struct Share {
     client: u32,
     record: Record,
@@ -245,7 +245,7 @@ impl Counters {
     }
 }
 
-/// What all shares of a run have in common.
+/// State that all shares of a run use.
 struct Job<C> {
     connect: C,
     workload: Any,
@@ -304,7 +304,7 @@ fn measure_with<C: Connect + Sync>(connect: &C, run: &Run, place: &Place) -> Opt
     Some(assemble(run, place, &window, ends, started, busy_max, done))
 }
 
-/// Runs all shares on some threads of the system, and returns what they did.
+/// Runs all shares on some threads of the system, and returns their results.
 fn run_shares<C: Connect + Sync>(
     job: &Job<C>,
     shares: &[(u32, Range<u32>)],
@@ -397,12 +397,12 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
         cpu: is_first.then(|| after.cpu_since(&before)).flatten(),
     };
     drop(inner);
-    // What is left of tasks that were given up still has the files.
+    // Abandoned tasks may still use the files.
     files.clone().leave().await;
     Some(share)
 }
 
-/// Waits until a run cannot go on: its server has ended, or no operation ends for [`SILENCE_MAX`]. Returns which.
+/// Waits until a run cannot continue: its server has ended, or no operation ends for [`SILENCE_MAX`]. Returns which.
 async fn guard(meter: &Meter, server_pid: Option<u32>) -> String {
     let mut progress = (meter.ended_operations(), Instant::now());
     loop {
@@ -494,7 +494,7 @@ fn assemble(
     result
 }
 
-/// Adds what some threads of a client did.
+/// Adds the results of some threads of a client.
 fn add_share(result: &mut RunResult, share: Share, first: Option<Instant>) {
     let Share { client, record, requests, .. } = share;
     let index = client as usize;

@@ -36,7 +36,7 @@ pub trait Observer {
     fn warn(&mut self, why: &str);
 }
 
-/// What became of a plan.
+/// The outcome of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs that were complete before.

@@ -1,4 +1,4 @@
-//! What the threads of one client did, as it is recorded during a run.
+//! Records the operations of one client's threads during a run.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const SAMPLES_MAX: usize = 1 << 20;
 pub struct Op {
     /// Its name in results.
     pub name: &'static str,
-    /// What it does to data.
+    /// Its effect on data.
     pub effect: Effect,
 }
 
@@ -45,7 +45,7 @@ impl Op {
     }
 }
 
-/// What was recorded of one client.
+/// The records of one client.
 #[derive(Debug, Default)]
 pub struct Record {
     /// By operation.
@@ -76,7 +76,7 @@ impl Meter {
         Self { window, record: Rc::default(), ended: Rc::default() }
     }
 
-    /// Whether threads shall end: the time is over, the run was interrupted, or another thread has failed.
+    /// Whether threads must end: the time is over, the run was interrupted, or another thread has failed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.window.is_over(Instant::now())
@@ -195,7 +195,7 @@ impl Meter {
         &self.window
     }
 
-    /// Takes what was recorded.
+    /// Takes the records.
     #[must_use]
     pub fn take(&self) -> Record {
         self.record.take()

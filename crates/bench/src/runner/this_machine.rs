@@ -1,4 +1,4 @@
-//! What plans ask about the machine that they run on.
+//! Answers plans' questions about this machine.
 
 use std::path::Path;
 

@@ -15,7 +15,7 @@ pub enum Ends {
     Work,
 }
 
-/// The measured time, and whether the run goes on.
+/// The measured time, and whether the run continues.
 pub struct Window {
     ends: Ends,
     warm_up: Duration,
@@ -82,7 +82,7 @@ impl Window {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Whether threads shall end.
+    /// Whether threads must end.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         let is_past = self.end().is_some_and(|end| now >= end);

@@ -36,7 +36,7 @@ pub struct Change {
     pub ratio: Option<RatioInterval>,
     /// Probability of such a difference by chance (Mann–Whitney).
     pub p: f64,
-    /// What that means.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 

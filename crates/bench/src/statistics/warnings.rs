@@ -64,7 +64,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Returns what is doubtful about rounds, given in order of time.
+/// Returns the warnings about rounds, given in order of time.
 #[must_use]
 pub fn warnings(rounds: &[f64]) -> Vec<Warning> {
     let Some(interval) = MedianInterval::of(rounds) else { return Vec::new() };

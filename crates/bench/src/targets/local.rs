@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Size of a file system in memory.
 const MEMORY: &str = "16GiB";
 
-/// What servers are started with.
+/// The options of started servers.
 #[derive(Clone, Debug)]
 pub struct Starting {
     /// This program, which is also the server.
@@ -49,7 +49,7 @@ impl LocalServer {
     /// Starts a server on a free port of this machine, with an empty directory.
     ///
     /// # Errors
-    /// What is missing, or the end of the server's log.
+    /// The missing program, or the end of the server's log.
     pub fn start(name: &str, starting: &Starting) -> Result<Self, String> {
         let place = tempfile::Builder::new().prefix("enfys-bench-").tempdir_in(&starting.scratch);
         let place = place.map_err(|error| format!("{}: {error}", starting.scratch.display()))?;

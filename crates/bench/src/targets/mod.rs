@@ -1,4 +1,4 @@
-//! What workloads work on: files of a server through Enfys's client, or of a mounted directory.
+//! Targets of workloads: files of a server through Enfys's client, or of a mounted directory.
 //!
 //! A workload is written once against [`Files`] and [`OpenFile`]. [`nfs`] implements them with the client, whose calls wait
 //! without blocking a thread; [`directory`] with system calls, which block. [`local`] starts servers.
@@ -19,7 +19,7 @@ use crate::result::RequestCounters;
 pub struct Fault {
     /// The error number, if there is one.
     pub errno: Option<i32>,
-    /// What was tried, on what, and why it failed.
+    /// The operation, its object, and why it failed.
     pub text: String,
 }
 
@@ -92,7 +92,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Takes what was received, and returns its length.
+    /// Accepts received data, and returns their length.
     fn take_parts(&mut self, parts: Vec<Bytes>) -> usize {
         self.length = parts.iter().map(Bytes::len).sum();
         self.parts = parts;
@@ -157,7 +157,7 @@ pub trait Files: Clone + 'static {
     async fn set_mode(&self, path: &str, mode: u32) -> Result<(), Fault>;
     /// Asks for the free space of the file system.
     async fn file_system_status(&self) -> Result<(), Fault>;
-    /// Returns what was sent so far, by operation; empty if nobody counts it.
+    /// Returns the requests sent so far, by operation; empty if they are not counted.
     fn traffic(&self) -> BTreeMap<String, RequestCounters>;
     /// Returns how many requests had to wait for a slot so far.
     fn slot_waits(&self) -> u64;

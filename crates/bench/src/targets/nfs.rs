@@ -71,7 +71,7 @@ impl Server {
     /// Finds a server's addresses. May ask name services.
     ///
     /// # Errors
-    /// What is wrong with the address, or that this client does not have the version.
+    /// The error in the address, or that this client does not have the version.
     pub fn resolve(url: &str, version: NfsVersion) -> Result<Self, String> {
         let url: Url = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let version = match version {

@@ -16,7 +16,7 @@ const FSYNC: Op = Op::metadata("fsync");
 const DELETE: Op = Op::metadata("delete");
 const STAT: Op = Op::metadata("stat");
 
-/// What a thread works with.
+/// The state of a thread.
 pub(super) struct Flow<'t, F: Files> {
     files: F,
     meter: &'t Meter,

@@ -31,7 +31,7 @@ use crate::units::parse_size;
 
 pub(crate) use self::files::{make_directory, remove_tree};
 
-/// What the runner asks of a workload.
+/// The interface of a workload for the runner.
 #[allow(async_fn_in_trait, reason = "the runner alone calls it, in one thread")]
 pub trait Workload: Sized {
     /// When a run ends.

@@ -89,7 +89,7 @@ impl Workload for RequestMix {
     }
 }
 
-/// What one thread has for itself.
+/// The state of one thread.
 struct Own {
     /// The file that it creates and removes.
     name: String,

@@ -9,7 +9,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes the shape for so many files.
+    /// Returns the shape for this many files.
     pub(super) fn new(files: u64, width: u64) -> Self {
         let width = width.max(2);
         let mut levels = Vec::new();

@@ -17,7 +17,7 @@ pub struct Webserver {
     set: FileSet,
     io_bytes: u64,
     append_bytes: u64,
-    /// How files are opened that are read: servers delegate only what is not opened for writing.
+    /// How files are opened for reading: servers delegate only files that are not open for writing.
     how: How,
     /// Bytes of each client's log, from which the next entry starts.
     logged: Mutex<std::collections::BTreeMap<u32, u64>>,

@@ -1,4 +1,4 @@
-//! Attributes of files and directories, and whether what is cached of their content is still valid.
+//! Attributes of files and directories, and whether their cached content is still valid.
 //!
 //! - **Timeouts** are those of the Linux kernel (nfs(5): `acregmin`, `acregmax`, `acdirmin`, `acdirmax`, `actimeo`, `noac`).
 //! - **Late replies**: a request takes a [`Started`] when it is sent. A reply does not replace attributes that arrived after
@@ -129,7 +129,7 @@ impl Epoch {
     }
 }
 
-/// What the caller must forget.
+/// The caches that the caller must invalidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "stale caches must be dropped"]
 pub struct Invalidate {

@@ -104,7 +104,7 @@ struct Header {
     verifier: Option<[u8; 8]>,
     /// Set once the entries' attributes were read in this epoch.
     plus_read: bool,
-    /// What the pages of this listing use, or used before they were evicted.
+    /// Memory of this listing's pages, or their memory before they were evicted.
     bytes: u64,
 }
 
@@ -215,7 +215,7 @@ impl DirectoryCache {
     }
 }
 
-/// What the cache knows about the listing that a page belongs to.
+/// The state of the listing that a page belongs to.
 enum Known {
     Valid,
     /// The directory changed since the request was sent.

@@ -32,7 +32,7 @@ const SAMPLE_PERIOD: Duration = Duration::from_millis(100);
 /// Rate that is assumed before the first sample, in bytes a second.
 const INITIAL_RATE: u64 = 64 << 20;
 
-/// What memory is used for.
+/// The use of reserved memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Written by the program, not yet stable and not yet acknowledged by the server.
@@ -150,7 +150,7 @@ pub enum Pressure {
     Wait,
 }
 
-/// What the caches must give up, in bytes, in the order of the fields.
+/// The bytes that the caches must release, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Clean pages.
@@ -187,7 +187,7 @@ struct Shared {
 
 /// One who holds memory that can be given up.
 pub trait Holder: Send + Sync {
-    /// Memory is short: [`Limiter::demand`] says what must be given up. Must not wait, and must not reserve memory.
+    /// Memory is short: [`Limiter::demand`] says how much to release. Must not wait, and must not reserve memory.
     fn memory_is_short(&self);
 }
 
@@ -334,7 +334,7 @@ impl Limiter {
         }
     }
 
-    /// Returns what must be given up now. Call it when [`pressure`](Self::pressure) is not `None`, give up that much,
+    /// Returns how much to release now. Call it when [`pressure`](Self::pressure) is not `None`, give up that much,
     /// and call it again after data became clean.
     pub fn demand(&self) -> Demand {
         let (budget, state) = (&self.0.budget, self.0.state.lock());
@@ -477,7 +477,7 @@ impl Permit {
         self.bytes
     }
 
-    /// Returns what the memory is used for.
+    /// Returns the use of the memory.
     pub fn kind(&self) -> Kind {
         self.kind
     }

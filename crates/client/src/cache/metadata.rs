@@ -48,7 +48,7 @@ impl Metadata {
         }
     }
 
-    /// Gives up `bytes`, from each cache in proportion to its size. Returns the bytes released.
+    /// Releases `bytes`, from each cache in proportion to its size. Returns the bytes released.
     pub fn give_up(&mut self, bytes: u64) -> u64 {
         let sizes = [self.directories.bytes(), self.names.bytes(), self.attributes.bytes()];
         let total = u128::from(sizes.iter().sum::<u64>()).max(1);

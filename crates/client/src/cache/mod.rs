@@ -1,4 +1,4 @@
-//! What a client remembers: the memory budget, attributes, names, directories, pages and read-ahead.
+//! The caches of a client: the memory budget, attributes, names, directories, pages and read-ahead.
 //!
 //! Synchronous data structures. They know neither the protocol nor its versions, and time is an argument.
 

@@ -36,7 +36,7 @@ pub enum LookupCache {
     None,
 }
 
-/// What is known of a name.
+/// The result of looking up a name in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The name exists.
@@ -101,7 +101,7 @@ impl NameCache {
         Self { entries, policy, generation: 0, changed: HashMap::new(), forgotten: 0 }
     }
 
-    /// Returns what is known of a name, in the directory's present epoch.
+    /// Returns the cached entry of a name, in the directory's present epoch.
     pub fn lookup(&self, directory: FileId, epoch: Epoch, name: &[u8]) -> Lookup {
         let entry = self.entries.get(&KeyRef { directory, name }).filter(|entry| entry.epoch == epoch);
         match (entry.map(|entry| entry.target), self.policy) {

@@ -32,7 +32,7 @@ pub enum Cached {
     No,
 }
 
-/// What to do besides reading what the program asked for.
+/// Work in addition to the program's read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Ask for this now; often empty.
@@ -117,7 +117,7 @@ impl Stream {
             self.window = (self.window * 2).min(WINDOW_MAX);
         }
         if cached == Cached::No {
-            // What was asked for is not there any more.
+            // The data read ahead were evicted.
             self.end = self.end.min(range.start);
         }
         self.next = range.end;

@@ -25,7 +25,7 @@ impl ConnectionId {
     }
 }
 
-/// What the transport is to do.
+/// An action of the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Connect to a port of the server, and report the outcome.
@@ -60,7 +60,7 @@ impl fmt::Display for ConnectError {
 pub struct RetryPolicy {
     /// Time without a reply to a call after which the connection is given up and made again.
     pub timeout: Duration,
-    /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: for ever
+    /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: forever
     /// (`hard`).
     pub retries: Option<u32>,
     /// Whether the first connection must succeed at once. A later one is governed by `retries`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a call is for, by which its traffic is counted.
+/// The purpose of a call, by which its traffic is counted.
 ///
 /// A compound of version 4 is counted as its main operation: the last one that is not there to pass handles and attributes
 /// on. The kernel's client counts compounds in the same way (mountstats(8)).

@@ -14,7 +14,7 @@ use crate::results::{DirEntry, DirPage, FileHandle, Object};
 const BYTES_MAX: u32 = 1 << 20;
 /// Least bytes of a part where many directories share replies: about a hundred entries.
 const BYTES_MIN: u32 = 32 << 10;
-/// Listings of many directories end early once they have so many entries: about 50 MB.
+/// Listings of many directories end early once they have this many entries: about 50 MB.
 const ENTRIES_MAX: usize = 1 << 17;
 
 /// A directory's entries as far as they were listed.

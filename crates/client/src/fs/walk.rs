@@ -42,7 +42,7 @@ impl FileSystem {
 }
 
 impl Walk<'_> {
-    /// Returns the next directory; `None` at the end. After an error about one directory the walk goes on.
+    /// Returns the next directory; `None` at the end. After an error about one directory the walk continues.
     pub async fn next(&mut self) -> Option<Result<Listed, Error>> {
         if self.listed.is_empty() {
             let next = self.waiting.split_off(self.waiting.len().saturating_sub(LISTINGS_MAX));

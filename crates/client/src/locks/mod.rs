@@ -1,4 +1,4 @@
-//! Byte-range locks as POSIX programs have them: who holds which bytes of which file.
+//! Byte-range locks of POSIX programs: which owner holds which bytes of which file.
 //!
 //! [`ranges`] splits and merges the ranges of one owner. [`table`] keeps the ranges of all owners, so that they can be reclaimed
 //! after the server restarted. [`waiters`] are tasks that wait until a lock is free.
@@ -43,7 +43,7 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockRange {
     first: u64,
-    /// `u64::MAX` if it is without end.
+    /// `u64::MAX` if it has no end.
     last: u64,
 }
 
@@ -51,7 +51,7 @@ impl LockRange {
     /// All bytes of a file, as flock(2) locks them.
     pub const WHOLE: Self = Self { first: 0, last: u64::MAX };
 
-    /// Creates the range of `length` bytes from `offset` on; a length of 0 stands for all that follow, as in fcntl(2).
+    /// Creates the range of `length` bytes from `offset` on; a length of 0 means all bytes that follow, as in fcntl(2).
     ///
     /// # Errors
     /// EINVAL or EOVERFLOW if it goes beyond the largest offset of a file, 2^63 - 1.
@@ -92,14 +92,14 @@ impl LockRange {
         self.length().unwrap_or(u64::MAX)
     }
 
-    /// Returns whether both have a byte.
+    /// Returns whether the ranges overlap.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
 
-/// A lock that another one is refused for.
+/// The lock because of which another one is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockConflict {
     /// Its range.

@@ -45,7 +45,7 @@ struct State {
     opens: BTreeMap<u32, OfOpen>,
 }
 
-/// What an owner has through one open.
+/// The locks of an owner through one open.
 #[derive(Debug)]
 struct OfOpen {
     file: Arc<OpenFile>,
@@ -62,7 +62,7 @@ pub(crate) struct Snapshot {
     pub(crate) stateid: Option<Stateid>,
 }
 
-/// What is to be unlocked through one open.
+/// The ranges to unlock through one open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unlocking {
     pub(crate) open: u32,
@@ -141,7 +141,7 @@ impl Locker {
         self.state.lock().held.has_room()
     }
 
-    /// Returns what a LOCK through `open` is made from.
+    /// Returns the parts of a LOCK through `open`.
     pub(crate) fn snapshot(&self, open: u32) -> Snapshot {
         self.state.lock().snapshot(open)
     }
@@ -166,7 +166,7 @@ impl Locker {
         true
     }
 
-    /// Returns what is locked in `range` through each open. Lost ranges there are forgotten.
+    /// Returns the locked parts of `range` through each open. Lost ranges there are forgotten.
     pub(crate) fn unlocking(&self, range: LockRange) -> Vec<Unlocking> {
         let mut state = self.state.lock();
         state.lost.unlock(range);
@@ -217,7 +217,7 @@ impl Locker {
         state.refresh_lost();
     }
 
-    /// Forgets what was locked through an open that is closed.
+    /// Removes the locks of an open that is closed.
     pub(crate) fn closed(&self, open: u32) {
         let mut state = self.state.lock();
         state.held.take_of(open);

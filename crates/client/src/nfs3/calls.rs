@@ -48,7 +48,7 @@ pub(super) trait Arguments {
     const PROCEDURE: Procedure;
     /// Results on success.
     type Ok: Decode;
-    /// What a failure has beside its status.
+    /// The results that follow the status of a failure.
     type Fail: Decode;
 
     fn encode_to(&self, record: &mut RecordWriter);

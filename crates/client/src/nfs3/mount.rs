@@ -20,7 +20,7 @@ use crate::error::OpError;
 use crate::results::Object;
 
 /// How long MOUNT and the port mapper may stay silent, and how often. Nothing is lost if they fail, so that even a `hard` mount
-/// does not wait for them for ever.
+/// does not wait for them forever.
 const SIDE_POLICY: RetryPolicy =
     RetryPolicy { timeout: Duration::from_secs(10), retries: Some(2), fails_fast: true };
 /// Maximum number of mounts that are undone at the end.

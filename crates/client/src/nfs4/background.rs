@@ -1,7 +1,7 @@
-//! Operations that go on after their caller has dropped them.
+//! Operations that continue after their caller has dropped them.
 //!
 //! A program may drop the future of an OPEN or a LOCK whose request is on its way. The server may execute it all the same, and
-//! would keep a state that nobody knows. So the future goes on in the background, and its result is undone.
+//! would keep a state that nobody knows. So the future continues in the background, and its result is undone.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 
-/// Most operations that go on in the background. Further ones are dropped: the server keeps their state until the client leaves.
+/// Maximum number of operations that continue in the background. Further ones are dropped: the server keeps their state until the client leaves.
 const BACKGROUND_MAX: usize = 4096;
 
 /// Operations that nobody waits for any longer.
@@ -81,7 +81,7 @@ impl Background {
         .await;
     }
 
-    /// Returns a future that does what `operation` does. If it is dropped before its end, the operation goes on in the
+    /// Returns a future that does what `operation` does. If it is dropped before its end, the operation continues in the
     /// background, and `undo` handles its result.
     pub(crate) fn guard<T: 'static, U: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,
@@ -99,7 +99,7 @@ impl Background {
     }
 }
 
-/// A future that goes on in the background when it is dropped before its end.
+/// A future that continues in the background when it is dropped before its end.
 pub(crate) struct Guarded<T, F: FnOnce(BoxFuture<'static, T>) -> BoxFuture<'static, ()>> {
     background: Arc<Background>,
     operation: Option<BoxFuture<'static, T>>,

@@ -41,7 +41,7 @@ pub(crate) struct Item {
     pub(crate) reply: usize,
 }
 
-/// What came of an item.
+/// The outcome of an item.
 pub(crate) type ItemOutcome = Result<Results, OpError>;
 
 /// The items of a batch on their way.
@@ -57,7 +57,7 @@ struct Batch {
     share: usize,
 }
 
-/// What is to be done about a failed item.
+/// The reaction to a failed item.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
     /// Its outcome.
@@ -334,6 +334,6 @@ mod tests {
             let numbers = batch.next_compound(49, &LIMITS).unwrap();
             batch.handle(&numbers, Ok(results(&[Status::DELAY])));
         }
-        assert_eq!((batch.waiting.len(), batch.outcomes[1].is_some()), (1, true), "not for ever");
+        assert_eq!((batch.waiting.len(), batch.outcomes[1].is_some()), (1, true), "not forever");
     }
 }

@@ -30,7 +30,7 @@ struct CallbackSlot {
     reply: Option<CbCompoundResult>,
 }
 
-/// What a callback asks for.
+/// The request of a callback.
 pub(crate) trait CallbackHandler {
     /// Executes one operation behind CB_SEQUENCE.
     fn execute(&self, op: &CbOp) -> CbOpResult;

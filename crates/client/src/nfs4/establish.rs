@@ -186,7 +186,7 @@ impl Setup<'_> {
         }
     }
 
-    /// RECLAIM_COMPLETE: the client has reclaimed all that it wants. In 4.0 only the end of the grace period says so.
+    /// RECLAIM_COMPLETE: the client has reclaimed all its state. In 4.0 only the end of the grace period says so.
     pub(crate) async fn reclaim_complete(&self, session: &Arc<Session>) -> Result<(), OpError> {
         if self.minor_version == 0 {
             return Ok(());

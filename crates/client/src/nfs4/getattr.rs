@@ -1,4 +1,4 @@
-//! GETATTR as a part of compounds: of what the client keeps, or of the change attribute alone.
+//! GETATTR in compounds: all attributes that the client caches, or the change attribute alone.
 
 use protocol::nfs4::attributes::{Attributes as WireAttributes, FileAttributes, number};
 use protocol::nfs4::compound::Op;

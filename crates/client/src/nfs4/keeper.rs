@@ -182,7 +182,7 @@ impl Nfs4 {
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
         let kept = pin!(join(self.keep_session(), self.answer_callbacks()));
-        // What goes on in the background ends with the client.
+        // Background operations end with the client.
         select(kept, pin!(self.background.run())).await;
     }
 
@@ -218,7 +218,7 @@ impl Nfs4 {
                 SessionEvent::RenewalDue => self.renew(&session).await,
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
-                    // The flags stay if what was revoked is not known here: it is looked for now and then only.
+                    // The flags stay if the client does not know the revoked state: it searches only from time to time.
                     if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
                         revoked_after = self.engine.now() + lease_part;
                         let machine = &self.config.machine;

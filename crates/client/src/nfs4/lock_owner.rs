@@ -3,7 +3,7 @@
 use protocol::nfs4::types::StateOwner;
 use xdr::Opaque;
 
-/// What the name of each lock owner begins with.
+/// The prefix of each lock owner's name.
 const PREFIX: &str = "lock ";
 
 /// The lock owner with this number. Its name has at most 25 bytes.

@@ -12,10 +12,10 @@ use protocol::nfs4::types::Stateid;
 /// Most ends of copies that are kept whose COPY has no reply yet.
 const EARLY_MAX: usize = 64;
 
-/// What a stateid is without its seqid.
+/// A stateid without its seqid.
 type Other = [u8; 12];
 
-/// The copies of a client that go on in the background.
+/// The background copies of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
     state: Mutex<State>,

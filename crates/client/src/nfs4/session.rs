@@ -29,7 +29,7 @@ pub(crate) const DELAY_FIRST: Duration = Duration::from_millis(1);
 /// The longest pause after DELAY.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// What the server granted with the session (`channel_attrs4`); in 4.0, what servers are known to accept.
+/// The limits that the server granted with the session (`channel_attrs4`); in 4.0, limits that servers are known to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Maximum bytes of a request.
@@ -86,7 +86,7 @@ struct Table {
     renewed_at: Duration,
 }
 
-/// What a session is made of.
+/// The parameters of a session.
 pub(crate) struct NewSession {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
@@ -299,7 +299,7 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// What the task that keeps a session alive waits for.
+/// The events that the task that keeps a session alive waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionEvent {
     /// The session is lost, for this status.
@@ -411,7 +411,7 @@ impl Completion for RequestInSlot {
     }
 }
 
-/// What a reply says of its slot (RFC 8881 §2.10.6.1, §18.46.3).
+/// The information about the slot in a reply (RFC 8881 §2.10.6.1, §18.46.3).
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// The request was executed, in 4.0 without SEQUENCE.

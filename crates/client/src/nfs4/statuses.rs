@@ -3,7 +3,7 @@
 
 use protocol::nfs4::types::Status;
 
-/// What to do about a status of an operation with a stateid.
+/// The reaction to a status of an operation with a stateid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// Open the file again, then repeat the operation. In 4.0 RENEW tells first whether all state is gone.
@@ -20,7 +20,7 @@ pub(crate) enum Recovery {
     Fail,
 }
 
-/// Each status that concerns state, and what is done about it. Others fail.
+/// Each status that concerns state, and the reaction to it. Other statuses fail the operation.
 pub(crate) const TABLE: &[(Status, Recovery)] = &[
     (Status::BADSESSION, Recovery::NewSession),
     (Status::DEADSESSION, Recovery::NewSession),

@@ -1,4 +1,4 @@
-//! What version 4.0 has in place of sessions: a client ID that SETCLIENTID makes and RENEW keeps (RFC 7530 §9.1.1, §9.5).
+//! Client IDs of version 4.0, which has no sessions: SETCLIENTID creates one, RENEW renews its lease (RFC 7530 §9.1.1, §9.5).
 
 use std::sync::Arc;
 
@@ -21,23 +21,23 @@ const REGISTRATIONS_MAX: u32 = 3;
 /// Maximum number of operations in a compound. 4.0 has no way to ask: Linux takes 50, NFS-Ganesha 100.
 const OPERATIONS_MAX: u32 = 50;
 
-/// What the status of RENEW says of the lease.
+/// The state of the lease after RENEW.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewal {
     /// It is renewed.
     Renewed,
-    /// It is gone, and all state with it.
+    /// It has expired, with all state.
     Lost,
-    /// Nothing.
+    /// Unknown.
     Unknown,
 }
 
-/// Each status of RENEW that says something of the lease (RFC 7530 §16.28).
+/// Each status of RENEW that tells the state of the lease (RFC 7530 §16.28).
 pub(super) const RENEWALS: &[(Status, Renewal)] = &[
     (Status::OK, Renewal::Renewed),
     // The lease is renewed; delegations, of which this client has none, could not be recalled.
     (Status::CB_PATH_DOWN, Renewal::Renewed),
-    // §13.5: the lease is renewed for what has not moved. Operations on what has moved get MOVED.
+    // §13.5: the lease is renewed for file systems that have not moved. Operations on moved ones get MOVED.
     (Status::LEASE_MOVED, Renewal::Renewed),
     (Status::STALE_CLIENTID, Renewal::Lost),
     (Status::EXPIRED, Renewal::Lost),
@@ -81,7 +81,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Begins the session of a client ID, which no request is needed for.
+    /// Begins the session of a client ID. This needs no request.
     pub(super) fn begin_v40_session(
         &self,
         registration: &Registration,

@@ -1,4 +1,4 @@
-//! What is wrong with a URL or an option.
+//! Errors of URLs and options.
 
 use std::error::Error;
 use std::fmt;

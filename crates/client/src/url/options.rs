@@ -4,7 +4,7 @@ use super::error::UrlError;
 use super::percent;
 use super::values::{Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Value, Version};
 
-/// Options of a mount. `None` is the default of whatever uses the option.
+/// Options of a mount. `None` means the default of the part that uses the option.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Protocol version; without it the highest that both sides have. `version=`, `vers=`, `nfsvers=`, `minorversion=`.
@@ -70,7 +70,7 @@ const REPETITIONS: Bounds = Bounds(0, 1000);
 /// Bounds of the times of attributes in seconds.
 const CACHE_SECONDS: Bounds = Bounds(0, 86_400 * 366);
 
-/// What an option does.
+/// The effect of an option.
 enum Effect {
     /// Takes a value.
     Value(fn(&mut Options, &str, &str) -> Result<(), UrlError>),

@@ -72,7 +72,7 @@ words! {
 }
 
 words! {
-    /// What happens when a server does not answer.
+    /// The behaviour when a server does not answer.
     Recovery {
         /// Requests are repeated until it does.
         Hard = "hard",

@@ -17,7 +17,7 @@ use crate::results::Stability;
 /// WRITEs that do not reach the end of dirty data end at a multiple of this.
 const PAGE: u64 = 4096;
 
-/// What became of a range.
+/// The outcome of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// On stable storage.

@@ -1,4 +1,4 @@
-//! What a client writes behind the program: page states, WRITEs, COMMITs, rewriting, and errors.
+//! Write-behind: page states, WRITEs, COMMITs, rewriting, and errors.
 //!
 //! Synchronous data structures. They know no protocol; requests go out as actions and their results come in by method calls.
 

@@ -25,7 +25,7 @@ pub enum PageState {
     Rewriting,
 }
 
-/// What changes a state.
+/// An event that changes a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The program writes.
@@ -59,7 +59,7 @@ pub enum Event {
 pub struct Transition {
     /// The state before.
     pub from: PageState,
-    /// What happens.
+    /// The event.
     pub event: Event,
     /// The state afterwards.
     pub to: PageState,

@@ -1,4 +1,4 @@
-//! What goes to the server and what comes back, without any protocol.
+//! Requests to the server and their results, independent of the protocol.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ pub enum WriteAction {
 pub struct Written {
     /// Bytes written, from the offset on. Less than was sent is legal; the rest is sent again.
     pub count: u32,
-    /// What the server did, which may be more than it was asked for.
+    /// The stability that the server reports, which may exceed the request.
     pub stability: Stability,
     /// The verifier.
     pub verifier: Verifier,
@@ -64,7 +64,7 @@ pub enum RequestError {
     Failed(Errno),
 }
 
-/// What a file wants to send.
+/// The next request of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Write { range: Range<u64>, stability: Stability },

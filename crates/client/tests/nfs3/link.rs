@@ -66,7 +66,7 @@ impl Call {
     }
 }
 
-/// What becomes of a call.
+/// The outcome of a call.
 pub(crate) enum Answer {
     Reply(Bytes),
     /// The connection breaks before the reply.
@@ -100,7 +100,7 @@ pub(crate) struct Link {
     /// Programs and procedures that were called, in their order.
     pub(crate) calls: RefCell<Vec<(u32, u32)>>,
     pub(crate) longest_queue: Cell<usize>,
-    /// What clients do for nobody who waits.
+    /// Background tasks of clients.
     background: RefCell<Vec<Pin<Box<dyn Future<Output = ()>>>>>,
 }
 
@@ -183,7 +183,7 @@ impl Link {
         panic!("the future does not end");
     }
 
-    /// Does what the engine wants done; returns whether there was something.
+    /// Does the engine's next action; returns whether there was one.
     pub(crate) fn exchange(&self) -> bool {
         let mut context = Context::from_waker(noop_waker_ref());
         let mut has_done = false;

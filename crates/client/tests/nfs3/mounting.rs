@@ -1,4 +1,4 @@
-//! Where MOUNT is, what it may mount, and how versions are chosen.
+//! How the client finds MOUNT, mounts paths, and chooses versions.
 
 use std::cell::RefCell;
 use std::rc::Rc;

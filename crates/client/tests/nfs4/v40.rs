@@ -1,4 +1,4 @@
-//! Version 4.0: seqids, client IDs without sessions, and what the server says of them (RFC 7530 §9).
+//! Version 4.0: seqids, client IDs without sessions, and their statuses (RFC 7530 §9).
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -128,7 +128,7 @@ fn open_files_are_reclaimed_after_a_restart() {
     }
     assert_eq!((peer.count(OpNum::SETCLIENTID), peer.count(OpNum::OPEN)), (2, 10));
     assert_eq!(world.server().counts().opens, 5);
-    // A new file waits for the end of the grace period, and its owner's seqid goes on.
+    // A new file waits for the end of the grace period, and its owner's seqid continues.
     assert!(world.now() < LEASE, "reclaims do not wait");
     let new = open(&world, &fs, b"new");
     assert!(world.now() >= LEASE);

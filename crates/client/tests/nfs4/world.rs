@@ -39,7 +39,7 @@ pub(crate) enum Fate {
     Serve,
     /// It is executed, and the connection breaks before the reply.
     LoseReply,
-    /// It is kept back until [`Peer::release`].
+    /// It is held until [`Peer::release`].
     Hold,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct World {
     server: RefCell<Arc<Server>>,
     instance: Cell<u64>,
     peers: RefCell<Vec<Rc<Peer>>>,
-    /// Keepers of clients, and work of the server.
+    /// Background tasks of clients and of the server.
     tasks: RefCell<Vec<Task>>,
     connections: Cell<u64>,
     maintained: Cell<Duration>,
@@ -189,7 +189,7 @@ impl World {
                 return Some(output);
             }
             let polled = self.poll_tasks(&mut context);
-            // Twice: what one record woke may have another.
+            // Twice: a task that the first record woke may send another.
             if polled | self.exchange() || self.exchange() {
                 continue;
             }
@@ -198,7 +198,7 @@ impl World {
             }
             self.advance(until);
         }
-        panic!("it goes on for ever");
+        panic!("it does not end");
     }
 
     fn poll_tasks(&self, context: &mut Context<'_>) -> bool {
@@ -230,7 +230,7 @@ impl World {
         now_of(self.now())
     }
 
-    /// Carries what there is to carry; returns whether there was something.
+    /// Carries all waiting records; returns whether there were any.
     fn exchange(&self) -> bool {
         let mut has_done = self.start_work();
         let peers = self.peers.borrow().clone();
@@ -241,7 +241,7 @@ impl World {
         has_done
     }
 
-    /// Stops background copies of the server, or lets them go on.
+    /// Stops background copies of the server, or lets them continue.
     pub(crate) fn hold_copies(&self, holds: bool) {
         self.holds_copies.set(holds);
     }
@@ -379,12 +379,12 @@ impl Peer {
         *self.judge.borrow_mut() = Box::new(judge);
     }
 
-    /// Loses the server's callbacks, or no longer.
+    /// Sets whether the server's callbacks are lost.
     pub(crate) fn drop_callbacks(&self, drops: bool) {
         self.drops_callbacks.set(drops);
     }
 
-    /// Lets the server have what was kept back, and all that follows.
+    /// Passes the held and all later compounds to the server.
     pub(crate) fn release(&self, world: &World) {
         self.judge(|_| Fate::Serve);
         for (id, record) in std::mem::take(&mut *self.held.borrow_mut()) {

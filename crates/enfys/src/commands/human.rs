@@ -50,7 +50,7 @@ fn scaled(bytes: u64, base: u64, suffixes: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// What `numfmt --to=iec --round=up` of GNU coreutils prints, and `--to=si`.
+    /// The output of `numfmt --to=iec --round=up` of GNU coreutils, and of `--to=si`.
     #[test]
     fn sizes_have_two_or_three_digits_and_are_rounded_up() {
         for (bytes, binary, decimal) in [

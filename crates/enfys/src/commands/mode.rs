@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// What GNU chmod 9.1 makes of a file and a directory with umask 022.
+    /// The modes that GNU chmod 9.1 sets on a file and a directory with umask 022.
     #[test]
     fn changes_are_those_of_chmod() {
         for (text, before, file, directory) in [

@@ -1,4 +1,4 @@
-//! What commands print, and how they end.
+//! Output and exit status of commands.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -42,7 +42,7 @@ impl Output {
         self.check(printed);
     }
 
-    /// Prints what was kept back.
+    /// Prints the held output.
     pub fn flush(&self) {
         let flushed = self.stdout.borrow_mut().flush();
         self.check(flushed);

@@ -89,7 +89,7 @@ impl Pattern {
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = units(name);
         let (mut part, mut at) = (0, 0);
-        // Where to go on after the last `*` if what follows does not match.
+        // Where to continue after the last `*` if the rest does not match.
         let mut retry = None;
         loop {
             match self.parts.get(part) {

@@ -41,7 +41,7 @@ impl ProgressKind {
     }
 }
 
-/// What a command has done, and what it knows that it will do.
+/// The work that a command has done, and the work that it knows of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub files: u64,
@@ -141,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// Ends the display, and returns what was done.
+    /// Ends the display, and returns the work done.
     pub fn finish(&self) -> Counts {
         let counts = self.state.lock().map_or_else(|_| Counts::default(), |state| state.counts);
         self.bar.finish_and_clear();

@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// What `ls` of GNU coreutils prints on a terminal.
+    /// The output of GNU `ls` on a terminal.
     #[test]
     fn names_are_quoted_where_a_shell_needs_it() {
         for (name, shown) in [

@@ -80,7 +80,7 @@ pub struct Location {
     pub fs: FileSystem,
     /// Path below the root of `fs`, without a slash at the beginning.
     pub path: Vec<u8>,
-    /// What the user named.
+    /// The URL or path that the user gave.
     pub url: Url,
 }
 

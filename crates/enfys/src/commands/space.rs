@@ -23,7 +23,7 @@ pub struct Space {
     pub files_free: u64,
 }
 
-/// What `df` counts.
+/// The quantity that `df` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     Bytes(SizeUnit),

@@ -6,7 +6,7 @@ use super::names::OwnerNames;
 use super::quote::shell_quoted;
 use super::time::TimeFormat;
 
-/// What `stat` of GNU coreutils prints, as a format of its own directives.
+/// The output of GNU `stat`, as a format of its own directives.
 const DEFAULT: &str = "  File: %N
   Size: %-10s\tBlocks: %-10b IO Block: %-6o %F
 Device: %d\tInode: %-11i Links: %h

@@ -70,7 +70,7 @@ mod tests {
         Timestamp { seconds, nanoseconds: 123_456_789 }
     }
 
-    /// What `TZ=Etc/GMT-2 LC_ALL=C ls -l` prints at 2023-11-15 00:13:20 local time.
+    /// The output of `TZ=Etc/GMT-2 LC_ALL=C ls -l` at 2023-11-15 00:13:20 local time.
     #[test]
     fn recent_times_have_a_clock_and_others_a_year() {
         for (seconds, shown) in [

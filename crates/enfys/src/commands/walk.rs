@@ -87,7 +87,7 @@ impl Walk {
     /// Lists a directory. [`Self::descend`] then goes into it.
     ///
     /// # Errors
-    /// The directory cannot be listed; the walk goes on behind it.
+    /// The directory cannot be listed; the walk continues after it.
     pub async fn list(&mut self, directory: &Entry) -> Result<Listing, OpError> {
         if !self.ahead.contains_key(&directory.path) {
             self.list_ahead(directory).await;

@@ -1,4 +1,4 @@
-//! What a configuration file may contain, and the errors about what it may not.
+//! Valid configuration files, and the errors of invalid ones.
 
 use super::*;
 use crate::address::Address;

@@ -211,7 +211,7 @@ pub struct Session {
     pub replayed: u64,
 }
 
-/// What an evicted client lost.
+/// The state that an evicted client lost.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Evicted {
     /// Its ID; none for a client that the grace period waited for and that has not returned.

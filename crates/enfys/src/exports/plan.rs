@@ -62,7 +62,7 @@ impl Location {
     }
 }
 
-/// What an export serves. Equal sources are the same file system after a reload.
+/// The source of an export's files. Equal sources are the same file system after a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A directory.

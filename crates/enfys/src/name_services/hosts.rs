@@ -23,7 +23,7 @@ const NAME_MAX: usize = 255;
 pub const FORMS: &str = "an address, a network (10.0.0.0/8), a host name, a wildcard (*.example.org), \
                          a netgroup (@workstations), or * for all clients";
 
-/// What a host name or netgroup that was not found means.
+/// The treatment of a host name or netgroup that was not found.
 const MATCHES_NOTHING: &str = "it matches no client until a reload (SIGHUP)";
 
 /// Parses the `clients` of an export. Host names and netgroups are looked up now. One that the name services do not know is

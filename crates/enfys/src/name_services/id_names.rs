@@ -18,7 +18,7 @@ pub fn read(domain: &str) -> Result<IdNames, String> {
 /// Checks a domain for names. RFC 8881 §5.9: "a DNS domain name".
 ///
 /// # Errors
-/// What was expected.
+/// The expected form.
 pub fn check_domain(domain: &str) -> Result<(), String> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

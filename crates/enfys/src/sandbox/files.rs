@@ -155,7 +155,7 @@ mod tests {
             fs::write("/dev/null", "").unwrap();
             let root = crate::name_services::getent::query("passwd", Some("root"), 4096).expect("an answer");
             assert!(root.is_some_and(|line| line.starts_with("root:")));
-            // What clients have written is not run.
+            // Files that clients have written are not executed.
             fs::copy("/bin/true", path("export/true")).unwrap();
             let run = std::process::Command::new(path("export/true")).status();
             assert_eq!(run.map_err(|error| error.kind()).map(drop), Err(ErrorKind::PermissionDenied));

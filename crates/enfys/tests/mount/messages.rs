@@ -1,4 +1,4 @@
-//! What the commands say when something is wrong: one line that names it.
+//! Error messages of the commands: one line that names the problem.
 
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +88,7 @@ fn a_mount_in_use_is_not_unmounted() {
     let text = refusal(&["umount", &directory]);
     assert!(text.starts_with(&format!("{directory}: in use (`fuser -vm {directory}`")), "{text}");
     drop(file);
-    // The release of the file comes to the server without its program.
+    // The file is released at the server after its program has ended.
     mounted.end();
 }
 

@@ -413,7 +413,7 @@ impl Client4 {
         self.open_often(path, name, 1).map(drop)
     }
 
-    /// The same for so many open-owners; returns the file's handle.
+    /// The same for several open-owners; returns the file's handle.
     pub fn open_often(
         &mut self,
         path: &'static str,
@@ -457,7 +457,7 @@ impl Client4 {
         }
     }
 
-    /// Reclaims the opens of so many owners.
+    /// Reclaims the opens of several owners.
     pub fn reclaim(&mut self, handle: Handle, owners: usize) -> Result<(), Status> {
         let opens = (0..owners).map(|owner| open(owner, OpenClaim::Previous(DelegationType::NONE)));
         self.run([Op::PutFh(PutFhArgs { handle })].into_iter().chain(opens).collect()).map(drop)

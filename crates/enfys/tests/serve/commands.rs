@@ -400,7 +400,7 @@ fn a_target_becomes_like_its_source() {
     sync(&["--checksum"]);
     run(&["sync", "--checksum", &url, target.to_str().expect("text")]);
     assert_eq!(manifest(&target, true), manifest(&sample, true));
-    // What the source lacks goes with --delete only, also where a kind has changed.
+    // Only --delete removes objects that the source lacks, also where a kind has changed.
     std::fs::remove_dir_all(sample.join("empty")).expect("a directory");
     std::fs::write(sample.join("empty"), "now a file").expect("a file");
     std::fs::remove_file(sample.join("many/1")).expect("a file");

@@ -220,7 +220,7 @@ fn a_copy_fails_if_the_source_sends_garbage_or_disconnects() {
     assert_eq!(copied, Ok(length), "other sources are");
 }
 
-/// Relays bytes to `source` and back. The first connection is cut after so many bytes.
+/// Relays bytes to `source` and back. The first connection is cut after the given number of bytes.
 fn relay(source: SocketAddr, first: u64) -> SocketAddr {
     use std::io::{Read, copy};
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");

@@ -223,7 +223,7 @@ fn the_example_configuration_is_valid() {
 
 #[test]
 fn the_example_configuration_is_valid_with_all_alternatives() {
-    // What is commented out works too: `#key = value`, without a space.
+    // Keys that are commented out are valid too: `#key = value`, without a space.
     let text = read("contrib/enfys.toml");
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => rest,
@@ -232,7 +232,7 @@ fn the_example_configuration_is_valid_with_all_alternatives() {
     check(&lines.collect::<Vec<_>>().join("\n"));
 }
 
-/// What is in force with this configuration.
+/// Returns the settings in effect with this configuration.
 fn in_force(dir: &TestDir, text: &str) -> Value {
     let file = dir.file("in-force.toml", text);
     let output = run(&["check-config".as_ref(), "--json".as_ref(), file.as_path()]);
@@ -278,7 +278,7 @@ fn the_example_configuration_shows_the_defaults() {
             "export" => &plain["export"][0][key],
             table => &plain[table][key],
         };
-        // What TOML has here (numbers, truth values, strings and lists of them) is JSON too.
+        // The TOML values here (numbers, booleans, strings and lists of them) are valid JSON too.
         let shown: Value =
             serde_json::from_str(value).unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
         assert_eq!(*found, shown, "contrib/enfys.toml shows another default of `{key}` in [{table}]");
@@ -319,7 +319,7 @@ fn check_config_prints_every_key_with_its_effective_value() {
     assert_eq!(config["limits"]["slot-cache-bytes"], (64 << 20) + 100 * (10 << 10));
     assert_eq!(config["control"]["socket"], dir.path("state/control.sock").display().to_string());
 
-    // What it prints for people is a configuration that means the same.
+    // The text output is a configuration with the same meaning.
     let printed = |text: &str| {
         let file = dir.file("printed.toml", text);
         let output = run(&["check-config".as_ref(), file.as_path()]);

@@ -188,7 +188,7 @@ fn damage_loses_the_sessions_and_is_logged_once() {
         let lines: Vec<_> =
             log.lines().filter(|line| line.contains("WARN") && line.contains("state.log")).collect();
         assert!(matches!(lines[..], [line] if line.contains(output)), "{output}: {log}");
-        assert!(is_persistent(&connect(&server)), "{number}: it goes on");
+        assert!(is_persistent(&connect(&server)), "{number}: it continues");
         server.stop();
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::client::Client;
 use crate::server::{ENFYS, Server, TestDir, refusal, run};
 
-/// What is written through the proxy.
+/// The data written through the proxy.
 static CONTENT: [u8; 100_000] = {
     let mut content = [0; 100_000];
     let mut at = 0;

@@ -14,7 +14,7 @@ const FILES: u64 = 25;
 /// Most requests that do not depend on the number of files: to make a session, find the objects that are named, make and list the
 /// directories of each level, and leave.
 const FIXED_MAX: u64 = 30;
-/// Files that share a compound at least; so many requests are in flight together.
+/// Minimum number of files in a compound, and number of requests in flight together.
 const FILES_OF_COMPOUND: u64 = 8;
 
 /// A server in memory whose requests are counted, and a sample tree on this machine.
@@ -150,7 +150,7 @@ fn a_copy_of_many_files_spares_those_that_are_their_own_targets() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(stderr.contains("/tree/3/7 and ") && stderr.contains("are the same file"), "{stderr}");
-    // The link was replaced, and what it led to has its content.
+    // The link was replaced, and its target has its content.
     for copied in ["tree", "other"] {
         place.requests("4.2", &format!("cp -r -T @{copied} {}", place.dir.path(copied).display()));
     }

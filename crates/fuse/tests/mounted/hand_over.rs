@@ -258,7 +258,7 @@ fn requests_without_a_reply_are_answered_by_the_other_process() {
     assert!(child.wait().expect("a child").success());
 }
 
-/// INTERRUPT came to the first process, and comes no second time.
+/// INTERRUPT reached the first process, and is not sent again.
 #[test]
 fn an_interrupted_request_stays_interrupted() {
     if !can_mount() {

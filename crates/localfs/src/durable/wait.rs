@@ -13,7 +13,7 @@ use crate::volume::Volume;
 /// The caller that waits until a change is durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SyncCaller {
-    /// What the calling thread may be used for.
+    /// The permitted uses of the calling thread.
     thread: Thread,
     peer: Peer,
 }

@@ -2,7 +2,7 @@
 //!
 //! Every file that a client has a handle of has a number. For each number the index knows what identifies the file
 //! (file system, inode number, time of creation) and where it was last seen (the number of its directory, and a name;
-//! several places for a file of several links). So the rename of a directory changes one record, whatever is below
+//! several places for a file of several links). So the rename of a directory changes one record, regardless of the objects below
 //! it. A file found at a place must be the identified one, so that a number never leads to another file, even when
 //! inode numbers are reused.
 //!
@@ -325,7 +325,7 @@ impl State {
         if self.numbers.get(&entry.key) == Some(&id) {
             self.numbers.remove(&entry.key);
         }
-        // As much as was added for the file, so that `live_bytes` does not grow for ever.
+        // As much as was added for the file, so that `live_bytes` does not grow forever.
         let bytes = self.read(id, entry.offset).map_or(Record::MIN_BYTES, |record| record.encoded_bytes());
         self.live_bytes = self.live_bytes.saturating_sub(bytes);
         self.log.append(&Record::gone(id)).map(drop)

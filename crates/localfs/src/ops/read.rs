@@ -1,7 +1,7 @@
 //! READ: from the page cache in place, from the device on the pool.
 //!
 //! The attributes of the answer are read *before* the data. The other way round a client could get old data with the
-//! attributes of new data, and trust them for ever; this way it at worst reads once more.
+//! attributes of new data, and trust them forever; this way it at worst reads again.
 //!
 //! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which fails where they are missing. Large READs
 //! may be spliced, because a copy costs twice as much, but only where splicing will not block the connection's

@@ -227,7 +227,7 @@ impl Volume {
     }
 }
 
-/// What reading many entries of a directory has in common.
+/// State that reading many entries of a directory shares.
 struct View {
     directory: Arc<Object>,
     /// The directory's descriptor.

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: an exported directory, and short calls of operations.
+//! Helpers of this crate's tests: an exported directory, and short calls of operations.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ops::ControlFlow;

@@ -128,7 +128,7 @@ impl Files {
                     match position.entry(index)? {
                         Step::Entry(entry) => sink.push(self, entry, next),
                         Step::End => return Ok(sink),
-                        // What is there goes out before more is fetched.
+                        // Available entries are returned before more are fetched.
                         Step::Fetch(_) if at > request.offset && at > ENTRIES_FROM => return Ok(sink),
                         Step::Fetch(cookie) => {
                             let (open, caller) = (&directory.open, &directory.caller);

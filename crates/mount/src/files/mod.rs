@@ -70,7 +70,7 @@ pub struct Files {
     invalidator: OnceLock<Invalidator>,
 }
 
-/// What an answer gives to the kernel, and what is taken back if the answer is not delivered.
+/// State that an answer grants to the kernel, which is released if the answer is not delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Granted {
     Nothing,
@@ -131,7 +131,7 @@ impl Files {
         }
     }
 
-    /// Takes back what an answer granted that nobody got.
+    /// Releases the state granted by an answer that was not delivered.
     pub(crate) async fn take_back(&self, granted: Granted) {
         match granted {
             Granted::Nothing => {}
@@ -205,7 +205,7 @@ impl Files {
         }
     }
 
-    /// Drops what the kernel has cached of a file.
+    /// Drops the kernel's caches of a file.
     async fn drop_pages(&self, node: NodeId) {
         if let Some(invalidator) = self.invalidator.get() {
             invalidator.drop_pages(node).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::link::{LOSSES_MAX, Link, MILLION, SEGMENT};
 use super::statistics::DirectionCounts;
 
-/// What a piece counts in the queue beyond its payload, about the headers of a packet. It bounds the number of pieces.
+/// Bytes that a piece counts in the queue beyond its payload, about the headers of a packet. It bounds the number of pieces.
 const PIECE_OVERHEAD: usize = 64;
 
 /// Time of sending that an idle link may catch up, so that late timers do not lower the rate.
@@ -112,7 +112,7 @@ impl Direction {
         while length < longest {
             let segment = SEGMENT.min(longest - length);
             if self.is_lost() {
-                // What precedes a lost segment is a piece of its own: it arrives in time.
+                // Data before a lost segment are a separate piece: it arrives in time.
                 if length > 0 {
                     self.random.repeat();
                     return (length, 0);

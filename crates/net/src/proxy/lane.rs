@@ -27,7 +27,7 @@ pub struct Lane {
     end: Option<Duration>,
 }
 
-/// What a lane allows now.
+/// The next permitted action of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Bytes that may be read.
@@ -48,7 +48,7 @@ impl Lane {
         Self { opens_at, pieces, bytes: 0, due: 0, last: Duration::ZERO, end: None }
     }
 
-    /// Returns what is allowed `now`.
+    /// Returns the action that is allowed at `now`.
     pub fn step(&mut self, now: Duration, direction: &mut Direction) -> Step {
         while self.pieces.front().is_some_and(|piece| piece.arrives <= now) {
             self.due += self.pieces.pop_front().expect("there is one").length;

@@ -1,4 +1,4 @@
-//! What a proxy did.
+//! Statistics of a proxy.
 
 use std::fmt;
 use std::time::Duration;

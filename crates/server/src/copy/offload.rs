@@ -23,7 +23,7 @@ use crate::{Export, ExportId, FetchError, Now};
 /// How long a copy waits for a source that sends nothing: long enough for a restart of the source.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What to do with a copy next.
+/// The next action of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advanced {
     /// Run another step.

@@ -124,7 +124,7 @@ fn mount_versions(shared: &Shared) -> VersionSet {
     if has_short { set(&[VERSION_1, VERSION_2, VERSION_3]) } else { set(&[VERSION_3]) }
 }
 
-/// Returns what a call asks for, or why it is not served.
+/// Returns the requested operation, or why the call is not served.
 pub(super) fn select(
     shared: &Shared,
     header: &CallHeader,
@@ -147,7 +147,7 @@ pub(super) fn select(
     Ok((program.operation)(header.version, header.procedure))
 }
 
-/// Returns all programs and versions that are served, but for the port mapper.
+/// Returns all programs and versions that are served, except the port mapper.
 pub(super) fn registrations(shared: &Shared) -> Vec<Registration> {
     let settings = &shared.settings;
     let rows = PROGRAMS.iter().filter(|program| !program.is_port_mapper).flat_map(|program| {

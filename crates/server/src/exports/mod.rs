@@ -51,13 +51,13 @@ pub struct ExportOptions {
     pub recall_local_changes: bool,
     /// Whether the handles of version 3 have 32 bytes too, if the backend's handles allow that. Version 4's do not.
     pub short_handles: bool,
-    /// What version 2, whose sizes have 32 bits, does with longer files.
+    /// How version 2, whose sizes have 32 bits, treats longer files.
     pub v2_large_files: LargeFiles,
     /// Whether version 2's clients take sizes as signed numbers: no file may then exceed 2 GiB - 1.
     pub v2_signed_sizes: bool,
 }
 
-/// What version 2 does with a file that is longer than its sizes can say.
+/// How version 2 treats a file whose size exceeds 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LargeFiles {
     /// Answers FBIG, so that no client takes a part for the whole.

@@ -1,4 +1,4 @@
-//! What every version of NFS does with objects: rights, creation, removal, rename, listings, and the recall of delegations that
+//! Operations that all versions of NFS share: rights, creation, removal, rename, listings, and the recall of delegations that
 //! conflict.
 
 pub(crate) mod durable;

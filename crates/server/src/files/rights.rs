@@ -1,7 +1,7 @@
 //! Rights that are checked before a delegation is recalled: a caller who may not do an operation must not cause a recall.
 //!
 //! ACCESS and ownership decide. An operation that is refused here is not tried at all, so that nothing changes without asking the holder.
-//! What they cannot decide is let through: the backend checks each operation itself anyway. This costs only if a delegation conflicts.
+//! Undecided operations are let through: the backend checks each operation itself anyway. This costs only if a delegation conflicts.
 
 use vfs::{
     Access, Attributes, Authority, Context, Error, FileKind, Handle, OpenAccess, SetAttributes, SetTime,
@@ -95,7 +95,7 @@ fn may_set(set: &SetAttributes, by: Authority, may_resize: bool, may_touch: bool
     if set.size.is_some() && by == Authority::Caller && !may_resize {
         return Err(Error::Access);
     }
-    // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
+    // POSIX.1-2024 futimens(): to now for callers that may write (EACCES), to another time for the owner alone (EPERM).
     for time in [set.accessed, set.modified].into_iter().flatten() {
         match time {
             SetTime::Now | SetTime::Kept(_) if may_touch => {}

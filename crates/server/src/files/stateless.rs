@@ -1,4 +1,4 @@
-//! What operations of versions 2 and 3 do about clients of version 4: their callers have no opens, locks or delegations of their own.
+//! How operations of versions 2 and 3 respect clients of version 4: their callers have no opens, locks or delegations of their own.
 
 use vfs::{Attributes, Error, FileKind};
 

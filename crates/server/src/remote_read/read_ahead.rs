@@ -29,7 +29,7 @@ pub(crate) struct Reading {
 struct Ahead {
     /// In the order of the file, without gaps.
     asked: VecDeque<PendingRead>,
-    /// What READs have shown since the last error.
+    /// Results of READs since the last error.
     known: Option<Known>,
     /// The time of the latest answer.
     latest: Option<Now>,

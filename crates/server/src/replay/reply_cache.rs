@@ -65,7 +65,7 @@ const REPLAY_FOR: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallKey {
     xid: u32,
-    /// Digest of all that is compared, with the client's address and the transaction number.
+    /// Digest of all compared values, with the client's address and the transaction number.
     digest: u64,
 }
 
@@ -181,7 +181,7 @@ pub(crate) struct ReplyCache<M = RingStorage> {
     shards: [Mutex<Shard<M>>; SHARDS],
 }
 
-/// What to do with a call.
+/// How to treat a call.
 pub(crate) enum Begin<'c, M: Memory = RingStorage> {
     /// Execute the call, then [`Execution::finish`].
     Execute(Execution<'c, M>),

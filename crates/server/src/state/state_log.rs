@@ -1,4 +1,4 @@
-//! What must be on stable storage before certain replies: a small map from keys to values.
+//! The map of keys and values that must be on stable storage before certain replies.
 //!
 //! A change takes effect at once, and the *reply* waits until the change is stable: state is changed under its own locks, and
 //! a change that nobody has seen may be lost in a crash. It is a map, not a list of events, so that an implementation can

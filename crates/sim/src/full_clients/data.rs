@@ -70,7 +70,7 @@ fn lock_name(file: usize) -> String {
     format!("lock{file}")
 }
 
-/// What a lock file names as its holder.
+/// The holder that a lock file names.
 fn lock_text(program: &Program) -> Bytes {
     let (host, life, number) = program.id;
     Bytes::from(format!("{host}.{life}.{number}"))
@@ -298,7 +298,7 @@ async fn write(program: &mut Program, file: usize, version: u64, opened: &Opened
     let committed = client.commit(&caller, handle, 0, 0).await;
     let committed = program.must("commit", committed)?;
     for ((offset, data, _), verifier) in parts.iter().zip(verifiers) {
-        // What a crash may have lost is written again, synchronously.
+        // Data that a crash may have lost are written again, synchronously.
         if verifier.iter().any(|verifier| *verifier != committed.verifier) {
             write_part(program, opened, *offset, data, Stability::FileSync).await?;
         }
@@ -306,7 +306,7 @@ async fn write(program: &mut Program, file: usize, version: u64, opened: &Opened
     Ok(())
 }
 
-/// Writes a part of a file; returns the verifiers of what is not stable.
+/// Writes a part of a file; returns the verifiers of unstable data.
 async fn write_part(
     program: &Program,
     opened: &Opened,

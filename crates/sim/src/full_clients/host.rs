@@ -1,4 +1,4 @@
-//! A client process: its engine, its programs as one future, and what its transport knows.
+//! A client process: its engine, its programs as one future, and the state of its transport.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,7 +37,7 @@ pub(super) struct Host {
     /// How often it was started.
     pub(super) life: u64,
     pub(super) engine: Arc<Engine>,
-    /// What it runs; `None` once that has ended.
+    /// Its running programs; `None` once they have ended.
     programs: Option<Programs>,
     program_woken: Arc<Woken>,
     transport_woken: Arc<Woken>,
@@ -47,7 +47,7 @@ pub(super) struct Host {
     pub(super) timer: Option<Duration>,
 }
 
-/// What a host wants done.
+/// An action that a host requests.
 pub(super) enum Wish {
     Act(Action),
     Send(usize, Record),
@@ -74,7 +74,7 @@ impl Host {
     /// Runs the programs as far as they get.
     ///
     /// # Errors
-    /// What a program found wrong.
+    /// An error that a program found.
     pub(super) fn run(&mut self) -> Result<bool, String> {
         let mut has_run = false;
         while self.program_woken.take() {
@@ -89,7 +89,7 @@ impl Host {
         Ok(has_run)
     }
 
-    /// Returns what the engine wants done, if it has woken its transport.
+    /// Returns the engine's next action, if it has woken its transport.
     pub(super) fn wishes(&mut self) -> Vec<Wish> {
         let mut wishes = Vec::new();
         if !self.transport_woken.take() {

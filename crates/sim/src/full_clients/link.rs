@@ -29,7 +29,7 @@ impl LinkFaults {
     pub(super) const MANY: Self = Self { lost: 25, cut: 25, stalled: 8, late: 40 };
 }
 
-/// What becomes of a record.
+/// The fate of a record in the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It arrives at this time.

@@ -1,4 +1,4 @@
-//! What programs know of the file system: what must be there, what must not, and what nobody knows.
+//! The programs' knowledge of the file system: names that must exist, must not exist, or are uncertain.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use client::attributes::FileKind;
 /// A program's own name for itself: host, life of the host, and number.
 pub(super) type ProgramId = (usize, u64, usize);
 
-/// What is known of a name.
+/// The knowledge about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
     Present(FileKind),
@@ -45,7 +45,7 @@ pub(super) struct Model {
     pub(super) is_private: bool,
     /// Changes of names that must have been made exactly once, as `Slowness` names them.
     pub(super) once: BTreeSet<String>,
-    /// What each program does, to say where a run is stuck.
+    /// The current step of each program, to report where a run is stuck.
     pub(super) doing: BTreeMap<ProgramId, String>,
     /// How often a property was checked.
     pub(super) checks: usize,

@@ -14,7 +14,7 @@ use super::program::Program;
 /// Bytes of a part of a listing: few entries, so that listings take several requests.
 const LISTING_BYTES: u32 = 1024;
 
-/// What the program has made.
+/// Objects that the program has created.
 #[derive(Debug, Clone, Copy)]
 struct Own {
     kind: FileKind,

@@ -1,4 +1,4 @@
-//! A program: a client, its identity, and what it draws its decisions from.
+//! A program: a client, its identity, and its source of random decisions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use xdr::Opaque;
 use super::model::{ProgramId, SharedModel};
 use crate::rng::Rng;
 
-/// What a program works with.
+/// The environment of a program.
 pub(super) struct Program {
     pub(super) id: ProgramId,
     pub(super) client: Client,

@@ -35,7 +35,7 @@ const DOWN_MAX_MS: u64 = 20_000;
 /// Time until a client process is started again. All that its predecessor sent has arrived by then.
 const CLIENT_DOWN: Duration = Duration::from_secs(20);
 
-/// What the server remembers over its end.
+/// State that the server keeps over a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
     /// Clients, sessions and replies, even over power failures.
@@ -204,7 +204,7 @@ impl World {
     /// Runs until all programs of all clients have ended.
     ///
     /// # Errors
-    /// What a program or the server's audit found wrong, or that the run does not end.
+    /// Errors that a program or the server's audit found, or that the run does not end.
     pub(super) fn run(&mut self) -> Result<(), String> {
         while !self.is_over() {
             let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() else {

@@ -45,7 +45,7 @@ enum Purpose {
     DestroyClient,
 }
 
-/// What a client does after its program.
+/// The behaviour of a client after its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Closes its files and leaves.

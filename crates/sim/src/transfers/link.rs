@@ -44,7 +44,7 @@ struct Open {
     replies: VecDeque<Bytes>,
 }
 
-/// What READs share.
+/// State that READs share.
 #[derive(Default)]
 struct State {
     open: Option<Open>,
@@ -97,7 +97,7 @@ impl Link {
         self.poll_reads(now);
     }
 
-    /// Sends what can be sent, and completes READs.
+    /// Sends all requests that can be sent, and completes READs.
     pub(super) fn step(&mut self, source: &Server, now: Now) {
         self.poll_reads(now);
         let error = self.state.borrow_mut().send();

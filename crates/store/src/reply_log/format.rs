@@ -37,7 +37,7 @@ const _: () = assert!(WINDOW > CELLS_MAX * CELL && WINDOW.is_multiple_of(CELL));
 /// never leave the server, so one guess in 2^32 is right, and only a kill in the middle of a copy tears a record.
 pub(super) type Key = [u8; 16];
 
-/// What a file contains.
+/// Content of a file.
 pub(super) enum Scan {
     /// Nothing.
     Empty,

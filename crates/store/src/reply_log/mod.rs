@@ -46,7 +46,7 @@ pub struct FileReplyLog {
     ring: Mutex<Ring>,
 }
 
-/// What a log contained when it was opened.
+/// Content of a log when it was opened.
 #[derive(Debug, Default)]
 pub struct RecoveredCalls {
     /// The records, oldest first.
@@ -57,7 +57,7 @@ pub struct RecoveredCalls {
     pub outdated: Option<String>,
 }
 
-/// What a log survives.
+/// The failures that a log survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// A crash of the process.
@@ -119,7 +119,7 @@ fn recover(path: &Path, file: &File) -> io::Result<(Key, Vec<format::Location>, 
     Ok((create(file)?, Vec::new(), 0, recovered))
 }
 
-/// Makes an empty log of whatever the file contains.
+/// Makes the log empty, regardless of the file's content.
 fn create(file: &File) -> io::Result<Key> {
     // The header comes last: with it, everything after it is zero.
     if file.metadata()?.len() == FILE_BYTES as u64 {

@@ -30,7 +30,7 @@ pub(super) const NOBODY_RECLAIMS: &str = "clients of the previous server cannot 
 
 type Map = HashMap<Vec<u8>, Vec<u8>>;
 
-/// What a file contains.
+/// Content of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scan {
     /// Nothing.

@@ -24,8 +24,8 @@
 //! **Crashes.** A batch that was being written when the machine crashed was not acknowledged. Any of its sectors may be
 //! missing: there the file ends, or still has zeros. So the tail is *torn*, and ignored without loss, where a record
 //! lacks a sector and all records after it belong to the same batch. Anything else that is not a record is *damage*: it may
-//! have been a record that removed an older key. So nothing before the damage is believed, and everything after it is, since
-//! each record has the whole value of its key. A log that is empty, missing or of another version is not believed. One line in
+//! have been a record that removed an older key. So records before the damage are ignored, and those after it are used, since
+//! each record has the whole value of its key. A log that is empty, missing or of another version is not used. One line in
 //! the server's log names any of these.
 //!
 //! **Full disk.** Two files have more space allocated than the map needs: the one in use, and a spare one (`state.log.new`).
@@ -76,7 +76,7 @@ pub struct FileStateLog {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a log contained when it was opened.
+/// Content of a log when it was opened.
 #[derive(Debug, Default)]
 pub struct RecoveredState {
     /// Keys and their values.

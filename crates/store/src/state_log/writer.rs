@@ -51,7 +51,7 @@ impl Writer {
     }
 }
 
-/// What the log's own thread is to do next.
+/// The next action of the log's own thread.
 pub(super) enum Work {
     /// Append these changes, up to this number.
     Append(Vec<u8>, u64),

@@ -53,7 +53,7 @@ use crate::{Backend, Credentials};
 /// Drives a future to its end, in the context that the backend needs.
 pub type Drive = Box<dyn for<'a> Fn(Pin<&'a mut (dyn Future<Output = ()> + 'a)>)>;
 
-/// What a backend under test can do.
+/// Capabilities of a backend under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Capabilities {
     /// Acts with the given credentials, root's included. Otherwise everything is done as [`Fixture::caller`], and
@@ -82,7 +82,7 @@ pub struct Fixture {
     pub backend: Arc<dyn Backend>,
     /// The caller of ordinary cases. Without identities this caller must be able to write the root directory.
     pub caller: Credentials,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
     /// How to wait for it.
     pub drive: Drive,
@@ -138,7 +138,7 @@ fn poll_once(future: Pin<&mut (dyn Future<Output = ()> + '_)>) {
 pub struct Case {
     /// The topic.
     pub topic: &'static str,
-    /// What it shows.
+    /// The property that it tests.
     pub name: &'static str,
     /// The test.
     pub run: fn(&Subject),

@@ -74,7 +74,7 @@ fn makes(path: &Path) -> bool {
     }
 }
 
-// The others wait at the barrier: without this racer they would wait for ever.
+// The others wait at the barrier: without this racer they would wait forever.
 fn give_up(why: &str) -> ! {
     eprintln!("contest: {why}");
     std::process::exit(1)

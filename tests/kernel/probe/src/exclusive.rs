@@ -48,7 +48,7 @@ fn race(directory: &Path, racer: usize, names: usize, start: &Barrier) -> Result
                 won.push(name);
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            // The others wait at the barrier: without this racer they would wait for ever.
+            // The others wait at the barrier: without this racer they would wait forever.
             Err(error) => std::process::exit({
                 eprintln!("exclusive: {path:?}: {error}");
                 1

@@ -94,7 +94,7 @@ fn churn(directory: &Path, done: &AtomicBool, churned: &AtomicUsize) -> Checked 
             break Err(why);
         }
     };
-    // A lister that waits for changes must not wait for ever.
+    // A lister that waits for changes must not wait forever.
     if result.is_err() {
         eprintln!("listing: {result:?}");
         std::process::exit(1);

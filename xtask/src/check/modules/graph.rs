@@ -14,7 +14,7 @@ pub(super) struct Site {
     pub(super) line: usize,
 }
 
-/// What the children of one module import from each other.
+/// Imports between the children of one module.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub(super) children: BTreeSet<String>,

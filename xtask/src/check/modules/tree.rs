@@ -59,7 +59,7 @@ pub(super) enum UseKind {
     Reexported,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Module(ModuleId),
@@ -226,7 +226,7 @@ fn defined_in_macro(arguments: TokenStream) -> Vec<String> {
 /// Follows one path through modules, imports and re-exports.
 struct Resolver<'a> {
     tree: &'a Tree,
-    /// What was tried, since imports may form circles.
+    /// Paths that were tried, since imports may form circles.
     seen: HashSet<(ModuleId, Vec<String>)>,
     found: BTreeSet<Target>,
 }

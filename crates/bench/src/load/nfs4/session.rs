@@ -116,7 +116,7 @@ pub(crate) async fn end_all(
     Ok(())
 }
 
-/// What a workload needs for its preparation.
+/// Tools for a workload's preparation.
 pub(super) struct Setup<'a> {
     /// Number of the connection, from 0.
     pub(super) connection: u32,

@@ -31,7 +31,7 @@ pub(super) fn all_well(result: CompoundResult) -> Result<Vec<OpResult>, String> 
     }
 }
 
-/// Whether the server shall keep the reply for a retransmission (`sa_cachethis`).
+/// Whether the server must keep the reply for a retransmission (`sa_cachethis`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     /// The request may be executed twice.

@@ -148,7 +148,7 @@ fn change_by_another_client_between_own_writes_invalidates() {
         after: Some(file(after)),
     };
     assert_eq!(cache.end_change(second, Some(reply(3, 4)), seconds(2)), nothing());
-    // Somebody else made 3 of 2.
+    // Another client changed 2 to 3.
     assert!(cache.end_change(first, Some(reply(1, 2)), seconds(2)).data);
     assert_ne!(cache.epoch(FILE), epoch);
 }
@@ -226,7 +226,7 @@ fn memory_is_bounded_and_files_with_changes_in_flight_stay() {
     assert_eq!((cache.len(), limiter.used().total()), (0, 0));
 }
 
-/// What happens to the model's file, and which outstanding reply arrives.
+/// An event of the model's file, or the outstanding reply that arrives.
 #[derive(Clone, Debug)]
 enum Op {
     Getattr,

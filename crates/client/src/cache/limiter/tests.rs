@@ -230,7 +230,7 @@ fn pick(index: usize, len: usize) -> Option<usize> {
     (len > 0).then(|| index % len)
 }
 
-/// What permits hold and what is granted to futures that have not been polled since.
+/// Memory that permits hold, and memory granted to futures that have not been polled since.
 fn check(limiter: &Limiter, permits: &[Permit], unpolled: u64) {
     let mut expected = [0; KINDS];
     permits.iter().for_each(|permit| expected[permit.kind() as usize] += permit.bytes());

@@ -28,7 +28,7 @@ pub struct OpenDirectory {
 #[derive(Debug, Default)]
 struct Reader {
     verifier: [u8; 8],
-    /// Finds cookies that form a loop while one reader reads on.
+    /// Detects cookies that form a loop, while one reader continues.
     guard: LoopGuard,
     /// Where the last part ended.
     next_cookie: u64,
@@ -39,7 +39,7 @@ struct Reader {
 pub struct Listing {
     /// Entries in the server's order, without `.` and `..`.
     pub entries: Vec<Entry>,
-    /// The cookie to read on from. It may differ from the last entry's.
+    /// The cookie to continue from. It may differ from the last entry's.
     pub next_cookie: u64,
     /// Whether the directory ends here.
     pub is_end: bool,
@@ -60,10 +60,10 @@ pub struct Entry {
     pub object: Option<(Inode, Attributes)>,
 }
 
-/// What a READDIR belongs to.
+/// A READDIR in progress.
 struct Reading {
     attributes: Started,
-    /// `None` if nothing is known of the directory, so that nothing can be cached.
+    /// `None` if the cache does not know the directory, so that it cannot cache the result.
     cache: Option<(ReadStarted, LookupStarted)>,
     cookie: u64,
     is_plus: bool,
@@ -200,7 +200,7 @@ impl OpenDirectory {
         (Reading { attributes, cache, cookie, is_plus }, verifier)
     }
 
-    /// Enters a part that the server has sent into the caches.
+    /// Stores a part from the server in the caches.
     fn take_page(&self, reading: Reading, page: DirPage) -> Result<Listing, OpError> {
         let (directory, mount, now) = (self.inode.node.id, &self.inode.mount, self.inode.mount.now());
         let mut state = mount.shared.state.lock();
@@ -237,7 +237,7 @@ impl OpenDirectory {
         Ok(Listing { entries, next_cookie: page.next_cookie, is_end: page.eof })
     }
 
-    /// The server may have refused a cookie: what is cached leads nowhere.
+    /// Drops the cached listing: the server may have refused one of its cookies.
     fn forget_listing(&self) {
         self.inode.mount.shared.state.lock().metadata.directories.invalidate(self.inode.node.id);
     }

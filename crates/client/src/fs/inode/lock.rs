@@ -12,7 +12,7 @@ pub const FLOCK_NUMBERS: u64 = 1 << 63;
 
 /// Byte-range locks, as fcntl(2) has them. All locks are advisory.
 ///
-/// Locks of one owner never conflict, whatever they were locked through. A further lock replaces what the owner had in the range.
+/// Locks of one owner never conflict, even through different opens. A further lock replaces the owner's locks in the range.
 /// The client reclaims locks when the server restarts; where it cannot, operations on the file fail with [`LockLost`](OpError::LockLost)
 /// (EIO) until the range is unlocked or the file is closed.
 impl OpenFile {
@@ -44,7 +44,7 @@ impl OpenFile {
         self.lock_owners.lock().insert(owner);
         let (client, handle) = (self.inode().client(), self.inode().handle());
         let started = self.inode().mount().start();
-        // What was cached before may be old. The attributes under the lock tell.
+        // Cached data may be outdated. The attributes under the lock show whether they are.
         match client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await? {
             Some(attributes) => {
                 self.inode().learn(started, attributes);

@@ -64,7 +64,7 @@ pub struct OpenFile {
     pub(super) unstable: Mutex<Option<[u8; 8]>>,
 }
 
-/// What requests for an open file need. Requests in the background hold it too.
+/// State that requests for an open file need. Background requests hold it too.
 pub(super) struct Description {
     pub(super) inode: Inode,
     pub(super) caller: Caller,

@@ -26,13 +26,13 @@ struct Fetch {
     has_ended: bool,
 }
 
-/// What a READ has brought: bytes from the start of a range, fewer than it has if the file ended there.
+/// The data of a READ: bytes from the start of a range, fewer than its length if the file ended there.
 struct Fetched {
     range: Range<u64>,
     data: Vec<Bytes>,
 }
 
-/// What a read finds in the cache.
+/// The result of a search in the cache.
 enum Found {
     /// All of it.
     Data(Vec<Bytes>),
@@ -230,7 +230,7 @@ impl Description {
         fetches
     }
 
-    /// Starts READs for what the program will probably read next.
+    /// Starts READs for data that the program will probably read next.
     fn read_ahead(
         self: &Arc<Self>,
         state: &mut State,

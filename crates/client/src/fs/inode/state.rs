@@ -1,4 +1,4 @@
-//! What a mount remembers, behind one lock that is never held over a request.
+//! The state of a mount, behind one lock that is never held during a request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Drops what is not valid any more.
+    /// Drops invalid cached data.
     pub(super) fn invalidate(&mut self, file: FileId, invalidate: Invalidate) {
         if invalidate.access {
             self.access.forget(file);
@@ -44,13 +44,13 @@ impl State {
         }
     }
 
-    /// Takes over attributes that the reply to a request which changed nothing has brought.
+    /// Stores attributes from the reply to a request that changed nothing.
     pub(super) fn update(&mut self, file: FileId, started: Started, attributes: Attributes, now: Duration) {
         let invalidate = self.metadata.attributes.update(file, started, attributes, now);
         self.invalidate(file, invalidate);
     }
 
-    /// Returns the size that programs see: what the server said, and what is written behind.
+    /// Returns the size that programs see: the server's, extended by data that are not written back yet.
     pub(super) fn size(&self, file: FileId, known: u64) -> u64 {
         let known = match self.truncations.get(&file) {
             Some(size) => known.min(*size),
@@ -75,7 +75,7 @@ impl State {
         self.access.get(file, caller, asked).filter(|_| is_fresh)
     }
 
-    /// Gives up what memory is short of.
+    /// Releases cache memory if the limiter demands it.
     pub(super) fn give_up(&mut self, limiter: &Limiter) {
         if limiter.pressure() == Pressure::None {
             return;
@@ -95,7 +95,7 @@ impl Mount {
         self.client().engine().now()
     }
 
-    /// Returns the inode of an object that the reply to a request of `started` has brought, with its attributes.
+    /// Returns the inode of an object from the reply to the request `started`, with its attributes.
     pub(in crate::fs) fn found(&self, object: &Object, started: Started) -> (Inode, Attributes) {
         let now = self.now();
         let mut state = self.shared.state.lock();
@@ -106,7 +106,7 @@ impl Mount {
         (self.inode_of(node), attributes)
     }
 
-    /// A request that brings attributes is going to be sent.
+    /// Notes that a request that returns attributes is sent now.
     pub(in crate::fs) fn start(&self) -> Started {
         let now = self.now();
         self.shared.state.lock().metadata.attributes.start(now)
@@ -114,7 +114,7 @@ impl Mount {
 }
 
 impl State {
-    /// Returns the node of an object. Nodes that are forgotten for it take their pages and attributes with them.
+    /// Returns the node of an object. Pages and attributes of nodes evicted for it are dropped.
     pub(super) fn node(&mut self, object: &Object) -> Arc<super::table::Node> {
         let Self { table, writes, .. } = self;
         let (node, forgotten) =
@@ -127,7 +127,7 @@ impl State {
     }
 }
 
-/// A change of our own that is in flight. If its outcome stays unknown, the caches assume that anything may have happened.
+/// A change by this client that is in flight. If its outcome stays unknown, the caches assume that anything may have happened.
 pub(super) struct Change {
     shared: Arc<Shared>,
     change: Option<OwnChange>,
@@ -135,7 +135,7 @@ pub(super) struct Change {
 }
 
 impl Inode {
-    /// A request that changes this object is going to be sent.
+    /// Notes that a request that changes this object is sent now.
     pub(super) fn start_change(&self) -> Change {
         let shared = Arc::clone(&self.mount.shared);
         let now = self.mount.now();
@@ -145,13 +145,13 @@ impl Inode {
 }
 
 impl Change {
-    /// The request had this effect; `None` if it certainly had none.
+    /// Notes the effect of the request; `None` if it certainly had none.
     pub(super) fn end(mut self, changed: Option<Changed>) {
         let shared = Arc::clone(&self.shared);
         self.end_in(&mut shared.state.lock(), changed);
     }
 
-    /// The request failed. A server that refused it changed nothing.
+    /// Notes that the request failed. A server that refused it changed nothing.
     pub(super) fn end_failed(self, error: &OpError) {
         let is_refused = matches!(error, OpError::Status(_) | OpError::Invalid(..));
         self.end(if is_refused { None } else { Some(Changed::default()) });

@@ -19,7 +19,7 @@ const NODES_PART: u64 = 8;
 /// Objects that are looked at in one search for some to forget, so that a table full of held ones costs little.
 const SCAN_MAX: usize = 64;
 
-/// What a mount knows of one object.
+/// A mount's record of one object.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) id: FileId,

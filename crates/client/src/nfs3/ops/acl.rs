@@ -30,7 +30,7 @@ impl Nfs3 {
     }
 
     /// Sets the access control lists of an object, and returns its attributes if the server sends them. An empty default
-    /// list removes the one that is there.
+    /// list removes the existing one.
     pub(crate) async fn set_acl(
         &self,
         caller: &Caller,

@@ -25,7 +25,7 @@ const STALLED_MAX: u32 = 60;
 /// How often a copy is begun again whose server has forgotten it.
 const RESTARTS_MAX: u32 = 8;
 
-/// What became of a copy in the background.
+/// The outcome of a background copy.
 enum Ended {
     Done(CopyReply),
     /// The server does not know it any longer: it has restarted.

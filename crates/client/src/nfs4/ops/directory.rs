@@ -19,7 +19,7 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{DirEntry, DirPage, FileHandle, NewObject, Object};
 
-/// What a listing without handles asks for.
+/// The attributes that a listing without handles requests.
 const PLAIN: Bitmap = Bitmap::of(&[number::FILEID, number::MOUNTED_ON_FILEID, number::RDATTR_ERROR]);
 
 impl Nfs4 {

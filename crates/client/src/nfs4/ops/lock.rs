@@ -29,7 +29,7 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 /// How often a LOCK is repeated because state was replaced, before the caller gets the error.
 const TRIES_MAX: u32 = 8;
 
-/// A LOCK as its caller wants it.
+/// The arguments of a LOCK.
 #[derive(Clone)]
 struct Asked {
     caller: Caller,
@@ -39,7 +39,7 @@ struct Asked {
     wait: bool,
 }
 
-/// What a LOCK came to.
+/// The outcome of a LOCK.
 enum Attempt {
     Granted(Attributes),
     Denied,
@@ -115,7 +115,7 @@ impl Nfs4 {
         };
         let guarded = self.background.guard(operation, async move |outcome| {
             if matches!(outcome, Ok(Some(_))) {
-                // Nobody is there who could handle a failure.
+                // No caller is left to handle a failure.
                 let _ = undo_nfs4.unlock(&undo_caller, file, owner, undo_range).await;
             }
         });

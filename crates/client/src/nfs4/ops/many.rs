@@ -204,7 +204,7 @@ impl Nfs4 {
         self.run_many(caller, objects, WIDE_SPREAD, item, take).await
     }
 
-    /// Runs an item for each of `list`, spread over so many compounds; those that cannot be encoded fail at once.
+    /// Runs an item for each of `list`, spread over the given number of compounds; those that cannot be encoded fail at once.
     async fn run_many<I, T>(
         &self,
         caller: &Caller,

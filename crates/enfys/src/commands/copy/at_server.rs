@@ -23,7 +23,7 @@ pub enum Reflink {
 /// Bytes of one COPY: a server answers a long one in the background.
 const COPY_BYTES: u64 = 1 << 30;
 
-/// What the server did with a file.
+/// The server's result for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByServer {
     Cloned,
@@ -32,7 +32,7 @@ pub(super) enum ByServer {
     Nothing,
 }
 
-/// What the servers of a copy cannot do, as far as is known. Each is tried once.
+/// Operations that the servers of a copy do not support, as far as is known. Each is tried once.
 #[derive(Debug, Default)]
 pub(super) struct Inability {
     cloning: Cell<bool>,
@@ -48,7 +48,7 @@ impl Inability {
     /// Lets the server of both trees copy a file into an empty one.
     ///
     /// # Errors
-    /// What the server reports; with [`Reflink::Always`] also that it cannot clone.
+    /// The server's error; with [`Reflink::Always`] also that it cannot clone.
     pub(super) async fn copy(
         &self,
         (from, reader): (&RemoteTree, &RemoteFile),

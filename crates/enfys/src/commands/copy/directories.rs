@@ -15,7 +15,7 @@ use crate::commands::tree::{Entry, NewAttributes, Tree, TreePath};
 
 /// Directories of one level that are made and listed together.
 const DIRECTORIES: usize = 256;
-/// Up to so many objects in a directory of the target are looked up by name. For more, the directory is listed, which tells of all
+/// Up to this many objects in a directory of the target are looked up by name. For more, the directory is listed, which tells of all
 /// of them in few round trips.
 const LOOKED_UP_MAX: usize = 16;
 
@@ -32,7 +32,7 @@ struct Made {
 struct Level {
     made: Made,
     entries: Vec<Entry>,
-    /// What the target's directory has of the names of `entries`, or everything in it if others are deleted.
+    /// Objects in the target's directory with the names of `entries`, or all its objects if others are deleted.
     existing: HashMap<Vec<u8>, Attributes>,
     /// Whether `existing` has them.
     is_known: bool,

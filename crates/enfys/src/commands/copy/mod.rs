@@ -47,7 +47,7 @@ const OWNER_BITS: u32 = 0o700;
 /// The bits with which a program runs as its file's owner or group.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// What a copy keeps.
+/// Attributes that a copy preserves.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyOptions {
     /// Copies directories with everything below.
@@ -86,7 +86,7 @@ pub struct Copier<'a, S, D> {
     source: OnceCell<Attributes>,
     /// The directory that everything is copied to.
     target: OnceCell<(TreePath, Attributes)>,
-    /// What the server cannot do itself.
+    /// Operations that the server does not support.
     inability: Inability,
 }
 
@@ -97,11 +97,11 @@ struct Job {
     attributes: Attributes,
     /// Its handle on the source's server.
     handle: Option<FileHandle>,
-    /// What has the target's name.
+    /// The existing object with the target's name.
     found: Option<Attributes>,
 }
 
-/// What is done at the end.
+/// Work at the end of the copy.
 #[derive(Default)]
 struct State {
     /// First names of files with several names.
@@ -394,7 +394,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             chunks.await?;
             offset = ends;
         }
-        // What follows is a hole only if the file still reaches that far.
+        // The rest is a hole only if the file is still that long.
         if offset < size && self.from.read(reader, size - 1, 1).await?.is_empty() {
             return Err(self.shorter(source, size));
         }

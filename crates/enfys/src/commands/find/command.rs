@@ -101,7 +101,7 @@ enum Flow {
     Quit,
 }
 
-/// What an entry's evaluation asks for.
+/// The request of an entry's evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Outcome {
     prunes: bool,
@@ -168,7 +168,7 @@ impl Search<'_> {
                 Ok(listing) => listing,
                 Err(cause) => {
                     self.output.fail(&failed("list", &below(url, &entry.path), &cause));
-                    // What cannot be listed is not empty.
+                    // A directory that cannot be listed counts as not empty.
                     if is_depth_first || needs_emptiness {
                         let outcome = self.evaluate(&location, &entry, false).await;
                         outcome.count(&mut left);

@@ -16,7 +16,7 @@ pub const WORDS_MAX: usize = 10_000;
 /// Most parentheses and negations inside each other.
 pub const NESTING_MAX: usize = 200;
 
-/// What an expression does with an entry.
+/// The action of an expression on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Prints the path and a newline.

@@ -69,9 +69,9 @@ const PREDICATES: &[(&str, Predicate)] = &[
     ("-maxdepth", Predicate::MaxDepth),
 ];
 
-/// What `-prune` protects would be removed.
+/// Entries that `-prune` protects would be removed.
 const PRUNE_AND_DELETE: &str =
-    "`-delete` implies `-depth`, with which `-prune` does nothing: give `-depth` as well to go on anyway";
+    "`-delete` implies `-depth`, with which `-prune` does nothing: give `-depth` as well to continue anyway";
 
 /// Operators, for suggestions.
 const OPERATORS: &[&str] = &["-a", "-and", "-o", "-or", "-not"];

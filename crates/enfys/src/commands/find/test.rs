@@ -16,7 +16,7 @@ pub struct Entry<'a> {
     pub is_empty_directory: bool,
 }
 
-/// What all evaluations share.
+/// State that all evaluations share.
 #[derive(Debug)]
 pub struct Context {
     /// The time at the start.

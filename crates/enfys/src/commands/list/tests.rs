@@ -24,7 +24,7 @@ fn printed(entries: &[Listed], change: impl Fn(&mut ListFormat<'_>)) -> String {
     String::from_utf8(format.print(entries)).expect("text")
 }
 
-/// What `LC_ALL=C ls -ln` prints.
+/// The output of `LC_ALL=C ls -ln`.
 #[test]
 fn a_long_line_aligns_its_columns() {
     let mut directory = listed("d", FileKind::Directory, 4096);

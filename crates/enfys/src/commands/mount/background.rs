@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use store::error_text;
 
-/// What the second process writes when the mount works.
+/// The message that the second process writes when the mount works.
 const READY: &str = "ready";
 
 /// The hidden flag of the second process.

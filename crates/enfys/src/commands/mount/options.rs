@@ -26,7 +26,7 @@ pub struct MountOptions {
     pub groups: IdMap,
 }
 
-/// What an option does.
+/// The effect of an option.
 enum Effect {
     Flag(fn(&mut MountOptions)),
     Value(fn(&mut MountOptions, &str) -> Result<(), String>),

@@ -26,7 +26,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 /// Least and most threads that read the kernel's requests, without an option.
 const THREADS: (usize, usize) = (2, 8);
 
-/// What a mount needs to start.
+/// Parameters of a mount.
 pub struct Plan {
     pub url: Url,
     pub directory: PathBuf,

@@ -34,7 +34,7 @@ pub struct LocalTree {
 /// Why an operation on a local tree failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeError {
-    /// What was tried, for instance "create".
+    /// The operation, for instance "create".
     pub operation: &'static str,
     pub path: PathBuf,
     pub errno: Errno,

@@ -33,7 +33,7 @@ pub struct RemoteTree {
     url: Url,
     root: FileHandle,
     directories: RefCell<HashMap<TreePath, FileHandle>>,
-    /// Set once the server has said that it does not find holes.
+    /// Set after the server has reported that it cannot find holes.
     lacks_seek: Cell<bool>,
 }
 
@@ -60,7 +60,7 @@ pub struct RemoteFile {
     path: TreePath,
     /// Whether it takes less space than its size.
     has_holes: bool,
-    /// The end of what was written.
+    /// The end of the written data.
     end: Cell<u64>,
     /// The verifier of unstable WRITEs.
     verifier: Cell<Option<[u8; 8]>>,
@@ -322,7 +322,7 @@ impl RemoteTree {
 /// The smallest hole worth a SEEK, in bytes.
 const HOLE: u64 = 4096;
 
-/// The server lost what was written. A copy that is run again writes it again.
+/// The server lost written data. Another run of the copy writes them again.
 const LOST: OpError = OpError::Invalid(
     Errno::EIO,
     "the server restarted and has lost data that were written: copy the file again",

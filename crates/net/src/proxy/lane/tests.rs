@@ -190,7 +190,7 @@ fn an_outage_holds_bytes_back_until_it_ends() {
     path.receive(ms(1200), 200);
     path.end(ms(1300));
     let (portions, end) = path.drain(ms(1300));
-    // What had left before arrives.
+    // Data sent before arrive.
     assert_eq!(portions, [(ms(1300), 100), (ms(1505), 200)]);
     assert_eq!(end, Some(ms(1505)));
 }

@@ -1,4 +1,4 @@
-//! What is known of every operation before its arguments are decoded: one row each. The server executes compounds by it.
+//! Properties of every operation that are known before its arguments are decoded: one row each. The server executes compounds by them.
 
 use crate::nfs4::types::{MAX_NAME, OpNum, Opcode};
 
@@ -51,7 +51,7 @@ pub enum WrongSec {
 pub struct Operation {
     /// The operation.
     pub opcode: Opcode,
-    /// The minor version that brought it; before that the answer is OP_ILLEGAL.
+    /// The minor version that introduced it; before that the answer is OP_ILLEGAL.
     pub first_minor: u32,
     /// The last minor version that has it; afterwards the answer is NOTSUPP (RFC 8881 §8.8, RFC 7862 §13).
     pub last_minor: u32,

@@ -21,7 +21,7 @@ const GENERATION_MAX: usize = 1 << 16;
 /// Numbers that are tried for a cookie. Two cookies of a directory of a million entries have the same number once in 4,000 directories.
 const TRIES: u32 = 8;
 
-/// See the module's text.
+/// Maps cookies to numbers; see the module's documentation.
 pub(crate) struct ShortCookies {
     key: [u8; 16],
     known: Mutex<Known>,
@@ -34,7 +34,7 @@ struct Known {
     old: HashMap<(u64, u32), u64>,
 }
 
-/// What a number from a client stands for.
+/// The meaning of a number from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// This cookie.
@@ -60,7 +60,7 @@ impl ShortCookies {
         numbers.find(|number| known.take(directory, *number, cookie))
     }
 
-    /// Returns what a number stands for.
+    /// Returns the meaning of a number.
     pub(super) fn meaning(&self, directory: u64, number: u32) -> Meaning {
         if number < WIDE {
             return Meaning::Cookie(number.into());

@@ -20,7 +20,7 @@ pub(crate) enum Failure {
     Saved(Box<SavedReply>),
 }
 
-/// What an operation returns when its results, if any, are in the reply.
+/// The result of an operation whose results, if any, are already in the reply.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl From<Status> for Failure {

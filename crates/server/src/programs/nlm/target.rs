@@ -1,4 +1,4 @@
-//! What a call names: the file, the owner, the bytes.
+//! The target of a call: the file, the owner, the bytes.
 
 use std::sync::Arc;
 

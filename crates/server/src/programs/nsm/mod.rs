@@ -36,7 +36,7 @@ pub(crate) fn procedure(
 
 /// SM_NOTIFY: a client has restarted, and holds none of its locks any more.
 ///
-/// It is believed of the address that it comes from alone, and only if that holds something. Status monitors send from any port, so a
+/// The notification is accepted for its source address only, and only if that host holds locks or shares. Status monitors send from any port, so a
 /// user of that machine could send it as well: the protocol has no better proof.
 fn notified(request: &Request<'_>, change: StateChange) {
     let address = request.connection.peer.ip();

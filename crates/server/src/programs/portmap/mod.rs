@@ -31,7 +31,7 @@ struct Listed {
     port: u16,
 }
 
-/// What the port mapper lists.
+/// The services that the port mapper lists.
 #[derive(Debug, Clone)]
 struct Service {
     registrations: Vec<Registration>,

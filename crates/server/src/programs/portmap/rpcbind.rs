@@ -8,7 +8,7 @@ use super::{Listed, Registration, Service, answer, decode};
 use crate::Transport;
 use crate::request::{Request, Served};
 
-/// What the answers of one call depend on.
+/// The properties of a call that its answer depends on.
 struct Query<'a> {
     request: &'a Request<'a>,
     service: &'a Service,

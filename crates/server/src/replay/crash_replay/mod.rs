@@ -6,7 +6,7 @@
 //! Criteria, before the mechanism:
 //! - A change is not executed again. The repeated call gets the reply that the first call would have had.
 //! - Only a repeated call is helped: the same call (RFC 1813's transaction number, RFC 8881's session, slot and sequence ID, and a keyed
-//!   digest of caller and arguments), which a client sends because it had no reply. A call that was answered and is sent once more is
+//!   digest of caller and arguments), which a client sends because it had no reply. A call that was answered and is sent again is
 //!   treated like any other.
 //! - No change is claimed by two callers: directories and guarded files serve as locks between clients.
 //! - A claimed change is as durable as an executed one.

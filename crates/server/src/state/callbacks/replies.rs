@@ -23,7 +23,7 @@ pub(super) struct AnsweredCallback {
     pub(super) result: Option<CbOpResult>,
 }
 
-/// What a reply to a CB_COMPOUND says.
+/// The meaning of a reply to a CB_COMPOUND.
 enum Answer {
     /// The operation after CB_SEQUENCE was executed or refused.
     Done(Status, Option<CbOpResult>),

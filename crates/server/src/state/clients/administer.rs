@@ -15,7 +15,7 @@ use crate::state::tables::recovery::EndOfGrace;
 use crate::state::tables::wire::{ClientId, SessionId};
 use crate::{Now, client_log};
 
-/// What an evicted client lost.
+/// The state that an evicted client lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evicted {
     /// Sessions.

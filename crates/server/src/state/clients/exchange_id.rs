@@ -41,7 +41,7 @@ pub struct ExchangedId {
     pub protect: StateProtect,
 }
 
-/// What EXCHANGE_ID does.
+/// The effect of EXCHANGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     /// Adds an unconfirmed record, which replaces any unconfirmed one. A confirmed record stays until CREATE_SESSION.

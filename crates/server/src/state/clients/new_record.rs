@@ -1,4 +1,4 @@
-//! What EXCHANGE_ID and SETCLIENTID share: comparing with the confirmed record, and adding an unconfirmed one.
+//! Steps that EXCHANGE_ID and SETCLIENTID share: comparing with the confirmed record, and adding an unconfirmed one.
 
 use core::net::IpAddr;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ impl State {
         }
         let client = request.client.id();
         let own = inner.granted.values().filter(|(given, _)| given.client.id() == client).count();
-        // Under the lock: one added after `release_copy_notifies` would stay for ever.
+        // Under the lock: one added after `release_copy_notifies` would stay forever.
         if own >= PER_CLIENT_MAX || inner.granted.len() >= ALL_MAX || request.client.is_removed() {
             return Err(Status::DELAY);
         }

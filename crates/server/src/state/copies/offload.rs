@@ -86,7 +86,7 @@ impl State {
     ) -> Option<Stateid> {
         let held = &client.holdings.copies;
         let mut inner = self.offloads.inner.lock();
-        // Under the lock: a copy added after `release_offloads` would stay for ever.
+        // Under the lock: a copy added after `release_offloads` would stay forever.
         if client.is_removed() || !client.is_reachable() {
             return None;
         }

@@ -74,7 +74,7 @@ impl State {
     /// Overwrites attributes that were read later with what the holder answered. Its times are the newest known ones: it may have
     /// set others meanwhile, which the file shows already. Returns false if the delegation has ended: the attributes must be read
     /// again. The file may show all changes of the holder by then, and more; the old answer beside a newer `change` would be
-    /// believed from then on.
+    /// used from then on.
     #[must_use]
     pub fn apply_held_attributes(&self, held: Option<HeldAttributes>, attributes: &mut Attributes) -> bool {
         let Some(held) = held else { return true };

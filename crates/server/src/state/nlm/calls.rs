@@ -14,7 +14,7 @@ use crate::state::tables::shard::Deferred;
 /// How long after its start the server notifies a host (SM_NOTIFY).
 const NOTIFY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a host answered.
+/// A host's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostAnswer {
     /// It took the call; a GRANTED is confirmed.

@@ -67,7 +67,7 @@ impl State {
     /// Frees all that the hosts of an address hold whose status monitor says that they restarted (SM_NOTIFY, FREE_ALL). Returns
     /// how many hosts lost something.
     ///
-    /// It is believed of the address from which it comes, and of no other. Without a host of that name, it is about the only one
+    /// A notification is accepted for its source address only. Without a host of that name, it is about the only host
     /// of the address, if there is only one. `state` is the number after the restart: locks taken in that state stay.
     pub fn nlm_host_restarted(&self, address: IpAddr, name: &[u8], state: Option<i32>) -> usize {
         let meant = |names: Vec<HostName>| -> Vec<HostName> {

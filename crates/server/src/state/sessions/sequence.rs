@@ -24,7 +24,7 @@ const DIGEST_BYTES: usize = 512;
 const HIGHEST_SLOT: Range<usize> = 36..40;
 const FIRST_OPERATION: Range<usize> = 8..12;
 
-/// What to do with a request after SEQUENCE.
+/// How to treat a request after SEQUENCE.
 #[derive(Debug)]
 pub enum Sequenced {
     /// Execute the rest of the compound.

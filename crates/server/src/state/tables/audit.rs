@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::wire::ClientId;
 
-/// What the shards hold, of one client or of all.
+/// The state in the shards, of one client or of all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sum {
     /// Entries in effect.

@@ -29,7 +29,7 @@ pub(crate) struct Callback {
     referring: Option<ReferringRequest>,
 }
 
-/// What a callback is for, which decides who handles its result.
+/// The purpose of a callback, which decides how its result is handled.
 #[derive(Debug, Clone)]
 pub(crate) enum CallbackPurpose {
     /// Only advises the client; the result does not matter.

@@ -38,7 +38,7 @@ impl ClientKind {
     }
 }
 
-/// Counters of what a client holds, read without a lock.
+/// Counters of a client's state, read without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     /// Opens, lock stateids, delegations.
@@ -113,7 +113,7 @@ pub struct Client {
     refuses_notices: Backoff,
     /// Memory of its sessions' slots.
     pub(crate) slot_memory: Arc<SlotMemory>,
-    /// What only a client of version 4.0 has.
+    /// State of a client of version 4.0.
     v40: Option<Box<V40Client>>,
     /// Address and minor version of its last identification.
     seen: Mutex<Option<(SocketAddr, u32)>>,
@@ -179,7 +179,7 @@ impl Client {
         Self { v40: Some(Box::new(V40Client::new(callback))), ..self }
     }
 
-    /// What a client of version 4.0 has instead of sessions; `None` for later versions.
+    /// Returns the state that a client of version 4.0 has instead of sessions; `None` for later versions.
     pub(crate) fn v40(&self) -> Option<&V40Client> {
         self.v40.as_deref()
     }

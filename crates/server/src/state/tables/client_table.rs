@@ -128,7 +128,7 @@ pub(crate) struct Record {
     phase: RecordPhase,
     pub(crate) create: CreateSessionSlot,
     pub(crate) sessions: Vec<SessionId>,
-    /// What only records of version 4.0 have.
+    /// State of version 4.0 only.
     pub(crate) confirmation: Option<Confirmation>,
 }
 

@@ -97,7 +97,7 @@ const TRANSITIONS: &[Row<BindingPhase, BindingEvent>] = &[
     (BindingPhase::AllLost, BindingEvent::Destroy, BindingPhase::Closed),
 ];
 
-/// What [`BoundConnections::bind`] did.
+/// The outcome of [`BoundConnections::bind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// The session is closed, or has too many connections, or the connection too many sessions.

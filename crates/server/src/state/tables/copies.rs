@@ -64,7 +64,7 @@ const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Over, Event::Forget, Phase::Gone),
 ];
 
-/// What a copy reads.
+/// The source of a copy.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
     /// A file of this server, in the destination's export.
@@ -74,7 +74,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Discards what was read ahead.
+    /// Discards data that were read ahead.
     fn rest(&self) {
         if let Self::There(reading) = self {
             reading.forget();
@@ -135,7 +135,7 @@ pub(crate) struct Progress {
     wakers: Vec<Waker>,
 }
 
-/// What has happened to copies in the background since the start.
+/// Counts of events of background copies since the start.
 #[derive(Debug, Default)]
 pub struct OffloadCounts {
     /// Begun.
@@ -247,7 +247,7 @@ impl Offload {
         Some(next)
     }
 
-    /// Discards what was read ahead: the copy cannot continue now.
+    /// Discards data that were read ahead: the copy cannot continue now.
     pub(crate) fn pause(&self) {
         self.task.source.rest();
     }

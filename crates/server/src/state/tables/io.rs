@@ -4,7 +4,7 @@ use vfs::Authority;
 
 use super::wire::Stateid;
 
-/// What I/O does to a file.
+/// The effect of I/O on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoKind {
     /// READ.

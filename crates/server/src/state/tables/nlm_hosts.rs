@@ -20,7 +20,7 @@ pub(crate) const HOSTS_MAX: usize = 4096;
 /// Hosts of one address at most: machines behind one NAT.
 pub(crate) const HOSTS_PER_ADDRESS_MAX: usize = 64;
 
-/// What names an NLM host.
+/// The identity of an NLM host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName {
     /// The address of its calls.

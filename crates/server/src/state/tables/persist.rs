@@ -1,4 +1,4 @@
-//! Persistent sessions (RFC 8881 §2.10.6.5): what a restart preserves of a session.
+//! Persistent sessions (RFC 8881 §2.10.6.5): sessions whose replies survive a restart.
 //!
 //! A request that ran in a session of an earlier server is answered with its original reply, even after a crash of the
 //! machine. Nothing else runs in that session: it is *dead*, and its client gets DEADSESSION and repeats its requests in a new
@@ -108,7 +108,7 @@ fn dead_key(id: &SessionId) -> Vec<u8> {
     [&[key::DEAD], &id[..]].concat()
 }
 
-/// What a key says about a session.
+/// The kind of an entry, from its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryKind {
     Session,
@@ -369,7 +369,7 @@ impl Persistence {
         let reply = reply.and_then(|reply| Opaque::new(Bytes::copy_from_slice(reply)).ok());
         let record = RequestRecord { sequence_id: request.sequence_id, digest, reply };
         let mut logged = logged.0.lock();
-        // Under the lock that [`Self::leave`] takes: an entry written after it would stay for ever.
+        // Under the lock that [`Self::leave`] takes: an entry written after it would stay forever.
         if let Some(slots) = &mut *logged {
             slots.insert(request.slot_id);
             self.set(&slot_key(&request.session_id, request.slot_id), Some(&xdr::to_bytes(&record)));

@@ -1,6 +1,6 @@
 //! Slots of a session's fore channel: the reply cache of RFC 8881 §2.10.6.
 //!
-//! A request is executed at most once, however often it is sent and over whichever connection. So a slot has a phase "in
+//! A request is executed at most once, however often it is sent and over which connections. So a slot has a phase "in
 //! progress", and it changes only when a request begins or ends, never by an error of SEQUENCE. A slot keeps its reply as
 //! encoded bytes.
 //!
@@ -35,7 +35,7 @@ const CHUNK: u32 = 16;
 /// for cores that read the time once for several requests; more leaves a client that names too low a slot time to retry.
 const SEEN_BEFORE_S: u32 = 10;
 
-/// What a slot is doing.
+/// The phase of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SlotPhase {
     /// Never used.

@@ -80,7 +80,7 @@ impl EntryId {
     }
 }
 
-/// What is wrong with a stateid.
+/// Why a stateid is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateidError {
     /// A special stateid where none is allowed.

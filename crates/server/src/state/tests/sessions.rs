@@ -270,7 +270,7 @@ fn no_connection_binds_to_a_destroyed_session() {
     // A request that looked the session up before it was destroyed.
     session.touch(ConnectionId(77), &world.state.connections);
     assert!(!session.is_bound(ConnectionId(77)));
-    assert!(world.state.connections.is_empty(), "or it would be remembered for ever");
+    assert!(world.state.connections.is_empty(), "or it would be remembered forever");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Process {
 
     #[track_caller]
     fn locks(&self, world: &World, lock_type: LockType, at: (u64, u64)) -> Stateid {
-        self.asks(world, lock_type, at).expect("nothing is in the way")
+        self.asks(world, lock_type, at).expect("nothing conflicts")
     }
 
     fn unlocks(&self, world: &World, lock: &Stateid) {

@@ -37,7 +37,7 @@ pub enum OwnerEffect {
     Locked(Stateid),
 }
 
-/// What to do with a request that has a seqid.
+/// How to treat a request that has a seqid.
 #[derive(Debug)]
 pub enum V40Sequenced {
     /// Execute it, then [`State::end_owner_request`].

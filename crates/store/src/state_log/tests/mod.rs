@@ -48,7 +48,7 @@ fn set(log: &FileStateLog, key: &[u8], value: Option<&[u8]>) {
     log.wait(log.set(key, value), Shared);
 }
 
-/// Returns what the next server finds, and its line about damage.
+/// Returns the entries that the next server finds, and its line about damage.
 fn found(path: &Path) -> (Map, Option<String>) {
     let (_log, recovered) = FileStateLog::open(path, false).unwrap();
     (recovered.entries.into_iter().collect(), recovered.damage)
@@ -184,7 +184,7 @@ fn a_missing_sector_is_a_torn_tail_and_other_zeros_in_a_record_are_damage() {
             );
             torn_ones += 1;
         } else if damage.is_some_and(|damage| damage.starts_with("damaged ")) {
-            assert!(seen.is_empty(), "records before damage are not believed");
+            assert!(seen.is_empty(), "records before damage are ignored");
             damaged += 1;
         }
     }

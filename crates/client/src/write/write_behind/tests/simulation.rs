@@ -59,7 +59,7 @@ enum Reply {
 struct Simulation {
     world: World,
     model: Vec<u8>,
-    /// What the server has in memory, and what survives a crash.
+    /// The server's content in memory, and its content after a crash.
     content: Vec<u8>,
     stable: Vec<u8>,
     verifier: u8,

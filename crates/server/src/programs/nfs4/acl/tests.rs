@@ -204,7 +204,7 @@ fn any_ace() -> impl Strategy<Value = Ace> {
     })
 }
 
-/// What RFC 8881 §6.2.1's algorithm allows of `want`, of a file of this group.
+/// Returns the part of `want` that the algorithm of RFC 8881 §6.2.1 allows on a file of this group.
 fn rfc_allows(aces: &[Ace], gid: u32, (uid, groups): (u32, &[u32]), want: AceMask) -> bool {
     let mut left = want;
     for ace in aces {

@@ -140,10 +140,10 @@ fn continue_in_background(
 }
 
 /// Checks that the source's stateid is this client's: RFC 7862 §15.2.3 requires it to be "valid for a READ operation". Errors are
-/// those of READ, but for one case.
+/// those of READ, except in one case.
 ///
 /// Linux's client takes two mounts of a server for one even if they have two client IDs (in two network namespaces), and sends a
-/// stateid of one to the session of the other. BAD_STATEID makes it test its stateids, find them valid, and retry for ever. XDEV
+/// stateid of one to the session of the other. BAD_STATEID makes it test its stateids, find them valid, and retry forever. XDEV
 /// makes it read and write instead, although COPY's errors do not include it (§11.2). OFFLOAD_DENIED (§11.1.2.1) would fit, but
 /// Linux 6.1 turns it into an I/O error.
 fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {

@@ -23,7 +23,7 @@ const KNOWN: ExchangeIdFlags = ExchangeIdFlags::SUPP_MOVED_REFER
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = ExchangeIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        // Linux's client retries PERM for ever here; this status ends the mount.
+        // Linux's client retries PERM forever here; this status ends the mount.
         return Err(Status::CLID_INUSE.into());
     }
     // "Bits not defined above cannot be set in the eia_flags field. If they are, the server MUST reject the operation

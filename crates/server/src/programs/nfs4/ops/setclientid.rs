@@ -11,7 +11,7 @@ use crate::state::{CallbackClient, SetClientId, SetClientIdError};
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        // Linux's client retries PERM for ever here; this status ends the mount. It carries an address (§16.33.2): the caller's
+        // Linux's client retries PERM forever here; this status ends the mount. It carries an address (§16.33.2): the caller's
         // own, so that it reveals nothing.
         callback.location.encode(reply);
         return Err(Failure::Written(Status::CLID_INUSE));

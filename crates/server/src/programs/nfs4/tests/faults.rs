@@ -408,7 +408,7 @@ fn renews_lease_at_end_of_long_call() {
     let opening = || open("file", b"o", open::ShareAccess::READ);
     assert_eq!(other.status_at(&["export"], opening()), Status::SHARE_DENIED);
     other.seconds += 100;
-    assert_eq!(other.status_at(&["export"], opening()), Status::OK, "and not for ever");
+    assert_eq!(other.status_at(&["export"], opening()), Status::OK, "and not forever");
 }
 
 #[test]

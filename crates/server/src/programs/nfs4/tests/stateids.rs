@@ -124,7 +124,7 @@ const N: Option<Status> = None;
 /// READ; SEEK "must follow the same rules for stateids as READ_PLUS" (§15.11.3), and these are READ's (§15.10.3).
 const IO: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, B, B, B, R, N];
 /// RFC 7862 §15.2.3: the source's stateid must be "valid for a READ operation". One case deviates: after XDEV Linux's client reads
-/// and writes itself. After BAD_STATEID it tests its stateids and retries for ever, because it has confused the mounts of two clients.
+/// and writes itself. After BAD_STATEID it tests its stateids and retries forever, because it has confused the mounts of two clients.
 const COPY_SOURCE: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, X, B, B, R, N];
 /// §8.2.4: "an all-zero stateid is used when an OPEN stateid is required in a LOCK operation"; likewise for all operations on the
 /// state itself.

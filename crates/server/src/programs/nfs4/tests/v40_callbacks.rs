@@ -118,7 +118,7 @@ fn reply(call: &Call, result: CbOpResult) -> bytes::Bytes {
 /// Another client's OPEN for writing, which has to wait.
 fn write_open(other: &mut Lab) -> PendingCall {
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::BOTH)]));
-    assert!(flight.poll().is_none(), "the delegation is in its way");
+    assert!(flight.poll().is_none(), "the delegation conflicts");
     flight
 }
 

@@ -54,7 +54,7 @@ impl Killed {
     }
 }
 
-/// What survives a process: files and the log.
+/// State that survives a process: files and the log.
 struct Machine {
     files: Arc<Faulty<MemFs>>,
     notes: Arc<Notes>,

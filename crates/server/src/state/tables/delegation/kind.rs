@@ -2,7 +2,7 @@
 
 use protocol::nfs4::types::Bitmap;
 
-/// What is delegated.
+/// The kind of a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DelegationKind {
     /// A file, for reading.

@@ -1,4 +1,4 @@
-//! What the server knows of delegations apart from the table that lists them (RFC 8881 §10.4).
+//! State of delegations other than the table that lists them (RFC 8881 §10.4).
 
 pub(crate) mod active_changes;
 pub(crate) mod backoff;

@@ -13,7 +13,7 @@ use super::backoff::RecentRecalls;
 use super::external_changes::ExternalChanges;
 use crate::work_signal::WorkSignal;
 
-/// What has happened to delegations since the start.
+/// Counts of events of delegations since the start.
 #[derive(Debug, Default)]
 pub struct DelegationCounts {
     /// Granted for reading.
@@ -44,7 +44,7 @@ pub struct DelegationCounts {
     pub overdue: AtomicU64,
 }
 
-/// See the module.
+/// Delegation state that all shards share.
 #[derive(Debug)]
 pub(crate) struct SharedDelegations {
     pub(crate) active_changes: ActiveChanges,

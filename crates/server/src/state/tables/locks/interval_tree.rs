@@ -21,7 +21,7 @@ enum Owners {
     Many,
 }
 
-/// What a query must know of a subtree's ranges, or of its exclusive ones.
+/// The summary of a subtree's ranges, or of its exclusive ones, for queries.
 #[derive(Debug, Clone, Copy)]
 struct Summary {
     /// The greatest end.
@@ -264,7 +264,7 @@ fn key(lock: &HeldLock) -> (u64, LockOwner) {
     (lock.range.start, lock.owner)
 }
 
-/// Returns what a lock adds to the summary of exclusive ranges.
+/// Returns a lock's part of the summary of exclusive ranges.
 fn exclusive_part(lock: &HeldLock, all: Summary) -> Summary {
     match lock.kind {
         LockKind::Exclusive => all,

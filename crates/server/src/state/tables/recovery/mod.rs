@@ -1,4 +1,4 @@
-//! What the next server must know of clients, so that they reclaim after a restart what they held, and nothing else (RFC 8881
+//! Records of clients for the next server, so that they reclaim after a restart only the state that they held (RFC 8881
 //! §8.4.2 to §8.4.3, RFC 7530 §9.6).
 //!
 //! Requirements:

@@ -1,4 +1,4 @@
-//! What an orderly stop leaves to the next server.
+//! Records that an orderly stop writes for the next server.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use vfs::Pin;
 use super::super::delegation::external_changes::DelegationWatch;
 use super::super::file_key::FileKey;
 
-/// What operations on a shard leave to be done without its lock.
+/// Work that operations on a shard defer until its lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     /// Files to close, each by a system call.

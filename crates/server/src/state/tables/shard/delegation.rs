@@ -17,7 +17,7 @@ use super::super::stateid::EntryId;
 use super::super::wire::{Stateid, Status};
 use crate::state::tables::callback::ReferringRequest;
 
-/// What a delegation counts toward the bounds on state: its record, and its positions in the lists of file and client.
+/// The weight of a delegation toward the bounds on state: its record, and its positions in the lists of file and client.
 pub(crate) const DELEGATION_WEIGHT: usize = 2;
 
 /// A delegation.

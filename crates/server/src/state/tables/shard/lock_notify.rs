@@ -15,7 +15,7 @@ pub(crate) struct LockNotify {
     pub(crate) how: Notice,
 }
 
-/// What happens when a waiter may have its lock.
+/// The action when a waiter may have its lock.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// CB_NOTIFY_LOCK (RFC 8881 §20.11): the client asks again.

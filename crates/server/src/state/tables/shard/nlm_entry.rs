@@ -1,4 +1,4 @@
-//! What an entry of an NLM host holds.
+//! The state of an NLM host's entry.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use vfs::Pin;
 
 use super::super::locks::{LockOwner, OwnerName};
 
-/// What an owner of an NLM host has locked in a file. Its index is the number of its lock set.
+/// The locks of an NLM host's owner in a file. Its index is the number of its lock set.
 #[derive(Debug)]
 pub(crate) struct NlmLock {
     pub(crate) name: OwnerName,
