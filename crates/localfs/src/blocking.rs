@@ -1,6 +1,6 @@
 //! Runs operations in place, or on the pool where they would block.
 //!
-//! # What counts as cached
+//! # Cached objects
 //! - An object in the cache of objects: its descriptor keeps inode and name in memory, so that statx(2) does not
 //!   block. Opening another object by its handle may read from the disk.
 //! - A name that was found here within the last minute ([`crate::cached_names`]), or that openat2(2) finds with
@@ -9,14 +9,14 @@
 //!   tells whether a new name can be made without reading.
 //! - A file to *write*, as [`crate::dirty_memory`] says.
 //!
-//! # What cannot be known
+//! # Unknown waits
 //! A change may wait for the journal, for a bitmap that is not cached, or for memory of its control group. So each
 //! change in place is timed. After one that blocked, changes go to the pool until [`crate::stall_detector`] has seen
 //! enough that did not block.
 //!
 //! # Order
 //! An operation on the pool holds its objects' locks while it waits for the disk. Another operation that needs such a
-//! lock gives up, in place and on the pool alike, waits in the [queue of the lock](crate::lock) without a thread, and
+//! lock stops, in place and on the pool, waits in the [queue of the lock](crate::lock) without a thread, and
 //! runs again from the start. So changes of one object happen one after the other, each with its attributes before
 //! and after. Long work is done in steps, between which lock and thread are released, or at least by few threads
 //! ([`Lane::Long`]).
@@ -172,7 +172,7 @@ impl Volume {
         Ok(Locks { _first: take_lock(low)?, _second: Some(take_lock(high)?) })
     }
 
-    /// Gives up unless `directory`, whose entries are about to change, counts as cached.
+    /// Fails unless `directory`, whose entries are about to change, counts as cached.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`].
@@ -195,7 +195,7 @@ pub(crate) struct Locks<'a> {
     _second: Option<Guard<'a>>,
 }
 
-/// Takes the lock of an object, or gives up.
+/// Takes the lock of an object, or fails.
 fn take_lock(object: &Arc<Object>) -> Result<Guard<'_>> {
     let guard = match object.lock.lock_or_spin(nonblocking::may_block()) {
         Some(guard) => guard,

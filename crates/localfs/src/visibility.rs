@@ -1,4 +1,4 @@
-//! Checks of what clients may see ([`crate::hidden`]).
+//! Checks which files clients may see ([`crate::hidden`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;

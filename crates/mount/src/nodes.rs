@@ -1,4 +1,4 @@
-//! Inodes that the kernel knows, by the number it calls them.
+//! Inodes that the kernel knows, by their numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Node {
         self.cached.lock().attributes = Some(version(attributes));
     }
 
-    /// Notes that the file is opened and has these attributes, and returns what is still valid.
+    /// Notes that the file is opened and has these attributes, and returns the caches that are still valid.
     pub(crate) fn validate(&self, attributes: &Attributes) -> Valid {
         let now = version(attributes);
         let mut cached = self.cached.lock();
@@ -60,7 +60,7 @@ pub(crate) fn node_id(inode: &Inode) -> NodeId {
     NodeId(inode.id().0)
 }
 
-/// All inodes that the kernel knows: it bounds them, by forgetting.
+/// All inodes that the kernel knows. The kernel bounds their number by forgetting.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     root: Arc<Node>,
@@ -102,7 +102,7 @@ impl Nodes {
         Arc::clone(&known.node)
     }
 
-    /// Takes lookups back that the kernel has forgotten.
+    /// Subtracts lookups that the kernel has forgotten.
     pub(crate) fn forget(&self, forget: Forget) {
         let mut table = self.table.lock();
         let Some(known) = table.get_mut(&forget.node) else { return };

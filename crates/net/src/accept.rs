@@ -1,4 +1,4 @@
-//! Accepting connections, also while the system has no descriptors left.
+//! Accepts connections, also while the system has no descriptors left.
 
 use std::io;
 use std::time::Duration;

@@ -318,7 +318,7 @@ impl<F: Future<Output = Answered>, S: Fn(server::Now, Bytes) -> F> Exchange<'_, 
         }
     }
 
-    /// Gives memory back: the wait may be long, and an idle connection holds next to none.
+    /// Releases memory: the wait may be long, and an idle connection should hold almost none.
     fn become_idle(&mut self) {
         pool::give_receive_buffer(std::mem::take(&mut self.buffer));
         self.output.release();

@@ -187,7 +187,7 @@ fn a_listing_of_many_names_is_whole() {
 
 #[test]
 fn an_unreachable_server_is_an_error_at_once() {
-    // Nobody listens at a port that was free a moment ago.
+    // No server listens at a port that was free just before.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {

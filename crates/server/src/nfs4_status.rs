@@ -35,7 +35,7 @@ pub(crate) const fn of_backend(error: vfs::Error) -> Status {
         E::NoXattr => Status::NOXATTR,
         E::TooBig => Status::XATTR2BIG,
         E::Busy => Status::FILE_OPEN,
-        // The paper of 1994 on NFSv3 brought JUKEBOX for data that must first be fetched; this is its name here.
+        // The paper of 1994 on NFSv3 introduced JUKEBOX for data that must first be fetched; DELAY is its name here.
         E::Later => Status::DELAY,
     }
 }

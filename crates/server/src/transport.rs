@@ -1,4 +1,4 @@
-//! How records travel: the number of a connection, its kind, and the host at its other end.
+//! Connections: their numbers, their transport protocols, and the hosts at their other ends.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -15,8 +15,8 @@ pub enum Transport {
     Udp,
 }
 
-/// Returns one address for all that a host can choose from, for limits: IPv4 addresses as such, also where they are mapped into IPv6,
-/// and of IPv6 addresses the first 64 bits. A link-local address stands for itself: all of a link have the same first bits.
+/// Returns one address for all addresses that a host can choose from, for limits: IPv4 addresses unchanged, also if they are mapped into
+/// IPv6, and the first 64 bits of IPv6 addresses. Link-local addresses stay unchanged: all hosts of a link have the same first bits.
 #[must_use]
 pub fn host_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

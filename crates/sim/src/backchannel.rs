@@ -26,7 +26,7 @@ impl BackChannel {
     /// callback. If it returns `None`, CB_SEQUENCE returns DELAY and the slot is unchanged.
     ///
     /// # Errors
-    /// Returns what is wrong with the callback.
+    /// Returns the error in the callback.
     pub(crate) fn called(
         &mut self,
         bytes: Bytes,
@@ -82,7 +82,7 @@ fn parse(bytes: Bytes) -> Result<(CallHeader, Option<CbCompoundArgs>), String> {
 /// Returns the operation of a call beside CB_SEQUENCE.
 ///
 /// # Errors
-/// Returns what is malformed.
+/// Returns the malformed part.
 pub(crate) fn operation(call: &Bytes) -> Result<Option<CbOp>, String> {
     let (_, args) = parse(call.clone())?;
     Ok(args.and_then(|args| args.ops.into_vec().pop()))

@@ -22,7 +22,7 @@ pub struct Faults {
 impl Faults {
     /// No faults.
     pub const NONE: Self = Self { lost: 0, duplicated: 0, late: 0, breaking: 0, cut: 0 };
-    /// Many faults of all kinds but cuts.
+    /// Many faults of all kinds except cuts.
     pub const MANY: Self = Self { lost: 15, duplicated: 20, late: 10, breaking: 5, cut: 0 };
     /// The same, and every third call or reply is cut.
     pub const CUTS: Self = Self { cut: 33, ..Self::MANY };

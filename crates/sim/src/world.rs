@@ -290,7 +290,7 @@ impl World {
     /// Runs until all clients are done and no event is left.
     ///
     /// # Errors
-    /// Returns what a client found wrong, or that the run does not end.
+    /// Returns an error that a client found, or that the run does not end.
     pub fn run(&mut self) -> Result<(), String> {
         while let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() {
             if time > END_OF_TIME {

@@ -1,7 +1,7 @@
 //! The guest's scripts: one file per test, with its properties in the comments at its start.
 //!
 //! ```text
-//! # test: what it shows, in one line
+//! # test: the property that it shows, in one line
 //! # versions: 4.1        (default: 3 and 4.1)
 //! # backends: local      (default: all)
 //! # limit: 600           (seconds; default: 300)

@@ -1,4 +1,4 @@
-//! `enfys-floor`: the floor as a process of its own, so that its CPU time is measured apart from the generator's.
+//! `enfys-floor`: the floor in its own process, so that its CPU time is measured separately from the generator's.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use bench::floor::{self, Durability, FloorOptions, LargeRead};
 use clap::Parser;
 
-/// The least that a server can do for the measured operations; a yardstick, not a server
+/// The least that a server can do for the measured operations; for comparison only
 #[derive(Parser)]
 struct Options {
     /// Directory that `enfys-peers` prepared

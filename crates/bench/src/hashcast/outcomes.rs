@@ -1,4 +1,4 @@
-//! How flows fall into queues, if each queue is as likely for each flow.
+//! Distributions of flows over queues, if all queues are equally likely for each flow.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::statistics::jain;
 pub struct Outcome {
     /// Flows in each queue, ascending; {0, 0, 1, 1, 1, 2} in the paper's example.
     pub occupancy: Vec<usize>,
-    /// How many of the `queues^flows` assignments have it; `None` if there are more than 2¹²⁸.
+    /// Number of the `queues^flows` assignments that have it; `None` if there are more than 2¹²⁸.
     pub assignments: Option<u128>,
     /// Probability.
     pub probability: f64,
@@ -136,7 +136,7 @@ fn multinomial(total: usize, parts: impl Iterator<Item = usize>) -> Option<u128>
     let mut ways = 1_u128;
     for part in parts {
         for taken in 1..=part as u128 {
-            // Exact: each step is a binomial coefficient, times what was there.
+            // Exact: each step multiplies by a binomial coefficient.
             ways = ways.checked_mul(left)? / taken;
             left -= 1;
         }

@@ -13,7 +13,7 @@ use crate::statistics::{Mean, MedianInterval};
 const MEASURES: &[Measure] =
     &[Measure::Bytes, Measure::Latency(500), Measure::Latency(990), Measure::Latency(999), Measure::Requests];
 
-/// Writes one line for each case, then what is doubtful.
+/// Writes one line for each case, then the warnings.
 ///
 /// # Errors
 /// Those of `out`.
@@ -82,7 +82,7 @@ pub(super) fn interval_text(median: &MedianInterval) -> String {
     format!("{} ({} … {})", short(median.median), short(median.low), short(median.high))
 }
 
-/// Writes what all cases have in common.
+/// Writes the properties that all cases share.
 fn write_common(out: &mut impl Write, groups: &[Group<'_>], shown: &[Property<'_>]) -> fmt::Result {
     let Some(first) = groups.iter().find_map(|group| group.runs.first().or(group.failed.first())) else {
         return writeln!(out, "no runs");

@@ -1,4 +1,4 @@
-//! A fresh file is written from start to end, synced and closed; each call is timed (2002).
+//! Writes a new file from start to end, syncs and closes it; each call is timed (2002).
 //!
 //! Three throughputs count from the start: until all calls of write(2) have returned, until fsync(2) has, until close(2) has.
 

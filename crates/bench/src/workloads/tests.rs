@@ -171,7 +171,7 @@ fn a_failed_run_keeps_what_it_did_and_has_no_rate() {
     let directory = tempfile::tempdir().unwrap();
     let (run, place) = (run_of("small-files", directory.path(), &["files=50"], 1), place(directory.path()));
     prepare(&run, &place).unwrap();
-    // A file is missing: the threads come to it by chance, after others.
+    // A file is missing: the threads choose it at random, after others.
     let base = directory.path().join("enfys-bench");
     let set = std::fs::read_dir(base).unwrap().next().unwrap().unwrap().path();
     std::fs::remove_file(set.join("file-0000007")).unwrap();

@@ -66,7 +66,7 @@ pub enum Method {
     ReaddirPlus,
 }
 
-/// Why a page of a server makes no sense. Reading on would never end.
+/// Why a server's page is invalid. Further reading would not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPage {
     /// A cookie leads back to where reading was before.
@@ -86,7 +86,7 @@ pub struct ReadStarted {
 }
 
 impl ReadStarted {
-    /// Asks for names alone, because the reader has no use for more.
+    /// Requests names alone, because the reader does not need more.
     pub fn names_only(self) -> Self {
         Self { method: Method::Readdir, ..self }
     }
@@ -146,7 +146,7 @@ impl DirectoryCache {
         self.headers.get(&directory)?.verifier
     }
 
-    /// The page that follows `cookie` is going to be read, while the directory is in `epoch`.
+    /// Notes that the page that follows `cookie` is read now, while the directory is in `epoch`.
     pub fn start(&mut self, directory: FileId, epoch: Epoch, cookie: u64) -> ReadStarted {
         let known = self.headers.get(&directory).filter(|header| header.epoch == epoch);
         let (listing, plus_read) = match known {
@@ -157,7 +157,7 @@ impl DirectoryCache {
         ReadStarted { directory, listing, cookie, method }
     }
 
-    /// A page arrived. It is cached if the directory did not change since its request, and if there is room.
+    /// Handles the arrival of a page. It is cached if the directory did not change since its request, and if there is room.
     pub fn insert(&mut self, started: ReadStarted, verifier: [u8; 8], page: Page) -> Result<(), BadPage> {
         check(started.cookie, &page)?;
         let bytes = page_bytes(&page);
@@ -186,8 +186,8 @@ impl DirectoryCache {
         Ok(())
     }
 
-    /// The directory was changed by this client, or the server refused a cookie: the pages are not valid any more, but the
-    /// attributes of the entries are.
+    /// Drops the pages, but not the attributes of the entries: this client changed the directory, or the server refused a
+    /// cookie.
     pub fn invalidate(&mut self, directory: FileId) {
         if let Some(header) = self.headers.get(&directory) {
             let (epoch, plus_read) = (header.epoch, header.plus_read);
@@ -195,7 +195,7 @@ impl DirectoryCache {
         }
     }
 
-    /// Gives up pages of at least `bytes`, if it has that many. Returns the bytes released.
+    /// Releases pages of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         let pages = self.pages.reclaim(bytes);
         if pages < bytes { pages + self.headers.reclaim(bytes - pages) } else { pages }
@@ -226,7 +226,7 @@ enum Known {
     TooLarge,
 }
 
-/// Finds cookies that lead in a circle while one reader walks through a directory, in constant space (Brent).
+/// Detects cookies that form a loop while one reader walks through a directory, in constant space (Brent).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopGuard {
     remembered: Option<u64>,
@@ -235,7 +235,7 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    /// The reader is about to read the page that follows `cookie`.
+    /// Notes that the reader reads the page that follows `cookie` next.
     pub fn visit(&mut self, cookie: u64) -> Result<(), BadPage> {
         if self.remembered == Some(cookie) {
             return Err(BadPage::CookieLoop);

@@ -4,9 +4,9 @@
 //! transport carries records and tells the time. There are four kinds of method:
 //!
 //! - Getters change nothing.
-//! - Commands ([`Engine::open_connection`], [`Engine::call`], [`Engine::shut_down`]) do what a caller wants.
-//! - `handle_*` methods take what happened outside: a connection was made or lost, a record arrived, a deadline passed.
-//! - `poll_*` methods return what the transport is to do next: [`Engine::poll_action`] connects and disconnects,
+//! - Commands ([`Engine::open_connection`], [`Engine::call`], [`Engine::shut_down`]) perform a caller's request.
+//! - `handle_*` methods take outside events: a connection was made or lost, a record arrived, a deadline passed.
+//! - `poll_*` methods return the transport's next action: [`Engine::poll_action`] connects and disconnects,
 //!   [`Engine::poll_record`] has the next record of a connection, [`Engine::deadline`] the time for
 //!   [`Engine::handle_timeout`]. They register the waker that they are polled with. A new deadline wakes the task that polls
 //!   for actions, which asks for the deadline again.
@@ -53,8 +53,8 @@ pub trait Clock: Send + Sync {
 /// A record as a list of consecutive parts, without record mark. Large payloads are parts of their own and are not copied.
 pub type Record = Vec<Bytes>;
 
-/// Frees what a call holds, for instance its slot, as soon as the call has ended: whether its caller polls, waits for something
-/// else, or has dropped the call. Runs once, while the engine is locked: it must not call the engine.
+/// Frees the resources of a call, for instance its slot, as soon as the call has ended, even if its caller does not poll or has
+/// dropped the call. Runs once, while the engine is locked: it must not call the engine.
 pub trait Completion: Send {
     /// Handles the end of the call; `None` if it was never sent.
     fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>);
@@ -268,7 +268,7 @@ impl Engine {
         self.state.lock().sent
     }
 
-    /// Returns what calls have sent and received so far, by operation.
+    /// Returns the traffic of calls so far, by operation.
     #[must_use]
     pub fn traffic(&self) -> BTreeMap<Label, Traffic> {
         self.state.lock().traffic.all()
@@ -289,7 +289,7 @@ impl Engine {
 
 /// For the transport.
 impl Engine {
-    /// Returns what the transport is to do next; `None` after the end.
+    /// Returns the transport's next action; `None` after the end.
     pub fn poll_action(&self, context: &mut Context<'_>) -> Poll<Option<Action>> {
         let mut state = self.state.lock();
         match state.actions.pop_front() {
@@ -495,7 +495,7 @@ impl State {
     }
 }
 
-/// Ends a call: frees what it holds, and wakes its caller.
+/// Ends a call: frees its resources, and wakes its caller.
 fn finish_call(calls: &mut HashMap<u32, Call>, xid: u32, outcome: Result<Bytes, CallError>) {
     let Some(call) = calls.get_mut(&xid).filter(|call| call.outcome.is_none()) else { return };
     if let Some(completion) = call.completion.take() {
@@ -564,7 +564,7 @@ impl Drop for PendingCall {
         let connection = &mut state.connections[call.connection.0];
         connection.forget(self.xid);
         if let Some(completion) = call.completion {
-            // An outcome that was there has run it already.
+            // It has run already if the outcome was present.
             completion.complete(None);
         }
     }

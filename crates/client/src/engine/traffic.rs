@@ -1,4 +1,4 @@
-//! Counters of what the calls of an engine sent and received, by operation.
+//! Counters of the traffic of an engine's calls, by operation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -25,7 +25,7 @@ use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::slots::Slots;
 
-/// How often a client that is lost with the server's restart is made anew before the caller gets an error.
+/// How often a client that the server forgot in a restart is established again before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
 /// Bytes of a request or reply in addition to the data of one READ or WRITE.
 pub(super) const OVERHEAD: u32 = 4096;
@@ -74,7 +74,7 @@ impl Setup<'_> {
         }
     }
 
-    /// Makes the first session of a client that has nothing to reclaim, anew if the server forgets it meanwhile.
+    /// Creates the first session of a client that has nothing to reclaim, and repeats this if the server forgets the client meanwhile.
     ///
     /// # Errors
     /// Among others [`OpError::Unsupported`] if the server does not have this minor version.
@@ -125,7 +125,7 @@ impl Setup<'_> {
         })
     }
 
-    /// CREATE_SESSION, which 4.0 has not. `connections` carry the session's compounds; the first has the back channel.
+    /// CREATE_SESSION, which 4.0 does not have. `connections` carry the session's compounds; the first has the back channel.
     pub(crate) async fn create_session(
         &self,
         registration: &mut Registration,

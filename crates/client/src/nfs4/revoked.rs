@@ -29,7 +29,7 @@ enum Tested {
     Lock(Arc<LockerUse>, u32),
 }
 
-/// Tests all opens and locks. Locks that are revoked are lost; opens that are revoked are made anew when they are used next.
+/// Tests all opens and locks. Revoked locks are lost; revoked opens are opened again when they are used next.
 ///
 /// # Errors
 /// If the session was lost.

@@ -124,7 +124,7 @@ pub const TRANSITIONS: &[Transition] = {
         // ②
         row(Dirty, SendUnstable, Writing),
         row(Writing, RepliedUnstable, Written),
-        // A server may do more than it was asked for.
+        // A server may store data more stably than requested.
         row(Writing, RepliedStable, Clean),
         row(Writing, NotWritten, Dirty),
         row(Writing, Failed, Clean),

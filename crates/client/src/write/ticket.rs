@@ -1,4 +1,4 @@
-//! Barriers: what a caller of fsync, close or truncate waits for.
+//! Barriers that callers of fsync, close and truncate wait for.
 
 use std::future::Future;
 use std::ops::Range;
@@ -92,7 +92,7 @@ impl Pending {
         self.finish_if_done()
     }
 
-    /// The server lost `range`.
+    /// Notes that the server lost `range`.
     pub(super) fn lost(&mut self, range: &Range<u64>) {
         let parts: Vec<_> = self.unstable.parts(range).collect();
         parts.iter().for_each(|(part, ())| self.unacknowledged.add(part));

@@ -126,7 +126,7 @@ impl Measure<'_> {
         depth <= most
     }
 
-    /// Returns what an object counts; a file with several names counts once.
+    /// Returns an object's part of the sum; a file with several names counts once.
     fn bytes(&mut self, attributes: &Attributes) -> u64 {
         if attributes.nlink > 1 && attributes.kind != FileKind::Directory {
             let file = (attributes.fsid, attributes.fileid);

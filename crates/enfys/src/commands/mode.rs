@@ -101,7 +101,7 @@ impl ModeChange {
         Ok(Self(actions))
     }
 
-    /// Returns the mode after the change of one with these attributes.
+    /// Returns the changed mode of an object with these attributes.
     pub fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         self.0.iter().fold(mode & ALL_BITS, |mode, action| action.apply(mode, is_directory))
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn invalid_modes_are_refused() {
         for wrong in ["", "8", "77777", "u", "rw", "u+q", "u+rw,", "z+r", "u+ug", "0x1ff", "+,"] {
             let error = ModeChange::parse(wrong, 0).expect_err(wrong);
             assert!(error.starts_with(&format!("invalid mode `{wrong}`")), "{error}");

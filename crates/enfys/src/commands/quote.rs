@@ -36,7 +36,7 @@ pub fn shell_quoted(name: &[u8]) -> String {
     }
 }
 
-/// Whether a character has no place on a terminal: control characters, and those that change the direction or are invisible.
+/// Whether a character must not be sent to a terminal: control characters, and those that change the direction or are invisible.
 fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -84,7 +84,7 @@ fn quoted_bytes(name: &[u8]) -> String {
         chunk.invalid().iter().for_each(|byte| push(&escaped(*byte), true));
     }
     quoted.push('\'');
-    // Nothing stands between the first two quotes if the name begins with an escape; `$''` is what a shell needs.
+    // The first two quotes are empty if the name begins with an escape; the shell then needs only `$''`.
     quoted
 }
 

@@ -31,7 +31,7 @@ fn nothing_to_serve() {
 }
 
 #[test]
-fn the_size_of_memory_is_not_taken_for_a_directory() {
+fn a_memory_size_is_not_a_directory() {
     let expected = "--memory takes its size after `=`: write `--memory=64MiB`";
     assert_eq!(refusal(&run(&["serve", "--memory", "64MiB"])), expected);
     let of_directory = refusal(&run(&["serve", "--memory", "/srv"]));

@@ -142,7 +142,7 @@ impl Volume {
         Ok(Some(receiver))
     }
 
-    /// Has threads of the pool sync an object that is not being synced: in a round if it is short, otherwise on a
+    /// Makes threads of the pool sync an object that is not being synced: in a round if it is short, otherwise on a
     /// thread of its own.
     fn sync_on_pool(self: &Arc<Self>, object: &Arc<Object>, is_short: bool, peer: Peer) {
         if is_short {

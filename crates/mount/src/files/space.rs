@@ -1,4 +1,4 @@
-//! Space, holes and copies at the server. Version 4.2 has them; elsewhere the kernel does without.
+//! Space, holes and copies at the server. Only version 4.2 has them; otherwise the kernel uses its fallbacks.
 
 use client::error::OpError;
 use client::results::Content;
@@ -49,7 +49,7 @@ impl Files {
     }
 }
 
-/// Returns the error number; of a missing operation the one after which the kernel does without it.
+/// Returns the error number; for a missing operation, the one that makes the kernel use its fallback.
 fn without(error: &OpError) -> Errno {
     match errno(error) {
         Errno::OPNOTSUPP => Errno::NOSYS,

@@ -147,7 +147,7 @@ fn lookups_are_counted_and_forgotten() {
         assert_eq!((found.node, files.known_inodes()), (created.entry.node, 1));
         files.forget(&[Forget { node: found.node, lookups: 1 }]);
         assert_eq!(files.known_inodes(), 1);
-        // An answer that nobody got.
+        // An answer that was not delivered.
         files.take_back(Granted::Created(created.entry.node, created.opened.handle)).await;
         assert_eq!((files.known_inodes(), files.open_files.all().len()), (0, 0));
         assert_eq!(

@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::state::{Client, Conflict, HeldAttributes, HolderQuery};
 
 /// Asks the holder of a write delegation for the attributes that it keeps, before the file's attributes are sent to `client`. Returns
-/// what differs from the backend. Take the other attributes from [`Backend::getattr`](vfs::Backend::getattr) after this, and combine
+/// the attributes that differ from the backend. Take the other attributes from [`Backend::getattr`](vfs::Backend::getattr) after this, and combine
 /// both by [`State::apply_held_attributes`](crate::state::State::apply_held_attributes).
 ///
 /// # Errors
@@ -68,7 +68,7 @@ async fn ask(
         .map(|()| None)
 }
 
-/// Moves the file's times and change attribute on, as the holder's changes do. RFC 8881 §10.4.3 has the server make up a change
+/// Advances the file's times and change attribute, as the holder's changes do. RFC 8881 §10.4.3 has the server make up a change
 /// attribute that no later state of the file may have. Like Linux's server, this one gives the file itself the next value.
 async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };

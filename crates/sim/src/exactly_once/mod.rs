@@ -1,7 +1,7 @@
 //! Clients of versions 4.1 and 4.2 that use every operation that must be executed once, in several slots at once.
 //!
 //! The operations come from the server's own table: a run fails if a new one is not used here. The server's counts of executions must
-//! equal the clients' counts of replies, so that a repeated execution shows whatever its reply is. Stateids show it too. In the end no
+//! equal the clients' counts of replies, so that a repeated execution is detected regardless of its reply. Stateids show it too. In the end no
 //! state is left.
 
 mod client;

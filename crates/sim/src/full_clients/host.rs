@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::engine::{Action, ConnectionId, Engine, Record};
 
-/// Remembers that a task was woken. Nothing is polled that was not: a lost wake-up stops the run.
+/// Remembers that a task was woken. Only woken tasks are polled: a lost wake-up stops the run.
 #[derive(Default)]
 pub(super) struct Woken(AtomicBool);
 
@@ -71,7 +71,7 @@ impl Host {
         self.programs.is_none()
     }
 
-    /// Runs the programs as far as they get.
+    /// Runs the programs until all of them wait.
     ///
     /// # Errors
     /// An error that a program found.
@@ -108,7 +108,7 @@ impl Host {
         wishes
     }
 
-    /// Has the transport polled again, because a connection was made.
+    /// Makes the transport poll again, because a connection was made.
     pub(super) fn wake_transport(&self) {
         self.transport_woken.wake_by_ref();
     }
@@ -118,7 +118,7 @@ impl Host {
         self.links.insert(connection.index(), (connection, link));
     }
 
-    /// Returns the link that a connection had, which is gone.
+    /// Removes and returns the link of a closed connection.
     pub(super) fn take_link(&mut self, connection: ConnectionId) -> Option<usize> {
         self.links.remove(&connection.index()).map(|(_, link)| link)
     }

@@ -1,4 +1,4 @@
-//! A client that takes and drops locks, writes under them, and reclaims the locks that it believes to hold, one call at a time.
+//! A client that takes and drops locks, writes under them, and reclaims the locks that it knows to hold, one call at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A model of byte-range locks and their waiters (RFC 8881 §9.6, §20.11; SEMANTICS.md). It checks each reply and callback before the
 //! network delivers or loses it.
 //!
-//! In each step the server must grant, deny and notify exactly as the model does. Which waiters it has notified shows when the callbacks
-//! leave, at once or once the client has a back channel.
+//! In each step the server must grant, deny and notify exactly as the model does. The callbacks show which
+//! waiters it has notified. They are sent at once, or when the client has a back channel.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -20,9 +20,9 @@ use super::cells::{Cells, Locked};
 use super::{FILES, LEASE};
 use crate::cluster::{ServerAction, moment};
 
-/// How long a waiter is kept that does not retry.
+/// How long a waiter is kept without a retry.
 const KNOWN: Duration = Duration::from_secs(90);
-/// How long other waiters are not notified after one was.
+/// How long no other waiter is notified after one was.
 const TURN: Duration = Duration::from_secs(5);
 /// Time limit for the callback to a reachable waiter: longer than the server's callback timeout (15 s), so that a slot is free.
 const CALLED_WITHIN: Duration = Duration::from_secs(20);
@@ -155,7 +155,7 @@ pub(super) struct LockModel {
     pub(super) counts: Counts,
     /// Kills of the server.
     pub(super) kills: u32,
-    /// Whether processes start nothing new.
+    /// Whether processes start no new operations.
     pub(super) is_quiet: bool,
     /// Whether all waiters have got their locks.
     pub(super) is_over: bool,
@@ -210,7 +210,7 @@ impl LockModel {
     /// Checks an action of the server.
     ///
     /// # Errors
-    /// Returns what it must not have done.
+    /// Returns the illegal action.
     pub(super) fn on_server_action(
         &mut self,
         server: &Server,

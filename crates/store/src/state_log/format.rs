@@ -35,7 +35,7 @@ type Map = HashMap<Vec<u8>, Vec<u8>>;
 pub(super) enum Scan {
     /// Nothing.
     Empty,
-    /// Something else than a log of this version, and what.
+    /// Not a log of this version, and why.
     Unknown(&'static str),
     /// A log: its map, the number of damaged places, the bytes of a torn tail without zeros at the end, and where records can be
     /// appended.

@@ -68,7 +68,7 @@ impl Subject {
         &*self.fixture.backend
     }
 
-    /// Returns what the backend can do.
+    /// Returns the backend's capabilities.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.fixture.capabilities
@@ -115,7 +115,7 @@ impl Subject {
         assert_eq!(Attributes { change: earlier.change, ..*later }, *earlier);
     }
 
-    /// Whether the case does not apply, because the backend cannot do what it tests. Prints a message.
+    /// Whether the case does not apply, because the backend lacks the tested capability. Prints a message.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
         if !present {

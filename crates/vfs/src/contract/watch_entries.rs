@@ -1,4 +1,4 @@
-//! A watch of a directory's entries knows whether a listing is still valid.
+//! Tests that a watch of a directory's entries shows whether a listing is still valid.
 
 use std::sync::Arc;
 

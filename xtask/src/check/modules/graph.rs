@@ -69,7 +69,7 @@ fn edge(tree: &Tree, from: ModuleId, target: Target, kind: UseKind) -> Option<(M
 }
 
 impl Level {
-    /// Returns what `node` imports.
+    /// Returns the imports of `node`.
     pub(super) fn imports<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a str, &'a [Site])> {
         let edges = self.edges.range((node.to_owned(), String::new())..);
         let own = edges.take_while(move |((importing, _), _)| importing == node);
@@ -106,7 +106,7 @@ impl Level {
         Some(group.into_iter().collect())
     }
 
-    /// Returns what `node` imports among `nodes`, directly or through others.
+    /// Returns the nodes of `nodes` that `node` imports, directly or through others.
     fn reachable<'a>(&'a self, node: &'a str, nodes: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
         let mut reached = BTreeSet::new();
         let mut queue = vec![node];

@@ -32,7 +32,7 @@ impl Inode {
         Ok(self.learn(started, attributes))
     }
 
-    /// Takes over attributes that the reply to a request of `started` has brought, and returns what programs see.
+    /// Stores attributes from the reply to the request `started`, and returns them as programs see them.
     pub(super) fn learn(&self, started: Started, attributes: Attributes) -> Attributes {
         let now = self.mount.now();
         let mut state = self.mount.shared.state.lock();

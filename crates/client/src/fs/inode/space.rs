@@ -57,7 +57,7 @@ impl OpenFile {
         count: u64,
     ) -> Result<u64, OpError> {
         self.same_server(source)?;
-        // Zero bytes stand for all that follow.
+        // Zero bytes mean all bytes that follow.
         if count == 0 {
             return Ok(0);
         }
@@ -95,7 +95,7 @@ impl OpenFile {
         self.inode().client().copy(self.caller(), from, to, ranges).await
     }
 
-    /// Lets a range of this file share the blocks of `source` (reflink); a count of 0 stands for all that follow.
+    /// Lets a range of this file share the blocks of `source` (reflink); a count of 0 means all bytes that follow.
     ///
     /// # Errors
     /// As ioctl_ficlonerange(2): EOPNOTSUPP or EXDEV if the file system cannot, EINVAL if the range does not begin and end with a

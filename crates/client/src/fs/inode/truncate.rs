@@ -1,4 +1,4 @@
-//! Changes of a file's size, in order with what is written behind.
+//! Changes of a file's size, ordered with write-behind.
 
 use std::sync::Arc;
 

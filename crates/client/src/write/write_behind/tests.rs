@@ -10,7 +10,7 @@ const FILE: FileId = FileId(1);
 const WSIZE: u64 = 8192;
 const EVERYTHING: Range<u64> = 0..u64::MAX;
 
-/// A client and what it sent.
+/// A client and its requests.
 struct World {
     writes: WriteBehind,
     user: User,
@@ -298,7 +298,7 @@ fn server_that_stores_less_than_asked_gets_a_commit() {
 }
 
 #[test]
-fn files_take_turns_and_those_that_somebody_waits_for_go_first() {
+fn files_take_turns_and_awaited_files_go_first() {
     let mut world = World::new();
     let write = |world: &mut World, file| {
         world.write_with(FileId(file), 0, &[1; 4 * WSIZE as usize], Stability::Unstable);
@@ -348,7 +348,7 @@ fn many_small_files_are_asked_once_while_memory_is_short() {
 }
 
 #[test]
-fn discarded_data_are_not_sent_and_their_descriptions_hear_of_it() {
+fn discarded_data_are_not_sent_and_their_descriptions_get_the_error() {
     let mut world = World::new();
     let open = world.writes.open(FILE);
     world.write(0, 3 * WSIZE, 1);

@@ -1,4 +1,4 @@
-//! `enfys bench setup`: what measurements need beside this program.
+//! `enfys bench setup`: programs that measurements need in addition to this one.
 
 use bench::plan::Machine as _;
 use bench::runner::ThisMachine;
@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 
 use super::print;
 
-/// A program: what it is for, and Debian's package.
+/// A program: its purpose, and Debian's package.
 const PROGRAMS: [(&str, &str, &str); 4] = [
     ("ganesha.nfsd", "NFS-Ganesha to compare with", "nfs-ganesha nfs-ganesha-vfs"),
     ("linux.uml", "the kernel's server and client without a mount here", "user-mode-linux"),
@@ -14,7 +14,7 @@ const PROGRAMS: [(&str, &str, &str); 4] = [
     ("fio", "checks of data rates against another program", "fio"),
 ];
 
-/// Prints what is there, and how to get what is missing.
+/// Prints the installed programs, and how to install missing ones.
 pub fn run() -> Result<(), String> {
     let mut lines: Vec<String> =
         PROGRAMS.iter().map(|(name, purpose, package)| program(name, purpose, package)).collect();

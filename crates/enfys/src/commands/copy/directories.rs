@@ -15,14 +15,14 @@ use crate::commands::tree::{Entry, NewAttributes, Tree, TreePath};
 
 /// Directories of one level that are made and listed together.
 const DIRECTORIES: usize = 256;
-/// Up to this many objects in a directory of the target are looked up by name. For more, the directory is listed, which tells of all
+/// Up to this many objects in a directory of the target are looked up by name. For more, the directory is listed, which returns all
 /// of them in few round trips.
 const LOOKED_UP_MAX: usize = 16;
 
 /// Directories in which names are looked up at the same time.
 const LEVELS: usize = 32;
 
-/// A directory whose counterpart in the target is there.
+/// A directory that exists in the target too.
 struct Made {
     job: Job,
     is_new: bool,
@@ -46,7 +46,7 @@ impl Level {
 }
 
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
-    /// Copies directories of one level and what is below; objects that are no directories go to `others`.
+    /// Copies directories of one level with their content; objects that are no directories go to `others`.
     pub(super) fn directories<'s>(
         &'s self,
         jobs: Vec<Job>,
@@ -139,7 +139,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         made
     }
 
-    /// Notes the first directory as the one that everything is copied to.
+    /// Notes the first directory as the target of the whole copy.
     async fn note_target(&self, job: &Job, made: Result<bool, Failure>) -> Result<bool, Failure> {
         let is_new = made?;
         if self.target.get().is_none()
@@ -150,7 +150,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         Ok(is_new)
     }
 
-    /// Finds what directories of the target have that were there before.
+    /// Finds the existing objects in directories of the target that existed before.
     async fn find_existing(&self, levels: &mut [Level]) {
         let lists = |level: &&mut Level| {
             !level.is_known && (self.options.deletes || level.entries.len() > LOOKED_UP_MAX)
@@ -181,8 +181,8 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         stream::iter(unknown).for_each_concurrent(LEVELS, |level| self.look_up(level)).await;
     }
 
-    /// Looks up what a directory of the target has of the names that are copied. Those that cannot be looked up are left out: nothing is
-    /// copied onto what is not known.
+    /// Looks up the copied names in a directory of the target. Names that cannot be looked up are left out: nothing is copied onto
+    /// unknown objects.
     async fn look_up(&self, level: &mut Level) {
         let target = &level.made.job.target;
         let found = async |entry: Entry| {
@@ -206,7 +206,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         }
     }
 
-    /// Removes from the target what the source does not have, or what has another kind there.
+    /// Removes objects from the target that the source does not have, or has with another kind.
     async fn delete_others(&self, levels: &mut [Level]) {
         if !self.options.deletes {
             return;

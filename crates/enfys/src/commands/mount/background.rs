@@ -48,7 +48,7 @@ pub fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// Tells the first process that the mount works, and closes what it shares with it. From then on, log lines go to `log`.
+/// Tells the first process that the mount works, and closes the shared descriptors. From then on, log lines go to `log`.
 ///
 /// # Errors
 /// The log cannot be opened.
@@ -62,7 +62,7 @@ pub fn ready(log: Option<&Path>) -> Result<(), String> {
     let log = log.transpose()?;
     // The directory in which the program was started can be unmounted.
     let _ = std::env::set_current_dir("/");
-    // A first process that was killed reads nothing, and the mount works all the same.
+    // A first process that was killed reads nothing, but the mount works anyway.
     let _ = writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush());
     let replaced = rustix::stdio::dup2_stdin(&null)
         .and_then(|()| rustix::stdio::dup2_stdout(&null))

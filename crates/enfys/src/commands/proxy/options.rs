@@ -9,7 +9,7 @@ use net::proxy::Outage;
 
 use crate::duration::{Span, decimal};
 
-/// Units of a rate, and a million times the bytes that one is. A unit comes after those that end with it.
+/// Units of a rate, and their size in millionths of a byte. A unit comes after those that end with it.
 const RATES: [(&str, u64); 10] = [
     ("kbit", 125_000_000),
     ("Mbit", 125_000_000_000),

@@ -178,7 +178,7 @@ impl LocalTree {
         })
     }
 
-    /// Creates a symbolic link. Its target is not looked at.
+    /// Creates a symbolic link. Its target is not checked.
     ///
     /// # Errors
     /// As symlink(2).

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_without_decoding_is_what_is_there_and_nothing_in_what_is_cut_off() {
+    fn glance_agrees_with_decoding_and_rejects_truncated_arguments() {
         for owner in [&b""[..], b"o", b"own", b"owner of", b"123456789"] {
             let exclusive = OpenHow::Create(CreateHow::Exclusive(Verifier::default()));
             let creating = encoded(exclusive, owner);

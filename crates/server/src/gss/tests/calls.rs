@@ -200,7 +200,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 proptest! {
-    /// However a call is changed on its way, it is never executed as the principal's, and the next call is served.
+    /// A call that was changed on its way is never executed as the principal's, and the next call is served.
     #[test]
     fn a_damaged_call_is_not_served(service in 0usize..3, damage in damage()) {
         let server = server();

@@ -61,7 +61,7 @@ pub(crate) async fn get(
     Ok(Some(to_wire(&access, default.as_ref(), is_directory, compound.id_names())))
 }
 
-/// The POSIX lists that an NFSv4 ACL becomes.
+/// The POSIX lists that an NFSv4 ACL is converted to.
 #[derive(Debug)]
 pub(crate) struct PosixAcls {
     access: Acl,

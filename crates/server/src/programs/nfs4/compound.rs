@@ -131,7 +131,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Returns how many bytes of results still fit: what READ and READDIR may fill.
+    /// Returns how many bytes of results still fit, which READ and READDIR may fill.
     pub(crate) fn room(&self, reply: &Writer) -> usize {
         let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));
         limit.saturating_sub(reply.length_since(self.limits.start))

@@ -73,7 +73,7 @@ pub(crate) fn record(server: &Shared, call: &PendingCall) -> Bytes {
     record.into_bytes()
 }
 
-/// Returns what a reply says.
+/// Returns the meaning of a reply.
 pub(crate) fn answer(call: &PendingCall, reply: Bytes) -> HostAnswer {
     match &call.kind {
         CallKind::Granted(_) => match parse_reply::<Res>(reply) {

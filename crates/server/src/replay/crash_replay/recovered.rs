@@ -8,8 +8,8 @@ use vfs::Timestamp;
 use super::record::{CHANGES, Effect, Kind, Record};
 use super::{CallId, REMEMBER_FOR};
 
-/// Seconds before a creation, by the time of its call, within which another creation of the name counts. Before that, the name may well
-/// have been removed by other ways than this server.
+/// Seconds before a creation, by the time of its call, within which another creation of the name counts. Before that, the name may
+/// have been removed by another program than this server.
 const JUST_BEFORE_S: i64 = 60;
 
 /// Maximum number of claimable operations on one name; the oldest are forgotten. Calls whose reply is too long for the log stay
@@ -252,7 +252,7 @@ impl RecoveredOps {
         let id = self.claims.remove(&key)?;
         let op = self.forget(id)?;
         if op.remade {
-            self.removed_what_was_before(&op);
+            self.removed_earlier_object(&op);
         } else {
             self.acknowledge(op.call, op.kind, op.targets);
         }
@@ -267,7 +267,7 @@ impl RecoveredOps {
     }
 
     /// Notes that `op` removed a name that was created again since: no other operation did, unless it removed the new one.
-    fn removed_what_was_before(&mut self, op: &PendingOp) {
+    fn removed_earlier_object(&mut self, op: &PendingOp) {
         for id in self.by_target.get(&op.targets[0]).into_iter().flatten() {
             let Some(other) = self.pending.get_mut(id) else { continue };
             other.lost |= other.remade && other.targets[0] == op.targets[0];

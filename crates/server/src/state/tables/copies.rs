@@ -101,7 +101,7 @@ pub(crate) struct CopyTask {
     pub(crate) verifier: Verifier,
 }
 
-/// How far a copy has come.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Copied {
     /// Bytes from the start of the range.
@@ -138,7 +138,7 @@ pub(crate) struct Progress {
 /// Counts of events of background copies since the start.
 #[derive(Debug, Default)]
 pub struct OffloadCounts {
-    /// Begun.
+    /// Started.
     pub begun: AtomicU64,
     /// Ended with an error.
     pub failed: AtomicU64,

@@ -28,9 +28,9 @@ mod share;
 
 use existing::Target;
 
-/// How far an OPEN has come that was tried in place.
+/// The progress of an OPEN that was tried in place.
 pub(crate) enum StartedOpen<'r> {
-    /// It looks its name up.
+    /// It looks up its name.
     Lookup(Later<'r, Found>),
     /// It has found its file, and opens it if a backend call has started.
     Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
@@ -147,7 +147,7 @@ async fn open_in_turn<'r>(
     Ok(granted.answer(compound, turn, arguments, reply))
 }
 
-/// Checks what an OPEN asks for, and that its owner may open a file now.
+/// Checks the arguments of an OPEN, and that its owner may open a file now.
 fn admit(
     compound: &Compound<'_>,
     turn: Option<&OwnerRequest>,

@@ -174,7 +174,7 @@ async fn directory(
     let mut attributes =
         EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
     let listed = if listing.mask.has(number::ACL) && backend.properties().acls {
-        // Allocated apart: few clients ask for ACLs, and the future of other listings stays small.
+        // Allocated separately: few clients ask for ACLs, and the future of other listings stays small.
         Box::pin(acls::list(compound, directory, request, &mut listing, (&attributes, &inside), reply))
             .await?
     } else {

@@ -1,4 +1,4 @@
-//! Share reservations: what opens of a file may do, and what they deny to others (RFC 8881 §9.7, §9.9).
+//! Share reservations: the access of a file's opens, and the access that they deny to others (RFC 8881 §9.7, §9.9).
 
 use super::super::locks::LockKind;
 use super::super::wire::{ShareAccess, ShareDeny, Status};
@@ -112,7 +112,7 @@ fn bits_of(class: usize) -> (u8, u8) {
 /// Entries for which memory is always kept.
 const LIST_MIN: usize = 64;
 
-/// The opens of a file, sorted by access and deny: conflicting opens are found without a look at the others. Most files are open
+/// The opens of a file, sorted by access and deny: conflicting opens are found without scanning the others. Most files are open
 /// once, and for these a list for each class would be ten times as large.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Opens {
