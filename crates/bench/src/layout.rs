@@ -36,7 +36,7 @@ pub const FILE_BYTES: u64 = 64 << 20;
 pub const FILES: [(&str, u32); 3] =
     [(READ_FILE, LARGE_BYTES), (SMALL_WRITE_FILE, SMALL_BYTES), (LARGE_WRITE_FILE, LARGE_BYTES)];
 
-/// The eight bytes of [`READ_FILE`] at `offset` (a multiple of 8).
+/// Returns the eight bytes of [`READ_FILE`] at `offset` (a multiple of 8).
 #[must_use]
 pub fn pattern_word(offset: u64) -> [u8; 8] {
     // Multiplying by an odd constant is a bijection, so that no two places hold the same word.
@@ -50,13 +50,13 @@ pub fn fill_pattern(offset: u64, block: &mut [u8]) {
     }
 }
 
-/// The name of the small file `index` (below [`SMALL_FILES`]); all names are equally long.
+/// Returns the name of the small file `index` (below [`SMALL_FILES`]); all names are equally long.
 #[must_use]
 pub fn small_name(index: u32) -> String {
     format!("small-{index:03}")
 }
 
-/// Where in the pattern the content of the small file `index` begins: no two of them hold the same.
+/// Returns where in the pattern the content of the small file `index` begins; each file has a different one.
 #[must_use]
 pub fn small_offset(index: u32) -> u64 {
     u64::from(index) * u64::from(SMALL_BYTES)

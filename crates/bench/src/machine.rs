@@ -42,14 +42,14 @@ impl Machine {
     }
 }
 
-/// The value for a connection over loopback: a route may override the machine's setting.
+/// Returns the value for a connection over loopback: a route may override the machine's setting.
 fn congestion_control() -> io::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let stream = TcpStream::connect(listener.local_addr()?)?;
     Ok(rustix::net::sockopt::tcp_congestion(&stream)?)
 }
 
-/// The type of the mount that `path` lies on: the longest mount point above it, the last of those mounted.
+/// Returns the type of the mount that contains `path`: the longest mount point above it, the last of those mounted.
 fn file_system_at<'m>(mounts: &'m str, path: &Path) -> &'m str {
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);

@@ -22,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The minor version of NFSv4; nothing for version 3.
+    /// Returns the minor version of NFSv4; `None` for version 3.
     #[must_use]
     pub const fn minor(self) -> Option<u32> {
         match self {
@@ -77,19 +77,19 @@ macro_rules! operations {
             /// Every operation, in the order of the report.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The name on the command line and in the JSON.
+            /// Returns the name on the command line and in the JSON.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// The name in the report.
+            /// Returns the name in the report.
             #[must_use]
             pub fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),* }
             }
 
-            /// The protocol version that carries it.
+            /// Returns its protocol version.
             #[must_use]
             pub fn version(self) -> Version {
                 match self { $(Self::$variant => Version::$version),* }
@@ -101,7 +101,7 @@ macro_rules! operations {
                 match self { $(Self::$variant => $payload),* }
             }
 
-            /// The project's targets for it.
+            /// Returns the project's targets for it.
             #[must_use]
             pub fn targets(self) -> &'static [Target] {
                 match self { $(Self::$variant => $targets),* }
@@ -137,7 +137,7 @@ operations! {
 }
 
 impl Operation {
-    /// The operation by which the floor makes the bare system calls of this one.
+    /// Returns the floor's operation that makes the bare system calls of this one.
     #[must_use]
     pub fn on_the_floor(self) -> Self {
         match self {

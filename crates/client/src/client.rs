@@ -182,7 +182,7 @@ impl Client {
         self.inner.files_opened.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns what was sent and received so far, by operation: procedures of version 3, and compounds of version 4 as their
+    /// Returns the traffic so far, by operation: procedures of version 3, and compounds of version 4 as their
     /// main operation. Calls that make and keep connections and sessions are together in `other`.
     #[must_use]
     pub fn traffic(&self) -> BTreeMap<String, Traffic> {
@@ -450,7 +450,7 @@ operations! {
     /// Lists a part of a directory, of at most `bytes`, from a cookie and its verifier on; with handles and attributes if
     /// `plus`.
     fn read_directory(directory: FileHandle, position: (u64, [u8; 8]), bytes: u32, plus: bool) -> DirPage;
-    /// Creates an object that is no regular file.
+    /// Creates an object that is not a regular file.
     fn create_object(directory: FileHandle, name: &[u8], kind: &NewObject, set: &SetAttributes) -> (Object, Changed);
     /// Removes the name of a file.
     fn remove_file(directory: FileHandle, name: &[u8]) -> Changed;

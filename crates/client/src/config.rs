@@ -193,7 +193,7 @@ impl Caches {
         Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data: true }
     }
 
-    /// Nothing is remembered, and data are not written behind.
+    /// Returns a configuration without caches and without write-behind.
     #[must_use]
     pub fn none() -> Self {
         let metadata = MetadataOptions {

@@ -53,7 +53,7 @@ impl WaitQueue {
         Poll::Pending
     }
 
-    /// Gives up a place. The next task is woken if this one may have been.
+    /// Releases a place. The next task is woken if this one may have been.
     pub(crate) fn leave(&mut self, ticket: &mut Ticket) {
         let Some(number) = ticket.0.take() else { return };
         let was_first = self.waiting.front().is_some_and(|(first, _)| *first == number);

@@ -154,7 +154,7 @@ pub struct DirPage {
     pub directory: Option<Attributes>,
 }
 
-/// The kind of an object to create that is no regular file.
+/// The kind of an object to create other than a regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewObject {
     /// A directory.

@@ -240,7 +240,7 @@ fn attributes(kind: FileKind, fileid: u64) -> Attributes {
     }
 }
 
-/// One READDIRPLUS of `find`: names, handles and attributes of a whole directory.
+/// Simulates one READDIRPLUS of `find`: names, handles and attributes of a whole directory.
 fn list_directory(client: &mut Client, directory: u64) {
     let now = client.now;
     let directory_id = FileId((1 << 40) + directory);

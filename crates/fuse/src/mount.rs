@@ -51,7 +51,7 @@ pub struct Options {
 pub enum MountError {
     /// The directory does not exist.
     Missing(PathBuf),
-    /// It is no directory.
+    /// It is not a directory.
     NotADirectory(PathBuf),
     /// It contains files.
     NotEmpty(PathBuf),

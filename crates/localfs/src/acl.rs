@@ -36,7 +36,7 @@ struct Entry {
 /// The mask limits named users and groups.
 ///
 /// # Errors
-/// [`Error::Io`] for a value that is no ACL.
+/// [`Error::Io`] for a value that is not an ACL.
 pub(crate) fn grants(
     value: &[u8],
     credentials: &Credentials,
@@ -71,7 +71,7 @@ pub(crate) fn grants(
 /// Decodes an ACL.
 ///
 /// # Errors
-/// [`Error::Io`] for a value that is no ACL.
+/// [`Error::Io`] for a value that is not an ACL.
 pub(crate) fn decode(value: &[u8]) -> Result<Acl, Error> {
     let entry = |entry: &Entry| {
         let tag = match entry.tag {

@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(last.map(|last| last.after.changed), Some(seen.changed));
     }
 
-    /// A clock for directories that may share ctimes with files.
+    /// Returns a clock for directories that may share ctimes with files.
     fn shared() -> ChangeClock {
         ChangeClock::Multigrain { shared: true }
     }

@@ -77,7 +77,7 @@ impl CachedNames {
 mod tests {
     use super::*;
 
-    /// A hash in the first set.
+    /// Returns a hash in the first set.
     fn mark(number: u64) -> NameHash {
         NameHash(number << 1 | 1)
     }

@@ -1,4 +1,4 @@
-//! Closes descriptors that should not stay open, and syncs what no client commits.
+//! Closes descriptors that should not stay open, and syncs data that no client commits.
 //!
 //! A file open for writing cannot be executed by local processes (ETXTBSY), prevents leases and hides the close that
 //! inotify watchers wait for. So a writable descriptor is replaced by an `O_PATH` one some seconds after the last
@@ -71,7 +71,7 @@ fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
 }
 
 impl Volume {
-    /// Has the cleanup thread check whether an object that no open holds any longer has a name.
+    /// Makes the cleanup thread check whether an object without opens still has a name.
     pub(crate) fn check_later(&self, object: &Object) {
         if !object.queue_check() {
             return;

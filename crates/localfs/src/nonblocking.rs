@@ -179,7 +179,7 @@ pub(crate) fn require_blocking() -> Result<()> {
     Err(Error::Later)
 }
 
-/// Gives up on a thread that is not for long requests; to be called before work that takes long.
+/// Fails on a thread that is not for long requests; to be called before work that takes long.
 ///
 /// # Errors
 /// See [`require_blocking`].
@@ -197,7 +197,7 @@ pub(crate) fn require_long_lane() -> Result<()> {
     Err(Error::Later)
 }
 
-/// Gives up until the lock of this object is free.
+/// Fails until the lock of this object is free.
 ///
 /// # Errors
 /// See [`require_blocking`].

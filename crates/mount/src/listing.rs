@@ -87,7 +87,7 @@ mod tests {
         Listing { entries: cookies.iter().map(entry).collect(), next_cookie, is_end }
     }
 
-    /// The entry's cookie, the cookie to fetch as a negative number, or none at the end.
+    /// Returns the entry's cookie, the cookie to fetch as a negative number, or none at the end.
     fn shown(position: &Position, index: usize) -> Result<Option<i128>, Errno> {
         Ok(match position.entry(index)? {
             Step::Entry(entry) => Some(entry.cookie.into()),

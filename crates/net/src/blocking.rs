@@ -182,7 +182,7 @@ impl Drop for Connection {
     }
 }
 
-/// A transaction ID that a client of the same name has hardly used before: its verifier differs at each start.
+/// Returns a transaction ID that a client of the same name has hardly used before: its verifier differs at each start.
 fn first_xid(config: &Config) -> u32 {
     let [a, b, c, d, e, f, g, h] = config.verifier;
     u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])

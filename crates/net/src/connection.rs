@@ -522,7 +522,7 @@ mod tests {
 
     type Answering = Pin<Box<dyn Future<Output = Answered>>>;
 
-    /// A call whose reply has this number of bytes.
+    /// Returns a call whose reply has this number of bytes.
     fn call_of(bytes: usize, must_close: bool) -> Answering {
         let mut reply = pool::take_reply_buffer();
         reply.raw(&vec![0; bytes]);

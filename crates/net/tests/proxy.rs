@@ -54,7 +54,7 @@ fn link() -> Link {
     Link { queue_bytes: Link::QUEUE_BYTES, buffer_bytes: Link::BUFFER_BYTES, ..Link::default() }
 }
 
-/// A target that runs `serve` on each of `connections` connections, one after the other.
+/// Returns a target that runs `serve` on each of `connections` connections, one after the other.
 fn target(listen: &str, connections: usize, serve: fn(TcpStream)) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind(listen).expect("a listener");
     let address = listener.local_addr().expect("an address");

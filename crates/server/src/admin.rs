@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Returns what has happened to delegations since the start.
+    /// Returns the counts of delegations since the start.
     #[must_use]
     pub fn delegation_totals(&self) -> DelegationTotals {
         DelegationTotals::of(self.shared.state.delegation_counts())

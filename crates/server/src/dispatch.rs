@@ -220,7 +220,7 @@ impl Server {
         }
     }
 
-    /// Answers a record that is no call of RPC version 2.
+    /// Answers a record that is not a call of RPC version 2.
     #[cold]
     fn unreadable(&self, connection: &Connection, error: CallError, reply: &mut Writer) -> Outcome {
         match error {

@@ -28,7 +28,7 @@ impl Flavor {
         Self::Kerberos(Service::Privacy),
     ];
 
-    /// The name in a configuration, as in `exports(5)` and in mount options.
+    /// Returns the name in a configuration, as in `exports(5)` and in mount options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

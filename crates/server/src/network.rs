@@ -25,7 +25,7 @@ impl Network {
         }
     }
 
-    /// The address with the bits after the prefix cleared.
+    /// Returns the address with the bits after the prefix cleared.
     fn base(&self) -> IpAddr {
         match self.address {
             IpAddr::V4(address) => {
@@ -44,7 +44,7 @@ impl Network {
         self.prefix_bits == if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// An address of it, and how many bits all of its addresses share.
+    /// Returns an address of the network, and how many bits all of its addresses share.
     pub(crate) fn parts(&self) -> (IpAddr, u8) {
         (self.address, self.prefix_bits)
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Network {
 impl std::str::FromStr for Network {
     type Err = String;
 
-    /// An address, or `ADDRESS/PREFIX-LENGTH` without bits after the prefix: with some, a network and a single address are
+    /// Parses an address, or `ADDRESS/PREFIX-LENGTH` without bits after the prefix: with some, a network and a single address are
     /// equally likely to be meant.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));

@@ -2,7 +2,7 @@
 
 use protocol::nfs4::types::Status;
 
-/// The status for an error of a backend (RFC 8881 §15.1).
+/// Returns the status for an error of a backend (RFC 8881 §15.1).
 pub(crate) const fn of_backend(error: vfs::Error) -> Status {
     use vfs::Error as E;
     match error {

@@ -231,7 +231,7 @@ impl Request<'_> {
         Peer { address: Some(host_of(self.connection.peer.ip())), connection: self.connection.id.0 }
     }
 
-    /// Returns what the calling thread may be used for.
+    /// Returns the permitted uses of the calling thread.
     pub(crate) fn thread(&self) -> Thread {
         if self.connection.is_alone.load(Relaxed) { Thread::Exclusive } else { Thread::Shared }
     }

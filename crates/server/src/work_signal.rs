@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 pub struct WorkSignal(Mutex<Option<Waker>>);
 
 impl WorkSignal {
-    /// Has [`Self::notify`] wake `waker`. Call this before looking for work: work that is queued afterwards then wakes the task.
+    /// Makes [`Self::notify`] wake `waker`. Call this before looking for work: work that is queued afterwards then wakes the task.
     pub fn register(&self, waker: &Waker) {
         self.0.lock().get_or_insert_with(|| waker.clone()).clone_from(waker);
     }

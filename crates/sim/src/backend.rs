@@ -210,7 +210,7 @@ impl Around for Slowness {
         }
     }
 
-    /// Every answered change is durable.
+    /// Returns true: every answered change is durable.
     fn is_stable(&self, _: bool) -> bool {
         true
     }

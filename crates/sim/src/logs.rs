@@ -136,7 +136,7 @@ impl StateLog for Logs {
         self.content.lock().changes.stable as u64
     }
 
-    /// Who has the thread to itself syncs the disk with it, in no time.
+    /// Syncs the disk at once for a caller with an exclusive thread.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         if thread == Thread::Exclusive {
             let changes = &mut self.content.lock().changes;

@@ -287,7 +287,7 @@ fn seat(index: usize, script: Vec<Step>, first_xid: u32, locks: &Locks) -> Box<d
     }
 }
 
-/// Every change of both versions over a faulty network and kills of the server. Changes by handle may repeat if that has no effect
+/// Runs every change of both versions over a faulty network and kills of the server. Changes by handle may repeat if that has no effect
 /// (WRITE, NFSv4's SETATTR).
 fn restart_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);

@@ -41,7 +41,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The next `count` calls (each of them all of its requests), on as many slots.
+    /// Returns the next `count` calls (each with all of its requests), on as many slots.
     pub(crate) fn records(&mut self, count: usize) -> Vec<Bytes> {
         let (mut all, mut record) = (BytesMut::new(), Vec::new());
         let mut records = Vec::with_capacity(count * self.requests[0].len());
@@ -64,7 +64,7 @@ impl Call {
     }
 }
 
-/// All that can be measured. Names of version 4.1's end in 41.
+/// Returns all calls that can be measured. Names of version 4.1's end in 41.
 pub(crate) fn calls(world: &mut World) -> Vec<Call> {
     let (file, root) = (world.handle(Some("file")), world.handle(None));
     let mut calls = version3(&file, &root);
@@ -141,7 +141,7 @@ fn version41(world: &mut World, file: &[u8], root: &[u8]) -> Vec<Call> {
     ]
 }
 
-/// A row whose `requests` of each slot are these.
+/// Returns a row with these `requests` of each slot.
 fn row(name: &'static str, slots: usize, requests: &dyn Fn(usize) -> Vec<Request>) -> Call {
     Call { name, requests: (0..slots).map(requests).collect(), xid: 0, sequence: 0 }
 }
@@ -150,14 +150,14 @@ fn call3(procedure: Proc, arguments: &impl Encode) -> Request {
     Request { template: Template::call(NFS3, procedure.0, arguments), sequence_at: None }
 }
 
-/// A compound of version 4.1 without a session, as the server takes it.
+/// Returns a compound of version 4.1 without a session, as the server takes it.
 pub(crate) fn compound(operations: Vec<Op>) -> Bytes {
     let mut record = Vec::new();
     Template::call(NFS4, nfs4::PROC_COMPOUND, &arguments(1, operations)).append(0, &mut record);
     Bytes::from(record).slice(HEADER_LENGTH..)
 }
 
-/// A compound on a slot of a session.
+/// Returns a compound on a slot of a session.
 fn in_session(session: SessionId, slot: usize, keep: bool, operations: Vec<Op>) -> Request {
     let render = |sequence_id| {
         let sequence = Op::Sequence(SequenceArgs {
@@ -175,7 +175,7 @@ fn in_session(session: SessionId, slot: usize, keep: bool, operations: Vec<Op>) 
     Request { template, sequence_at }
 }
 
-/// A client and its session, of as many slots as a batch has calls.
+/// Returns a client and its session, of as many slots as a batch has calls.
 fn open_session(world: &mut World, owner: &'static str) -> SessionId {
     let results = world.ask(vec![Op::ExchangeId(exchange_id(owner.to_owned()))]);
     let [OpResult::ExchangeId(made)] = &results[..] else { panic!("{results:?}") };

@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The handle of `name` in the export, or of its top.
+    /// Returns the handle of `name` in the export, or of its top.
     pub(crate) fn handle(&self, name: Option<&str>) -> Vec<u8> {
         let root = self.backend.root();
         let found = name.map(|name| {
@@ -101,7 +101,7 @@ impl World {
         status.is_some_and(|results| results.iter().take(4).all(|byte| *byte == 0))
     }
 
-    /// The results of one compound.
+    /// Returns the results of one compound.
     pub(crate) fn ask(&mut self, operations: Vec<Op>) -> Vec<OpResult> {
         let asked = format!("{operations:?}");
         self.serve(compound(operations));

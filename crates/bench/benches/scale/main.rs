@@ -77,7 +77,7 @@ fn print(rows: &[Row], populations: &[u64]) {
     }
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 fn cpu() -> Duration {
     process::cpu_time(std::process::id()).expect("a process knows its own clock")
 }
@@ -160,7 +160,7 @@ fn opens_of_a_file(population: u64) -> Vec<(&'static str, f64)> {
     })
 }
 
-/// The lock stateid of an owner's first lock.
+/// Locks for the first time, and returns the owner's lock stateid.
 fn first_lock(world: &World, peer: &Peer, open_stateid: Stateid, by: u64, place: u64) -> Stateid {
     let new = Locker::New { open_stateid, owner: &owner(by) };
     latest(world.lock(peer, 0, new, range(place)).expect("LOCK"))

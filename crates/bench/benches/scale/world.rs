@@ -54,22 +54,22 @@ pub(crate) fn file(fileid: u64) -> FileKey {
     FileKey { fsid: (1, 1), fileid }
 }
 
-/// An owner as clients name them: 24 bytes or so, as Linux's.
+/// Returns an owner's name of about 24 bytes, as Linux's.
 pub(crate) fn owner(number: u64) -> Arc<[u8]> {
     Arc::from(format!("lock id:{number:016}").into_bytes())
 }
 
-/// The `number`th of ranges that do not touch each other.
+/// Returns the `number`th of several separate ranges.
 pub(crate) fn range(number: u64) -> LockRange {
     LockRange::new(number * 2 * RANGE_BYTES, RANGE_BYTES).expect("a range in the middle of the file")
 }
 
-/// All bytes of a file.
+/// Returns all bytes of a file.
 pub(crate) fn whole() -> LockRange {
     LockRange::new(0, u64::MAX).expect("the whole file")
 }
 
-/// A stateid whatever its present seqid is (RFC 8881 §8.2.2).
+/// Returns a stateid with the seqid that means the current one (RFC 8881 §8.2.2).
 pub(crate) fn latest(stateid: Stateid) -> Stateid {
     Stateid { seqid: 0, ..stateid }
 }
@@ -87,12 +87,12 @@ impl World {
         Self { state: State::new(&settings, Records::default(), now), now, pin: Arc::new(NoPin), clients: 0 }
     }
 
-    /// A new client that has done with reclaims, with a session.
+    /// Creates a client with a session that has completed its reclaims.
     pub(crate) fn peer(&mut self) -> Peer {
         self.connect(None)
     }
 
-    /// The same, which answers when it is called back.
+    /// As [`Self::peer`], for a client that answers callbacks.
     pub(crate) fn reachable_peer(&mut self) -> Peer {
         let outbox = Arc::new(Outbox::default());
         let peer = self.connect(Some(&outbox));
@@ -156,14 +156,14 @@ impl World {
         Peer { client, session, connection, sequence: 1 }
     }
 
-    /// An empty compound on slot 0: what renews a lease.
+    /// Runs an empty compound on slot 0, which renews the lease.
     pub(crate) fn renew(&self, peer: &mut Peer) {
         peer.sequence += 1;
         begin(&self.state, self.now, peer.connection, peer.session, (0, peer.sequence))
             .finish(self.now, None);
     }
 
-    /// The first compound on a slot, whose reply of `bytes` bytes is kept.
+    /// Runs the first compound on a slot, whose reply of `bytes` bytes is kept.
     pub(crate) fn use_slot(&self, peer: &Peer, slot: u32, bytes: usize) {
         let reply = vec![0; bytes];
         begin(&self.state, self.now, peer.connection, peer.session, (slot, 1)).finish(self.now, Some(&reply));
@@ -206,7 +206,7 @@ impl World {
         self.state.check_io(self.now, &peer.client, file(fileid), stateid, IoKind::Read).expect("READ");
     }
 
-    /// A lock for writing; the owner's first one under an open makes its lock stateid.
+    /// Locks for writing; the owner's first lock under an open creates its lock stateid.
     pub(crate) fn lock(
         &self,
         peer: &Peer,
@@ -235,7 +235,7 @@ impl World {
         self.state.unlock(self.now, &peer.client, file(fileid), lock, range).expect("LOCKU");
     }
 
-    /// A read delegation for a client that is reachable.
+    /// Grants a read delegation to a reachable client.
     pub(crate) fn delegate(&self, peer: &Peer, fileid: u64) -> Stateid {
         let inner = vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes");
         let request = GrantRequest {
@@ -260,7 +260,7 @@ impl World {
     }
 }
 
-/// A SEQUENCE of a new request: its slot, and its sequence id.
+/// Runs SEQUENCE of a new request. Returns its slot and its sequence ID.
 fn begin(
     state: &State,
     now: Duration,

@@ -199,7 +199,7 @@ impl Files {
         Ok(Answer::Complete)
     }
 
-    /// The floor's own call: `openat`, `fstat`, `pread` into the reply, `close`.
+    /// OPEN_READ_CLOSE: `openat`, `fstat`, `pread` into the reply, `close`.
     fn open_read_close(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
         let directory = self.file(call)?;
         let name = OsStr::from_bytes(call.opaque()?);
@@ -292,7 +292,7 @@ impl Files {
     }
 }
 
-/// MNT: the export's handle is 0, whatever the path; AUTH_SYS is the only flavor.
+/// MNT: the export's handle is 0 for every path; AUTH_SYS is the only flavor.
 fn mount(out: &mut Replies) {
     for value in [0, HANDLE_BYTES, 0, 1, 1] {
         word(out, value);
@@ -308,7 +308,7 @@ pub(super) fn post_op_attributes(out: &mut Replies, stat: &Stat) {
     attributes(out, stat);
 }
 
-/// A fattr3, put together on the stack and appended at once.
+/// Appends a fattr3, which is built on the stack and appended at once.
 fn attributes(out: &mut Replies, stat: &Stat) {
     let mut bytes = [0; FATTR3_BYTES];
     let mut at = 0;

@@ -64,7 +64,7 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
     }
 }
 
-/// The record at the start of `bytes`, without its mark, if it is complete.
+/// Returns the record at the start of `bytes`, without its mark, if it is complete.
 fn next_record(bytes: &[u8]) -> Option<&[u8]> {
     let (mark, rest) = bytes.split_first_chunk::<4>()?;
     rest.get(..(u32::from_be_bytes(*mark) & !(1 << 31)) as usize)

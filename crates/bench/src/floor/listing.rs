@@ -61,7 +61,7 @@ pub(super) fn readdirplus(
     Ok(())
 }
 
-/// The floor's own call: returns as many arbitrary bytes as requested.
+/// SEND: appends as many arbitrary bytes as requested.
 pub(super) fn send(call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
     let count = call.word()?;
     if count > LARGE_BYTES || count % 4 != 0 {

@@ -21,7 +21,7 @@ impl Replies {
         Self { bytes: vec![0; CAPACITY_BYTES].into_boxed_slice(), length: 0 }
     }
 
-    /// Data to send.
+    /// Returns the data to send.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -52,7 +52,7 @@ impl Replies {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// `count` bytes at the end, to be written over.
+    /// Returns `count` bytes at the end, to be overwritten.
     pub(super) fn room(&mut self, count: usize) -> &mut [u8] {
         let start = self.length;
         self.length += count;

@@ -67,7 +67,7 @@ pub struct Simulation {
 }
 
 impl Default for Simulation {
-    /// Figure 3 of the paper: five clients, one more each minute, six queues, 1,177 MB/s; TCP buffers of 2 MB.
+    /// Returns Figure 3 of the paper: five clients, one more each minute, six queues, 1,177 MB/s; TCP buffers of 2 MB.
     fn default() -> Self {
         Self {
             flows: 5,
@@ -185,7 +185,7 @@ impl Simulation {
         }
     }
 
-    /// Time of one packet on the link.
+    /// Returns the time of one packet on the link.
     fn packet_seconds(&self) -> f64 {
         f64::from(self.packet_bytes) / self.bytes_per_second
     }
@@ -367,7 +367,7 @@ impl Client {
 mod tests {
     use super::*;
 
-    /// The paper's figure in a tenth of its time.
+    /// Returns the paper's figure in a tenth of its time.
     fn short() -> Simulation {
         Simulation {
             interval_seconds: 6.0,
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Mean of a client from second `from` up to `to`, in MB/s.
+    /// Returns the mean of a client from second `from` up to `to`, in MB/s.
     fn rate(simulated: &Simulated, client: usize, from: usize, to: usize) -> f64 {
         simulated.series[client][from..to].iter().sum::<f64>() / (to - from) as f64 / 1e6
     }

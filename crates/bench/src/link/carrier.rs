@@ -307,7 +307,7 @@ fn segments(packet: &[u8]) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    /// A packet of TCP over IPv4 with 20 and 32 bytes of headers.
+    /// Returns a packet of TCP over IPv4 with 20 and 32 bytes of headers.
     fn packet(kind: u8, segment: u16, bytes: usize) -> Vec<u8> {
         let mut packet = vec![0; HEADER_BYTES + bytes];
         packet[1] = kind;

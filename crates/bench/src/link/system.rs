@@ -130,7 +130,7 @@ pub(super) fn run_as_others() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) })
 }
 
-/// Has the kernel kill the command's process when the thread that starts it ends.
+/// Makes the kernel kill the command's process when the thread that starts it ends.
 pub(crate) fn die_with_this_thread(command: &mut Command) {
     let set_signal = || {
         let signal = rustix::process::Signal::KILL;

@@ -48,7 +48,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing counted yet.
+    /// Returns empty counts.
     pub(crate) fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds are valid");
         Self { phase: Cell::new(Phase::WarmUp), finished: Cell::new(0), latency_ns: RefCell::new(histogram) }
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection of `depth` slots over `stream`, on which nothing is outstanding.
+    /// Creates a connection of `depth` slots over `stream`, on which nothing is outstanding.
     pub(crate) fn new(
         stream: TcpStream,
         workload: Box<dyn Workload>,

@@ -107,7 +107,7 @@ impl Setup<'_> {
         }
     }
 
-    /// A directory, and whether it had to be made.
+    /// Returns a directory, which it creates if it is missing, and whether it did.
     async fn directory(&mut self, parent: FileHandle, name: &str) -> Result<(FileHandle, bool), LoadError> {
         if let Some(found) = self.lookup(parent, name).await? {
             return Ok((found.object, false));
@@ -153,7 +153,7 @@ impl Setup<'_> {
         self.made(parent, name).await
     }
 
-    /// A handle in the reply of CREATE or MKDIR is optional (RFC 1813 §3.3.8), one in that of LOOKUP is not.
+    /// Returns the handle of a created object by LOOKUP: the handle in the reply of CREATE or MKDIR is optional (RFC 1813 §3.3.8).
     async fn made(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
         let found = self.lookup(parent, name).await?;
         Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} is gone")))?.object)
@@ -196,7 +196,7 @@ fn request(procedure: Proc, arguments: &impl Encode) -> Template {
     Template::call(NFS3, procedure.0, arguments)
 }
 
-/// The workload of `operation` for one connection.
+/// Returns the workload of `operation` for one connection.
 ///
 /// `connection` makes names and offsets differ between connections, `depth` is the number of slots.
 pub(crate) fn workload(

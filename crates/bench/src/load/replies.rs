@@ -21,7 +21,7 @@ pub(crate) struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// The transaction id.
+    /// Returns the transaction ID.
     pub(crate) fn xid(&self) -> Result<u32, String> {
         message::peek(self.head).map(|(xid, _)| xid).map_err(|error| error.to_string())
     }
@@ -34,7 +34,7 @@ impl Reply<'_> {
         message::parse_reply(Bytes::copy_from_slice(self.head)).map_err(|error| error.to_string())
     }
 
-    /// A reader of the head of an accepted and successful call, at the results.
+    /// Returns a reader of the head of an accepted and successful call, at the results.
     pub(crate) fn reader(&self) -> Result<Reader, String> {
         let mut reader = Reader::new(Bytes::copy_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]));
         let header = ReplyHeader::parse(&mut reader).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Nothing in progress. Of a record that is split over reads, `keeps` bytes are kept.
+    /// Creates an empty state. It keeps `keeps` bytes of a record that is split over reads.
     pub(crate) fn keeping(keeps: usize) -> Self {
         Self { keeps, head: Vec::new(), length: 0, fragment_left: 0, last: false, open: false }
     }

@@ -18,7 +18,7 @@ impl Walk {
         Self { index: connection * 10 % layout::SMALL_FILES }
     }
 
-    /// The next file.
+    /// Returns the next file.
     pub(crate) fn next(&mut self) -> u32 {
         self.index = (self.index + 1) % layout::SMALL_FILES;
         self.index
@@ -45,7 +45,7 @@ impl NameField {
     }
 }
 
-/// The name of the small file `index` as the protocols carry it.
+/// Returns the name of the small file `index` as the protocols carry it.
 pub(crate) fn name<const MAX: usize>(index: u32) -> Opaque<MAX> {
     let name = Bytes::from(layout::small_name(index).into_bytes());
     Opaque::new(name).expect("the names are short")
@@ -72,7 +72,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Nothing yet.
+    /// Returns an empty listing.
     pub(crate) fn new() -> Self {
         Self { seen: vec![false; layout::SMALL_FILES as usize] }
     }
@@ -80,7 +80,7 @@ impl Listing {
     /// Counts an entry and says whether it is a file: `.` and `..`, which version 3 lists, are not counted.
     ///
     /// # Errors
-    /// A name that is no small file's, or comes for the second time.
+    /// A name that belongs to no small file, or is listed twice.
     pub(crate) fn add(&mut self, name: &[u8]) -> Result<bool, String> {
         if name == b"." || name == b".." {
             return Ok(false);

@@ -27,7 +27,7 @@ pub(crate) trait Workload {
         &[]
     }
 
-    /// How much of a reply is kept for [`Self::reply`] where it does not come in one piece, in bytes.
+    /// Returns how many bytes of a reply that arrives in several pieces are kept for [`Self::reply`].
     fn reply_head_bytes(&self) -> usize {
         HEAD_BYTES
     }
@@ -59,7 +59,7 @@ impl Xids {
         Self { next: Cell::new(first) }
     }
 
-    /// The next id, for `slot` (below [`DEPTH_MAX`]).
+    /// Returns the next ID, for `slot` (below [`DEPTH_MAX`]).
     pub(crate) fn take(&self, slot: usize) -> u32 {
         debug_assert!(slot < DEPTH_MAX);
         let count = self.next.get();
@@ -67,7 +67,7 @@ impl Xids {
         count << SLOT_BITS | slot as u32
     }
 
-    /// The slot that `xid` was handed out for.
+    /// Returns the slot of `xid`.
     pub(crate) fn slot_of(xid: u32) -> usize {
         (xid as usize) & (DEPTH_MAX - 1)
     }
@@ -88,7 +88,7 @@ impl Offsets {
         Self { bytes, places: FILE_BYTES / bytes, state: u64::from(connection) * 4 }
     }
 
-    /// The next offset.
+    /// Returns the next offset.
     pub(crate) fn next(&mut self) -> u64 {
         if self.bytes == u64::from(LARGE_BYTES) {
             self.state = (self.state + 1) % self.places;

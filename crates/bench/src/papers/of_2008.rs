@@ -66,7 +66,7 @@ fn judge_tar(runs: &Runs<'_>) -> Option<Judgement> {
     Some(Judgement::new(verdict, ours, "syncs of data and directories"))
 }
 
-/// The finding is a large difference; its size depends on the disk.
+/// Returns the verdict. The finding is a large difference; its size depends on the disk.
 fn verdict(ratio: f64) -> Verdict {
     if ratio >= 1.5 { Verdict::Confirmed } else { Verdict::NotSeen }
 }

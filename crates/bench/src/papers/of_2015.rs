@@ -199,7 +199,7 @@ fn judge_create(runs: &Runs<'_>, delay_ms: u64) -> Option<Judgement> {
     Some(Judgement::new(verdict, format!("v4.1 to v3 by threads: {}", list.join(", ")), counter))
 }
 
-/// A locked read is five operations of a program; the paper's v3 client sent 6.0 requests for them.
+/// Judges locked reads. A locked read is five operations of a program; the paper's v3 client sent 6.0 requests for them.
 fn judge_locks(runs: &Runs<'_>) -> Option<Judgement> {
     const V3: f64 = 6.0;
     let each = runs.requests(&Pick::v41())? * 5.0;

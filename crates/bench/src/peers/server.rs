@@ -58,7 +58,7 @@ impl Peer {
         Self::Ganesha,
     ];
 
-    /// The name in the report and, apart from the other floors and the async export, of `--only`.
+    /// Returns the name in the report and, apart from the other floors and the async export, of `--only`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl RunningPeer {
         Ok(running)
     }
 
-    /// The server's process.
+    /// Returns the ID of the server's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -184,7 +184,7 @@ fn spawn(mut command: Command, log: &Path, core: usize) -> io::Result<Child> {
     process::pinned(core, || command.spawn())
 }
 
-/// The last lines of a log, indented.
+/// Returns the last lines of a log, indented.
 fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -10,7 +10,7 @@ use crate::results::{Ratio, Shape};
 /// At depth 1, a server may take this many times the floor's median latency.
 const LATENCY_TARGET: f64 = 1.2;
 
-/// CPU for each operation, its ratios, and whether the target is met; one table for each shape.
+/// Returns the CPU time of each operation, its ratios, and whether the target is met; one table for each shape.
 #[must_use]
 pub fn targets(comparison: &Comparison) -> String {
     let mut text = String::new();
@@ -169,7 +169,7 @@ fn check_target(
     TargetCheck { target: format!("≤ {limit}× {of}"), reached, limit, least: least.flatten() }
 }
 
-/// Every figure: rate, latencies, CPU and its range, how busy the generator was.
+/// Returns every figure: rate, latencies, CPU and its range, how busy the generator was.
 #[must_use]
 pub fn details(comparison: &Comparison) -> String {
     let header =
@@ -206,7 +206,7 @@ fn number(value: Option<f64>, unit: &str) -> String {
     })
 }
 
-/// A Markdown table with aligned columns, so that it is readable as plain text; the first row is its head.
+/// Returns a Markdown table with aligned columns, so that it is readable as plain text; the first row is its head.
 fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

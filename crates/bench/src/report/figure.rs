@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::result::tests::result;
 
-    /// Three rounds of both versions at 1, 16 and 512 threads.
+    /// Returns three rounds of both versions at 1, 16 and 512 threads.
     fn threads() -> Vec<RunResult> {
         let mut results = Vec::new();
         for (threads, count) in [(512, 100_000), (1, 1000), (16, 9000)] {

@@ -109,7 +109,7 @@ pub enum Effect {
 pub struct OperationResult {
     /// Its effect.
     pub effect: Effect,
-    /// Operations that succeeded as a whole. Those that failed or came short are no work, and not among them.
+    /// Operations that succeeded as a whole. Operations that failed or transferred less than requested are not counted.
     pub count: u64,
     /// Bytes of those.
     pub bytes: u64,
@@ -262,7 +262,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::plan::Plan;
 
-    /// A complete run of `count` reads in 10 s.
+    /// Returns a complete run of `count` reads in 10 s.
     pub(crate) fn result(target: &str, version: &str, round: u32, count: u64) -> RunResult {
         let plan = format!(
             "rounds = 10\nduration = '10s'\n[matrix]\nversions = ['{version}']\n[[target]]\nname = '{target}'\n\

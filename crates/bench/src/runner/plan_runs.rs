@@ -28,11 +28,11 @@ pub struct Settings {
 
 /// Follows the runs of a plan.
 pub trait Observer {
-    /// A run begins: its number, from 1, of how many.
+    /// Called when a run begins: with its number, from 1, and the number of runs.
     fn begins(&mut self, run: &Run, number: usize, of: usize);
-    /// A run has ended, and its result is saved.
+    /// Called when a run has ended, and its result is saved.
     fn ended(&mut self, result: &RunResult);
-    /// Something went wrong beside a run.
+    /// Called for a failure outside a run.
     fn warn(&mut self, why: &str);
 }
 

@@ -26,19 +26,19 @@ pub struct Op {
 }
 
 impl Op {
-    /// An operation that reads data.
+    /// Returns an operation that reads data.
     #[must_use]
     pub const fn read(name: &'static str) -> Self {
         Self { name, effect: Effect::Read }
     }
 
-    /// An operation that writes data.
+    /// Returns an operation that writes data.
     #[must_use]
     pub const fn write(name: &'static str) -> Self {
         Self { name, effect: Effect::Write }
     }
 
-    /// An operation on names and attributes.
+    /// Returns an operation on names and attributes.
     #[must_use]
     pub const fn metadata(name: &'static str) -> Self {
         Self { name, effect: Effect::Metadata }

@@ -123,7 +123,7 @@ pub struct Epoch(u64);
 
 #[cfg(test)]
 impl Epoch {
-    /// An epoch for tests of other caches.
+    /// Returns an epoch for tests of other caches.
     pub(super) fn for_test(epoch: u64) -> Self {
         Self(epoch)
     }
@@ -218,12 +218,12 @@ impl AttributeCache {
         self.entries.get(&file).map(|entry| entry.epoch)
     }
 
-    /// A request that brings attributes is sent.
+    /// Notes that a request that returns attributes is sent.
     pub fn start(&self, now: Duration) -> Started {
         Started { generation: self.generation, at: now }
     }
 
-    /// A request of our own that changes `file` is sent: WRITE, SETATTR, or CREATE, REMOVE, RENAME in a directory.
+    /// Notes that this client sends a request that changes `file`: WRITE, SETATTR, or CREATE, REMOVE, RENAME in a directory.
     pub fn start_change(&mut self, file: FileId, now: Duration) -> OwnChange {
         self.entries.change(&file, |entry| entry.changes += 1);
         OwnChange { file, started: self.start(now) }
@@ -251,7 +251,7 @@ impl AttributeCache {
         }
     }
 
-    /// An own change ended. `changed` is empty if nothing is known of it, and `None` if it certainly changed nothing.
+    /// Notes that this client's change ended. `changed` is empty if its effect is unknown, and `None` if it certainly changed nothing.
     pub fn end_change(&mut self, change: OwnChange, changed: Option<Changed>, now: Duration) -> Invalidate {
         let OwnChange { file, started } = change;
         let generation = self.next_generation();
@@ -273,7 +273,7 @@ impl AttributeCache {
         }
     }
 
-    /// The attributes must be fetched before they are used again, as at open (close-to-open consistency).
+    /// Expires the attributes: they must be fetched before they are used again, as at open (close-to-open consistency).
     pub fn expire(&mut self, file: FileId) {
         self.entries.change(&file, |entry| entry.expired = true);
     }
@@ -283,7 +283,7 @@ impl AttributeCache {
         self.entries.remove(&file);
     }
 
-    /// Gives up attributes of at least `bytes`, if it has that many. Returns the bytes released.
+    /// Releases attributes of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         self.entries.reclaim(bytes)
     }

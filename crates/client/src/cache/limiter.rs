@@ -83,7 +83,7 @@ impl Budget {
         Self { total, for_reads: total / 4, for_minimums: total / 8, user_minimum: USER_MINIMUM }
     }
 
-    /// The most that dirty and uncommitted data may use.
+    /// Returns the most memory that dirty and uncommitted data may use.
     fn write_limit(&self) -> u64 {
         self.total - self.for_reads
     }
@@ -93,17 +93,17 @@ impl Budget {
         self.write_limit() - self.for_minimums
     }
 
-    /// Everybody above the minimum waits above this.
+    /// Returns the limit above which users with more than their minimum wait.
     fn ordinary_limit(&self) -> u64 {
         self.total - self.for_minimums
     }
 
-    /// Reclaim starts above this, so that reservations usually find room.
+    /// Returns the limit above which reclaim starts, so that reservations usually find room.
     fn reclaim_above(&self) -> u64 {
         self.ordinary_limit() - self.total / 16
     }
 
-    /// COMMITs start above this.
+    /// Returns the limit above which COMMITs start.
     fn commit_above(&self) -> u64 {
         self.ordinary_write_limit() / 2
     }
@@ -187,7 +187,7 @@ struct Shared {
 
 /// One who holds memory that can be given up.
 pub trait Holder: Send + Sync {
-    /// Memory is short: [`Limiter::demand`] says how much to release. Must not wait, and must not reserve memory.
+    /// Called when memory is short: [`Limiter::demand`] says how much to release. Must not wait, and must not reserve memory.
     fn memory_is_short(&self);
 }
 
@@ -334,7 +334,7 @@ impl Limiter {
         }
     }
 
-    /// Returns how much to release now. Call it when [`pressure`](Self::pressure) is not `None`, give up that much,
+    /// Returns how much to release now. Call it when [`pressure`](Self::pressure) is not `None`, release that much,
     /// and call it again after data became clean.
     pub fn demand(&self) -> Demand {
         let (budget, state) = (&self.0.budget, self.0.state.lock());
@@ -395,9 +395,9 @@ impl User {
         Ok(Permit { user: self.clone(), kind, bytes })
     }
 
-    /// Reserves memory, and waits in order of arrival if there is no room. Dropping the future gives up its place.
+    /// Reserves memory, and waits in order of arrival if there is no room. Dropping the future releases its place.
     ///
-    /// A waiting caller makes the caches give up what [`Limiter::demand`] says.
+    /// A waiting caller makes the caches release as much as [`Limiter::demand`] says.
     ///
     /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: what it holds otherwise can
     /// be given up by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.
@@ -530,7 +530,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The largest reservation that can succeed when nothing else is held.
+    /// Returns the largest reservation that can succeed when nothing else is held.
     fn largest(&self, kind: Kind) -> u64 {
         if kind.is_write() { self.budget.ordinary_write_limit() } else { self.budget.ordinary_limit() }
     }
@@ -609,7 +609,7 @@ impl State {
         user.0.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Memory goes from `kind` to `to`, or becomes free.
+    /// Moves memory from `kind` to `to`, or frees it.
     fn release(&mut self, user: &User, kind: Kind, bytes: u64, to: Option<Kind>) {
         self.subtract(user, kind, bytes);
         if kind.is_write() && !to.is_some_and(Kind::is_write) {

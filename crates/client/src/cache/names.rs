@@ -111,12 +111,12 @@ impl NameCache {
         }
     }
 
-    /// A LOOKUP, or a READDIRPLUS, is sent while the directory is in `epoch`.
+    /// Notes that a LOOKUP, or a READDIRPLUS, is sent while the directory is in `epoch`.
     pub fn start(&self, epoch: Epoch) -> LookupStarted {
         LookupStarted { generation: self.generation, epoch }
     }
 
-    /// The server sent the object of a name; `None` if it does not exist.
+    /// Notes that the server sent the object of a name; `None` if it does not exist.
     pub fn looked_up(
         &mut self,
         started: LookupStarted,
@@ -133,7 +133,7 @@ impl NameCache {
         }
     }
 
-    /// A change of our own made `name` mean `target`, or removed it (`None`). `epoch` is the directory's present one.
+    /// Notes that this client's change made `name` mean `target`, or removed it (`None`). `epoch` is the directory's present one.
     pub fn changed(&mut self, directory: FileId, epoch: Epoch, name: &[u8], target: Option<FileId>) {
         self.note_change(directory);
         self.insert(directory, epoch, name, target);
@@ -145,7 +145,7 @@ impl NameCache {
         self.entries.remove(&KeyRef { directory, name });
     }
 
-    /// Gives up names of at least `bytes`, if it has that many. Returns the bytes released.
+    /// Releases names of at least `bytes`, if it has that many. Returns the bytes released.
     pub fn reclaim(&mut self, bytes: u64) -> u64 {
         self.entries.reclaim(bytes)
     }

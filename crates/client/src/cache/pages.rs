@@ -40,7 +40,7 @@ pub fn charge(len: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(u64);
 
-/// A part of what a read asked for.
+/// A part of the range of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Cached.
@@ -100,7 +100,7 @@ struct Fetch {
 }
 
 impl PageCache {
-    /// Returns what is known of `range`, in order and without gaps.
+    /// Returns the cached and missing parts of `range`, in order and without gaps.
     pub fn read(&mut self, file: FileId, range: Range<u64>) -> Vec<Piece> {
         match self.files.get_mut(&file) {
             Some(pages) => pages.read(range),
@@ -122,7 +122,7 @@ impl PageCache {
         Some(id)
     }
 
-    /// Data from `offset` on arrived for the READ `fetch`, at most what it asked for. They fill the holes of the cache.
+    /// Stores data from `offset` on of the READ `fetch`, at most as many as it requested. They fill the holes of the cache.
     /// `permit` holds [`charge`] of their length; what is not needed is released.
     ///
     /// `data` keep their whole buffer in memory: if that is much larger, pass a copy. A reader that waits gets what
@@ -136,7 +136,7 @@ impl PageCache {
         self.note(file);
     }
 
-    /// The READ `fetch` that began at `offset` failed.
+    /// Notes that the READ `fetch` that began at `offset` failed.
     pub fn fail_fetch(&mut self, file: FileId, fetch: FetchId, offset: u64) {
         if let Some(pages) = self.files.get_mut(&file) {
             pages.end_fetch(fetch, offset);
@@ -170,7 +170,7 @@ impl PageCache {
         result
     }
 
-    /// Enters what the program wrote, below offset 2⁶³. `permit` holds [`charge`] of its length. Returns the memory of what it replaced, which
+    /// Stores data that the program wrote, below offset 2⁶³. `permit` holds [`charge`] of its length. Returns the memory of the replaced data, which
     /// the caller holds as long as requests still use that.
     pub fn write(&mut self, file: FileId, offset: u64, data: Bytes, permit: Permit) -> Vec<Permit> {
         let pages = self.files.entry(file).or_default();
@@ -188,7 +188,7 @@ impl PageCache {
         pages.extents_in(&range).map(|(start, extent)| extent.slice(start, &range)).collect()
     }
 
-    /// Accounts what is cached of `range` as `kind`.
+    /// Accounts the cached data of `range` as `kind`.
     pub fn convert(&mut self, file: FileId, range: Range<u64>, kind: Kind) {
         if let Some(pages) = self.files.get_mut(&file) {
             pages.convert(&range, kind);
@@ -196,7 +196,7 @@ impl PageCache {
         }
     }
 
-    /// Forgets `range`, whatever it is, also if it is being fetched. Returns its memory.
+    /// Drops `range` in any state, also if it is being fetched. Returns its memory.
     pub fn remove(&mut self, file: FileId, range: Range<u64>) -> Vec<Permit> {
         let Some(pages) = self.files.get_mut(&file) else { return Vec::new() };
         pages.make_stale(&range);
@@ -415,7 +415,7 @@ impl FilePages {
         permits
     }
 
-    /// Copies what is left of a buffer if it is less than half, so that memory is at most twice what is accounted.
+    /// Copies the rest of a buffer if it is less than half, so that memory is at most twice what is accounted.
     fn shrink(&mut self, start: u64) {
         if let Some(extent) = self.extents.get_mut(&start)
             && extent.data.len() < extent.buffer_len / 2
@@ -479,7 +479,7 @@ fn overlapping<'a>(
         .map(|(start, fetch)| (*start, fetch))
 }
 
-/// Divides `range`, of which nothing is cached, into what is being fetched and what is not.
+/// Divides `range`, which is not cached, into parts that are being fetched and other parts.
 fn push_missing(fetches: &BTreeMap<u64, Fetch>, range: Range<u64>, pieces: &mut Vec<Piece>) {
     if range.is_empty() {
         return;

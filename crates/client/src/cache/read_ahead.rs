@@ -21,7 +21,7 @@ pub const BEHIND: u64 = 1 << 20;
 /// Maximum number of sequential streams that are tracked for one file.
 pub const STREAMS_MAX: usize = 8;
 
-/// Whether what the program reads was cached.
+/// Whether the data that the program reads were cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// All of it.
@@ -62,7 +62,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// The program reads `range` of a file of `size` bytes. Returns what to read ahead.
+    /// Notes that the program reads `range` of a file of `size` bytes. Returns the plan for read-ahead.
     pub fn read(&mut self, range: Range<u64>, cached: Cached, size: u64) -> Plan {
         self.uses += 1;
         let uses = self.uses;
@@ -74,14 +74,14 @@ impl ReadAhead {
         stream.advance(range, cached, size)
     }
 
-    /// Memory is short: the last plan's `fetch` was not or only partly asked for, up to `end`. The window becomes smaller.
+    /// Notes that memory is short: the last plan's `fetch` was requested up to `end` only, or not at all. The window becomes smaller.
     pub fn refused(&mut self, end: u64) {
         let Some(stream) = self.streams.iter_mut().max_by_key(|stream| stream.last_use) else { return };
         stream.end = stream.end.min(end.max(stream.next));
         stream.window = (stream.window / 2).max(WINDOW_MIN);
     }
 
-    /// The content changed or the cache was dropped: nothing that was asked for counts.
+    /// Notes that the content changed or the cache was dropped: earlier requests no longer count.
     pub fn invalidate(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.end = stream.next);
     }

@@ -219,7 +219,7 @@ impl Engine {
         wake(&mut state.callback_waker);
     }
 
-    /// Sends a record that is no call, for instance the reply to a callback, if the connection is up.
+    /// Sends a record that is not a call, for instance the reply to a callback, if the connection is up.
     pub fn send_reply(&self, connection: ConnectionId, record: Record) {
         self.state.lock().connections[connection.0].enqueue_reply(record);
     }

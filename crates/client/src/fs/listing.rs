@@ -29,7 +29,7 @@ pub struct Listing {
 }
 
 impl Default for Listing {
-    /// The beginning of a listing.
+    /// Returns the start of a listing.
     fn default() -> Self {
         Self { entries: Vec::new(), position: Some((0, [0; 8])), cookies: HashSet::new() }
     }

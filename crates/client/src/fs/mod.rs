@@ -148,7 +148,7 @@ impl FileSystem {
     /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
     ///
     /// # Errors
-    /// As access(2), except that missing permissions are no error.
+    /// As access(2), except that missing permissions are not an error.
     pub async fn access(&self, path: &[u8], asked: u32) -> Result<u32, Error> {
         let failed = |cause| self.failed("check access to", path, cause);
         let inode = self.inode(path, true).await.map_err(failed)?;

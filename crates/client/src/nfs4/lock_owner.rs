@@ -6,7 +6,7 @@ use xdr::Opaque;
 /// The prefix of each lock owner's name.
 const PREFIX: &str = "lock ";
 
-/// The lock owner with this number. Its name has at most 25 bytes.
+/// Returns the lock owner with this number. Its name has at most 25 bytes.
 pub(super) fn lock_owner(client_id: u64, number: u64) -> StateOwner {
     let name = Opaque::new(format!("{PREFIX}{number}").into_bytes()).unwrap_or_default();
     StateOwner { client_id, owner: name }

@@ -18,7 +18,7 @@ use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
 use crate::owner::Owner;
 
-/// The share access of a mode, without a delegation. Version 4.0 cannot say that none is wanted.
+/// Returns the share access of a mode, without a delegation. Version 4.0 cannot say that none is wanted.
 pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
     let mut access = ShareAccess::empty();
     access.set(ShareAccess::READ, mode.read || !mode.write);
@@ -26,7 +26,7 @@ pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
     if minor_version == 0 { access } else { access.with_want(DelegationWant::NO_DELEG) }
 }
 
-/// The owner of an open with this number.
+/// Returns the owner of an open with this number.
 pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
     let name = Opaque::new(format!("open {number}").into_bytes()).unwrap_or_default();
     StateOwner { client_id, owner: name }

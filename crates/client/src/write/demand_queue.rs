@@ -28,7 +28,7 @@ struct Note {
 }
 
 impl DemandQueue {
-    /// A file has `waiting` bytes, which were `asked` for or not, and `under_way` bytes in requests.
+    /// Notes that a file has `waiting` bytes, which were `asked` for or not, and `under_way` bytes in requests.
     pub(super) fn note(&mut self, file: FileId, waiting: u64, under_way: u64, asked: bool) {
         let size = if asked { 0 } else { waiting.checked_ilog2().map_or(0, |log| log + 1) };
         let note =

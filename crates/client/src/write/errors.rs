@@ -34,7 +34,7 @@ impl ErrorLog {
         self.unseen = true;
     }
 
-    /// A new description gets an error that has not been reported yet, and none before.
+    /// Opens a description, which gets an error that has not been reported yet, but no earlier ones.
     pub(super) fn open(&self, file: FileId) -> OpenFile {
         OpenFile { file, seen: if self.unseen { self.sequence - 1 } else { self.sequence } }
     }

@@ -112,7 +112,7 @@ impl FileWrites {
             && self.holds == 0
     }
 
-    /// The program wrote `range`. Returns true if nothing was dirty before.
+    /// Notes that the program wrote `range`. Returns true if nothing was dirty before.
     pub(super) fn write(&mut self, range: &Range<u64>, stability: Stability, now: Duration) -> bool {
         self.overwritten |= self.tickets.iter().any(|ticket| ticket.covers(range));
         self.states.write(range, stability);
@@ -140,7 +140,7 @@ impl FileWrites {
         ticket
     }
 
-    /// Everything from `size` on is gone, and nothing is sent until the server knows. The ticket is done when no WRITE
+    /// Drops everything from `size` on, and sends nothing until the server has truncated the file. The ticket is done when no WRITE
     /// beyond `size` is under way.
     pub(super) fn truncate(&mut self, size: u64) -> SyncTicket {
         self.holds += 1;
@@ -189,7 +189,7 @@ impl FileWrites {
         wait.map_or(Ok(None), Err)
     }
 
-    /// A WRITE of `range`, which [`next`](Self::next) returned, is sent.
+    /// Notes that a WRITE of `range`, which [`next`](Self::next) returned, is sent.
     pub(super) fn start_write(&mut self, range: &Range<u64>, stability: Stability, id: RequestId) {
         let stable = stability != Stability::Unstable;
         let event = if stable { Event::SendStable } else { Event::SendUnstable };
@@ -199,7 +199,7 @@ impl FileWrites {
         self.note_clean();
     }
 
-    /// A COMMIT of `range`, which [`next`](Self::next) returned, is sent.
+    /// Notes that a COMMIT of `range`, which [`next`](Self::next) returned, is sent.
     pub(super) fn start_commit(&mut self, range: &Range<u64>, id: RequestId) {
         let written = |mark: &Mark| mark.state == PageState::Written;
         self.states.apply(range, Event::SendCommit, written, |mark| mark.request = Some(id));
@@ -248,7 +248,7 @@ impl FileWrites {
                 self.states.apply(&everything, Event::NotCommitted, |mark| mark.request == Some(id), end);
                 Vec::new()
             }
-            // It is unknown what is stable. Synchronous WRITEs find out, and report errors for the right bytes.
+            // It is unknown which data are stable. Synchronous WRITEs resolve this, and report errors for the right bytes.
             Err(RequestError::Failed(_)) => {
                 let lost =
                     self.states.apply(&everything, Event::Lost, |mark| mark.request == Some(id), forget);
@@ -272,7 +272,7 @@ impl FileWrites {
         } else {
             let stable = self.states.apply(&done, Event::RepliedStable, own, |mark| mark.request = None);
             self.stable(&stable, u64::MAX);
-            // Also where the program has written again since: what was there before is stable.
+            // Also where the program has written again since: the earlier data are stable.
             self.stable(std::slice::from_ref(&done), sent.tickets_before);
             stable.into_iter().map(|range| (range, Effect::Stable)).collect::<Effects>()
         };
@@ -301,7 +301,7 @@ impl FileWrites {
         dropped.into_iter().map(|range| (range, Effect::Dropped)).collect()
     }
 
-    /// A reply has this verifier: what was acknowledged under another one may be lost.
+    /// Notes a reply's verifier: data that were acknowledged under another one may be lost.
     fn see(&mut self, verifier: Verifier) -> Effects {
         if self.verifier.replace(verifier).is_none_or(|known| known == verifier) {
             return Vec::new();
@@ -318,7 +318,7 @@ impl FileWrites {
         ranges.into_iter().map(|range| (range, Effect::Lost)).collect()
     }
 
-    /// `ranges` need nothing more, for tickets with numbers below `before`.
+    /// Notes that `ranges` are stable, for tickets with numbers below `before`.
     fn stable(&mut self, ranges: &[Range<u64>], before: u64) {
         for range in ranges {
             self.tickets.retain_mut(|ticket| ticket.id >= before || !ticket.stable(range));

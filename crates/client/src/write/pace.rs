@@ -44,7 +44,7 @@ impl RewritePace {
         Ok(())
     }
 
-    /// Nothing is left to rewrite: the next loss starts slowly again.
+    /// Notes that nothing is left to rewrite: the next loss starts slowly again.
     pub(super) fn end(&mut self) {
         self.since = None;
     }

@@ -81,7 +81,7 @@ impl StateMap {
         self.map.end()
     }
 
-    /// Returns what is not clean in `range`.
+    /// Returns the parts of `range` that are not clean.
     pub(super) fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, Mark)> + use<'_> {
         self.map.parts(range)
     }
@@ -112,14 +112,14 @@ impl StateMap {
         self.map.starting_at(*last).map(|(range, _)| *first..range.end)
     }
 
-    /// The program writes `range`.
+    /// Notes that the program writes `range`.
     pub(super) fn write(&mut self, range: &Range<u64>, stability: Stability) {
         debug_assert!(self.map.parts(range).all(|(_, mark)| mark.state.after(Event::Write).is_some()));
         let state = PageState::Dirty;
         self.set(range, Mark { state, request: None, verifier: Verifier::default(), stability });
     }
 
-    /// `event` happens to the bytes of `range` whose marks `concerns` accepts. `edit` completes the new mark. Returns the
+    /// Applies `event` to the bytes of `range` whose marks `concerns` accepts. `edit` completes the new mark. Returns the
     /// ranges that changed.
     pub(super) fn apply(
         &mut self,

@@ -9,7 +9,7 @@
 //!   returns `None`, call it again after any other method, and at [`poll_timeout`](WriteBehind::poll_timeout).
 //! - [`handle_written`](WriteBehind::handle_written) and [`handle_committed`](WriteBehind::handle_committed) take the ends of
 //!   requests.
-//! - [`give_up`](WriteBehind::give_up) does what the memory limiter demands.
+//! - [`give_up`](WriteBehind::give_up) releases as much memory as the limiter demands.
 //!
 //! **What is sent**: full requests as soon as there are any; the rest when somebody waits for it (fsync, close), after
 //! `dirty_age`, or when memory is short. Files take turns; those that somebody waits for go first. Bytes of which a WRITE is
@@ -123,7 +123,7 @@ impl WriteBehind {
         self.files.get(&file)?.states().end()
     }
 
-    /// The program writes `data` at `offset`; their end is below 2⁶³. `permit` is of [`Kind::Dirty`] and holds
+    /// Accepts the program's `data` at `offset`; their end is below 2⁶³. `permit` is of [`Kind::Dirty`] and holds
     /// [`charge`](crate::cache::pages::charge) of their length. `stability` is that of O_SYNC and O_DSYNC; the caller then
     /// waits for a [`sync`](Self::sync) of the range.
     pub fn write(
@@ -168,7 +168,7 @@ impl WriteBehind {
         }
     }
 
-    /// The program sets the size. Cached data beyond it are gone, and nothing of the file is sent until
+    /// Notes that the program sets the size. Cached data beyond it are gone, and nothing of the file is sent until
     /// [`end_truncate`](Self::end_truncate). Send the SETATTR when the ticket is done: a late WRITE would make the file longer
     /// again.
     pub fn start_truncate(&mut self, file: FileId, size: u64) -> SyncTicket {
@@ -182,7 +182,7 @@ impl WriteBehind {
         ticket
     }
 
-    /// The SETATTR of a truncation ended, in whatever way.
+    /// Notes that the SETATTR of a truncation ended, successfully or not.
     pub fn end_truncate(&mut self, file: FileId) {
         if let Some(writes) = self.files.get_mut(&file) {
             writes.holds = writes.holds.saturating_sub(1);
@@ -190,7 +190,7 @@ impl WriteBehind {
         }
     }
 
-    /// The file is gone, or its handle names another one: drops its data, and reports `error` to its descriptions if there
+    /// Handles that the file is gone, or that its handle names another one: drops its data, and reports `error` to its descriptions if there
     /// were unstable ones.
     pub fn discard(&mut self, file: FileId, error: Errno) {
         let removed = self.pages.remove(file, 0..u64::MAX);
@@ -204,7 +204,7 @@ impl WriteBehind {
         }
     }
 
-    /// The program opens the file.
+    /// Notes that the program opens the file.
     pub fn open(&mut self, file: FileId) -> OpenFile {
         let settings = self.settings;
         let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));
@@ -218,7 +218,7 @@ impl WriteBehind {
         self.files.get_mut(&open.file).map_or(Ok(()), |writes| writes.errors.take(open))
     }
 
-    /// The program closes the file. Wait for a [`sync`](Self::sync) of the whole file first.
+    /// Notes that the program closes the file. Wait for a [`sync`](Self::sync) of the whole file first.
     pub fn close(&mut self, mut open: OpenFile) -> Result<(), Errno> {
         let result = self.take_error(&mut open);
         if let Some(writes) = self.files.get_mut(&open.file) {
@@ -228,7 +228,7 @@ impl WriteBehind {
         result
     }
 
-    /// Does what the memory limiter demands of pages: evicts, and makes the files with most unstable data send and commit them.
+    /// Releases as many pages as the memory limiter demands: evicts, and makes the files with most unstable data send and commit them.
     /// A caller that has to wait for memory calls this, and then polls for actions.
     pub fn give_up(&mut self, demand: Demand) {
         self.pages.evict(Kind::Clean, demand.clean);
@@ -274,7 +274,7 @@ impl WriteBehind {
         aged.into_iter().chain(paced).min()
     }
 
-    /// A WRITE ended.
+    /// Handles the end of a WRITE.
     pub fn handle_written(&mut self, id: RequestId, result: Result<Written, RequestError>) {
         let Some(Request { write: Some(_), .. }) = self.requests.get(&id) else { return };
         let Some(Request { file, write: Some(sent), held }) = self.requests.remove(&id) else { return };
@@ -283,7 +283,7 @@ impl WriteBehind {
         drop(held);
     }
 
-    /// A COMMIT ended.
+    /// Handles the end of a COMMIT.
     pub fn handle_committed(&mut self, id: RequestId, result: Result<Verifier, RequestError>) {
         let Some(&Request { file, write: None, .. }) = self.requests.get(&id) else { return };
         self.requests.remove(&id);

@@ -22,7 +22,7 @@ use xdr::{Chain, Encode, List, Opaque};
 
 use crate::link::{Answer, Call, Link, config, root};
 
-/// A directory's attributes.
+/// Returns a directory's attributes.
 fn fattr() -> Fattr {
     let time = NfsTime::default();
     Fattr {

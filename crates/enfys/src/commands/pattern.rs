@@ -59,7 +59,7 @@ const CLASSES: &[(&str, IsMember)] = &[
 ];
 
 impl Pattern {
-    /// Compiles a pattern. What is no complete set stands for itself; a backslash takes away the meaning of the next character.
+    /// Compiles a pattern. An incomplete set matches itself literally; a backslash makes the next character literal.
     pub fn new(text: &[u8], ignores_case: bool) -> Self {
         let units = units(text);
         let (mut parts, mut at) = (Vec::new(), 0);

@@ -128,7 +128,7 @@ impl StatFormat {
     }
 }
 
-/// Parses what follows `%`; returns the piece and its length, or the text that is no directive.
+/// Parses the text after `%`; returns the piece and its length, or the text that is not a directive.
 fn directive(text: &[u8]) -> Result<(Piece, usize), String> {
     let flags = text.iter().take_while(|byte| b"-0".contains(byte)).count();
     let digits = text[flags..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{bench, printed};
 
-/// A result file as another program would write it, from the description of the format.
+/// Returns a result file as another program would write it, from the description of the format.
 fn result(target: &str, round: u32, operations: u64) -> Value {
     json!({
         "format": "enfys-bench-run",

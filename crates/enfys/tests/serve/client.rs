@@ -40,7 +40,7 @@ pub const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
 pub const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
 const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
 
-/// The default user of calls: root may claim any user, others only themselves.
+/// Returns the default user of calls: root may claim any user, others only themselves.
 fn ordinary_user() -> u32 {
     if getuid().is_root() { 1000 } else { getuid().as_raw() }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server::{TestDir, refusal, run};
 
-/// The repository.
+/// Returns the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
@@ -37,7 +37,7 @@ fn check(text: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The keys that the program knows in a table, by what it says about one that it does not.
+/// Returns the keys that the program knows in a table, from its error about an unknown one.
 fn keys(table: &str) -> Vec<String> {
     let dir = TestDir::new();
     let file = dir.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
@@ -47,7 +47,7 @@ fn keys(table: &str) -> Vec<String> {
     expected.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
 }
 
-/// Every fenced block of TOML.
+/// Returns every fenced block of TOML.
 fn toml_blocks(text: &str) -> Vec<&str> {
     text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
 }
@@ -60,7 +60,7 @@ fn the_readme_shows_a_valid_configuration() {
     check(blocks[0]);
 }
 
-/// The rows of tables below a heading, as cells without backticks.
+/// Returns the rows of tables below a heading, as cells without backticks.
 fn rows<'t>(text: &'t str, heading: &str) -> Vec<Vec<&'t str>> {
     let start = text.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
     let section = text[start + 4..].split("\n## ").next().expect("the section");
@@ -122,7 +122,7 @@ fn the_manual_lists_every_flag_of_serve() {
     assert_eq!(listed, flags);
 }
 
-/// The sources of all crates.
+/// Returns the sources of all crates.
 fn source_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders: Vec<_> = std::fs::read_dir(root().join("crates"))
@@ -142,7 +142,7 @@ fn source_files() -> Vec<PathBuf> {
     files
 }
 
-/// Their text, without line breaks within strings.
+/// Returns the sources' text, without line breaks within strings.
 fn sources() -> String {
     let text: String =
         source_files().iter().map(|file| std::fs::read_to_string(file).expect("a source")).collect();
@@ -197,7 +197,7 @@ fn links_between_documents_lead_to_files() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The keys that a configuration shows nowhere, commented out neither.
+/// Returns the keys that a configuration does not show, not even commented out.
 fn missing_keys(text: &str) -> Vec<String> {
     let all = ["", "[limits]", "[[export]]", "[[export]]\n[[export.client]]"].into_iter().flat_map(keys);
     let is_shown = |key: &String| {
@@ -241,7 +241,7 @@ fn in_force(dir: &TestDir, text: &str) -> Value {
     answer["config"].clone()
 }
 
-/// The keys that a document shows as comments, each with its table and value as TOML; without those that are examples.
+/// Returns the keys that a document shows as comments, each with its table and value as TOML; without those that are examples.
 fn commented_defaults(text: &str) -> Vec<(String, String, String)> {
     let mut table = String::new();
     let mut defaults = Vec::new();

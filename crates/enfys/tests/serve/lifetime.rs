@@ -25,7 +25,7 @@ fn mount_commands_have_the_real_ports() {
     server.stop();
 }
 
-/// A running server and its client.
+/// Returns a running server and its client.
 fn start(dir: &TestDir, arguments: &[impl AsRef<OsStr>]) -> (Server, Client) {
     let server = Server::start(dir, arguments);
     let client = Client::connect(server.address);

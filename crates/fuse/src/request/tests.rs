@@ -6,7 +6,7 @@ use super::*;
 use crate::flags::WriteFlags;
 use crate::types::{FileHandle, LockKind, LockOwner, Timestamp};
 
-/// A message with a true length.
+/// Returns a message with a true length.
 fn message(opcode: u32, body: &[u8]) -> Bytes {
     let mut bytes = Vec::new();
     bytes.extend((40 + body.len() as u32).to_ne_bytes());

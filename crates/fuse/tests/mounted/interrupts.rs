@@ -22,7 +22,7 @@ const READER: &str = r#"
 /// Time in which a wrong EINTR would come: several looks at signals.
 const LONGER_THAN_A_LOOK: Duration = Duration::from_millis(400);
 
-/// A mount with a file whose READs are not answered.
+/// Returns a mount with a file whose READs are not answered.
 fn with_unread_file() -> (MemoryFs, Mounted) {
     let files = MemoryFs::new();
     let mounted = Mounted::new(files.clone());

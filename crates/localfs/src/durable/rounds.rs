@@ -30,7 +30,7 @@ use crate::pool::{Lane, NAMES_THREADS};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Has an object synced that is not being synced.
+    /// Queues an object that is not being synced for a sync.
     pub(super) fn join_group(self: &Arc<Self>, object: &Arc<Object>) {
         if self.sync_group.join(object) {
             let core = Handle::current();

@@ -139,7 +139,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives up where truncating or extending the file may block: where blocks to free are not known in memory, or
+    /// Fails where truncating or extending the file may block: where blocks to free are not known in memory, or
     /// are many, or where the page at the old or the new end is not cached.
     ///
     /// # Errors

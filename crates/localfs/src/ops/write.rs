@@ -82,7 +82,7 @@ impl Volume {
         Ok((object, written, change))
     }
 
-    /// Gives up where writing these bytes may block.
+    /// Fails where writing these bytes may block.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`].
@@ -119,7 +119,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives up unless the file's blocks are known in memory: it has been written lately, or has none.
+    /// Fails unless the file's blocks are known in memory: it has been written lately, or has none.
     pub(crate) fn require_known_blocks(&self, object: &Object, before: &Attributes) -> Result<()> {
         let is_known = before.used == 0
             || nonblocking::is_recent(object.cached_minute.load(Ordering::Relaxed), nonblocking::minute());
@@ -169,7 +169,7 @@ impl Volume {
     }
 }
 
-/// Gives up unless the page that a write up to `at`, or from there on, changes in part is cached.
+/// Fails unless the page that a write up to `at`, or from there on, changes in part is cached.
 ///
 /// # Errors
 /// See [`nonblocking::require_blocking`].

@@ -79,7 +79,7 @@ impl Sink for Plus {
     }
 }
 
-/// Returns an entry that is no lookup.
+/// Returns an entry that does not count as a lookup.
 fn without_node(inode: u64, mode: u32) -> fuse::Entry {
     fuse::Entry {
         node: NodeId(0),

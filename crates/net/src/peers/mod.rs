@@ -187,7 +187,7 @@ impl PeerPolicy {
         PeerOwner::User(self.remember(LocalUser { uid, groups }))
     }
 
-    /// Has the server learn the names of a client's address, if `exports` depend on them and they are not cached.
+    /// Makes the server learn the names of a client's address, if `exports` depend on them and they are not cached.
     pub(crate) async fn introduce(&self, server: &Server, exports: &ExportTable, address: IpAddr) {
         let address = address.to_canonical();
         if !exports.needs_names(address) || self.is_introduced(server, address) {

@@ -23,7 +23,7 @@ impl NameServices for NoNames {
     }
 }
 
-/// One policy for each table.
+/// Returns one policy for each table.
 fn policies() -> [Arc<PeerPolicy>; 2] {
     let by_diag = PeerPolicy::new(Arc::new(NoNames), None);
     assert!(matches!(*by_diag.table.lock(), Table::SockDiag(_)), "this kernel has sock_diag");
@@ -193,7 +193,7 @@ impl NameServices for SlowNames {
     }
 }
 
-/// A server whose one export depends on the names of hosts.
+/// Returns a server whose one export depends on the names of hosts.
 fn server_for_names() -> Server {
     let clients = vec![ClientPattern::Netgroup("hosts".into(), vec![Some("host.example.org".into())])];
     let export = Export {

@@ -42,7 +42,7 @@ pub(super) struct Datagram {
     pub(super) local: Local,
 }
 
-/// Has the kernel report the local address of each datagram of this socket.
+/// Makes the kernel report the local address of each datagram of this socket.
 pub(super) fn report_addresses(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()> {
     let (level, option) = match is_ipv6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket at `address` that reports addresses; none if this machine lacks the family.
+    /// Returns a socket at `address` that reports addresses; none if this machine lacks the family.
     fn socket(address: &str) -> Option<UdpSocket> {
         let socket = UdpSocket::bind(address).ok()?;
         report_addresses(socket.as_fd(), address.starts_with('[')).unwrap();

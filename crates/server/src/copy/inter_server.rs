@@ -37,7 +37,7 @@ impl Piece {
         let fetched = reading.next(fetches, span, (done, most), judge).await?;
         let length = fetched.content.iter().map(Extent::length).sum::<u64>();
         Ok(Self {
-            // A source that became shorter is no failure: a copy that begins now would end there too.
+            // A source that became shorter is not a failure: a copy that begins now would end there too.
             is_last: fetched.is_end || done + length == span.end(),
             content: fetched.content,
             at: fetched.at,

@@ -60,7 +60,7 @@ impl Shared {
                 next(step.rest(before), Advanced::Later)
             }
             Err(status) => {
-                // A source that became shorter is no failure: a copy that begins now would end there too. (READs show the end of a
+                // A source that became shorter is not a failure: a copy that begins now would end there too. (READs show the end of a
                 // source on another server.)
                 let is_short = status == Status::INVAL && before.count > 0 && !offload.is_from_elsewhere();
                 step.end(before, if is_short { Status::OK } else { status });

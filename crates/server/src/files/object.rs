@@ -37,7 +37,7 @@ impl<'r> File<'r> {
         Self { export, handle, fingerprint: HandleKey::fingerprint_in(wire) }
     }
 
-    /// The top of an export.
+    /// Returns the top of an export.
     pub(crate) fn root(export: &'r Export) -> Self {
         Self::new(export, export.backend.root())
     }
@@ -73,7 +73,7 @@ impl<'r> File<'r> {
 }
 
 impl Object<'_> {
-    /// The handle as clients see it.
+    /// Returns the handle as clients see it.
     pub(crate) fn seal(&self, key: &HandleKey) -> WireHandle {
         match self {
             Self::Pseudo(node) => key.seal(ExportId::PSEUDO, &node.handle()),
@@ -85,7 +85,7 @@ impl Object<'_> {
     }
 }
 
-/// The status with which operations on the content of files refuse an object of another kind.
+/// Returns the status with which operations on the content of files refuse an object of another kind.
 ///
 /// RFC 8881 §18.22.3: "In the case that the current filehandle represents an object of type NF4DIR, NFS4ERR_ISDIR is
 /// returned. If the current filehandle designates a symbolic link, NFS4ERR_SYMLINK is returned. In all other cases,

@@ -83,7 +83,7 @@ pub(crate) async fn recall_after_change(
     Box::pin(recall_until(deadline, request, client, file, against)).await
 }
 
-/// The slow part of [`recall_conflicts`].
+/// Runs the slow part of [`recall_conflicts`].
 pub(super) async fn recall_held(
     request: &Request<'_>,
     client: Option<&Client>,

@@ -79,7 +79,7 @@ pub(crate) async fn admit_truncation<'s>(
     }
 }
 
-/// Returns the caller of a change of names, which is no client of version 4.
+/// Returns the caller of a change of names, which is not a client of version 4.
 pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
     Changer { request, client: None, ops: request.logged_ops() }
 }

@@ -52,14 +52,14 @@ fn alice() -> PeerOwner {
     PeerOwner::User(Arc::new(LocalUser { uid: 1000, groups: vec![1000, 27] }))
 }
 
-/// A server, and the handle of its export as the wire has it.
+/// Returns a server, and the handle of its export as the wire has it.
 fn scene() -> (Lab, Vec<u8>) {
     let exported = export(1, "/export");
     let root = crate::testing::KEY.seal(exported.id, &exported.backend.root()).to_vec();
     (lab_of(vec![exported]), root)
 }
 
-/// A call of each program that has an effect.
+/// Returns a call of each program that has an effect.
 fn calls(root: &[u8]) -> [((u32, u32, u32), Vec<u8>); 4] {
     let object = FileHandle::new(root).unwrap();
     let acl = nfsacl::GetAclArgs { fh: object, mask: nfsacl::Mask::all() };

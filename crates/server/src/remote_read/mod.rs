@@ -371,7 +371,7 @@ mod tests {
         file_at(1)
     }
 
-    /// A file of one of several sources, each copied by its own client.
+    /// Returns a file of one of several sources, each copied by its own client.
     fn file_at(host: u8) -> Arc<SourceFile> {
         file_of(host, &[host])
     }

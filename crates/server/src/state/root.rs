@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// Returns what is notified when a connection, a copy or a local change is queued for the driver.
+    /// Returns the signal for the driver, which is notified when a connection, a copy or a local change is queued for the driver.
     #[must_use]
     pub fn work_signal(&self) -> &WorkSignal {
         &self.work_signal

@@ -67,6 +67,6 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// thread may be used: a fast log may write on it. Never fails, see the trait's documentation.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()>;
 
-    /// Has all changes written that nobody waits for. Does not wait.
+    /// Starts to write all changes that nobody waits for. Does not wait.
     fn push(&self);
 }

@@ -44,7 +44,7 @@ use crate::{
 /// The key of all test servers.
 pub(crate) const KEY: HandleKey = HandleKey([9; 16]);
 
-/// An export in memory, for everybody and without squashing.
+/// Returns an export in memory, for everybody and without squashing.
 pub(crate) fn export(id: u32, path: &str) -> Export {
     let mut identity = [0; 16];
     identity[..4].copy_from_slice(&id.to_be_bytes());
@@ -60,13 +60,13 @@ pub(crate) fn export(id: u32, path: &str) -> Export {
     }
 }
 
-/// An export, `/export`, with injected faults.
+/// Returns an export, `/export`, with injected faults.
 pub(crate) fn faulty() -> (Export, Arc<Faulty<MemFs>>) {
     let backend = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
     (Export { backend: backend.clone(), ..export(1, "/export") }, backend)
 }
 
-/// An export for the clients of one network.
+/// Returns an export for the clients of one network.
 pub(crate) fn export_for(id: u32, path: &str, network: &str) -> Export {
     let mut export = export(id, path);
     export.options.clients.push(ClientPattern::Network(network.parse().unwrap()));
@@ -91,7 +91,7 @@ pub(crate) struct Lab {
     xid: u32,
 }
 
-/// A server of one export, `/export`, and the superuser of a client.
+/// Returns a server of one export, `/export`, and the superuser of a client.
 pub(crate) fn lab() -> Lab {
     lab_of(vec![export(1, "/export")])
 }
@@ -114,7 +114,7 @@ pub(crate) fn lab_with(exports: Vec<Export>, change: impl FnOnce(&mut Settings))
     lab
 }
 
-/// A client of version 4.2 on an export that has become read-only, and a file there.
+/// Returns a client of version 4.2 on an export that has become read-only, and a file there.
 pub(crate) fn read_only() -> (Lab, Handle) {
     let mut exported = export(1, "/export");
     let mut lab = lab_of(vec![exported.clone()]);
@@ -125,7 +125,7 @@ pub(crate) fn read_only() -> (Lab, Handle) {
     (lab, file)
 }
 
-/// The channel attributes that test clients ask for; `LIMIT` bytes are more than any test needs.
+/// Returns the channel attributes that test clients ask for; `LIMIT` bytes are more than any test needs.
 pub(crate) fn channel() -> ChannelAttributes {
     const LIMIT: u32 = 1 << 21;
     ChannelAttributes {
@@ -220,7 +220,7 @@ impl Lab {
         assert_eq!(done.status, Status::OK);
     }
 
-    /// The RPC record of a COMPOUND call with these bytes as its arguments.
+    /// Returns the RPC record of a COMPOUND call with these bytes as its arguments.
     pub(crate) fn record(&mut self, arguments: &[u8]) -> Bytes {
         self.record_of((PROGRAM, VERSION, PROC_COMPOUND), arguments)
     }
@@ -257,7 +257,7 @@ impl Lab {
         Now { monotonic: Duration::from_secs(self.seconds), wall }
     }
 
-    /// The next work for the driver.
+    /// Returns the next work for the driver.
     pub(crate) fn work(&self) -> Option<Work> {
         match self.server.poll_work(&Context::from_waker(Waker::noop())) {
             Poll::Ready(work) => Some(work),
@@ -265,12 +265,12 @@ impl Lab {
         }
     }
 
-    /// The RPC record of an NFSv3 call.
+    /// Returns the RPC record of an NFSv3 call.
     fn record_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Bytes {
         self.record_of((PROGRAM, 3, procedure), &xdr::to_bytes(arguments))
     }
 
-    /// The status of an NFSv3 call.
+    /// Returns the status of an NFSv3 call.
     pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
         let results = self.ask((PROGRAM, 3, procedure), &xdr::to_bytes(arguments)).expect("results");
         protocol::nfs3::NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap()))
@@ -333,7 +333,7 @@ impl Lab {
         result.results.into_vec().split_off(1)
     }
 
-    /// The result of the last of these operations.
+    /// Returns the result of the last of these operations.
     #[track_caller]
     pub(crate) fn last(&mut self, ops: Vec<Op>) -> OpResult {
         self.ok(ops).pop().unwrap()
@@ -344,12 +344,12 @@ impl Lab {
         self.run(ops).status
     }
 
-    /// The status of `op` on the object at `path`.
+    /// Returns the status of `op` on the object at `path`.
     pub(crate) fn status_at(&mut self, path: &[&'static str], op: Op) -> Status {
         self.status(at(path, vec![op]))
     }
 
-    /// The handle of the object at `path`.
+    /// Returns the handle of the object at `path`.
     #[track_caller]
     pub(crate) fn handle(&mut self, path: &[&'static str]) -> Handle {
         match self.last(at(path, vec![Op::GetFh])) {
@@ -396,7 +396,7 @@ impl Lab {
     }
 }
 
-/// The bytes of a reply's results, or why there are none.
+/// Returns the bytes of a reply's results, or why there are none.
 pub(crate) fn results(reply: Writer) -> Result<Bytes, RpcError> {
     struct Rest(Bytes);
     impl xdr::Decode for Rest {
@@ -473,7 +473,7 @@ pub(crate) fn open_args(
     }
 }
 
-/// A file in `/export` with sevens from `offset` on, and holes before and after them.
+/// Returns a file in `/export` with sevens from `offset` on, and holes before and after them.
 #[track_caller]
 pub(crate) fn sparse(lab: &mut Lab, text: &'static str, offset: u64, length: usize, end: u64) -> Handle {
     use protocol::nfs4::ops::setattr::SetAttrArgs;
@@ -487,7 +487,7 @@ pub(crate) fn sparse(lab: &mut Lab, text: &'static str, offset: u64, length: usi
     file
 }
 
-/// The content of a file, up to 64 KiB.
+/// Returns the content of a file, up to 64 KiB.
 #[track_caller]
 pub(crate) fn content(lab: &mut Lab, file: Handle) -> Vec<u8> {
     use protocol::nfs4::ops::read::ReadArgs;
@@ -539,7 +539,7 @@ impl Call {
         }
     }
 
-    /// The operation after CB_SEQUENCE.
+    /// Returns the operation after CB_SEQUENCE.
     pub(crate) fn operation(&self) -> &CbOp {
         &self.compound.as_ref().unwrap().ops[1]
     }
@@ -551,7 +551,7 @@ impl Call {
         reply.into_bytes()
     }
 
-    /// The reply with this result.
+    /// Returns the reply with this result.
     pub(crate) fn results(&self, result: CbOpResult) -> Bytes {
         let CbSequenceArgs { session_id, sequence_id, slot_id, highest_slot_id, .. } = self.sequence();
         let target_highest_slot_id = highest_slot_id;
@@ -562,7 +562,7 @@ impl Call {
         self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
     }
 
-    /// The reply that refuses CB_SEQUENCE.
+    /// Returns the reply that refuses CB_SEQUENCE.
     pub(crate) fn refusal(&self, status: Status) -> Bytes {
         let results = List::new(vec![CbOpResult::Sequence(Outcome::Error(status))]).unwrap();
         self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
@@ -573,7 +573,7 @@ impl Call {
 pub(crate) struct PendingCall(Pin<Box<dyn Future<Output = Bytes>>>);
 
 impl PendingCall {
-    /// The reply's results, if complete.
+    /// Returns the reply's results, if complete.
     pub(crate) fn poll_bytes(&mut self) -> Option<Bytes> {
         let mut context = Context::from_waker(Waker::noop());
         match self.0.as_mut().poll(&mut context) {
@@ -597,7 +597,7 @@ impl PendingCall {
         flag.0.load(Ordering::Relaxed)
     }
 
-    /// The result of a COMPOUND, if complete.
+    /// Returns the result of a COMPOUND, if complete.
     pub(crate) fn poll(&mut self) -> Option<CompoundResult> {
         self.poll_bytes().map(|bytes| xdr::from_bytes(bytes).expect("a COMPOUND4res"))
     }

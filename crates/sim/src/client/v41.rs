@@ -53,19 +53,19 @@ impl SessionCalls {
         Self { name, client_id, create_sequence, session, sequence, xid: first_xid, minor: 1, flags }
     }
 
-    /// Has it request persistent sessions.
+    /// Makes it request persistent sessions.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { flags: CreateSessionFlags::PERSIST, ..self }
     }
 
-    /// Has it use version 4.2.
+    /// Makes it use version 4.2.
     #[must_use]
     pub fn newer(self) -> Self {
         Self { minor: 2, ..self }
     }
 
-    /// Has it accept callbacks over the connection of CREATE_SESSION.
+    /// Makes it accept callbacks over the connection of CREATE_SESSION.
     #[must_use]
     pub fn reachable(self) -> Self {
         Self { flags: CreateSessionFlags::CONN_BACK_CHAN, ..self }
@@ -239,13 +239,13 @@ impl ClientV41 {
         Self { locks, ..self }
     }
 
-    /// Has it use version 4.2.
+    /// Makes it use version 4.2.
     #[must_use]
     pub fn newer(self) -> Self {
         Self { words: self.words.newer(), ..self }
     }
 
-    /// Has it request persistent sessions.
+    /// Makes it request persistent sessions.
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { words: self.words.lasting(), ..self }

@@ -46,7 +46,7 @@ impl CompoundClient {
         matches!(self, Self::InSession(_))
     }
 
-    /// Number of operations before the requested ones.
+    /// Returns the number of operations before the requested ones.
     pub(super) fn before(&self) -> usize {
         usize::from(self.has_slots())
     }

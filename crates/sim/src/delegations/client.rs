@@ -461,7 +461,7 @@ fn write(stateid: Stateid, value: u64) -> Op {
     Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data })
 }
 
-/// A file without writes holds 0.
+/// Returns the value in a file's data; a file without writes has 0.
 fn value(data: &[u8]) -> u64 {
     data.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }

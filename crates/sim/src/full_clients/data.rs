@@ -70,7 +70,7 @@ fn lock_name(file: usize) -> String {
     format!("lock{file}")
 }
 
-/// The holder that a lock file names.
+/// Returns the text of a lock file, which names its holder.
 fn lock_text(program: &Program) -> Bytes {
     let (host, life, number) = program.id;
     Bytes::from(format!("{host}.{life}.{number}"))

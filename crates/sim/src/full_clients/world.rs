@@ -372,7 +372,7 @@ impl World {
         self.schedule(at + server, Event::ServerHears { link });
     }
 
-    /// The client has closed a connection. What it sent before still arrives.
+    /// Handles that the client has closed a connection. Earlier records still arrive.
     fn close_at_client(&mut self, link: usize) {
         self.links[link].is_open_at_client = false;
         let at = self.now() + hearing_time(&mut self.rng);

@@ -100,7 +100,7 @@ fn check_views(cluster: &mut Cluster<Client>) -> Result<(), String> {
     knows(cluster)
 }
 
-/// Has all delegations returned, and checks that nothing is left.
+/// Makes the holders return all delegations, and checks that nothing is left.
 fn end(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
     cluster.shared.is_ending = true;
     cluster.run_until(|cluster| {

@@ -87,7 +87,7 @@ fn clients(rng: &mut Rng) -> Vec<Client> {
     clients
 }
 
-/// Has all locks given up without network faults, and checks that every waiter gets its lock.
+/// Makes the clients release all locks without network faults, and checks that every waiter gets its lock.
 fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.stop_faults();
     cluster.shared.is_quiet = true;
@@ -103,7 +103,7 @@ fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
     }
 }
 
-/// Has silent clients return and all leave, and checks that no state is left after the leases.
+/// Makes silent clients return and all clients leave, and checks that no state is left after the leases.
 fn check_nothing_left(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.shared.is_over = true;
     cluster.run_until(|cluster| cluster.actors.iter().all(Client::is_gone))?;

@@ -25,7 +25,7 @@ fn record(number: usize, bytes: usize) -> Vec<u8> {
     record
 }
 
-/// A log of this many records of a hundred bytes, two cells each.
+/// Writes a log of this many records of a hundred bytes, two cells each.
 fn log_of(path: &Path, count: usize) {
     let (log, _) = FileReplyLog::open(path).unwrap();
     (0..count).for_each(|number| log.append(&[&record(number, 100)]));

@@ -168,7 +168,7 @@ fn copy_all(me: &Caller<'_>, whole: CopyRange) {
     panic!("100 steps were not enough");
 }
 
-/// A hole of 1 GiB between two MiB of data, and one of 256 MiB after them.
+/// Returns a hole of 1 GiB between two MiB of data, and one of 256 MiB after them.
 fn sparse(me: &Caller<'_>, top: &Handle) -> (Handle, u64) {
     let file = filled(me, top, "s", pattern(MIB));
     me.write(&file, 1025 * MIB, pattern(MIB)).unwrap();

@@ -38,7 +38,7 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// For each name, whether this racer succeeded.
+    /// Returns for each name whether this racer succeeded.
     fn race(&self, is_over: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut won = Vec::new();
         loop {
@@ -56,7 +56,7 @@ impl Contest<'_> {
     }
 }
 
-/// The names that each racer won.
+/// Returns the names that each racer won.
 fn judge(racers: &[Vec<bool>]) -> Checked {
     for name in 0..racers[0].len() {
         let winners = racers.iter().filter(|won| won.get(name) == Some(&true)).count();

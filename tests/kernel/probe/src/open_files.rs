@@ -14,7 +14,7 @@ const LEFT_OVER_PAUSE: Duration = Duration::from_millis(100);
 
 type Scenario = (&'static str, fn(&Path) -> Checked);
 
-/// All scenarios, each in its own directory below `root`.
+/// Runs all scenarios, each in its own directory below `root`.
 pub(crate) fn check(root: &Path) -> Checked {
     const SCENARIOS: &[Scenario] = &[
         ("removed-while-open", removed_while_open),

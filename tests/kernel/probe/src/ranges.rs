@@ -45,7 +45,7 @@ pub(crate) fn check_holes(path: &Path) -> Checked {
     same("size after reserving", 17 * UNIT, extended.len())
 }
 
-/// Has the kernel copy a whole file, over existing data.
+/// Makes the kernel copy a whole file, over existing data.
 pub(crate) fn copy_over(source: &Path, target: &Path) -> Checked {
     let from = File::open(source).map_err(told(source))?;
     let to = File::options().write(true).open(target).map_err(told(target))?;
@@ -53,7 +53,7 @@ pub(crate) fn copy_over(source: &Path, target: &Path) -> Checked {
     copy_all(&from, &to, (0, 0), size)
 }
 
-/// Has the kernel copy a file from an offset to its end.
+/// Makes the kernel copy a file from an offset to its end.
 fn copy_all(from: &File, to: &File, (read_at, write_at): (u64, u64), size: u64) -> Checked {
     let (mut source_offset, mut target_offset, mut rounds) = (read_at, write_at, 0);
     while source_offset < size {
@@ -68,7 +68,7 @@ fn copy_all(from: &File, to: &File, (read_at, write_at): (u64, u64), size: u64) 
     Ok(())
 }
 
-/// Has the kernel copy a whole file, at an odd offset too, and compares.
+/// Makes the kernel copy a whole file, at an odd offset too, and compares.
 pub(crate) fn check_copy(source: &Path, target: &Path) -> Checked {
     let from = File::open(source).map_err(told(source))?;
     let to = File::options().read(true).write(true).create(true).truncate(true).open(target);

@@ -40,7 +40,7 @@ pub(crate) fn make(root: &Path, files: usize) -> Checked {
     Ok(())
 }
 
-/// Some directories are deep, and names are not all ASCII.
+/// Returns the path of a directory. Some directories are deep, and not all names are ASCII.
 fn directory_of(root: &Path, number: usize) -> PathBuf {
     match number % 5 {
         0 => root.join(format!("plain-{number}")),

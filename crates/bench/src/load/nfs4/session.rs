@@ -64,12 +64,12 @@ impl Session {
         Ok(session)
     }
 
-    /// The slots that the server granted; at most as many as requested.
+    /// Returns the slots that the server granted; at most as many as requested.
     pub(super) fn slots(&self) -> Rc<Slots> {
         Rc::clone(&self.slots)
     }
 
-    /// How many they are.
+    /// Returns the number of slots.
     pub(crate) fn depth(&self) -> usize {
         self.slots.count()
     }
@@ -140,7 +140,7 @@ impl<'a> Setup<'a> {
         self.session.call(self.caller, what, operations, &self.plan.xids).await
     }
 
-    /// The handle of `name` in the directory of the measurement.
+    /// Returns the handle of `name` in the directory of the measurement.
     pub(super) async fn find(&mut self, name: &str) -> Result<Handle, LoadError> {
         let export = self.plan.export.split('/').filter(|part| !part.is_empty());
         let path = export.chain([layout::DIRECTORY, name]);

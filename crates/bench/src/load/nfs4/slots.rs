@@ -1,4 +1,4 @@
-//! Requests of a session: which slot carries them, and what was last sent on it.
+//! Requests of a session, their slots, and the last request on each slot.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use super::NFS4;
 use crate::load::replies::Reply;
 use crate::load::template::{Template, patch};
 
-/// The arguments of a compound in version 4.`minor_version`.
+/// Returns the arguments of a compound in version 4.`minor_version`.
 ///
 /// # Panics
 /// Where there are more operations than a compound can have.
@@ -22,7 +22,7 @@ pub fn arguments(minor_version: u32, operations: Vec<Op>) -> CompoundArgs {
     CompoundArgs { tag: Utf8::from_static(b""), minor_version, ops }
 }
 
-/// The operations' results, if all ended well.
+/// Returns the operations' results, if all succeeded.
 pub(super) fn all_well(result: CompoundResult) -> Result<Vec<OpResult>, String> {
     if result.status == Status::OK {
         Ok(result.results.into_vec())
@@ -50,12 +50,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `count` slots of a session on which nothing has been sent.
+    /// Creates `count` unused slots of a session.
     pub(super) fn new(session: SessionId, minor_version: u32, count: usize) -> Self {
         Self { session, minor_version, sequences: vec![Cell::new(0); count] }
     }
 
-    /// How many they are.
+    /// Returns the number of slots.
     pub(super) fn count(&self) -> usize {
         self.sequences.len()
     }
@@ -77,13 +77,13 @@ impl Slots {
         })
     }
 
-    /// The next single call, on the first slot.
+    /// Returns the next single call, on the first slot.
     pub(super) fn single(&self, operations: Vec<Op>) -> CompoundArgs {
         let sequence = self.sequence(0, self.advance(0), 0, Keep::No);
         arguments(self.minor_version, [vec![sequence], operations].concat())
     }
 
-    /// A compound of `operations` that is sent again and again on `slot`.
+    /// Returns a compound of `operations` that is sent repeatedly on `slot`.
     pub(super) fn request(&self, slot: usize, keep: Keep, operations: &[Op]) -> Request {
         let render = |sequence_id| {
             let sequence = self.sequence(slot, sequence_id, self.count() - 1, keep);
@@ -126,7 +126,7 @@ impl Request {
         start
     }
 
-    /// The request as it is rendered.
+    /// Returns the rendered request.
     pub(super) fn into_template(self) -> Template {
         self.template
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use xdr::Reader;
 
-    /// The sequence arguments of the request in `record`.
+    /// Returns the sequence arguments of the request in `record`.
     fn sequence_in(record: &[u8]) -> (u32, SequenceArgs) {
         let mut reader = Reader::new(bytes::Bytes::copy_from_slice(&record[4..]));
         rpc::message::CallHeader::parse(&mut reader).unwrap();

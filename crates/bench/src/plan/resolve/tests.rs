@@ -36,7 +36,7 @@ fn errors(text: &str) -> Vec<String> {
     Plan::parse("plan.toml", text).expect_err("a wrong plan")
 }
 
-/// The plan with one line replaced.
+/// Returns the plan with one line replaced.
 #[track_caller]
 fn with(line: &str, other: &str) -> String {
     assert!(PLAN.contains(line));

@@ -18,7 +18,7 @@ fn time(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanoseconds: 0 }
 }
 
-/// A file as NFS 3 describes it, changed at second `changed`.
+/// Returns a file as NFS 3 describes it, changed at second `changed`.
 fn file(changed: i64) -> Attributes {
     Attributes {
         kind: FileKind::Regular,
@@ -38,7 +38,7 @@ fn file(changed: i64) -> Attributes {
     }
 }
 
-/// A file with a change attribute.
+/// Returns a file with a change attribute.
 fn file4(change: u64) -> Attributes {
     Attributes { change: Some(change), ..file(change as i64) }
 }

@@ -12,7 +12,7 @@ fn cache() -> DirectoryCache {
     DirectoryCache::new(Limiter::new(Budget::new(0)).user(), 1 << 20, true)
 }
 
-/// A page whose cookies are `cookies`.
+/// Returns a page whose cookies are `cookies`.
 fn page(cookies: std::ops::RangeInclusive<u64>, end: bool) -> Page {
     let entry = |cookie: u64| DirectoryEntry {
         name: Bytes::from(format!("file-{cookie}")),

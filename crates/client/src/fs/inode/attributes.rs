@@ -86,7 +86,7 @@ impl Inode {
     /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
     ///
     /// # Errors
-    /// As access(2), except that missing permissions are no error.
+    /// As access(2), except that missing permissions are not an error.
     pub async fn access(&self, caller: &Caller, asked: u32) -> Result<u32, OpError> {
         let now = self.mount.now();
         let cached = self.mount.shared.state.lock().rights(self.node.id, caller, asked, now);

@@ -1,4 +1,4 @@
-//! Sends what is written behind, and gives up memory. One task for each mount; [`Client::run`](crate::Client::run) polls it.
+//! Sends written-behind data, and releases memory. One task for each mount; [`Client::run`](crate::Client::run) polls it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use crate::error::OpError;
 use crate::results::Stability;
 use crate::write::{RequestError, RequestId, SyncTicket, WriteAction, Written};
 
-/// WRITEs and COMMITs of a mount that are handed to the client at a time. Memory bounds what is written behind; this only
+/// WRITEs and COMMITs of a mount that are handed to the client at a time. Memory bounds write-behind; this only
 /// leaves places in the client's queue to reads.
 const REQUESTS_MAX: usize = 64;
 
@@ -36,7 +36,7 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    /// There may be something to send.
+    /// Signals that there may be requests to send.
     pub(super) fn raise(&self) {
         self.signal.raise();
     }
@@ -112,7 +112,7 @@ async fn run(shared: Weak<Shared>, guard: EndGuard, engine: Arc<Engine>) {
     }
 }
 
-/// Gives up memory if it is short, and returns the requests to send now, and when to ask again at the latest.
+/// Releases memory if it is short, and returns the requests to send now, and when to ask again at the latest.
 fn next(shared: &Arc<Shared>, running: usize) -> (Vec<Work>, Option<Duration>) {
     let now = shared.client.engine().now();
     let mut actions = Vec::new();

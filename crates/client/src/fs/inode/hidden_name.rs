@@ -15,7 +15,7 @@ pub(super) struct HiddenName {
 }
 
 impl HiddenName {
-    /// Removes the name. One that is gone already is no error.
+    /// Removes the name. A name that does not exist any more is not an error.
     pub(super) async fn remove(self) -> Result<(), OpError> {
         match self.directory.remove(&self.caller, &self.name, false).await {
             Err(OpError::Status(Status::NOENT)) => Ok(()),

@@ -58,7 +58,7 @@ impl Inode {
         }
     }
 
-    /// Returns what is known of a name to a caller who may look it up, and whether that is fresh.
+    /// Returns the cached entry of a name for a caller that may look it up, and whether it is fresh.
     fn known(&self, caller: &Caller, name: &[u8]) -> (Lookup, bool) {
         let (directory, now) = (self.node.id, self.mount.now());
         let state = self.mount.shared.state.lock();
@@ -98,7 +98,7 @@ impl Inode {
         Ok(target)
     }
 
-    /// A change of our own made a name mean `target`, or removed it.
+    /// Notes that this client's change made a name mean `target`, or removed it.
     pub(super) fn name_changed(&self, name: &[u8], target: Option<&Self>) {
         let directory = self.node.id;
         let mut state = self.mount.shared.state.lock();
@@ -114,14 +114,14 @@ impl Inode {
         }
     }
 
-    /// It is not known what a name means, after a request that may have changed it.
+    /// Drops a name after a request that may have changed its meaning.
     fn forget_name(&self, name: &[u8]) {
         let mut state = self.mount.shared.state.lock();
         state.metadata.directories.invalidate(self.node.id);
         state.metadata.names.forget(self.node.id, name);
     }
 
-    /// The attributes changed by an operation on a name, which did not return them.
+    /// Expires the attributes: an operation on a name changed them and did not return them.
     pub(super) fn expire(&self) {
         self.mount.shared.state.lock().metadata.attributes.expire(self.node.id);
     }
@@ -172,7 +172,7 @@ impl Inode {
         Ok(file)
     }
 
-    /// Creates an object that is no regular file.
+    /// Creates an object that is not a regular file.
     ///
     /// # Errors
     /// As mkdir(2), symlink(2), mknod(2).
@@ -218,7 +218,7 @@ impl Inode {
         self.refresh(caller).await
     }
 
-    /// Removes the name of an object that is no directory. A file that is open stays until its last release.
+    /// Removes the name of an object that is not a directory. A file that is open stays until its last release.
     ///
     /// # Errors
     /// As unlink(2).

@@ -43,7 +43,7 @@ impl OpenFile {
 /// Copies between files of one server. They need version 4.2: others fail with EOPNOTSUPP.
 impl OpenFile {
     /// Copies at most `count` bytes of `source` from `source_offset` on to `offset` of this file, at the server. Returns how many:
-    /// fewer than asked for are no error, 0 means that the source ends there. The data are stable after [`Self::sync`]. If the
+    /// fewer than requested are not an error, 0 means that the source ends there. The data are stable after [`Self::sync`]. If the
     /// future is dropped, some of them may have been copied.
     ///
     /// # Errors

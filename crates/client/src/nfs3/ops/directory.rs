@@ -19,7 +19,7 @@ use crate::error::OpError;
 use crate::results::{FileHandle, NewObject, Object};
 
 impl Nfs3 {
-    /// Creates an object that is no regular file.
+    /// Creates an object that is not a regular file.
     pub(crate) async fn create_object(
         &self,
         caller: &Caller,

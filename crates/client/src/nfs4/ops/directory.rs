@@ -36,7 +36,7 @@ impl Nfs4 {
         take_page(&mut self.read_only(caller, &ops).await?, position.0)
     }
 
-    /// Creates an object that is no regular file.
+    /// Creates an object that is not a regular file.
     pub(crate) async fn create_object(
         &self,
         caller: &Caller,
@@ -118,7 +118,7 @@ impl Nfs4 {
         self.remove(caller, directory, name).await
     }
 
-    /// REMOVE is for both: unlink and rmdir differ only in what they expect, which the caller checks.
+    /// Removes a name. REMOVE is for both: unlink and rmdir differ only in the expected kind, which the caller checks.
     async fn remove(&self, caller: &Caller, directory: FileHandle, name: &[u8]) -> Result<Changed, OpError> {
         let remove = Op::Remove(RemoveArgs { target: component(name)? });
         let mut results = self.change(caller, &[put(directory), remove, get_attributes()]).await?;

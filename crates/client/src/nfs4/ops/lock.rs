@@ -169,7 +169,7 @@ impl Nfs4 {
         }
     }
 
-    /// The owner of a LOCK: its lock stateid, or its name and the open for its first lock.
+    /// Returns the owner of a LOCK: its lock stateid, or its name and the open for its first lock.
     async fn wire_locker(
         &self,
         locker: &LockerUse,

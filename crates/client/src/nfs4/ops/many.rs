@@ -115,7 +115,7 @@ impl Nfs4 {
         self.run_many(caller, parts, 1, item, take).await
     }
 
-    /// Looks up names and returns what is there.
+    /// Looks up names and returns the existing objects.
     pub(crate) async fn stat_many(
         &self,
         caller: &Caller,
@@ -223,7 +223,7 @@ impl Nfs4 {
         list.iter().zip(made).map(of).collect()
     }
 
-    /// Runs an item with an open-owner for each of `list`, and closes what a failed item has left open.
+    /// Runs an item with an open-owner for each of `list`, and closes the files that a failed item has left open.
     async fn with_owners<I, T>(
         &self,
         caller: &Caller,

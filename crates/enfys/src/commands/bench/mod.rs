@@ -191,7 +191,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), String> {
     std::fs::write(path, content).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Prints to standard output; a closed pipe is no error.
+/// Prints to standard output; a closed pipe is not an error.
 fn print(text: &str) -> Result<(), String> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),

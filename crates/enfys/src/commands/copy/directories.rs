@@ -46,7 +46,7 @@ impl Level {
 }
 
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
-    /// Copies directories of one level with their content; objects that are no directories go to `others`.
+    /// Copies directories of one level with their content; other objects go to `others`.
     pub(super) fn directories<'s>(
         &'s self,
         jobs: Vec<Job>,

@@ -173,7 +173,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         }
     }
 
-    /// Copies an object that is no directory by itself.
+    /// Copies a single object other than a directory.
     async fn object(&self, job: &Job) {
         let _permit = self.files.acquire().await;
         let Job { source, target, attributes, found, .. } = job;

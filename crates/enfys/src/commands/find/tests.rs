@@ -46,7 +46,7 @@ fn actions(text: &str, path: &str, attributes: &Attributes, failing: &[Action]) 
     done
 }
 
-/// A time this many seconds before now.
+/// Returns a time this many seconds before now.
 fn ago(seconds: f64) -> Timestamp {
     let time = nanoseconds(NOW) - (seconds * 1e9) as i128;
     Timestamp {

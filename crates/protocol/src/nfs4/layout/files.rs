@@ -28,7 +28,7 @@ impl FileLayoutUtil {
     /// `NFL4_UFLG_STRIPE_UNIT_SIZE_MASK`.
     pub const STRIPE_UNIT_SIZE_MASK: u32 = 0xffff_ffc0;
 
-    /// Size of a stripe unit in bytes, a multiple of 64.
+    /// Returns the size of a stripe unit in bytes, a multiple of 64.
     #[must_use]
     pub const fn stripe_unit_size(self) -> u32 {
         self.bits() & Self::STRIPE_UNIT_SIZE_MASK

@@ -238,15 +238,15 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Removexattr, Current).since(2).once(CHANGE_INFO),
 ];
 
-/// The row of the operation with this number in minor version `minor`; `None` where the answer is OP_ILLEGAL. A row may be of an older
-/// version: RFC 8881 §2.7 rule 13 keeps operations that only version 4.0 has defined in later ones, as NOTSUPP.
+/// Returns the row of the operation with this number in minor version `minor`; `None` where the answer is OP_ILLEGAL. A row may be of an
+/// older version: RFC 8881 §2.7 rule 13 keeps operations that only version 4.0 has defined in later ones, as NOTSUPP.
 #[inline]
 #[must_use]
 pub fn operation(number: u32, minor: u32) -> Option<&'static Operation> {
     TABLE.get(number.checked_sub(OpNum::ACCESS.0)? as usize).filter(|row| row.first_minor <= minor)
 }
 
-/// The operations of a minor version that must not be executed twice, by number.
+/// Returns the operations of a minor version that must not be executed twice, by number.
 pub fn executed_once(minor: u32) -> impl Iterator<Item = OpNum> {
     TABLE.iter().filter(move |row| row.is_in(minor) && row.once.is_some()).map(|row| row.opcode.number())
 }

@@ -34,7 +34,7 @@ fn now() -> Now {
     Now { monotonic: Duration::from_secs(1000), wall: Timestamp { seconds: 1_000_000, nanoseconds: 5 } }
 }
 
-/// A server with the toy mechanism, and the number of its contexts.
+/// Returns a server with the toy mechanism, and the number of its contexts.
 fn server_of(exports: Vec<Export>, lifetime: Option<Duration>) -> (Arc<Server>, Arc<AtomicU64>) {
     let mut settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let toy = Toy { lifetime, ..Toy::default() };
@@ -43,7 +43,7 @@ fn server_of(exports: Vec<Export>, lifetime: Option<Duration>) -> (Arc<Server>, 
     (Arc::new(Server::new(settings, ExportTable::new(exports).unwrap())), alive)
 }
 
-/// An export that allows every flavor.
+/// Returns an export that allows every flavor.
 fn open_export() -> Export {
     let mut export = export(1, "/export");
     export.options.flavors = Flavors::new(&Flavor::ALL).unwrap();

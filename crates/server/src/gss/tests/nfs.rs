@@ -345,7 +345,7 @@ fn by_contexts(handles: &[&Bytes]) -> Vec<CallbackSecParms> {
 
 const LIFETIME: Duration = Duration::from_secs(50);
 
-/// A client, its own context, and contexts that do not exist: one that never did, and a destroyed one.
+/// Returns a client, its own context, and contexts that do not exist: one that never did, and a destroyed one.
 fn with_contexts() -> (Client, Bytes, [Bytes; 2]) {
     let server = server_of(vec![open_export()], Some(LIFETIME)).0;
     let client = Client::new(Peer::new(&server, "u0", Service::Integrity), StateProtectArgs::None);

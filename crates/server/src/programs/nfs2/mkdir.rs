@@ -6,7 +6,7 @@ use super::create::create;
 use super::reply::{Failure, answer, fattr_after_change, object, resolve_writable, set_attributes};
 use crate::request::Request;
 
-/// MKDIR (RFC 1094 §2.2.15). A size means nothing.
+/// MKDIR (RFC 1094 §2.2.15). A size is ignored.
 pub(super) async fn serve(
     request: &Request<'_>,
     args: CreateArgs,

@@ -43,14 +43,14 @@ impl Client {
         Self::with(|_| {})
     }
 
-    /// With other options of the export.
+    /// Creates a client of an export with other options.
     pub(super) fn with(change: impl FnOnce(&mut ExportOptions)) -> Self {
         let mut options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
         change(&mut options);
         Self::of(Arc::new(MemFs::new(&MemOptions::default())), options)
     }
 
-    /// Over a backend that `around` puts around one in memory.
+    /// Creates a client of a backend that `around` wraps around one in memory.
     pub(super) fn over<B: Backend + 'static>(around: impl FnOnce(MemFs) -> B) -> Self {
         let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
         Self::of(Arc::new(around(MemFs::new(&MemOptions::default()))), options)
@@ -111,7 +111,7 @@ impl Client {
         xdr::from_bytes(results).expect("the results and nothing else")
     }
 
-    /// A call of version 3.
+    /// Returns a call of version 3.
     fn call3<R: Decode>(&self, procedure: nfs3::Proc, arguments: &impl Encode) -> R {
         self.xid.set(self.xid.get() + 1);
         let target = (PROGRAM, nfs3::VERSION, procedure.0);
@@ -191,7 +191,7 @@ fn server(export: &Export) -> Arc<Server> {
     Arc::new(Server::new(settings, ExportTable::new(vec![export.clone()]).unwrap()))
 }
 
-/// The RPC record of a call of the superuser with these bytes as its arguments.
+/// Returns the RPC record of a call of the superuser with these bytes as its arguments.
 fn record(xid: u32, (program, version, procedure): (u32, u32, u32), arguments: &[u8]) -> Bytes {
     struct Raw<'a>(&'a [u8]);
     impl Encode for Raw<'_> {

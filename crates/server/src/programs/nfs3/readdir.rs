@@ -171,7 +171,7 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
-    /// The arguments that the listed entries depend on.
+    /// Returns the arguments that the listed entries depend on.
     fn form(&self, asked: ReadDir) -> Form {
         Form {
             kind: if self.limits.plus { Kind::Nfs3Plus } else { Kind::Nfs3 },

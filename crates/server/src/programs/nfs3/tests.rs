@@ -61,7 +61,7 @@ fn pair_over(backend: Arc<dyn Backend>, options: ExportOptions, uid: u32) -> Pai
     )
 }
 
-/// A client of a server of these exports; its root is the first one's.
+/// Returns a client of a server of these exports; its root is the first one's.
 fn pair_of(exports: Vec<Export>, uid: u32) -> Pair {
     let root = top(&exports[0]);
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
@@ -71,7 +71,7 @@ fn pair_of(exports: Vec<Export>, uid: u32) -> Pair {
     Pair { server, connection: Arc::new(connection), root, xid: 1.into(), uid }
 }
 
-/// The handle of an export's top.
+/// Returns the handle of an export's top.
 fn top(export: &Export) -> FileHandle {
     FileHandle::new(&KEY.seal(export.id, &export.backend.root())).unwrap()
 }
@@ -127,7 +127,7 @@ impl Pair {
         parse_reply(reply).expect("results")
     }
 
-    /// The status of a call with these bytes as its arguments, and how long its results are.
+    /// Returns the status of a call with these bytes as its arguments, and how long its results are.
     fn ask(&self, xid: u32, procedure: Proc, args: &Bytes) -> (NfsStat, usize) {
         let args = Raw(args.clone());
         let reply = self.raw(xid, PROGRAM, VERSION, procedure.0, &args).expect("a reply");
@@ -135,7 +135,7 @@ impl Pair {
         (NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap())), results.len())
     }
 
-    /// The status of a call.
+    /// Returns the status of a call.
     fn status(&self, procedure: Proc, args: &impl Encode) -> NfsStat {
         self.xid.set(self.xid.get() + 1);
         self.ask(self.xid.get(), procedure, &xdr::to_bytes(args)).0

@@ -24,7 +24,7 @@ impl Compound<'_> {
         }
     }
 
-    /// The client of this compound uses an export: logged the first time.
+    /// Logs the first use of an export by the client of this compound.
     #[inline]
     pub(super) fn uses(&self, export: &Export) {
         let used = match self.session() {

@@ -148,7 +148,7 @@ impl<'r> Compound<'r> {
         &self.request.server.state
     }
 
-    /// The mapping of user and group names, if configured.
+    /// Returns the mapping of user and group names, if configured.
     pub(crate) fn id_names(&self) -> Option<&'r crate::IdNames> {
         self.request.server.settings().id_names.as_deref()
     }
@@ -157,7 +157,7 @@ impl<'r> Compound<'r> {
         &self.request.exports
     }
 
-    /// The monotonic time of the request.
+    /// Returns the monotonic time of the request.
     pub(crate) fn now(&self) -> Duration {
         self.request.now.monotonic
     }
@@ -177,14 +177,14 @@ impl<'r> Compound<'r> {
         export.map(|export| &**export)
     }
 
-    /// The principal of the request, and whether its integrity is protected.
+    /// Returns the principal of the request, and whether its integrity is protected.
     pub(crate) fn credential(&self) -> state::Credential {
         let is_protected =
             matches!(self.request.identity, Identity::Gss(_, Service::Integrity | Service::Privacy));
         state::Credential { principal: self.principal(), is_protected }
     }
 
-    /// The principal of the request, for client records.
+    /// Returns the principal of the request, for client records.
     pub(crate) fn principal(&self) -> state::Principal {
         match &self.request.identity {
             Identity::Anonymous => state::Principal::Anonymous,
@@ -193,22 +193,22 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// A number that identifies the caller.
+    /// Returns a number that identifies the caller.
     pub(crate) fn caller(&self) -> u64 {
         self.request.caller_number()
     }
 
-    /// The sender of a 4.0 compound; `principal` is [`Self::principal`].
+    /// Returns the sender of a 4.0 compound; `principal` is [`Self::principal`].
     pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::V40Caller<'p> {
         state::V40Caller { caller: self.caller(), principal }
     }
 
-    /// The slot of this compound.
+    /// Returns the slot of this compound.
     pub(crate) fn session(&self) -> Option<&SlotRequest> {
         self.session.as_ref()
     }
 
-    /// The client of the session.
+    /// Returns the client of the session.
     pub(crate) fn client(&self) -> Result<&std::sync::Arc<state::Client>> {
         let running = self.session.as_ref().ok_or(Failure::Status(Status::OP_NOT_IN_SESSION))?;
         Ok(running.client())
@@ -244,7 +244,7 @@ impl<'r> Compound<'r> {
         Ok(self.state().is_other_clients_stateid(self.client()?, file.key(self.server()), &stateid))
     }
 
-    /// The client that sent the compound, if known.
+    /// Returns the client that sent the compound, if known.
     pub(crate) fn who(&self) -> Option<&state::Client> {
         self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
     }

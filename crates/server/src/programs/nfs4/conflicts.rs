@@ -93,7 +93,7 @@ impl Compound<'_> {
         self.state().granted_change(client, file.key(self.server()))
     }
 
-    /// The caller, where that may be so of any file.
+    /// Returns the caller if it may hold a delegation of any file.
     pub(crate) fn holder(&self, mask: Bitmap) -> Option<Holder> {
         let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
         Some(Holder { client: client.id(), last_grant: client.last_grant() })
@@ -103,7 +103,7 @@ impl Compound<'_> {
         mask.has(number::CHANGE) && self.state().may_hide_changes(client)
     }
 
-    /// Puts it over what a listing has met in `directory`; whether it is another.
+    /// Applies it to the changes that a listing has found in `directory`; returns whether it differs.
     pub(crate) fn hide_changes_of_entry(
         &self,
         directory: File<'_>,

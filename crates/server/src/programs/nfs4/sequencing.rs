@@ -95,7 +95,7 @@ pub(crate) struct V40Operation<'a> {
 }
 
 impl<'a> V40Operation<'a> {
-    /// The arguments that were read since `start`.
+    /// Returns the arguments that were read since `start`.
     pub(crate) fn since(number: OpNum, arguments: &'a Reader, start: usize) -> Self {
         Self { number, arguments, start }
     }
@@ -196,12 +196,12 @@ impl Compound<'_> {
         done.map(drop)
     }
 
-    /// The client whose state an operation uses: the owner's in a turn, the session's otherwise.
+    /// Returns the client whose state an operation uses: the owner's in a turn, the session's otherwise.
     pub(crate) fn actor<'c>(&'c self, turn: Option<&'c OwnerRequest>) -> Result<&'c Arc<Client>> {
         turn.map_or_else(|| self.client(), |turn| Ok(turn.client()))
     }
 
-    /// The client that an operation names; in versions with sessions always the session's (RFC 8881 §18.16.3: "The
+    /// Returns the client that an operation names; in versions with sessions always the session's (RFC 8881 §18.16.3: "The
     /// clientid in the owner field MAY be set to any value by the client and MUST be ignored by the server").
     pub(crate) fn named(&self, id: ClientId) -> Result<Arc<Client>> {
         if self.minor > 0 {
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((status(before), status(answer(&lab, &call))), (Status::OK, Status::NOENT));
     }
 
-    /// A REMOVE, whose first copy waits at the gate.
+    /// Returns a REMOVE, whose first copy waits at the gate.
     fn held_up() -> (V40Lab, Arc<Faulty<MemFs>>, Gate, Bytes) {
         let (exported, backend) = faulty();
         let mut lab = v40_lab_of(vec![exported]);

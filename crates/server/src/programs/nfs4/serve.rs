@@ -202,7 +202,7 @@ impl<'r> Progress<'r> {
         Ok(())
     }
 
-    /// The change to the state log that the reply has to wait for.
+    /// Returns the change to the state log that the reply has to wait for.
     fn pending_change(&self) -> Option<u64> {
         let state = self.compound.state();
         self.compound.who().and_then(|client| state.pending_change(Some(client)))

@@ -21,7 +21,7 @@ pub(super) async fn serve(call: &Call<'_>, args: ShareArgs) -> Results {
     Results::Share(args.cookie, stat)
 }
 
-/// UNSHARE (XNFS; RFC 1813 §6.3.7). A reservation that does not exist is no error.
+/// UNSHARE (XNFS; RFC 1813 §6.3.7). A reservation that does not exist is not an error.
 pub(super) async fn undo(call: &Call<'_>, args: ShareArgs) -> Results {
     let stat = match unshare(call, &args.share) {
         Ok(()) => Stats::GRANTED,

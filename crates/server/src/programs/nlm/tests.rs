@@ -55,7 +55,7 @@ fn host(server: &Arc<Server>, last: u8, name: &'static str) -> Host {
     host_at(server, [192, 0, 2, last], 700, name)
 }
 
-/// A server with an empty file, and two hosts.
+/// Returns a server with an empty file, and two hosts.
 fn two_hosts() -> (Lab, Handle, Host, Host) {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"");

@@ -3,7 +3,7 @@ use protocol::nlm::{Stats, UnlockArgs};
 use super::target::refusal;
 use super::{Call, Results};
 
-/// UNLOCK (XNFS; RFC 1813 §6.3.4), and UNLOCK_MSG. What is not locked is no error, nor is the grace period: a lock that was not
+/// UNLOCK (XNFS; RFC 1813 §6.3.4), and UNLOCK_MSG. A range that is not locked is not an error, and neither is the grace period: a lock that was not
 /// reclaimed is not held.
 pub(super) async fn serve(call: &Call<'_>, args: UnlockArgs) -> Results {
     let stat = match unlock(call, &args) {

@@ -93,7 +93,7 @@ pub(crate) struct CallId {
 }
 
 impl CallId {
-    /// A request of version 4.1.
+    /// Returns a request of version 4.1.
     pub(crate) fn in_slot(digest: u64, slot: u32, sequence_id: u32) -> Self {
         Self { digest, number: u64::from(slot) << 32 | u64::from(sequence_id) }
     }

@@ -9,7 +9,7 @@ use crate::state::tables::recovery::Reclaimers;
 use crate::state::tables::wire::Status;
 
 impl State {
-    /// Has the next server wait only for clients that hold opens, locks or delegations of files. Returns these clients, and the
+    /// Makes the next server wait only for clients that hold opens, locks or delegations of files. Returns these clients, and the
     /// change to wait for ([`State::wait_durable`]).
     ///
     /// Called when no request is in progress and none follows: state granted after this call cannot be reclaimed.

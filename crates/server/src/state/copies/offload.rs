@@ -45,7 +45,7 @@ pub(crate) struct Step<'s> {
 }
 
 impl Step<'_> {
-    /// Returns what was copied before it.
+    /// Returns the bytes copied before it.
     pub(crate) fn copied(&self) -> Copied {
         self.copied
     }
@@ -231,7 +231,7 @@ impl State {
         its.iter().for_each(|offload| inner.forget(offload));
     }
 
-    /// Returns what has happened to background copies.
+    /// Returns the counts of background copies.
     #[must_use]
     pub fn offload_counts(&self) -> &OffloadCounts {
         &self.offloads.counts

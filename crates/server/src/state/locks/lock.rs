@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// LOCKU. A range that is not locked, or only in part, is no error, as in POSIX.
+    /// LOCKU. A range that is not locked, or only in part, is not an error, as in POSIX.
     ///
     /// # Errors
     /// As for every stateid; DELAY if there is no room for the range that a split adds.

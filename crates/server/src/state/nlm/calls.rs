@@ -122,7 +122,7 @@ impl State {
         self.host_calls.len()
     }
 
-    /// Has calls repeated whose pause is over.
+    /// Repeats calls whose pause is over.
     pub(crate) fn maintain_host_calls(&self, now: Duration) {
         if self.host_calls.retry(now) {
             self.work_signal.notify();

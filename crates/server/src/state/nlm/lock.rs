@@ -189,7 +189,7 @@ impl State {
         }))
     }
 
-    /// UNLOCK. A range that is not locked is no error.
+    /// UNLOCK. A range that is not locked is not an error.
     ///
     /// # Errors
     /// [`NlmRefusal::NoRoom`] for the range that a split adds.
@@ -200,7 +200,7 @@ impl State {
         self.free_nlm_range(host, (file, &name), (range, has_room))
     }
 
-    /// Frees what an owner has locked of a range. Without room it does not split a range.
+    /// Frees an owner's locks in a range. Without room it does not split a range.
     pub(super) fn free_nlm_range(
         &self,
         host: &NlmHost,

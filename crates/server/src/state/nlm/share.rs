@@ -17,7 +17,7 @@ use crate::state::tables::shard::{Deferred, EntryEvent};
 const SHARES_PER_FILE_MAX: usize = 256;
 
 impl State {
-    /// SHARE. It replaces what the owner has reserved of the file before.
+    /// SHARE. It replaces the owner's earlier reservation of the file.
     ///
     /// # Errors
     /// [`NlmRefusal::Denied`], [`NlmRefusal::Grace`], [`NlmRefusal::NoRoom`].
@@ -61,7 +61,7 @@ impl State {
         outcome
     }
 
-    /// UNSHARE. A reservation that does not exist is no error.
+    /// UNSHARE. A reservation that does not exist is not an error.
     pub fn nlm_unshare(&self, owner: &NlmOwner) {
         let mut deferred = Deferred::new();
         let mut shard = self.shards[self.shard_of(owner.file)].lock();

@@ -47,7 +47,7 @@ impl Sum {
 /// By client.
 pub(crate) type Sums = HashMap<ClientId, Sum>;
 
-/// An error that names what two sides say, where they differ.
+/// Returns an error with both values if they differ.
 pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Result<(), String> {
     if is == expected { Ok(()) } else { Err(format!("{what}: {is:?}, where the tables have {expected:?}")) }
 }

@@ -205,7 +205,7 @@ impl CallbackQueue {
         }
     }
 
-    /// The client's sessions. Some may be destroyed.
+    /// Returns the client's sessions. Some may be destroyed.
     pub(crate) fn sessions(&self) -> &[SessionId] {
         &self.sessions
     }

@@ -169,7 +169,7 @@ impl Client {
         Self { host, ..self }
     }
 
-    /// The totals of its address.
+    /// Returns the totals of its address.
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.host
     }
@@ -184,7 +184,7 @@ impl Client {
         self.v40.as_deref()
     }
 
-    /// `clientid4`.
+    /// Returns the `clientid4`.
     #[must_use]
     pub fn id(&self) -> ClientId {
         self.id
@@ -196,23 +196,23 @@ impl Client {
         self.holdings.last_grant.load(SeqCst)
     }
 
-    /// `co_ownerid`.
+    /// Returns the `co_ownerid`.
     #[must_use]
     pub fn owner(&self) -> &Bytes {
         &self.owner
     }
 
-    /// `co_verifier`.
+    /// Returns the `co_verifier`.
     pub(crate) fn verifier(&self) -> &Verifier {
         &self.verifier
     }
 
-    /// The principal that created the record.
+    /// Returns the principal that created the record.
     pub(crate) fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// How its state is protected.
+    /// Returns how its state is protected.
     pub(crate) fn protect(&self) -> StateProtect {
         self.protect
     }
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    /// A COMPOUND begins.
+    /// Notes that a COMPOUND begins.
     pub(crate) fn begin(&self, now: Duration) {
         self.active.fetch_add(1, Relaxed);
         self.renew(now);
@@ -249,7 +249,7 @@ impl Client {
         self.idle(now) >= lease
     }
 
-    /// Time since the last renewal; zero while a COMPOUND runs.
+    /// Returns the time since the last renewal; zero while a COMPOUND runs.
     pub(crate) fn idle(&self, now: Duration) -> Duration {
         if self.active.load(Acquire) > 0 {
             return Duration::ZERO;
@@ -276,13 +276,13 @@ impl Client {
         self.seen().map(|(address, _)| address)
     }
 
-    /// Number of revoked stateids that it has not acknowledged.
+    /// Returns the number of revoked stateids that it has not acknowledged.
     pub(crate) fn revoked(&self) -> u32 {
         let Holdings { revoked, admin_revoked, unreturned, .. } = &self.holdings;
         [revoked, admin_revoked, unreturned].map(|counter| counter.load(Relaxed)).into_iter().sum()
     }
 
-    /// COMPOUNDs in progress.
+    /// Returns the number of COMPOUNDs in progress.
     pub(crate) fn active(&self) -> u32 {
         self.active.load(Relaxed)
     }
@@ -318,7 +318,7 @@ impl Client {
         !self.is_logged.swap(true, Relaxed)
     }
 
-    /// Why its record was removed, if its confirmation was logged.
+    /// Returns why its record was removed, if its confirmation was logged.
     pub(crate) fn removal_to_log(&self) -> Option<&'static str> {
         self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
     }
@@ -389,7 +389,7 @@ impl Client {
         is_first
     }
 
-    /// The log change that wrote its recovery record.
+    /// Returns the log change that wrote its recovery record.
     pub(crate) fn record_change(&self) -> Option<u64> {
         self.noted.load(Acquire).checked_sub(1)
     }
@@ -405,7 +405,7 @@ impl Client {
         }
     }
 
-    /// Called by a sweep: whether it has a recovery record, and has held nothing for this long.
+    /// Returns to a sweep whether it has a recovery record, and has held nothing for this long.
     pub(crate) fn is_long_empty(&self, now: Duration, long: Duration) -> bool {
         if self.record_change().is_none() || self.has_state() || self.revoked() > 0 {
             self.note_not_idle();
@@ -420,7 +420,7 @@ impl Client {
         }
     }
 
-    /// `sr_status_flags` (§18.46.3), except those of the session.
+    /// Returns the `sr_status_flags` (§18.46.3), except those of the session.
     pub(crate) fn status_flags(&self) -> SequenceStatus {
         let mut flags = SequenceStatus::empty();
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
@@ -468,7 +468,7 @@ impl Client {
     }
 }
 
-/// 584 years of nanoseconds fit.
+/// Returns a time in nanoseconds; 584 years fit.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -48,7 +48,7 @@ pub(crate) enum RecordEvent {
 }
 
 impl RecordEvent {
-    /// Why a record was removed, for the log.
+    /// Returns why a record was removed, for the log.
     fn reason(self) -> &'static str {
         match self {
             Self::Confirm => "confirmed",
@@ -92,7 +92,7 @@ impl CreateSessionSlot {
         Self { sequence: FIRST_SEQUENCE.wrapping_sub(1), result: Err(Status::SEQ_MISORDERED) }
     }
 
-    /// The sequence ID that the client should use next.
+    /// Returns the sequence ID that the client should use next.
     pub(crate) fn next(&self) -> u32 {
         self.sequence.wrapping_add(1)
     }
@@ -216,7 +216,7 @@ impl ClientTable {
         owned.unconfirmed.and_then(|id| self.remove(id, RecordEvent::Replace))
     }
 
-    /// Removes a record. The caller releases what its client holds, after the table's lock.
+    /// Removes a record. The caller releases the client's state after the table's lock.
     pub(crate) fn remove(&mut self, id: ClientId, event: RecordEvent) -> Option<Record> {
         let mut record = self.records.remove(&self.numbers.remove(&id)?)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("the table allows each removal");
@@ -254,7 +254,7 @@ impl ClientTable {
         self.records.range((Excluded(number), Unbounded)).map(|(number, record)| (*number, record))
     }
 
-    /// Number of the record at which the last sweep ended.
+    /// Returns the number of the record at which the last sweep ended.
     pub(crate) fn swept(&self) -> u64 {
         self.swept
     }
@@ -297,7 +297,7 @@ impl ClientTable {
         host::has_room(max_clients, self.len(), self.hosts.count(host), 1)
     }
 
-    /// A flood of EXCHANGE_ID or SETCLIENTID replaces its own records. Otherwise a client without state goes, of an address
+    /// Makes room for a record. A flood of EXCHANGE_ID or SETCLIENTID replaces its own records. Otherwise a client without state goes, of an address
     /// with more records; otherwise clients whose lease has expired.
     fn make_room(&mut self, now: Duration, lease: Duration, host: HostKey) -> Vec<Record> {
         if let Some(id) = self.replaceable(host) {
@@ -311,7 +311,7 @@ impl ClientTable {
         self.remove_expired(now, lease, true, has_more).0
     }
 
-    /// The client whose record makes room for a new one of an address.
+    /// Returns the client whose record makes room for a new one of an address.
     fn replaceable(&mut self, by: HostKey) -> Option<ClientId> {
         let may_go = |number| self.records.get(&number).is_some_and(|record| record.client.is_replaceable());
         let number = self.hosts.replaceable(by, may_go)?;

@@ -192,17 +192,17 @@ impl BoundConnections {
         (self.connections.len(), self.backs.len())
     }
 
-    /// The channels of a bound connection.
+    /// Returns the channels of a bound connection.
     pub(crate) fn channels(&self, connection: ConnectionId) -> Option<Channels> {
         self.connections.iter().find(|(id, _)| *id == connection).map(|(_, channels)| *channels)
     }
 
-    /// Number of bound connections.
+    /// Returns the number of bound connections.
     pub(crate) fn count(&self) -> usize {
         self.connections.len()
     }
 
-    /// The connection for callbacks: the last that was bound to the back channel.
+    /// Returns the connection for callbacks: the last that was bound to the back channel.
     pub(crate) fn back(&self) -> Option<&(ConnectionId, Arc<Outbox>)> {
         self.backs.last()
     }

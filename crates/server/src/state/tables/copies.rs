@@ -206,7 +206,7 @@ impl Offload {
         poll_fn(|context| self.poll_phase(context, |phase| phase != Phase::Stopping)).await;
     }
 
-    /// Ready when the step under way must stop.
+    /// Is ready when the step under way must stop.
     pub(crate) fn poll_stopping(&self, context: &Context<'_>) -> Poll<()> {
         self.poll_phase(context, |phase| phase == Phase::Stopping)
     }

@@ -170,7 +170,7 @@ impl Gauges {
         client.holdings.opens.fetch_sub(1, Relaxed);
     }
 
-    /// Locked ranges of a client came or went.
+    /// Notes a change of a client's number of locked ranges.
     pub(crate) fn locks_changed(&self, client: &Client, before: usize, after: usize) {
         // No file has 2^31 ranges: `max_state` bounds them all.
         let by = (after as i64 - before as i64) as i32;

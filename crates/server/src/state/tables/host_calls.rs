@@ -203,7 +203,7 @@ impl HostCalls {
 }
 
 impl Queues {
-    /// Has an address called, unless it is in a pause.
+    /// Queues a call to an address, unless it is in a pause.
     fn make_ready(&mut self, address: IpAddr) {
         match self.by_address.get(&address) {
             Some(queue) if queue.calls.is_empty() => drop(self.by_address.remove(&address)),

@@ -44,7 +44,7 @@ enum Purpose {
 }
 
 impl Ids {
-    /// The identifiers of the instance that `settings` describe. `entries` are those of the state log, which gets the new
+    /// Returns the identifiers of the instance that `settings` describe. `entries` are those of the state log, which gets the new
     /// instance's mark.
     pub(crate) fn new(settings: &Settings, entries: &[(Bytes, Bytes)], log: Option<&dyn StateLog>) -> Self {
         let Settings { secret, instance, .. } = *settings;
@@ -69,7 +69,7 @@ impl Ids {
         if previous == Some(mark(number).into()) { mark(number + 1) } else { mark(number) }
     }
 
-    /// The mark of this instance in stateids.
+    /// Returns the mark of this instance in stateids.
     pub(crate) fn boot(&self) -> u16 {
         self.boot
     }

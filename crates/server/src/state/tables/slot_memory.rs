@@ -127,7 +127,7 @@ impl SlotMemory {
         whole_fits
     }
 
-    /// Gives back what was promised.
+    /// Releases the promised memory.
     pub(crate) fn withdraw(&self, bytes: usize) {
         self.both().for_each(|memory| _ = memory.promised.fetch_sub(bytes, Relaxed));
         self.release(bytes);

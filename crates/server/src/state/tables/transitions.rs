@@ -3,7 +3,7 @@
 /// One row: in this phase, this event leads to that phase.
 pub(crate) type Row<P, E> = (P, E, P);
 
-/// The phase that follows; `None` where the table has no such row.
+/// Returns the phase that follows; `None` where the table has no such row.
 pub(crate) fn step<P: Copy + PartialEq, E: Copy + PartialEq>(
     table: &[Row<P, E>],
     from: P,

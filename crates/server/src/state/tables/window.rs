@@ -49,7 +49,7 @@ impl Window {
         self.first
     }
 
-    /// Upper bound of the window.
+    /// Returns the upper bound of the window.
     pub(crate) fn most(&self) -> u32 {
         self.most
     }

@@ -8,7 +8,7 @@ use crate::state::tables::shard::Deferred;
 use crate::state::tables::shard::share::Modes;
 use crate::state::tables::stateid::EntryId;
 
-/// Two clients with one open each of the same file, and a lock of the first.
+/// Returns two clients with one open each of the same file, and a lock of the first.
 fn sound() -> (World, [Stateid; 2]) {
     let world = World::new();
     let (a, b) = (world.peer("a"), world.peer("b"));

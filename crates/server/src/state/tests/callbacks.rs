@@ -37,7 +37,7 @@ impl Call {
     }
 }
 
-/// A client that accepts callbacks, with its own outbox.
+/// Returns a client that accepts callbacks, with its own outbox.
 pub(super) fn reachable(world: &mut World, owner: &str) -> Peer {
     world.outbox = Arc::default();
     let peer = world.peer(owner);
@@ -380,7 +380,7 @@ fn a_delayed_callback_is_retried() {
     assert_eq!(drain(&world.outbox).pop().unwrap().place(), call.place());
 }
 
-/// A client to which a callback was just sent.
+/// Returns a client to which a callback was just sent.
 fn called() -> (World, Peer, Call) {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");

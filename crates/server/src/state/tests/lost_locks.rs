@@ -9,7 +9,7 @@ fn tested(world: &World, peer: &Peer, stateid: &Stateid) -> Status {
     world.state.test_stateid(&peer.client, &Stateid { seqid: 0, ..*stateid })
 }
 
-/// An open of file 1 with a lock of one byte under it.
+/// Returns an open of file 1 with a lock of one byte under it.
 fn locked(world: &World, peer: &Peer, owner: &str, at: u64) -> [Stateid; 2] {
     let open = world.open(peer, 1, owner, BOTH);
     [open, world.lock(peer, &(1, open), "l", LockType::Write, range(at, 1)).unwrap()]

@@ -81,7 +81,7 @@ fn named(peer: &Peer0, owner: &str) -> StateOwner {
     StateOwner { client_id: peer.id, owner }
 }
 
-/// The caller of the requests in these tests.
+/// Returns the caller of the requests in these tests.
 pub(super) fn root() -> V40Caller<'static> {
     static PRINCIPAL: Principal = ROOT;
     V40Caller { caller: 0, principal: &PRINCIPAL }

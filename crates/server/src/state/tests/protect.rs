@@ -7,7 +7,7 @@ use super::super::StateProtect;
 use super::*;
 use crate::state::tables::wire::DirFromClient;
 
-/// A caller with RPCSEC_GSS.
+/// Returns a caller with RPCSEC_GSS.
 fn gss(name: &'static [u8], is_protected: bool) -> Credential {
     Credential { principal: Principal::Gss(Bytes::from_static(name)), is_protected }
 }
@@ -44,7 +44,7 @@ fn protect() -> StateProtect {
     StateProtect::machine(&asked(&[], &[OpNum::CLOSE]), &machine()).unwrap()
 }
 
-/// A protected client and its first session.
+/// Returns a protected client and its first session.
 fn protected(world: &World) -> (ExchangedId, SessionId) {
     let id = exchange(world, &machine(), (1, false), protect()).unwrap();
     let created = world.create_as(&machine().principal, id.client_id, id.sequence_id, 1).unwrap();

@@ -19,7 +19,7 @@ impl Site {
         Self { world: World::after(&settings, disk.records()), disk, settings }
     }
 
-    /// A server that was killed while its client `a` had file 1 open, and the next server.
+    /// Returns a server that was killed while its client `a` had file 1 open, and the next server.
     pub(super) fn after_a_had_one_open() -> Self {
         let mut site = Self::new();
         let a = site.world.peer("a");
@@ -538,7 +538,7 @@ impl Site {
         self.world.state.admit_open(self.world.now, &self.client0(peer), b"o", false)
     }
 
-    /// A restarted site with a version 4.0 client that held files 1 and 2.
+    /// Returns a restarted site with a version 4.0 client that held files 1 and 2.
     fn with_client0() -> (Self, Peer0) {
         let mut site = Self::new();
         let mut peer = site.world.peer0("a", 1);

@@ -71,7 +71,7 @@ impl Process {
     }
 }
 
-/// A server, and processes with callback paths, each of its own client.
+/// Returns a server, and processes with callback paths, each of its own client.
 fn processes<const N: usize>() -> (World, [Process; N]) {
     let mut world = World::new();
     let made = std::array::from_fn(|n| process(&mut world, &format!("client {n}")));
@@ -215,7 +215,7 @@ fn a_waiter_that_lost_its_open_is_removed() {
     }
 }
 
-/// Three processes: it is the second one's turn, and the third waits behind it.
+/// Returns three processes: it is the second one's turn, and the third waits behind it.
 fn whose_turn_has_come() -> (World, [Process; 3]) {
     let (world, [a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);

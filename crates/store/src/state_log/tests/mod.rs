@@ -96,7 +96,7 @@ fn torn(tail: &[u8]) -> Option<String> {
     (bytes > 0).then(|| format!("torn: ignored its last {bytes} bytes, which no client has seen"))
 }
 
-/// The map in the file of `file_of`.
+/// Returns the map in the file of `file_of`.
 fn all() -> Map {
     map(&[("c-first", "1"), ("c-a", "lost something"), ("c-d", "may reclaim")])
 }

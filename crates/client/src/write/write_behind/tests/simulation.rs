@@ -215,7 +215,7 @@ impl Simulation {
         assert!(dirty >= self.world.writes.unstable_bytes(FILE), "unstable data are accounted");
     }
 
-    /// The server works again, and the program calls fsync.
+    /// Makes the server work again, and calls fsync.
     fn finish(&mut self) {
         let ticket = self.world.writes.sync(FILE, EVERYTHING);
         self.syncs.push((ticket, self.model.clone()));
@@ -235,7 +235,7 @@ impl Simulation {
     }
 }
 
-/// Returns what a WRITE covers; nothing for a COMMIT.
+/// Returns the range of a WRITE; nothing for a COMMIT.
 fn written_range(action: &WriteAction) -> Range<u64> {
     match action {
         WriteAction::Write { offset, data, .. } => {

@@ -8,7 +8,7 @@ use protocol::nfs4::types::Status;
 use super::*;
 use crate::testing::{Lab, export, lab_with, open_args};
 
-/// A server of version 2 too, whose export has a file of five bytes.
+/// Returns a server of version 2 too, whose export has a file of five bytes.
 fn lab() -> (Lab, FileHandle) {
     let mut lab = lab_with(vec![export(1, "/export")], |settings| settings.versions |= Versions::V2);
     let wire = lab.file(&["export", "file"], b"12345");
@@ -16,7 +16,7 @@ fn lab() -> (Lab, FileHandle) {
     (lab, KEY.seal_short(id, &inner).unwrap())
 }
 
-/// The results of a call of version 2; none without a reply.
+/// Returns the results of a call of version 2; none without a reply.
 fn call<R: Decode>(lab: &mut Lab, procedure: Proc, arguments: &impl Encode) -> R {
     let results = lab.ask((PROGRAM, VERSION, procedure.0), &xdr::to_bytes(arguments)).expect("results");
     xdr::from_bytes(results).expect("the results and nothing else")

@@ -8,7 +8,7 @@ use xdr::Opaque;
 
 use super::*;
 
-/// The arguments of every procedure that has some.
+/// Returns the arguments of every procedure that has some.
 fn arguments(client: &Client) -> Vec<(Proc, Bytes)> {
     let (file, dir, attributes) = (client.root, client.root, Sattr::NONE);
     let at = |name: &[u8]| place(dir, name);

@@ -4,7 +4,7 @@ use protocol::procedure::Effect;
 
 use super::*;
 
-/// One call of each procedure that uses the backend, with the backend's method.
+/// Returns one call of each procedure that uses the backend, with the backend's method.
 fn calls(pair: &Pair) -> Vec<(Proc, Method, Bytes)> {
     let (file, dir, link) = (pair.file(b"file"), pair.root, pair.symlink(b"link", b"file"));
     pair.mkdir(b"dir", 0o755);

@@ -10,7 +10,7 @@ use rpc::message::{Rejection, RpcError};
 use super::*;
 use crate::{Flavor, Flavors};
 
-/// A server that allows only Kerberos by default.
+/// Returns a server that allows only Kerberos by default.
 fn shut() -> Pair {
     let flavors =
         Flavors::new(&[Flavor::Kerberos(Service::Privacy), Flavor::Kerberos(Service::Integrity)]).unwrap();

@@ -164,7 +164,7 @@ fn refuses_unknown_aces() {
     assert_eq!(converted(many, &FILE).unwrap_err(), Status::NOSPC);
 }
 
-/// A list with named users 100, 101 and groups 200, 201.
+/// Returns a list with named users 100, 101 and groups 200, 201.
 fn any_list() -> impl Strategy<Value = Acl> {
     list_naming([AclTag::User(100), AclTag::User(101), AclTag::Group(200), AclTag::Group(201)])
 }
@@ -195,7 +195,7 @@ fn list_naming(tags: [AclTag; 4]) -> impl Strategy<Value = Acl> {
     )
 }
 
-/// An entry of an NFSv4 list over a few principals.
+/// Returns an entry of an NFSv4 list over a few principals.
 fn any_ace() -> impl Strategy<Value = Ace> {
     let who = ["OWNER@", "GROUP@", "EVERYONE@", "100", "101", "10", "g:200", "g:201", "g:20"];
     let masks = [R, AceMask::WRITE_DATA, AceMask::APPEND_DATA, W, AceMask::EXECUTE, R | W];

@@ -20,7 +20,7 @@ pub(crate) enum FileHandle<'r> {
 }
 
 impl<'r> FileHandle<'r> {
-    /// The object. RFC 7862 §15.2.3: handles "may be validated in the context of the operation referencing them and an
+    /// Returns the object. RFC 7862 §15.2.3: handles "may be validated in the context of the operation referencing them and an
     /// NFS4ERR_STALE error returned for an invalid filehandle at that point".
     fn own(self) -> Result<Object<'r>> {
         match self {
@@ -31,7 +31,7 @@ impl<'r> FileHandle<'r> {
 }
 
 impl<'r> Compound<'r> {
-    /// The object of the current file handle.
+    /// Returns the object of the current file handle.
     pub(crate) fn current(&self) -> Result<Object<'r>> {
         self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?.own()
     }
@@ -50,12 +50,12 @@ impl<'r> Compound<'r> {
         if file.export.options.read_only { Err(Status::ROFS.into()) } else { Ok(file) }
     }
 
-    /// The saved file handle's object.
+    /// Returns the saved file handle's object.
     pub(crate) fn saved(&self) -> Result<Object<'r>> {
         self.saved_handle()?.own()
     }
 
-    /// The saved file handle of a COPY from another server.
+    /// Returns the saved file handle of a COPY from another server.
     pub(crate) fn saved_handle(&self) -> Result<FileHandle<'r>> {
         self.saved.map(|(handle, _)| handle).ok_or(Failure::Status(Status::NOFILEHANDLE))
     }

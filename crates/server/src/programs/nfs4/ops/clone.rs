@@ -70,7 +70,7 @@ pub(super) mod tests {
 
     use crate::testing::{Lab, content, export, lab_42, lab_of, putfh};
 
-    /// A source and a destination in one export, a file in another one, and a directory.
+    /// Returns a source and a destination in one export, a file in another one, and a directory.
     pub(crate) fn between_two() -> (Lab, [Handle; 4]) {
         let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
         lab.minor = 2;

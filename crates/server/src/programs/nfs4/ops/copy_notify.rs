@@ -64,7 +64,7 @@ fn address(location: &NetLocation) -> Option<IpAddr> {
     Some(address.0.ip().to_canonical())
 }
 
-/// The address at which the client reached this server.
+/// Returns the address at which the client reached this server.
 fn here(compound: &Compound<'_>) -> NetLocation {
     let local = compound.request.connection.local;
     // A dual-stack listener reports IPv4 addresses as mapped into IPv6; other hosts cannot connect to those.

@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(again.client_id, lab.client_id);
     }
 
-    /// A client with SP4_MACH_CRED protection, whose machine no flavor here can authenticate, and its session on connection 9.
+    /// Returns a client with SP4_MACH_CRED protection, whose machine no flavor here can authenticate, and its session on connection 9.
     fn protected(lab: &Lab) -> (u64, [u8; 16]) {
         let by = Credential { principal: Principal::Gss(b"nfs@client"[..].into()), is_protected: true };
         let asked = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };

@@ -104,7 +104,7 @@ mod tests {
 
     use crate::testing::{at, attributes_in, create, export, getattr, lab, lab_of};
 
-    /// All attributes of version 4.1 that can be read.
+    /// Returns all attributes of version 4.1 that can be read.
     fn everything() -> Vec<u32> {
         let set_only = [
             n::TIME_ACCESS_SET,

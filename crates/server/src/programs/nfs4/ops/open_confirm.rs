@@ -44,7 +44,7 @@ mod tests {
     use crate::testing::minor0::{V40Lab, v40_lab};
     use crate::testing::putfh;
 
-    /// A client with an unconfirmed open.
+    /// Returns a client with an unconfirmed open.
     fn unconfirmed() -> (V40Lab, Handle, Stateid) {
         let mut lab = v40_lab();
         let op = lab.open_op("file", b"second");

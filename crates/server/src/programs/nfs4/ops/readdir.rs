@@ -134,7 +134,7 @@ impl Listing<'_> {
     }
 }
 
-/// A directory of an export.
+/// Returns a directory of an export.
 async fn directory(
     compound: &mut Compound<'_>,
     directory: File<'_>,

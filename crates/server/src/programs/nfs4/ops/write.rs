@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(lab.status(vec![putfh(file), op]), Status::ROFS);
     }
 
-    /// A file of mode 0644 that user 1000 has created, and has open.
+    /// Returns a file of mode 0644 that user 1000 has created, and has open.
     fn created() -> (Lab, Handle, Stateid) {
         let mut lab = lab();
         let mode = protocol::nfs4::ops::setattr::SetAttrArgs {

@@ -10,7 +10,7 @@ use xdr::{Encode, List, Writer};
 
 use crate::testing::{Lab, at, channel, compound, create, getattr, lab, lab_42, name, putfh, session_args};
 
-/// A compound's arguments: header and encoded operations separately.
+/// Returns a compound's arguments: header and encoded operations separately.
 fn raw(minor: u32, count: u32, operations: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.opaque(b"");
@@ -313,7 +313,7 @@ fn detects_false_retry() {
     assert_eq!(lab.send(&other).status, Status::SEQ_FALSE_RETRY);
 }
 
-/// Every operation of 4.1 that has arguments and is served, with arguments that decode.
+/// Returns every operation of 4.1 that has arguments and is served, with arguments that decode.
 fn operations_with_arguments() -> Vec<Op> {
     use protocol::nfs4::attributes::FileAttributes;
     use protocol::nfs4::ops::*;

@@ -42,7 +42,7 @@ fn write(data: &'static [u8]) -> Op {
 
 const COMMIT: Op = Op::Commit(commit::CommitArgs { offset: 0, count: 0 });
 
-/// Every operation that uses the backend, on a directory or a file.
+/// Returns every operation that uses the backend, on a directory or a file.
 fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
     let (directory, file): (&[&str], &[&str]) = (&["export"], &["export", "file"]);
     let attributes = Bitmap::of(&[n::SIZE]);
@@ -224,7 +224,7 @@ fn getattr_after_grant_shows_current_attributes() {
     }
 }
 
-/// An OPEN that creates "new" and is delayed before it opens it, and another client that has opened the file meanwhile.
+/// Returns an OPEN that creates "new" and is delayed before it opens it, and another client that has opened the file meanwhile.
 fn created_and_found() -> (Lab, Lab, PendingCall, Gate, open::OpenOk) {
     let (mut lab, backend) = faulty_lab();
     let mut other = lab.reachable(b"other", 12);

@@ -270,7 +270,7 @@ fn all_versions_wait_for_durable_revocation() {
     assert_eq!(fourth.poll().map(|result| result.status), Some(Status::OK));
 }
 
-/// A client that had the file open is evicted, and the disk is too slow to have noted that.
+/// Evicts a client that has the file open, while the disk is too slow to record that.
 fn evicted_for_now() -> (Site, Lab, Handle) {
     let mut site = Site::new();
     let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));

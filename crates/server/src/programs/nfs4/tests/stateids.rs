@@ -326,7 +326,7 @@ impl Scene {
     }
 }
 
-/// A server with all operations that take stateids enabled.
+/// Returns a server with all operations that take stateids enabled.
 fn started(exports: &[Export], instance: u64) -> Lab {
     lab_with(exports.to_vec(), |settings| {
         settings.instance = instance;
@@ -386,7 +386,7 @@ fn close_op(open_stateid: Stateid) -> Op {
     Op::Close(CloseArgs { seqid: 0, open_stateid })
 }
 
-/// An operation on the file.
+/// Returns an operation on the file.
 fn on_file(scene: &Scene, op: Op) -> Vec<Op> {
     vec![putfh(scene.file), op]
 }

@@ -67,7 +67,7 @@ fn call_me_at(lab: &mut V40Lab, address: &str) {
 /// The callback address of a [`V40Lab`].
 const HOME: &str = "127.0.0.1.0.9";
 
-/// A client with a probed path and a confirmed open-owner, and another client.
+/// Returns a client with a probed path and a confirmed open-owner, and another client.
 fn scene() -> (V40Lab, Called, Lab) {
     let mut lab = v40_lab();
     call_me_at(&mut lab, HOME);
@@ -81,7 +81,7 @@ fn scene() -> (V40Lab, Called, Lab) {
     (lab, called, other)
 }
 
-/// An OPEN for reading by a confirmed owner.
+/// Returns an OPEN for reading by a confirmed owner.
 fn read_open(lab: &mut V40Lab) -> (Handle, OpenDelegation) {
     let mut args = open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate);
     (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
@@ -105,7 +105,7 @@ fn hold_to_write(lab: &mut V40Lab) -> (Handle, Stateid) {
     }
 }
 
-/// The reply to CB_RECALL.
+/// Returns the reply to CB_RECALL.
 fn ok(call: &Call) -> bytes::Bytes {
     reply(call, CbOpResult::Recall(Outcome::Ok(())))
 }

@@ -26,7 +26,7 @@ impl Site {
     }
 }
 
-/// A site, its first server, and an empty file.
+/// Returns a site, its first server, and an empty file.
 fn site() -> (Site, Arc<Server>, Handle) {
     let mut site = Site { disk: Arc::default(), exports: vec![export(1, "/export")], starts: 0 };
     let server = site.start();

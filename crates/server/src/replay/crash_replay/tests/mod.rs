@@ -104,7 +104,7 @@ impl Machine {
     }
 }
 
-/// The time, as in [`Lab::now`](crate::testing::Lab::now).
+/// Returns the time, as in [`Lab::now`](crate::testing::Lab::now).
 fn at(seconds: u64) -> Now {
     let wall = Timestamp { seconds: 1_000_000 + seconds as i64, nanoseconds: 5 };
     Now { monotonic: Duration::from_secs(seconds), wall }

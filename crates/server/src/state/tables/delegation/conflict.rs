@@ -20,7 +20,7 @@ impl Conflict {
         if kind == IoKind::Read { Self::Write } else { Self::Any }
     }
 
-    /// Returns whether the operation changes something. An OPEN alone does not, whatever it conflicts with.
+    /// Returns whether the operation changes something. An OPEN alone does not, even if it conflicts.
     pub fn is_by_change(self) -> bool {
         !matches!(self, Self::Write)
     }

@@ -90,7 +90,7 @@ fn entry(name: &[u8]) -> Option<NotifyEntry> {
     Some(NotifyEntry { file, attributes: FileAttributes::default() })
 }
 
-/// The cookie of a removed entry is unknown; 0 is no entry's (§18.23.3), and the name identifies it.
+/// Returns the notification of a removed entry. Its cookie is unknown; 0 belongs to no entry (§18.23.3), and the name identifies it.
 fn removed(name: &[u8]) -> Option<NotifyRemove> {
     Some(NotifyRemove { old_entry: entry(name)?, old_entry_cookie: 0 })
 }

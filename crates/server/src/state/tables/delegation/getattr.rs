@@ -108,7 +108,7 @@ impl HolderQueries {
         });
     }
 
-    /// Returns what other clients see after the last answer. Each request that shares an answer sees the change until the file
+    /// Returns the attributes that other clients see after the last answer. Each request that shares an answer sees the change until the file
     /// system shows it.
     pub(crate) fn attributes(
         &self,

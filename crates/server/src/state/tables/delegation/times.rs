@@ -58,7 +58,7 @@ impl FileTimes {
         Self { accessed: attributes.accessed, modified: attributes.modified }
     }
 
-    /// Accepts what a holder reports, and returns the accepted times.
+    /// Accepts a holder's report, and returns the accepted times.
     ///
     /// RFC 9754 §5: "When the time presented is before the original time, then the update is ignored. When the time presented is
     /// in the future, the server can either clamp the new time to the current time, or it may return NFS4ERR_DELAY". Each

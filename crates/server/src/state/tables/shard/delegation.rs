@@ -87,7 +87,7 @@ impl Delegation {
         self.kind == DelegationKind::Read || watch.is_notified()
     }
 
-    /// Returns what other clients see after the holder's last answer to CB_GETATTR.
+    /// Returns the attributes that other clients see after the holder's last answer to CB_GETATTR.
     pub(crate) fn held_attributes(
         &mut self,
         entry_id: EntryId,

@@ -28,7 +28,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns what it counts toward the bounds on state.
+    /// Returns its weight toward the bounds on state.
     pub(super) fn weight(&self) -> i32 {
         let owner = match &self.kind {
             EntryKind::Open(open) => &open.owner,

@@ -14,7 +14,7 @@ use super::phase::{EntryEvent, EntryPhase};
 use super::table::{Shard, adjust_holding};
 
 impl Shard {
-    /// Ends an entry: releases what it holds, and frees or keeps its stateid as the transition table says. The lock stateids
+    /// Ends an entry: releases its state, and frees or keeps its stateid as the transition table says. The lock stateids
     /// under an open end with it. §8.4.3: "it must revoke all locks associated with a given stateid".
     pub(crate) fn end(&mut self, index: u32, event: EntryEvent, gauges: &Gauges, deferred: &mut Deferred) {
         let locks = match &self.entry(index).kind {
@@ -84,7 +84,7 @@ impl Shard {
         }
     }
 
-    /// Removes what an entry holds of its file: share reservation, ranges, pin.
+    /// Removes an entry's state of its file: share reservation, ranges, pin.
     fn release(&mut self, index: u32, gauges: &Gauges, deferred: &mut Deferred) {
         let entry = self.entry_mut(index);
         let (file, client) = (entry.file, entry.client.id());
@@ -190,7 +190,7 @@ impl Shard {
     }
 }
 
-/// Returns what the end of an entry is to a delegation.
+/// Returns the effect of an entry's end on a delegation.
 fn delegation_event(event: EntryEvent) -> DelegationEvent {
     match event {
         // No delegation belongs to an open.
@@ -201,7 +201,7 @@ fn delegation_event(event: EntryEvent) -> DelegationEvent {
     }
 }
 
-/// Counts what a client has lost in the given way and not acknowledged.
+/// Counts state that a client has lost in the given way and not acknowledged.
 fn adjust_lost(entry: &Entry, why: Revocation, by: i32) {
     adjust_holding(&entry.client, Some(why), by);
     if matches!(entry.kind, EntryKind::Delegation(_)) {

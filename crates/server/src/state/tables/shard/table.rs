@@ -46,7 +46,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Returns an empty shard. `recovery` records what is revoked.
+    /// Returns an empty shard. `recovery` records revoked state.
     pub(crate) fn new(number: usize, seed: u64, generations: Generations, recovery: Arc<Recovery>) -> Self {
         Self {
             number,
@@ -375,7 +375,7 @@ impl Shard {
     }
 }
 
-/// Counts what a client holds, or what it lost in the given way.
+/// Counts a client's state, or state that it lost in the given way.
 pub(super) fn adjust_holding(client: &Client, lost: Option<Revocation>, by: i32) {
     use std::sync::atomic::Ordering::Relaxed;
 

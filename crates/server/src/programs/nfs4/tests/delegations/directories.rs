@@ -69,7 +69,7 @@ pub(super) fn rename(from: &'static str, to: &'static str) -> Op {
     Op::Rename(RenameArgs { old_name: name(from), new_name: name(to) })
 }
 
-/// A scene with a directory `d` that holds `a`, `b` and `inner`, a directory.
+/// Returns a scene with a directory `d` that holds `a`, `b` and `inner`, a directory.
 pub(super) fn with_directory(mut scene: Scene) -> (Scene, Handle) {
     scene.lab.ok(at(&["export"], vec![make("d"), make("inner")]));
     scene.lab.file(&["export", "d", "a"], b"a");

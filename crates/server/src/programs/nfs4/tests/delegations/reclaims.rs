@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::testing::{Lab, lab_of, lab_with, open, open_args, open_result, putfh};
 use crate::{ExportTable, Server, Settings};
 
-/// A file of mode 0644, and a client that returns after a restart of the server.
+/// Returns a file of mode 0644, and a client that returns after a restart of the server.
 pub(super) fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
     let exports = vec![crate::testing::export(1, "/export")];
     let file = lab_of(exports.clone()).file(&["export", "file"], b"hello");

@@ -61,7 +61,7 @@ fn pass(scene: &mut Scene, seconds: u64) {
     (scene.holder.seconds, scene.other.seconds) = (scene.lab.seconds, scene.lab.seconds);
 }
 
-/// The holder's answer to CB_GETATTR.
+/// Answers CB_GETATTR as the holder.
 fn answer_getattr(client: &Lab, held: Attributes) {
     let call = client.calls().pop().expect("a question");
     let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -171,7 +171,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// The time never goes back from one reply to the next, and one change attribute always has the same time.
+    /// Checks that the time never goes back from one reply to the next, and one change attribute always has the same time.
     #[track_caller]
     fn judge(&self) {
         let Self { before, meanwhile, behind } = self;
