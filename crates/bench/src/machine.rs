@@ -25,7 +25,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, with the file system that `export` lies on. What cannot be found out is "unknown".
+    /// Returns this machine, with the file system that contains `export`. Properties that cannot be determined are "unknown".
     #[must_use]
     pub fn here(export: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -14,7 +14,7 @@ pub(crate) const SEQID_UNCHANGED: &[Status] = &[
     Status::MOVED,
 ];
 
-/// An owner of opens or locks. Its requests are sent one after the other: who holds it mutably has the turn.
+/// An owner of opens or locks. Its requests are sent one after the other: each needs a mutable reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,
@@ -43,7 +43,7 @@ impl Owner {
         Self { number: 0, seqid: Seqid::Unknown }
     }
 
-    /// Returns the number, which the owner's name at the server is made of.
+    /// Returns the number from which the owner's name at the server is derived.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }

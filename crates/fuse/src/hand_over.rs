@@ -1,4 +1,4 @@
-//! A running mount on its way to another process: descriptors, what was negotiated, and requests that are not answered.
+//! The hand-over of a running mount to another process: descriptors, negotiated settings, and unanswered requests.
 //!
 //! The message on the socket: 8 bytes [`MAGIC`], the number of bytes that follow in 8 bytes, both with the descriptors attached; then the
 //! length of the description in 4 bytes, the description as JSON, and for each request the number of its descriptor in 4 bytes, 1 byte that is
@@ -40,7 +40,7 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// Returns what was negotiated.
+    /// Returns the negotiated settings.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -50,7 +50,7 @@ impl HandOver {
         self.carried.len()
     }
 
-    /// Sends it to a process that runs already: starting one can wait for the mount, if this process has files open on it. The mount lives while either process has it, so a receiver that confirms lets the sender drop it.
+    /// Sends the mount to a process that runs already: starting one can wait for the mount, if this process has files open on it. The mount lives while either process has it, so a receiver that confirms lets the sender drop it.
     ///
     /// # Errors
     /// Errors of the socket; `InvalidData` if the requests exceed 1 GiB.
@@ -83,10 +83,10 @@ impl HandOver {
         Ok(payload)
     }
 
-    /// Receives one.
+    /// Receives a mount.
     ///
     /// # Errors
-    /// Errors of the socket; `InvalidData` if it is none, or one of another version.
+    /// Errors of the socket; `InvalidData` if the message is no hand-over, or one of another version.
     pub fn receive(mut socket: &UnixStream) -> io::Result<Self> {
         let mut start = [0; START];
         let (length, devices) = receive_descriptors(socket, &mut start)?;
@@ -99,7 +99,7 @@ impl HandOver {
         if size > BYTES_MAX {
             return Err(invalid("the hand-over is too large"));
         }
-        // Grows as bytes come, whatever the sender promised.
+        // Grows as bytes arrive, regardless of the announced length.
         let mut payload = Vec::new();
         socket.take(size).read_to_end(&mut payload)?;
         if payload.len() as u64 != size {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_none() {
+    fn refuses_other_messages() {
         let (mut one, other) = UnixStream::pair().expect("a pair of sockets");
         one.write_all(&[0; 64]).expect("room for some bytes");
         assert!(HandOver::receive(&other).expect_err("no magic").to_string().contains("not a hand-over"));

@@ -284,7 +284,7 @@ impl Stopped {
     }
 
     /// Takes all requests that are not answered, and returns them with the descriptors. Replies to them are not delivered from now on.
-    /// What cannot be sent to another process can be given to [`Session::resume`] in this one.
+    /// If sending to another process fails, the result can be given to [`Session::resume`] in this one.
     ///
     /// # Errors
     /// EMFILE; then nothing is taken.
@@ -336,7 +336,7 @@ impl<F: Filesystem> Shared<F> {
         Ok(())
     }
 
-    /// A panic of the file system must not end the worker: its reply was dropped, which answers EIO.
+    /// Serves a request. A panic of the file system does not end the worker: its reply was dropped, which answers EIO.
     fn serve_and_survive(&self, channel: &Arc<Channel>, message: Bytes, is_interrupted: bool) {
         let serve = AssertUnwindSafe(|| self.serve(channel, message, is_interrupted));
         if catch_unwind(serve).is_err() {

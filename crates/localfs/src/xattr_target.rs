@@ -1,4 +1,4 @@
-//! Calls for extended attributes, by whatever descriptor an object has.
+//! Calls for extended attributes, by any kind of descriptor of an object.
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ fn another_user_gives_a_sticky_directory_no_attributes() {
 }
 
 #[test]
-fn what_another_user_creates_belongs_to_the_server() {
+fn objects_that_another_user_creates_belong_to_the_server() {
     if !is_child() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Open files and directories, by the number that the kernel calls them.
+//! Open files and directories, by the kernel's numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::listing::Position;
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) open: inode::OpenDirectory,
-    /// Who opened it.
+    /// The caller that opened it.
     pub(crate) caller: Caller,
     pub(crate) position: futures_util::lock::Mutex<Position>,
 }

@@ -163,7 +163,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether `text` is a client's name, as it is or as it is shown.
+/// Whether `text` is a client's name, in raw or displayed form.
 fn is_name(owner: &[u8], text: &[u8]) -> bool {
     owner == text || owner.escape_ascii().eq(text.iter().copied())
 }
@@ -199,8 +199,8 @@ impl Server {
         self.shared.state.snapshot_records()
     }
 
-    /// Removes a client at once, with everything that it holds. `name` is its id (`0x…`), address or owner name. Returns the client as it
-    /// was, and what it lost. The client may register again and reopen its files.
+    /// Removes a client at once, with everything that it holds. `name` is its id (`0x…`), address or owner name. Returns the client
+    /// before the removal, and the state that it lost. The client may register again and reopen its files.
     ///
     /// # Errors
     /// If no client or several have this name.
@@ -234,7 +234,7 @@ impl Server {
     /// delegations, or lose them after the lease time.
     ///
     /// # Errors
-    /// If the path leads to no file.
+    /// If the path does not lead to a file.
     pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
         let exports = self.exports();
         // Below a mount point inside an export another export begins: take the longest path.

@@ -1,10 +1,10 @@
 //! The behaviour of NFS, MOUNT and portmap: requests in, replies out; no sockets, clocks, files or randomness.
 //!
 //! One [`Server`] is shared by all cores. A transport gives it each complete RPC record with the [`Connection`] it came
-//! over and the time ([`Now`]), and sends what was written into the reply. Everything here can therefore be run in one
+//! over and the time ([`Now`]), and sends the reply. Everything here can therefore be run in one
 //! thread and in virtual time, as `sim` does.
 //!
-//! A request's way: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →
+//! The path of a request: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →
 //! `programs::nfs3::<procedure>`, `programs::nfs4::ops::<op>`, … → [`vfs::Backend`] → encoded reply.
 #![deny(unsafe_code)]
 

@@ -38,7 +38,7 @@ pub(crate) trait Actor: Sized {
     /// Handles a message; returns messages to send.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     fn receive(
         &mut self,
         bytes: Bytes,
@@ -56,7 +56,7 @@ pub(crate) trait Actor: Sized {
     /// Checks an action of the server, before any client knows of it.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     fn on_server_action(
         _: &mut Self::Shared,
         _: &Server,
@@ -66,10 +66,10 @@ pub(crate) trait Actor: Sized {
         Ok(())
     }
 
-    /// Checks what must hold at every moment.
+    /// Checks invariants that must always hold.
     ///
     /// # Errors
-    /// Returns what does not hold.
+    /// Returns the broken invariant.
     fn watch(actors: &[Self], shared: &mut Self::Shared, progress: Option<Progress>) -> Result<(), String>;
 }
 
@@ -212,12 +212,12 @@ impl<A: Actor> Cluster<A> {
     /// Runs until `is_over`.
     ///
     /// # Errors
-    /// Returns what went wrong, or that the run does not end.
+    /// Returns the failure, or that the run does not end.
     pub(crate) fn run_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
         self.run_beside(is_over, |_, _| Ok(()))
     }
 
-    /// The same, and calls `outsider` with the time after each event.
+    /// As [`Self::run_until`]; also calls `outsider` with the time after each event.
     ///
     /// # Errors
     /// As [`Self::run_until`].

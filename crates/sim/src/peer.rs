@@ -273,7 +273,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// Handles a message.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(crate) fn receive(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let (xid, message) = peek(&bytes).map_err(|error| error.to_string())?;
         if message == MessageType::CALL {

@@ -176,7 +176,7 @@ impl Scenario {
     /// Runs the scenario.
     ///
     /// # Errors
-    /// Returns what went wrong, and the command that repeats the run.
+    /// Returns the failure, and the command that repeats the run.
     pub fn run(&self, seed: u64) -> Result<Report, String> {
         (self.run)(seed).map_err(|why| {
             format!("{}: {why}\nto repeat: cargo run -p enfys-sim -- {} --seed {seed}", self.name, self.name)

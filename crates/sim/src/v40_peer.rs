@@ -111,7 +111,7 @@ impl<P: Clone + std::fmt::Debug> V40Peer<P> {
     /// Handles a message.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(crate) fn receive(&mut self, bytes: Bytes) -> Result<Incoming<P>, String> {
         let received = self.slots.iter_mut().find_map(|slot| Some((slot.match_reply(&bytes)?.0, slot)));
         // Otherwise the call was answered before.

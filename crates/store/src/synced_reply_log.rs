@@ -1,7 +1,7 @@
 //! The reply log on stable storage ([`server::StableLog`]): for persistent sessions.
 //!
-//! The same file and format as the [reply log](crate::reply_log). A thread syncs it when somebody waits for that; all who
-//! wait while one sync runs share the next one. The header says that the log is synced, so that it is also read after a crash
+//! The same file and format as the [reply log](crate::reply_log). A thread syncs it when somebody waits for that; all
+//! callers that wait while one sync runs share the next one. The header says that the log is synced, so that it is also read after a crash
 //! of the machine. A failed sync fails all later ones: it is unknown which pages the kernel dropped.
 
 use std::path::Path;
@@ -86,7 +86,7 @@ mod tests {
         synced(b"one");
         reboot(&path);
         assert_eq!(synced(b"two").records, [b"one"]);
-        // Without a reboot, each reads what the other wrote.
+        // Without a reboot, each reads the other's records.
         assert_eq!(unsynced(b"three").records, [b"one", b"two"]);
         assert_eq!(synced(b"four").records.len(), 3);
         // The next user syncs, but the last one did not.

@@ -15,7 +15,7 @@ pub enum Interest {
 
 /// Receives notifications of other users' changes of an object.
 pub trait ChangeListener: Send + Sync + fmt::Debug {
-    /// Notifies that another user has done, or may have done, what is watched. Called on any thread, any number of
+    /// Notifies that another user has made, or may have made, a watched change. Called on any thread, any number of
     /// times; it must neither block nor call the backend.
     fn notify(&self);
 }

@@ -149,7 +149,7 @@ impl Circle {
     }
 }
 
-/// A child may not import items of its parent that import children.
+/// Finds items of a parent that import children and that a child imports.
 fn own_items_imported(parent: &str, level: &Level) -> Option<(Vec<String>, Vec<String>)> {
     let (imported, sites) = level.imports(OWN).next()?;
     let why =
@@ -216,7 +216,7 @@ pub(crate) struct Options {
     module: Option<String>,
 }
 
-/// Prints the modules of a crate bottom to top with what each imports, and the imports that close circles.
+/// Prints the modules of a crate bottom to top with their imports, and the imports that close circles.
 pub(crate) fn print(options: &Options) -> Outcome {
     let name = &options.name;
     let tree = read_crate(&workspace_root(), name)?.ok_or_else(|| format!("no crate crates/{name}"))?;

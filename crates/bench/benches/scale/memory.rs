@@ -8,11 +8,11 @@ static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The system's allocator, counted.
 pub(crate) struct Counting;
 
-// SAFETY: every call is the system allocator's with the same arguments; beside it, a number changes.
+// SAFETY: every call is passed to the system's allocator with the same arguments; in addition, a number changes.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the promises of `alloc`, which are the same.
+        // SAFETY: the caller meets the conditions of `alloc`, which are the same.
         unsafe { System.alloc(layout) }
     }
 

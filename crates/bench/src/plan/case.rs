@@ -30,7 +30,7 @@ pub enum TargetKind {
         /// The server's name.
         server: String,
     },
-    /// A directory as it is mounted: an absolute path.
+    /// A mounted directory: an absolute path.
     Directory {
         /// Its path.
         path: String,
@@ -43,7 +43,7 @@ pub enum TargetKind {
 pub enum Cold {
     /// Each run has a new client, which has nothing cached; the server keeps its caches.
     NewClient,
-    /// The server is started anew, and each run has a new client.
+    /// The server is restarted, and each run has a new client.
     Restart,
     /// The kernel drops its caches (`/proc/sys/vm/drop_caches`); needs root.
     DropCaches,
@@ -60,7 +60,7 @@ pub struct Target {
     pub server: String,
     /// The kind of that address.
     pub kind: TargetKind,
-    /// How it is made cold, if the plan says so.
+    /// How its caches are emptied, if the plan requests that.
     pub cold: Option<Cold>,
 }
 
@@ -116,7 +116,7 @@ impl Run {
     ) -> Self {
         let (duration, warm_up) = times;
         let mut run = Self { id: String::new(), round, case: case.clone(), seed, duration, warm_up, caches };
-        // All that decides the result is in the JSON, whose maps are sorted.
+        // Everything that affects the result is in the JSON, whose maps are sorted.
         let canonical = serde_json::to_string(&run).expect("a run has only strings and numbers");
         let mut hasher = SipHasher24::new();
         hasher.write(canonical.as_bytes());

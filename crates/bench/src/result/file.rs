@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Ending of result files.
 const ENDING: &str = "json";
 
-/// Writes a result into a directory, under the run's id. A file is there as a whole or not at all, even after a crash.
+/// Writes a result into a directory, under the run's id. The file exists as a whole or not at all, even after a crash.
 ///
 /// # Errors
 /// The file and the system's reason.
@@ -70,7 +70,7 @@ pub fn parse(text: &[u8]) -> Result<RunResult, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
-/// Reads all results of files and directories; a directory's other files are passed over.
+/// Reads all results of files and directories; a directory's other files are ignored.
 ///
 /// # Errors
 /// The first file that cannot be read, or that nothing was found.

@@ -107,7 +107,7 @@ impl Meter {
     }
 
     /// Does an operation that moves `asked` bytes, and counts it. It returns how many it moved; with fewer than `asked` it is
-    /// short, and no work.
+    /// short, and not counted as work.
     ///
     /// # Errors
     /// Those of the operation, which is counted as an error then.
@@ -202,7 +202,7 @@ impl Meter {
     }
 }
 
-/// Lets other tasks of this thread run now and then: operations on cached data never wait.
+/// Lets other tasks of this thread run from time to time: operations on cached data never wait.
 async fn yield_sometimes() {
     tokio::task::coop::consume_budget().await;
 }

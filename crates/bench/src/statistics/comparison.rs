@@ -5,7 +5,7 @@ use std::fmt;
 use super::rank_sum::RatioInterval;
 use super::{MedianInterval, SIGNIFICANCE, mann_whitney, ratio_interval};
 
-/// Which values of a measure are good.
+/// Whether higher or lower values of a measure are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Throughputs and rates.
@@ -61,13 +61,13 @@ impl Change {
         })
     }
 
-    /// Returns by which part the second side is worse: 0.05 for a rate that fell, or a time that grew, by 5 %. 0 if it is not
+    /// Returns the fraction by which the second side is worse: 0.05 for a rate that fell, or a time that grew, by 5 %. 0 if it is not
     /// significantly worse.
     #[must_use]
     pub fn loss(&self) -> f64 {
         match (self.verdict, self.ratio) {
             (Verdict::Worse, Some(ratio)) => (ratio.ratio - 1.0).abs(),
-            // From something to nothing, or from nothing to something: there is no ratio.
+            // One side is zero: there is no ratio.
             (Verdict::Worse, None) => f64::INFINITY,
             _ => 0.0,
         }

@@ -170,8 +170,8 @@ impl PageCache {
         result
     }
 
-    /// Stores data that the program wrote, below offset 2⁶³. `permit` holds [`charge`] of its length. Returns the memory of the replaced data, which
-    /// the caller holds as long as requests still use that.
+    /// Stores data that the program wrote, below offset 2⁶³. `permit` holds [`charge`] of its length. Returns the memory of the replaced
+    /// data, which the caller holds as long as requests still use that.
     pub fn write(&mut self, file: FileId, offset: u64, data: Bytes, permit: Permit) -> Vec<Permit> {
         let pages = self.files.entry(file).or_default();
         let range = offset..offset + data.len() as u64;

@@ -6,7 +6,7 @@ use rpc::message::RpcError;
 
 use super::connection::ConnectError;
 
-/// Why a call has no reply, or none that can be used.
+/// Why a call has no usable reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
     /// No connection could be made.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// The purpose of a call, by which its traffic is counted.
 ///
-/// A compound of version 4 is counted as its main operation: the last one that is not there to pass handles and attributes
-/// on. The kernel's client counts compounds in the same way (mountstats(8)).
+/// A compound of version 4 is counted as its main operation: the last one that does more than pass handles and
+/// attributes. The kernel's client counts compounds in the same way (mountstats(8)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Label {
     /// The RPC program; 0 if the call has no label.
@@ -22,7 +22,7 @@ pub struct Label {
 pub struct Traffic {
     /// Calls that were sent, each once.
     pub requests: u64,
-    /// Further times that they were sent.
+    /// Retransmissions.
     pub retransmissions: u64,
     /// Calls that were sent and ended without a reply.
     pub failures: u64,

@@ -8,8 +8,8 @@ use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::xattr::XattrMode;
 
-/// Extended attributes. Names are those of xattr(7): with `user.` in front. They need version 4.2. `follow` tells whether a symbolic
-/// link stands for its target.
+/// Extended attributes. Names are those of xattr(7): with `user.` in front. They need version 4.2. `follow` tells whether symbolic
+/// links are followed.
 impl FileSystem {
     /// Returns the value of an extended attribute.
     ///

@@ -1,7 +1,7 @@
 //! Operations that continue after their caller has dropped them.
 //!
-//! A program may drop the future of an OPEN or a LOCK whose request is on its way. The server may execute it all the same, and
-//! would keep a state that nobody knows. So the future continues in the background, and its result is undone.
+//! A program may drop the future of an OPEN or a LOCK whose request is on its way. The server may execute it anyway, and
+//! would keep state that the client does not know. So the future continues in the background, and its result is undone.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_operation_goes_on_and_its_result_is_undone() {
+    fn a_dropped_operation_continues_and_its_result_is_undone() {
         let background = Arc::new(Background::default());
         let (result, undone) = (Arc::new(AtomicU32::new(5)), Arc::new(AtomicU32::new(0)));
         let guard = || {

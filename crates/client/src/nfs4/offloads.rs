@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use protocol::nfs4::callback::offload::OffloadInfo;
 use protocol::nfs4::types::Stateid;
 
-/// Most ends of copies that are kept whose COPY has no reply yet.
+/// Maximum number of kept ends of copies whose COPY has no reply yet.
 const EARLY_MAX: usize = 64;
 
 /// A stateid without its seqid.

@@ -41,7 +41,7 @@ fn has_seqid(op: &Op) -> bool {
     )
 }
 
-/// Executes a compound in a session, and notes what its status means for the owner's seqid. Returns the status of the
+/// Executes a compound in a session, and updates the owner's seqid by its status. Returns the status of the
 /// operation with the seqid, or that of the operation before it which failed.
 async fn send_as(
     session: &Arc<Session>,

@@ -90,7 +90,7 @@ impl Nfs4 {
         Ok(false)
     }
 
-    /// Closes a file that was opened by mistake. What the server answers does not matter.
+    /// Closes a file that was opened by mistake. The server's answer does not matter.
     async fn close_unwanted(
         &self,
         session: &Arc<Session>,
@@ -103,7 +103,7 @@ impl Nfs4 {
         self.run_as(session, &file.caller, owner, ops).await.map(|_| ()).map_err(as_lost)
     }
 
-    /// Opens a file anew whose stateid the server has refused. The locks through it are lost. First, the client tells a server of 4.1
+    /// Opens a file again whose stateid the server has refused. The locks through it are lost. First, the client tells a server of 4.1
     /// that it can forget a stateid that it has revoked (RFC 8881 §18.38). One of 4.0 is asked whether it knows the client: if
     /// not, a new client ID and reclaims come first.
     ///

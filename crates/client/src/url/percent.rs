@@ -2,7 +2,7 @@
 
 use super::error::UrlError;
 
-/// Punctuation that stands for itself in a path (RFC 3986 §3.3, `pchar` and the slash).
+/// Punctuation that needs no encoding in a path (RFC 3986 §3.3, `pchar` and the slash).
 const PATH_PUNCTUATION: &[u8] = b"-._~!$&'()*+,;=:@/";
 
 /// Decodes a path.
@@ -51,7 +51,7 @@ fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Encodes a path; slashes stand for themselves.
+/// Encodes a path; slashes stay unchanged.
 pub(super) fn encode_path(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path {

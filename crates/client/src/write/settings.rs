@@ -1,10 +1,10 @@
-//! How to write behind.
+//! Settings of write-behind.
 
 use std::time::Duration;
 
 use crate::results::Stability;
 
-/// How to write behind.
+/// Settings of write-behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Most bytes of a WRITE, a multiple of 4096.

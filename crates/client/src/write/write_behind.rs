@@ -1,4 +1,4 @@
-//! Write-behind: takes what programs write, and says what to send when.
+//! Write-behind: accepts the data that programs write, and decides which requests to send and when.
 //!
 //! [`WriteBehind`] owns the page cache of one server. Kinds of methods:
 //!
@@ -15,7 +15,7 @@
 //! `dirty_age`, or when memory is short. Files take turns; those that somebody waits for go first. Bytes of which a WRITE is
 //! under way are not sent again before it ends, but the program may overwrite them at any time.
 //!
-//! No call waits here, because none depends on replies. What slows writers down is the memory limiter alone.
+//! No call waits here, because none depends on replies. Only the memory limiter slows writers down.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -118,7 +118,7 @@ impl WriteBehind {
         self.files.get(&file).map_or(0, bytes)
     }
 
-    /// Returns where the unstable data of a file end: its size is at least that, whatever the server's attributes say.
+    /// Returns where the unstable data of a file end: its size is at least that, even if the server's attributes show less.
     pub fn unstable_end(&self, file: FileId) -> Option<u64> {
         self.files.get(&file)?.states().end()
     }
@@ -267,7 +267,7 @@ impl WriteBehind {
         }
     }
 
-    /// Returns when [`poll_action`](Self::poll_action) may have something to send although nothing else happens.
+    /// Returns when [`poll_action`](Self::poll_action) may return a request without another event.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let aged = self.aging.first().map(|(at, _)| *at);
         let paced = (!self.paced.is_empty()).then_some(self.paced_until);
@@ -324,7 +324,7 @@ impl WriteBehind {
         action
     }
 
-    /// Memory that requests under way still use is accounted until they end.
+    /// Keeps memory accounted that requests under way still use, until they end.
     fn hold(&mut self, file: FileId, range: &Range<u64>, replaced: Vec<Permit>) {
         if replaced.is_empty() {
             return;

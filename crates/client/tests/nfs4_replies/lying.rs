@@ -1,4 +1,4 @@
-//! Servers of version 4.1 that lie. The caller gets an error that says so, and nothing panics.
+//! Servers of version 4.1 with wrong replies. The caller gets an error that says so, and nothing panics.
 
 use std::rc::Rc;
 
@@ -106,7 +106,7 @@ fn results_that_are_missing_or_of_other_operations_are_refused() {
     is_bad(lookup(Vec::new));
     is_bad(lookup(|| vec![put()]));
     is_bad(lookup(|| vec![put(), put(), put(), put()]));
-    // An empty handle names nothing.
+    // An empty handle is invalid.
     is_bad(lookup(|| {
         let empty = OpResult::GetFh(Ok(FileHandle::default()).into());
         vec![put(), OpResult::Lookup(Ok(()).into()), empty]
@@ -132,7 +132,7 @@ fn names_that_leave_the_directory_are_refused() {
     }
 }
 
-/// Each such reply loses the session. A server that loses every session is given up.
+/// Each such reply loses the session. The client stops if a server loses every session.
 #[test]
 fn replies_for_another_session_slot_or_request_end_with_an_error() {
     type Lie = fn(&mut SequenceOk);

@@ -1,4 +1,4 @@
-//! Runs of plans and workloads: counts of operations and requests, and what is said when something is wrong.
+//! Runs of plans and workloads: counts of operations and requests, and error messages.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -188,7 +188,7 @@ fn a_plan_with_errors_does_not_start() {
     }
 }
 
-/// Runs `create` against an address, and returns what was said and the results.
+/// Runs `create` against an address, and returns its messages and the results.
 fn run_remote(url: &str, results: &Path) -> (Output, Vec<Value>) {
     let output = bench(&[
         "run",
@@ -264,7 +264,7 @@ fn a_read_only_export_is_named() {
 }
 
 #[test]
-fn a_server_that_dies_leaves_what_was_done() {
+fn a_server_that_dies_leaves_the_results_so_far() {
     for version in ["3", "4.1"] {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let results = dir.path().join("results");

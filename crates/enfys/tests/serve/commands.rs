@@ -34,7 +34,7 @@ impl Place {
         Command::new(ENFYS).args(words).env("TZ", "UTC").output().expect("the binary starts")
     }
 
-    /// Runs a command that succeeds, and returns what it prints, with `@` for the URL of the export.
+    /// Runs a command that succeeds, and returns its output, with `@` for the URL of the export.
     #[track_caller]
     fn good(&self, line: &str) -> String {
         let output = self.run(line);
@@ -442,7 +442,7 @@ fn a_file_is_not_copied_onto_itself() {
     assert_eq!(place.good("stat -c %N @d/l"), "'@d/l' -> 'g'\n");
 }
 
-/// Relays one connection after the other to a server. Calls `run` before it passes on a request that has `name` in it.
+/// Relays one connection after the other to a server. Calls `run` before it forwards a request that contains `name`.
 fn relay(server: std::net::SocketAddr, name: &'static [u8], run: impl Fn() + Send + 'static) -> u16 {
     use std::io::{Read, Write};
     use std::net::TcpStream;
@@ -559,7 +559,7 @@ fn a_tree_is_not_copied_into_itself() {
     }
     assert_eq!(place.good("find @d -type f -path */d/*").lines().count(), 2);
     assert_eq!(manifest(&dir.path("d"), false).len(), 3, "nothing came and nothing went");
-    // Under another name of the server, objects tell what paths do not.
+    // Under another name of the server, objects are compared, since paths differ.
     let alias = format!("nfs://localhost:{}/export/d", place.server.address.port());
     let (status, error) = place.bad(&format!("cp -r {alias} @d/e"));
     assert!(status == 1 && error.contains(itself), "{error}");

@@ -73,7 +73,7 @@ impl Checked {
         }
         let file = self.source.file.as_fd();
         let end = start + self.count;
-        // Moves the descriptor's position, which nobody uses. After the last data there is none; a file system that
+        // Moves the descriptor's position, which is not used. After the last data there is none; a file system that
         // cannot tell has data.
         let data_from = |offset| match rustix::fs::seek(file, SeekFrom::Data(offset)) {
             Err(Errno::NXIO) => end,
@@ -144,7 +144,7 @@ impl Volume {
         end: impl FnOnce(&'a Arc<Self>, T) -> Op<'a, A> + Send + 'a,
     ) -> Op<'a, A> {
         let (context, range) = (context.clone(), *range);
-        // How long it takes says nothing about smaller changes.
+        // Its duration says nothing about smaller changes.
         let kind = (OpKind::Read, context.peer);
         let worked = self.run_on_pool(kind, WouldBlock::Long, move |volume| work(volume, &context, &range));
         Op::pending(async move { end(self, worked.await?).await })

@@ -1,7 +1,7 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD.
 //!
-//! The kernel creates as the caller, in one step with the mode. What this step cannot set (another owner, a size,
-//! times, a verifier) follows under the directory's lock; if it fails, the name is removed again.
+//! The kernel creates as the caller, in one step with the mode. Other attributes (another owner, a size,
+//! times, a verifier) follow under the directory's lock; if it fails, the name is removed again.
 //!
 //! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts, and no
 //! SETATTR, not even one of times, can be taken for it. The times hold it, as with the Linux kernel's server, until
@@ -165,7 +165,7 @@ impl Volume {
                 Create::Directory => rustix::fs::AtFlags::REMOVEDIR,
                 _ => rustix::fs::AtFlags::empty(),
             };
-            // Its creator may remove it; if not, the caller gets its own error all the same.
+            // Its creator may remove it; if not, the caller gets the original error.
             let _ = self.act_as(context);
             let _ = directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
             // A client that has seen the name must see another change.
@@ -225,7 +225,7 @@ impl Volume {
         made.map(|()| None).map_err(translate)
     }
 
-    /// Sets what the kernel did not set when it created the name. Returns whether that was anything.
+    /// Sets attributes that the kernel did not set when it created the name. Returns whether there were any.
     fn finish(&self, context: &Context, object: &Object, what: &Create, set: &SetAttributes) -> Result<bool> {
         if object.kind == FileKind::Regular {
             // It was created open for writing.
@@ -432,7 +432,7 @@ fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {
     set.mode.unwrap_or(default) & 0o7777
 }
 
-/// Checks what the kernel would refuse too late, after the name exists.
+/// Checks for errors that the kernel would report too late, after the name exists.
 fn check(context: &Context, directory: &Attributes, what: &Create, set: &SetAttributes) -> Result<()> {
     check_time_values(set)?;
     let who = &context.credentials;

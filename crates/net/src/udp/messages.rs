@@ -57,7 +57,7 @@ pub(super) fn report_addresses(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Res
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Receives the datagrams that have arrived, at most one for each buffer and [`BATCH`]. `None` stands for one that must not be answered: it
+/// Receives the datagrams that have arrived, at most one for each buffer and [`BATCH`]. `None` means a datagram that must not be answered: it
 /// was cut off, was sent to many hosts at once, or came without addresses.
 ///
 /// # Errors
@@ -233,7 +233,7 @@ fn is_for_many(ip: Ipv6Addr) -> bool {
     ip.is_multicast() || mapped.is_some_and(|ip| ip.is_multicast() || ip.is_broadcast())
 }
 
-/// Writes the control message that has a datagram leave from `local`, into the room that the header points to.
+/// Writes the control message that makes a datagram leave from `local` into the buffer that the header points to.
 fn put_local(local: Local, is_ipv6: bool, header: &mut libc::msghdr) {
     if is_ipv6 {
         let ip = match local.ip {

@@ -1,6 +1,6 @@
 //! Handles of 32 bytes, for version 2 (RFC 1094 §2.3.3: `FHSIZE`) and for clients of version 3 that cut longer ones off.
 //!
-//! Export and tag lie where they do in a longer handle, and the tag is the same: both forms name one file. After them come the length
+//! Export and tag have the same places as in a longer handle, and the tag is the same: both forms name one file. After them come the length
 //! of the backend's handle and its bytes; zeros fill the rest. A backend's handle of more than [`PLAIN_MAX`] bytes is packed: a bit for
 //! each byte says whether it is other than zero, and only those bytes follow. That makes room for the 64-bit numbers of btrfs, whose
 //! upper halves are nearly always zero.

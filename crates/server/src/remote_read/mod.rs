@@ -64,7 +64,7 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Returns everything that a READ counts for, each once. The client chooses the order of the addresses, and may name any port of
+    /// Returns all holders of shares that a READ counts for, each once. The client chooses the order of the addresses, and may name any port of
     /// a host.
     fn parties(&self) -> Vec<Party> {
         let mut parties = vec![Party::Client(self.client.to_canonical())];

@@ -9,7 +9,7 @@ pub(crate) struct Span {
     pub(crate) destination: vfs::Handle,
     /// First byte in it.
     pub(crate) destination_offset: u64,
-    /// Bytes; 0 for all to the end of the source.
+    /// Bytes; 0 for all bytes to the end of the source.
     pub(crate) count: u64,
 }
 

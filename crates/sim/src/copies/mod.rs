@@ -50,7 +50,7 @@ struct World {
 /// Runs the scenario.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect();

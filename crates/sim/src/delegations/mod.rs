@@ -52,7 +52,7 @@ pub(crate) enum Subject {
 /// Runs the scenario; with `with_mute` one client takes delegations and falls silent.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());

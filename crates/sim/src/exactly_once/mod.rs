@@ -33,7 +33,7 @@ const ROUNDS: u32 = 2;
 /// Runs the scenario.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());

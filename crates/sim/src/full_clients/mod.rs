@@ -50,7 +50,7 @@ const FAULTS_WITHIN: Duration = Duration::from_secs(120);
 /// Runs clients of `versions`, one machine each.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];

@@ -32,7 +32,7 @@ const END_OF_TIME: Duration = Duration::from_secs(4 * 3600);
 const MAINTENANCE: Duration = Duration::from_secs(1);
 /// Maximum time until the next server starts after a kill.
 const DOWN_MAX_MS: u64 = 20_000;
-/// Time until a client process is started again. All that its predecessor sent has arrived by then.
+/// Time until a client process is started again. All records of its predecessor have arrived by then.
 const CLIENT_DOWN: Duration = Duration::from_secs(20);
 
 /// State that the server keeps over a restart.
@@ -61,7 +61,7 @@ enum Event {
         life: u64,
         connection: EngineConnection,
     },
-    /// An end hears that the connection is gone.
+    /// An end learns that the connection is closed.
     ClientHears {
         link: usize,
     },
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// Breaks a connection at a time; each end hears of it later.
+    /// Breaks a connection at a time; each end learns of it later.
     fn break_link(&mut self, link: usize, at: Duration) {
         let (client, server) = (hearing_time(&mut self.rng), hearing_time(&mut self.rng));
         self.schedule(at + client, Event::ClientHears { link });
@@ -481,7 +481,7 @@ impl World {
         }
     }
 
-    /// Kills the server in the middle of its calls. A power failure also loses what is not durable.
+    /// Kills the server in the middle of its calls. A power failure also loses data that are not durable.
     fn kill(&mut self, is_power_failure: bool) {
         if self.server.take().is_none() {
             return;

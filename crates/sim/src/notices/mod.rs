@@ -44,7 +44,7 @@ fn directory_name(directory: u64) -> String {
 /// Runs the scenario; with every fourth seed a further client falls silent.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let with_mute = seed.is_multiple_of(4);

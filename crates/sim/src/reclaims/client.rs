@@ -318,7 +318,7 @@ impl Client {
     /// Handles a reply.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(super) fn receive(
         &mut self,
         result: &CompoundResult,

@@ -63,7 +63,7 @@ struct World {
 }
 
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     for _ in 0..STEPS {

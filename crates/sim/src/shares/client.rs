@@ -267,7 +267,7 @@ impl Client {
     /// Handles a message.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(super) fn receive(
         &mut self,
         bytes: Bytes,

@@ -90,7 +90,7 @@ impl V3Client {
     /// Handles a message.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(super) fn receive(&mut self, bytes: Bytes, model: &mut ShareModel) -> Result<(), String> {
         let Some((purpose, asked)) = self.slot.match_reply(&bytes) else { return Ok(()) };
         self.slot.free();

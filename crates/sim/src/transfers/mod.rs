@@ -86,7 +86,7 @@ struct World {
 /// Runs the scenario.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     let mut clients =

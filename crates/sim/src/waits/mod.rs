@@ -47,7 +47,7 @@ fn name(file: usize) -> String {
 /// Runs the scenario.
 ///
 /// # Errors
-/// Returns what went wrong.
+/// Returns the failure.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let clock = Arc::new(Clock::default());

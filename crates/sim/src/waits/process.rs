@@ -335,7 +335,7 @@ impl Process {
     /// Handles a reply. `may_have_lost` is set for a client after a long silence.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// Returns the error in it.
     pub(super) fn learn(
         &mut self,
         result: &CompoundResult,

@@ -50,13 +50,13 @@ impl Contest<'_> {
                 return won;
             }
             won.push(makes(&self.directory.join(format!("name-{}", won.len()))));
-            // Nobody asks whether it is over before all others know of this round.
+            // No racer checks for the end before all others know of this round.
             self.start.wait();
         }
     }
 }
 
-/// Returns the names that each racer won.
+/// Checks the names that each racer won.
 fn judge(racers: &[Vec<bool>]) -> Checked {
     for name in 0..racers[0].len() {
         let winners = racers.iter().filter(|won| won.get(name) == Some(&true)).count();

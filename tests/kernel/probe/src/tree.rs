@@ -76,7 +76,7 @@ fn entry(directory: &Path, index: usize) -> Checked {
     }
 }
 
-/// Owner before mode, because a change of owner clears set-user-id; times last.
+/// Sets the owner before the mode, because a change of owner clears set-user-ID; times last.
 fn finish(path: &Path, index: usize, mode: u32) -> Checked {
     let (uid, gid) = OWNERS[index % OWNERS.len()];
     chown(path, Some(uid), Some(gid)).map_err(told(path))?;
@@ -92,7 +92,7 @@ fn touch(path: &Path, index: usize) -> Checked {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(told(path))
 }
 
-/// Bytes that differ between files and positions (the generator is Knuth's MMIX one).
+/// Returns bytes that differ between files and positions (the generator is Knuth's MMIX one).
 pub(crate) fn contents(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);

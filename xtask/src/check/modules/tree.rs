@@ -1,4 +1,4 @@
-//! The modules of a crate, what each defines and imports, and the paths it names; code for tests is left out.
+//! The modules of a crate, their definitions and imports, and the paths that they name; code for tests is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) struct Tree {
     pub(super) modules: Vec<Module>,
 }
 
-/// A module and what its source says.
+/// A module and the facts from its source.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     /// Names from the crate's down: `server::nfs3::read`.
@@ -289,7 +289,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Follows an import of `module`, then `rest` below what it leads to.
+    /// Follows an import of `module`, then `rest` below its target.
     fn import(&mut self, module: ModuleId, import: &[String], rest: &[String]) {
         let mut resolver = Resolver { tree: self.tree, seen: self.seen.clone(), found: BTreeSet::new() };
         // `use name::x` for a crate `name` does not lead back to the import itself.

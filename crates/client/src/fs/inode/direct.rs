@@ -1,4 +1,4 @@
-//! Reading and writing past the cache (O_DIRECT).
+//! Reads and writes that bypass the cache (O_DIRECT).
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
@@ -102,13 +102,13 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Notes an unstable WRITE. A verifier that changed says that earlier ones may be lost, and nobody has their data.
+    /// Notes an unstable WRITE. A changed verifier shows that earlier ones may be lost, and their data are not cached.
     pub(super) fn note_unstable(&self, verifier: [u8; 8]) -> Result<(), OpError> {
         let before = self.unstable.lock().replace(verifier);
         if before.is_some_and(|before| before != verifier) { Err(data_lost()) } else { Ok(()) }
     }
 
-    /// Makes data stable that were written past the cache.
+    /// Makes data stable that were written around the cache.
     pub(super) async fn commit_direct(&self) -> Result<(), OpError> {
         let Some(verifier) = self.unstable.lock().take() else { return Ok(()) };
         let reply = self.inode().client().commit(self.caller(), self.inode().handle(), 0, 0).await?;

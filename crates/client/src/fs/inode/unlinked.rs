@@ -50,7 +50,7 @@ impl Mount {
 }
 
 impl Inode {
-    /// Renames this object, which has a name in `directory` that is going to be removed, if it is open and would be lost.
+    /// Renames this object if it is open and would be lost with its name in `directory`, which is about to be removed.
     /// Returns whether it did.
     pub(super) async fn keep_unlinked(
         &self,

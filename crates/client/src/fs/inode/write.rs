@@ -70,7 +70,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Sends WRITEs of the file in this description's name. Data of another caller are sent first, in that caller's name.
+    /// Makes this description the writer of the file. Data of another caller are sent first, in that caller's name.
     async fn become_writer(&self) {
         let (description, node) = (&self.description, &self.inode().node);
         loop {

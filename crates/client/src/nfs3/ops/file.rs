@@ -36,7 +36,7 @@ impl Nfs3 {
         Ok(ReadReply { data, eof: ok.eof, attributes: post_op(&ok.file_attributes)? })
     }
 
-    /// Writes at most what fits one WRITE; the server may write less.
+    /// Writes at most as much as fits one WRITE; the server may write less.
     pub(crate) async fn write(
         &self,
         caller: &Caller,

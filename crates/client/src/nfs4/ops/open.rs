@@ -21,7 +21,7 @@ use crate::opens::{NewOpen, OpenFile, OpenFiles};
 use crate::owner::Owner;
 use crate::results::{Creation, FileHandle, OpenMode, OpenState, Opened};
 
-/// Gives back the owner of an OPEN that failed, or whose caller has dropped it.
+/// Releases the owner of an OPEN that failed, or whose caller has dropped it.
 struct OwnerGuard<'a> {
     opens: &'a OpenFiles,
     owner: Owner,
@@ -66,7 +66,7 @@ impl Nfs4 {
             match outcome {
                 Ok(attributes) => opened.object.attributes = attributes,
                 Err(error) => {
-                    // The caller gets no file: what CLOSE answers does not matter.
+                    // The caller gets no file: the result of CLOSE does not matter.
                     let _ = self.close_file(caller, opened.object.handle, &opened.state).await;
                     return Err(error);
                 }
@@ -134,7 +134,7 @@ impl Nfs4 {
         let operation = async move { nfs4.open_in_sessions(&caller, opening, location).await };
         let guarded = self.background.guard(operation, async move |outcome: Result<Opened, OpError>| {
             if let Ok(Opened { object, state, .. }) = outcome {
-                // Nobody is there who could handle a failure.
+                // No caller is left to handle a failure.
                 let _ = undo_nfs4.close_file(&undo_caller, object.handle, &state).await;
             }
         });
@@ -166,7 +166,7 @@ impl Nfs4 {
         Ok(Opened { object, state, directory: Some(changed(opened.change, None)) })
     }
 
-    /// Closes a file, and unlocks what was locked through it. Its state ends whatever the server answers.
+    /// Closes a file, and unlocks what was locked through it. Its state ends regardless of the server's answer.
     pub(crate) async fn close_file(
         self: &Arc<Self>,
         caller: &Caller,

@@ -28,7 +28,7 @@ const COPY_BYTES: u64 = 1 << 30;
 pub(super) enum ByServer {
     Cloned,
     Copied,
-    /// Nothing: it cannot.
+    /// Nothing: the server does not support it.
     Nothing,
 }
 
@@ -71,7 +71,7 @@ impl Inability {
             let mut offset = begins;
             while offset < ends {
                 match to.copy_from(reader, writer, offset, (ends - offset).min(COPY_BYTES)).await {
-                    // The file has become shorter: the reader finds out.
+                    // The file has become shorter: the reader will notice.
                     Ok(0) => return Ok(ByServer::Nothing),
                     Ok(count) => offset += count,
                     Err(cause) if is_inability(&cause) => {

@@ -6,10 +6,10 @@ use client::cache::attributes::Timeouts;
 use client::url::{LookupCache, Options as NfsOptions};
 use mount::IdMap;
 
-/// An unknown option with at least this similarity to a known one is answered with that.
+/// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.85;
 
-/// Everything that options say.
+/// The settings of all options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountOptions {
     /// Options of nfs(5), first those of the URL.
@@ -38,7 +38,7 @@ enum Effect {
 
 use Effect::{Flag, Ignored, Refused, Value};
 
-/// A row: name, effect, and what the manual and `--help` say; no text for options that do nothing.
+/// A row: name, effect, and the text of the manual and `--help`; no text for options that do nothing.
 type Row = (&'static str, Effect, &'static str);
 
 #[rustfmt::skip]

@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Lab {
-    /// Calls come from there from now on.
+    /// Sets the address from which calls come from now on.
     fn come_from(&mut self, peer: &str) {
         let (peer, local): (SocketAddr, _) = (peer.parse().unwrap(), self.connection.local);
         let connection = Connection::new(ConnectionId(77), peer, local, Transport::Tcp, false);
@@ -170,7 +170,7 @@ fn each_client_takes_back_its_own_mounts() {
     lab.come_from("10.1.1.1:700");
     lab.mnt(b"/export/dir").unwrap();
     lab.mnt(b"/closed").unwrap();
-    // Once more, as a restarted client does: RFC 1813 §5.2.2 lists "each pair" of name and directory.
+    // Again, as a restarted client does: RFC 1813 §5.2.2 lists "each pair" of name and directory.
     lab.mnt(b"/closed").unwrap();
     let all = ["10.1.1.1:/closed", "10.1.1.1:/export/dir", "127.0.0.1:/export", "127.0.0.1:/export/dir"];
     assert_eq!(lab.dump(), all);

@@ -4,7 +4,7 @@
 //! a result, and a message whose result is a call of this server to the client ([`callback`]). Locks are in the tables of NFSv4's
 //! ([`State::nlm_lock`](crate::state::State::nlm_lock)), so both exclude each other.
 //!
-//! A call is judged like one of NFSv3: its handle, the client's address, port and flavor, and the caller's rights on the file.
+//! The checks of a call are those of NFSv3: its handle, the client's address, port and flavor, and the caller's rights on the file.
 
 pub(crate) mod callback;
 mod cancel;

@@ -62,8 +62,8 @@ fn range_of(lock: &Lock) -> Option<LockRange> {
     LockRange::new(lock.l_offset, length)
 }
 
-/// Opens a file for a lock. The caller must be able to read it, or to write it if `may_write` is enough; owners may do both, whatever
-/// the mode says, as with READ and WRITE.
+/// Opens a file for a lock. The caller must be able to read it, or to write it if `may_write` is enough; owners may do both, regardless
+/// of the mode, as with READ and WRITE.
 pub(super) async fn open(target: &Target<'_>, may_write: bool) -> Result<Arc<dyn Pin>, Stats> {
     let (export, context, handle) = (target.export, &target.context, &target.handle);
     let read = Right::Content(IoKind::Read).check(export, context, handle).await;

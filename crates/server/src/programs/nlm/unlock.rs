@@ -3,8 +3,8 @@ use protocol::nlm::{Stats, UnlockArgs};
 use super::target::refusal;
 use super::{Call, Results};
 
-/// UNLOCK (XNFS; RFC 1813 §6.3.4), and UNLOCK_MSG. A range that is not locked is not an error, and neither is the grace period: a lock that was not
-/// reclaimed is not held.
+/// UNLOCK (XNFS; RFC 1813 §6.3.4), and UNLOCK_MSG. A range that is not locked is not an error. Neither is the grace period: a lock that
+/// was not reclaimed is not held.
 pub(super) async fn serve(call: &Call<'_>, args: UnlockArgs) -> Results {
     let stat = match unlock(call, &args) {
         Ok(()) => Stats::GRANTED,

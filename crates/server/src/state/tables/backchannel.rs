@@ -17,7 +17,7 @@ use super::transitions::{Row, step};
 use super::wire::{ChannelAttributes, SessionId};
 use crate::ConnectionId;
 
-/// Maximum number of callbacks in progress on one session, whatever the client offers.
+/// Maximum number of callbacks in progress on one session, even if the client offers more.
 const CALLBACKS_MAX: u32 = 64;
 /// Bytes of the longest callback: RPC header with the longest AUTH_SYS (40 + 340), tag, minor version, ident and count (16),
 /// CB_SEQUENCE with a referring call (72), CB_OFFLOAD (4 + 4 + 64 + 16 + 4 + 4 + 8 + 4 + 8), which is longer than the others.

@@ -1,4 +1,4 @@
-//! Callbacks: what is called, the queue of each client, and what was sent (RFC 8881 §2.10.3.1, §20).
+//! Callbacks: their operations, the queue of each client, and the calls in progress (RFC 8881 §2.10.3.1, §20).
 //!
 //! A callback belongs to a client and uses any of its sessions that has a slot and a connection for it. Until there is one,
 //! it waits in the client's queue. Everything is bounded: callbacks that wait, slots of a session, calls on a connection.

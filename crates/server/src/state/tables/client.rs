@@ -43,7 +43,7 @@ impl ClientKind {
 pub(crate) struct Holdings {
     /// Opens, lock stateids, delegations.
     pub(crate) state: AtomicU32,
-    /// The weight of these, of what is revoked and not yet freed, and of locked ranges.
+    /// The weight of these, of state that is revoked and not yet freed, and of locked ranges.
     pub(crate) charged: AtomicU32,
     /// Opens in effect.
     pub(crate) opens: AtomicU32,
@@ -71,7 +71,7 @@ pub(crate) struct Holdings {
     pub(crate) back_connections: AtomicU32,
 }
 
-/// A client record. Sessions and state hold on to it.
+/// A client record. Sessions and state have references to it.
 #[derive(Debug)]
 pub struct Client {
     id: ClientId,
@@ -265,12 +265,12 @@ impl Client {
         *self.seen.lock() = Some((address, minor));
     }
 
-    /// Its last address and minor version.
+    /// Returns its last address and minor version.
     pub(crate) fn seen(&self) -> Option<(SocketAddr, u32)> {
         *self.seen.lock()
     }
 
-    /// Its address at the last identification.
+    /// Returns its address at the last identification.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.seen().map(|(address, _)| address)

@@ -37,7 +37,7 @@ pub(crate) enum CopyPhase {
     Gone,
 }
 
-/// An event in the life of a copy.
+/// An event of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyEvent {
     /// A step begins.

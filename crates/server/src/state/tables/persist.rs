@@ -103,7 +103,7 @@ fn slot_key(id: &SessionId, slot: u32) -> Vec<u8> {
     [&[key::SLOT], &id[..], &slot.to_be_bytes()].concat()
 }
 
-/// The value is the Unix time, in seconds, at which a server first found the dead session.
+/// Returns the key of a dead session. Its value is the Unix time, in seconds, at which a server first found the session.
 fn dead_key(id: &SessionId) -> Vec<u8> {
     [&[key::DEAD], &id[..]].concat()
 }

@@ -91,7 +91,7 @@ fn an_owners_locks_replace_each_other_across_stateids() {
     let (a, b) = (world.peer("a"), world.peer("b"));
     let (one, two) = (world.open(&a, 1, "one", BOTH), world.open(&a, 1, "two", BOTH));
     let first = world.lock(&a, &(1, one), "l", LockType::Write, range(0, 100)).unwrap();
-    // RFC 8881 §9.5: the status of each byte is the lock-owner's last, whatever the stateid.
+    // RFC 8881 §9.5: the status of each byte is the lock-owner's last, for any stateid.
     let second = world.lock(&a, &(1, two), "l", LockType::Read, range(40, 20)).unwrap();
     assert_ne!(first.other, second.other);
     assert_eq!(world.state.test_stateid(&a.client, &first), Status::OK, "its seqid stays");

@@ -134,7 +134,7 @@ impl Listing<'_> {
     }
 }
 
-/// Returns a directory of an export.
+/// Lists a directory of an export.
 async fn directory(
     compound: &mut Compound<'_>,
     directory: File<'_>,

@@ -44,7 +44,7 @@ struct LogContent {
 }
 
 impl MemoryLog {
-    /// From now on, changes become stable only by [`Self::sync`].
+    /// Makes changes stable only by [`Self::sync`] from now on.
     pub(crate) fn slow_down(&self) {
         self.0.lock().is_slow = true;
     }
