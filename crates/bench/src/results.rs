@@ -52,7 +52,7 @@ pub struct Measurement {
 /// Medians of several measurements of the same operation, shape and server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many measurements it stands for.
+    /// Number of measurements that it summarises.
     pub rounds: usize,
     /// Operations a second.
     pub rate: f64,

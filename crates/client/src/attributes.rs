@@ -140,7 +140,7 @@ impl SetAttributes {
         Self { mode: Some(mode), ..Self::default() }
     }
 
-    /// Returns what to set by one request, and what by a second one. Linux's server and NFS-Ganesha clear the set-ID bits of a mode
+    /// Returns the attributes to set by one request, and those to set by a second one. Linux's server and NFS-Ganesha clear the set-ID bits of a mode
     /// that comes with an owner, as chown(2) does; so such a mode comes after the owner.
     pub(crate) fn steps(&self) -> (Self, Option<Self>) {
         match self.mode {

@@ -237,9 +237,9 @@ impl Client {
 /// Byte-range locks.
 impl Client {
     /// Locks a range of an open file, and waits for it if `wait`. Returns the attributes as they are under the lock, if the
-    /// server sent them: what was cached of the file is still right if its change attribute is the same.
+    /// server sent them: cached data of the file are still valid if its change attribute is the same.
     ///
-    /// An owner's locks are those of fcntl(2): a further lock of the owner replaces what it had in the range. They are
+    /// An owner's locks are those of fcntl(2): a further lock of the owner replaces its locks in the range. They are
     /// reclaimed when the server restarts. If they cannot be, operations on the open file fail with [`OpError::LockLost`] until
     /// the owner unlocks the range or closes the file. Closing the file unlocks all that owners have locked through it.
     ///
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Creates files, or writes them anew, with all their data, which are stable afterwards. Of a file that fails, some or no
+    /// Creates files, or overwrites them, with all their data, which are stable afterwards. Of a file that fails, some or no
     /// data may have been written.
     pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {

@@ -83,7 +83,7 @@ pub const V3_CALLS: u32 = 128;
 pub const TRANSFER_MAX: u32 = 1 << 20;
 
 impl Config {
-    /// Returns what most clients are made with: the highest version that the server has at the usual port, one connection,
+    /// Returns the usual configuration: the highest version that the server has at the usual port, one connection,
     /// requests that are repeated until the server answers, no caches. `server` is a name for messages, `owner` the client's own name, at most
     /// 1,024 bytes; `verifier` must differ at each start.
     #[must_use]

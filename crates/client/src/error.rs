@@ -18,7 +18,7 @@ pub enum OpError {
     Status(Status),
     /// No usable reply arrived.
     Call(CallError),
-    /// The server's reply contradicts the protocol; says what is wrong.
+    /// The server's reply contradicts the protocol; names the error.
     BadReply(&'static str),
     /// The export takes only these security flavors (RFC 5531 §8.2, RFC 2623 §2.3), none of which this client has.
     Flavors(Arc<[u32]>),
@@ -27,7 +27,7 @@ pub enum OpError {
     /// The server has given up a lock of this file: it restarted, or the lease expired. What the lock protected may have
     /// changed. Operations on the file fail until the lock is unlocked or the file is closed.
     LockLost,
-    /// The caller's argument cannot be sent; says what is wrong.
+    /// The caller's argument cannot be sent; names the error.
     Invalid(Errno, &'static str),
 }
 

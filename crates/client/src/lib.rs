@@ -3,7 +3,7 @@
 //! Bottom up:
 //! - [`engine`] has connections and calls. A transport carries its records (`net::transport`, or a simulation).
 //! - [`Client`] speaks one version of the protocol: its session with its slots, and the operations of NFS on it.
-//! - [`cache`] and [`mod@write`] remember what was read and written; they know no protocol.
+//! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
 //! - [`fs`] has files by path, as POSIX programs see them.
 //!
 //! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.

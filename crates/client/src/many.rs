@@ -1,7 +1,7 @@
 //! Arguments and results of operations on many files.
 //!
 //! Each operation returns a result for each item, in their order. An item that fails says nothing about the others: they are
-//! executed all the same. With NFS 4.1 and 4.2 items share compounds; with version 3 their calls are in flight together.
+//! executed anyway. With NFS 4.1 and 4.2 items share compounds; with version 3 their calls are in flight together.
 
 use bytes::Bytes;
 
@@ -32,7 +32,7 @@ pub struct Whole {
     pub attributes: Attributes,
 }
 
-/// A file to create, or to write anew.
+/// A file to create, or to overwrite.
 #[derive(Debug, Clone)]
 pub struct NewFile<'a> {
     /// Its directory.

@@ -16,7 +16,7 @@ pub(crate) struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Returns the writer of what follows.
+    /// Returns the writer of the rest.
     pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }

@@ -111,7 +111,7 @@ pub struct Ranges {
     pub source_offset: u64,
     /// The first byte in the destination.
     pub destination_offset: u64,
-    /// Bytes; 0 stands for all that follow in the source.
+    /// Bytes; 0 means all bytes that follow in the source.
     pub count: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::abi::opcode;
 use crate::channel::Channel;
 use crate::signals::{Fate, fate, is_exiting};
 
-/// Time between two looks at the signals of waiting threads.
+/// Time between two checks of the signals of waiting threads.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most INTERRUPTs that wait for their requests to be registered; a request is registered within microseconds.
 const EARLY_MAX: usize = 1024;

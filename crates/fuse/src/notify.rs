@@ -1,4 +1,4 @@
-//! Notifications: what the file system tells the kernel unasked.
+//! Notifications from the file system to the kernel.
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Notifier {
         self.entry(parent, name, 0)
     }
 
-    /// Makes the kernel look up a name before it uses it again, without dropping what is below. Needs `Capabilities::HAS_EXPIRE_ONLY`.
+    /// Makes the kernel look up a name before it uses it again, without dropping entries below. Needs `Capabilities::HAS_EXPIRE_ONLY`.
     ///
     /// # Errors
     /// As [`invalidate_entry`](Self::invalidate_entry).

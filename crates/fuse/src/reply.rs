@@ -76,7 +76,7 @@ impl<T: Answer> Reply<T> {
     }
 
     /// Is ready when nobody waits for this reply any more: the request was interrupted or handed over. A lock wait is given up then; an
-    /// operation that changes something continues, and takes back what it grants. Only the waker of the last call is woken.
+    /// operation that changes something continues, and must release its results. Only the waker of the last call is woken.
     pub fn poll_unwanted(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.ticket {
             Some(ticket) => ticket.channel.poll_withdrawn(ticket.unique, context),

@@ -7,7 +7,7 @@ use vfs::{Acl, AclEntry, AclTag, Credentials, Error};
 
 /// Name of the extended attribute that holds a file's ACL.
 pub(crate) const ACCESS_ACL: &str = "system.posix_acl_access";
-/// Name of the extended attribute that holds what new objects in a directory inherit.
+/// Name of the extended attribute with the ACL that new objects in a directory inherit.
 pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
 /// Longest ACL that is read, in bytes: the kernel's limit for the value of an extended attribute.
 pub(crate) const MAX_ACL_BYTES: usize = 65_536;

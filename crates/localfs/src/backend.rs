@@ -38,7 +38,7 @@ impl LocalFs {
     }
 
     /// Whether the kernel checks permissions of every caller. Otherwise the server acts as its own user, and callers
-    /// get what permission bits and ACLs grant, as far as the server itself has access.
+    /// get the access that permission bits and ACLs grant, as far as the server itself has access.
     #[must_use]
     pub fn acts_as_callers(&self) -> bool {
         matches!(self.volume.actor, Actor::Callers)
@@ -48,7 +48,7 @@ impl LocalFs {
     /// [`Durability::Async`] are on stable storage.
     ///
     /// # Errors
-    /// The error of the sync. The new durability applies to new requests all the same.
+    /// The error of the sync. The new durability applies to new requests anyway.
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
         self.volume.set_durability(durability)
     }

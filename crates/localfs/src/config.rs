@@ -38,7 +38,7 @@ pub struct Config {
     pub verifier_seed: [u8; 8],
     /// The most descriptors that are kept open for unused files; at most the volume's share of `descriptors`.
     pub max_open_files: Option<usize>,
-    /// The budget that the volume shares with others. `None` takes half of what `RLIMIT_NOFILE` allows, for all such
+    /// The budget that the volume shares with others. `None` takes half of `RLIMIT_NOFILE`, for all such
     /// volumes together.
     pub descriptors: Option<&'static Descriptors>,
 }

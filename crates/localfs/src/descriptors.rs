@@ -77,7 +77,7 @@ impl Descriptors {
         }))
     }
 
-    /// Returns the default budget: half of what `RLIMIT_NOFILE` allows.
+    /// Returns the default budget: half of `RLIMIT_NOFILE`.
     pub(crate) fn of_process() -> &'static Self {
         static PROCESS: LazyLock<&Descriptors> = LazyLock::new(|| {
             use rustix::process::{Resource, getrlimit};

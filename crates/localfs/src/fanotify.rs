@@ -1,6 +1,6 @@
-//! Parses what a read(2) of a fanotify(7) group returns.
+//! Parses the events that read(2) of a fanotify(7) group returns.
 //!
-//! The kernel's data are checked all the same; malformed data count as missed events.
+//! The kernel's data are checked anyway; malformed data count as missed events.
 
 /// `fanotify_event_metadata`: length (4 bytes), version, a reserved byte, its own length (2), mask (8), a descriptor
 /// (4), process (4).

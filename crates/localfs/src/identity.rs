@@ -3,7 +3,7 @@
 //! With root's privileges a request runs with the caller's file-system user, group and supplementary groups, so that
 //! the kernel itself checks permissions, owners, quotas and reserved space. These belong to a *thread* (the C
 //! library's functions would change all threads), and a switch costs as much as ten GETATTRs. So each thread
-//! remembers its identity and switches only what differs, and only for a request that needs an identity. Nothing is
+//! remembers its identity and switches only the differences, and only for a request that needs an identity. Nothing is
 //! switched back afterwards. The identity is not kept across an await: code that needs one sets it in the same
 //! synchronous section.
 //!

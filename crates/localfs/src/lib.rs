@@ -41,7 +41,7 @@
 //! volume's own threads: an operation that would block gives up before it has any effect. The threads are shared
 //! fairly among clients, and none of them waits while another operation holds the lock of an object. Linux offers no
 //! way to create a name, or on most file systems to write, without blocking; the volume measures how long these take.
-//! File systems that cannot tell what is cached (overlays, most of FUSE) have all their data read on the pool. File
+//! File systems that cannot tell which data are cached (overlays, most of FUSE) have all their data read on the pool. File
 //! systems that ask a server for attributes (NFS, some of FUSE) make GETATTR block the calling thread.
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Opens a volume, and tests what the file system and this process can do.
+//! Opens a volume, and tests the capabilities of the file system and of this process.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -157,7 +157,7 @@ fn volume(
     })
 }
 
-/// Returns what a file system can do, by its type and tests in a directory.
+/// Returns the capabilities of a file system, by its type and tests in a directory.
 fn properties(
     root: BorrowedFd<'_>,
     f_type: u64,
@@ -234,7 +234,7 @@ fn write_inode(hasher: &mut SipHasher13, status: &Statx) {
     hasher.write_u32(created.nanoseconds);
 }
 
-/// Returns what clients of the export at `root` must not see.
+/// Returns the files that clients of the export at `root` must not see.
 fn hidden(config: &Config, root: BorrowedFd<'_>) -> Result<Option<Box<Hidden>>, OpenError> {
     let Some(directory) = &config.hidden_directory else { return Ok(None) };
     let hidden = Hidden::open(directory, config.hidden_socket.as_deref(), root);

@@ -10,7 +10,7 @@ use vfs::{Error, Result};
 /// How much of a change must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Content and what is needed to find it: fdatasync(2).
+    /// Content and the metadata needed to find it: fdatasync(2).
     Data,
     /// All attributes too: fsync(2).
     All,

@@ -228,7 +228,7 @@ fn append(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64, fl
     Ok(read)
 }
 
-/// Appends what can be read without waiting for the device; `EAGAIN` where that is nothing, `EOPNOTSUPP` where the
+/// Appends the data that can be read without waiting for the device; `EAGAIN` where there are none, `EOPNOTSUPP` where the
 /// file system cannot tell.
 pub(crate) fn read_without_waiting(
     fd: BorrowedFd<'_>,
@@ -267,7 +267,7 @@ pub(crate) fn clone_range(
         src_length: count,
         dest_offset: to,
     };
-    // SAFETY: the structure is what the kernel wants, and outlives the call.
+    // SAFETY: the structure has the kernel's layout, and outlives the call.
     check(i64::from(unsafe { libc::ioctl(destination.as_raw_fd(), libc::FICLONERANGE, &raw const range) }))?;
     Ok(())
 }
@@ -343,7 +343,7 @@ pub(crate) fn generation(fd: BorrowedFd<'_>) -> Result<u32> {
 pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
     // SAFETY: the call takes a descriptor and a constant.
     let limit = unsafe { libc::fpathconf(fd.as_raw_fd(), libc::_PC_LINK_MAX) };
-    // LINUX_LINK_MAX is what the library returns where it does not know.
+    // The library returns LINUX_LINK_MAX where it does not know the limit.
     u32::try_from(limit).ok().filter(|limit| *limit > 127).unwrap_or(u32::MAX)
 }
 

@@ -39,7 +39,7 @@ impl Volume {
 
     /// Returns inode numbers that may have to be left out of a listing made now; `None` where nothing is hidden.
     pub(crate) fn unlisted(&self) -> Option<Arc<HashSet<u64>>> {
-        // If the directory cannot be listed, it is left out itself all the same.
+        // If the directory cannot be listed, it is left out itself anyway.
         self.hidden.as_ref().map(|hidden| hidden.inodes().unwrap_or_default())
     }
 

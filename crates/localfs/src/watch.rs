@@ -131,7 +131,7 @@ struct Watcher {
 impl Watches {
     fn open(root: BorrowedFd<'_>, max_kept: usize) -> Result<Self, String> {
         let group = sys::fanotify_init().map_err(no_group)?;
-        // Marks the exported directory to find out what the file system supports.
+        // Marks the exported directory to test the file system's support.
         let probe = libc::FAN_ATTRIB | libc::FAN_ONDIR;
         sys::fanotify_mark(group.as_fd(), Mark::Add, probe, root, None).map_err(no_mark)?;
         sys::fanotify_mark(group.as_fd(), Mark::Remove, probe, root, None).map_err(no_mark)?;

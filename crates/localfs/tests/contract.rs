@@ -37,7 +37,7 @@ fn open(config: &Config) -> Arc<LocalFs> {
     Arc::new(volume)
 }
 
-/// Copies the state as it is on disk now: what a killed server leaves, while the server under test continues.
+/// Copies the present state on disk, as a killed server leaves it, while the server under test continues.
 fn copy_state(fixture: &Path, number: usize) -> String {
     let copy = format!("state-{number}");
     std::fs::create_dir(fixture.join(&copy)).expect("directory");

@@ -77,7 +77,7 @@ fn remove_chain(fixture: &Fixture) {
 
 #[test]
 fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() {
-    // In memory nothing waits for a disk; deep directories are opened on the pool all the same.
+    // In memory nothing waits for a disk; deep directories are opened on the pool anyway.
     let indexed = |config| localfs::Config { always_use_index: true, max_open_files: Some(64), ..config };
     let mut fixture = Fixture::with(indexed);
     let mut directory = fixture.fs().root();
@@ -315,7 +315,7 @@ fn an_immutable_flag_applies_to_the_next_request() {
     let path = fixture.path("immutable");
     let path = path.to_str().expect("UTF-8");
     for (seal, unseal) in [("+i", "-i"), ("+a", "-a")] {
-        // Twice, so that the second uses what the first remembered.
+        // Twice, so that the second uses data that the first cached.
         assert_eq!((write(), write()), (Ok(()), Ok(())));
         if !run("chattr", &[seal, path]) {
             println!("skipped: files cannot be immutable here");

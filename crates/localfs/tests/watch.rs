@@ -1,4 +1,4 @@
-//! Watches report what other processes do to an object, and not what the server does.
+//! Watches report other processes' changes of an object, and not the server's.
 
 mod common;
 

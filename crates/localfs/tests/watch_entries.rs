@@ -1,4 +1,4 @@
-//! Every change of what a listing shows ends the watch of the directory's entries.
+//! Every change that a listing shows ends the watch of the directory's entries.
 
 mod common;
 

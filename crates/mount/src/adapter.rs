@@ -43,12 +43,12 @@ impl Executor {
 enum Wait {
     /// It is given up: it changes nothing.
     GiveUp,
-    /// It continues, and what it grants is taken back.
+    /// It continues, and the state that it grants is released.
     Finish,
 }
 
 impl Adapter {
-    /// Creates an adapter and what runs its operations.
+    /// Creates an adapter and the executor of its operations.
     pub fn new(files: Arc<Files>) -> (Self, Executor) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self { files, queue: sender }, Executor { queue: receiver })

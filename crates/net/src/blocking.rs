@@ -158,7 +158,7 @@ impl Connection {
     /// Leaves the server, which forgets the client at once. Close all files before.
     ///
     /// # Errors
-    /// As [`Client::close`]. The connection has ended all the same.
+    /// As [`Client::close`]. The connection has ended anyway.
     pub fn close(mut self) -> Result<(), Error> {
         let left = wait(self.client.close());
         self.end();
@@ -233,7 +233,7 @@ impl FileSystem {
         })
     }
 
-    /// Creates a file, or writes it anew, with this content, which is stable afterwards.
+    /// Creates a file, or overwrites it, with this content, which is stable afterwards.
     ///
     /// # Errors
     /// As open(2), write(2) and fsync(2).
@@ -294,7 +294,7 @@ impl FileSystem {
         wait(self.inner.rmdir(path))
     }
 
-    /// Renames, and replaces what has the new name.
+    /// Renames, and replaces an existing object with the new name.
     ///
     /// # Errors
     /// As rename(2).

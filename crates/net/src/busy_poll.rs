@@ -23,7 +23,7 @@ const HITS_PER_MISS: u32 = 32;
 /// While asleep, arrivals within this many times the limit count as prompt: waking up takes as long.
 const WAKEUP_FACTOR: u32 = 2;
 
-/// Records that a callback causes: its reply, and the request that returns what was recalled.
+/// Records that a callback causes: its reply, and the request that returns the delegation.
 const RECORDS_PER_CALLBACK: u32 = 2;
 
 thread_local! {
@@ -84,7 +84,7 @@ impl ArrivalPredictor {
         self.prompt = self.prompt.saturating_add(1);
     }
 
-    /// Starts over: an arrival was late, or what follows is unknown.
+    /// Starts over: an arrival was late, or the next one is unpredictable.
     fn reset(&mut self) {
         (self.prompt, self.hits) = (0, 0);
     }

@@ -143,7 +143,7 @@ impl Drop for CloseGuard<'_> {
 }
 
 /// Serves one call.
-// Calls borrow what they share: each reference counted would cost two locked instructions a call.
+// Calls borrow shared data: each counted reference would cost two locked instructions a call.
 async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
     let began = shared.observer.is_some().then(|| (Instant::now(), record.len()));
     let mut reply = pool::take_reply_buffer();

@@ -306,7 +306,7 @@ mod tests {
                 output.push(&mut reply);
             }
             let unsent = flush_in_vain(&mut output, &stream).await;
-            // Twice what its receive buffer holds: some of the server's send buffer is free, but less than a third.
+            // Twice the size of its receive buffer: some of the server's send buffer is free, but less than a third.
             peer.read_exact(&mut vec![0; 256 << 10]).expect("the first bytes");
             let unsent_then = flush_in_vain(&mut output, &stream).await;
             assert!(unsent_then < unsent, "{unsent_then} of {unsent} bytes are left");

@@ -18,7 +18,7 @@ use xdr::{Decode, Encode, Opaque, Writer};
 
 const KEY: HandleKey = HandleKey([9; 16]);
 
-/// Time limit of a wait; far above what it takes.
+/// Time limit of a wait; far above the usual duration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct TestServer {

@@ -15,7 +15,7 @@ use xdr::{Opaque, Writer};
 
 const KEY: HandleKey = HandleKey([9; 16]);
 
-/// Time limit of a wait; far above what it takes.
+/// Time limit of a wait; far above the usual duration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct NoNames;

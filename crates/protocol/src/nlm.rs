@@ -96,7 +96,7 @@ xdr::constants! {
         ROFS = 6,
         /// The handle's file no longer exists.
         STALE_FH = 7,
-        /// The range is beyond what the server supports.
+        /// The range is beyond the server's largest offset.
         FBIG = 8,
         /// Another failure; a retry is useless.
         FAILED = 9,

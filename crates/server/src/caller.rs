@@ -1,4 +1,4 @@
-//! RPC credentials: parsed, checked against what the peer may claim, and remembered per connection.
+//! RPC credentials: parsed, checked against the peer's permitted claims, and remembered per connection.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// The server's address on it.
     pub local: SocketAddr,
-    /// The owner of the socket at the other end, which decides what AUTH_SYS may claim.
+    /// The owner of the socket at the other end, which decides the permitted claims of AUTH_SYS.
     pub owner: PeerOwner,
     /// Its transport.
     pub transport: Transport,

@@ -9,7 +9,7 @@
 //! bytes that READDIR then writes are cached under the arguments of the request. Before they are sent again:
 //! - The backend checks the caller's right to list the directory and to look its entries up, each time.
 //! - Then the watch says whether anything has changed. If so, all cached replies of the directory are dropped.
-//! - The reply must not be older than [`MAX_AGE`], which bounds what no watch shows (access times, for example).
+//! - The reply must not be older than [`MAX_AGE`], which bounds the age of changes that no watch shows (access times, for example).
 //!
 //! Replies that depend on the caller are not cached: one with the change attribute of the caller's delegation, with an object that could not
 //! be read, with free space or ACLs, or with a change attribute that a coarse clock will move by itself.

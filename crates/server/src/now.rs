@@ -7,7 +7,7 @@ use vfs::Timestamp;
 pub struct Now {
     /// Since some fixed moment before the server started; never goes back. Leases run on it.
     pub monotonic: Duration,
-    /// Time of day, for what is stored in files.
+    /// Time of day, for times that are stored in files.
     pub wall: Timestamp,
 }
 

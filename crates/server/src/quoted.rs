@@ -5,7 +5,7 @@ const SHOWN_BYTES_MAX: usize = 256;
 
 /// Shows bytes that came from outside as one quoted value of a log line: `"Linux NFSv4.2 host"`.
 ///
-/// Quotes, backslashes, control characters and what is not UTF-8 are escaped, so that no peer writes lines or terminal
+/// Quotes, backslashes, control characters and invalid UTF-8 are escaped, so that no peer writes lines or terminal
 /// sequences of its own into the log. After 256 bytes follows `…`.
 #[derive(Debug, Clone, Copy)]
 pub struct Quoted<'a>(pub &'a [u8]);
@@ -38,7 +38,7 @@ mod tests {
             (b"a\"b\\c", r#""a\"b\\c""#),
             (b"line\nline\r\x1b[31m\0", r#""line\nline\r\u{1b}[31m\0""#),
             (b"\xff\xfe", r#""\xff\xfe""#),
-            // Reverses the order in which a terminal shows what follows.
+            // Reverses the order in which a terminal shows the following text.
             ("\u{202e}".as_bytes(), r#""\u{202e}""#),
         ] {
             assert_eq!(Quoted(bytes).to_string(), shown);

@@ -26,11 +26,11 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 ///
 /// - Getters return state and change nothing: [`settings`](Self::settings), [`metrics`](Self::metrics), [`counts`](Self::counts),
 ///   [`exports`](Self::exports), …
-/// - Commands do what an operator wants: [`replace_exports`](Self::replace_exports), [`evict`](Self::evict),
+/// - Commands of an operator: [`replace_exports`](Self::replace_exports), [`evict`](Self::evict),
 ///   [`prepare_restart`](Self::prepare_restart), [`stop_fetching`](Self::stop_fetching), …
-/// - `handle` and the `handle_*` methods take what has happened outside: a record, the outcome of work, a local change. So do
+/// - `handle` and the `handle_*` methods take outside events: a record, the outcome of work, a local change. So do
 ///   [`connection_closed`](Self::connection_closed), [`learn_host`](Self::learn_host) and [`maintain`](Self::maintain).
-/// - `poll_*` methods return what the driver is to do: [`poll_work`](Self::poll_work), and for each connection
+/// - `poll_*` methods return the driver's next action: [`poll_work`](Self::poll_work), and for each connection
 ///   [`Outbox::poll_record`](crate::Outbox::poll_record). They wake the task that polled last when there is more.
 ///
 /// Order of calls:
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then where
-    /// clients ask for that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as what they changed.
+    /// clients ask for that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as their changes.
     #[must_use]
     pub fn with_stable_log(
         self,
@@ -121,7 +121,7 @@ impl Server {
         server
     }
 
-    /// Keeps what the next server must know of clients in `log`. `entries` are all keys with their values that are there; all
+    /// Keeps the records of clients for the next server in `log`. `entries` are all its keys with their values; all
     /// servers that wrote there must have ended before `now`. To be called before anything is served, and before
     /// [`Self::with_reply_log`].
     #[must_use]

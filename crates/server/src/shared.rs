@@ -15,7 +15,7 @@ use crate::{ExportTable, LOG_LINES_A_SECOND, Metrics, Observer, Settings, Thrott
 /// The part of the reply cache, as a divisor, for version 4.0's WRITEs.
 const WRITE_REPLY_SHARE: usize = 8;
 
-/// The data of a server that its operations use. [`Server`](crate::Server) adds what dispatch and the driver need.
+/// The data of a server that its operations use. [`Server`](crate::Server) adds the data that dispatch and the driver need.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: Settings,

@@ -62,7 +62,7 @@ pub(crate) fn putfh(handle: Handle) -> Op {
 /// Returns the reply to a callback, which must be CB_OFFLOAD; `handle` handles it once.
 ///
 /// # Errors
-/// Returns what is wrong with the callback.
+/// Returns the error in the callback.
 pub(crate) fn called(
     back: &mut BackChannel,
     bytes: Bytes,

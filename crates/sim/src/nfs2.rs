@@ -45,7 +45,7 @@ pub struct Played {
 /// Plays calls. Each is a byte for the procedure, one for the handle, one for a length, and that many bytes of arguments after the handle.
 ///
 /// # Panics
-/// Panics if a reply is not what the procedure's results decode from.
+/// Panics if a reply does not decode as the procedure's results.
 pub fn play(data: &[u8]) -> Played {
     let mut client = Client::new();
     let mut rest = data;

@@ -7,7 +7,7 @@
 //! | `replies.log`, synced | the same for persistent sessions: it also survives a crash of the machine | [`synced_reply_log`] |
 //! | `state.log`, `state.log.new` | clients that may reclaim after a restart; persistent sessions | [`state_log`] |
 //!
-//! Each log's module describes its format, what a crash can cost, and its bounds. The logs implement the traits
+//! Each log's module describes its format, possible losses in a crash, and its bounds. The logs implement the traits
 //! [`server::ReplyLog`], [`server::StableLog`] and [`server::StateLog`].
 #![deny(unsafe_code)]
 

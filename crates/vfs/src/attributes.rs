@@ -145,7 +145,7 @@ impl SetAttributes {
     }
 
     /// Returns the attributes that an object of this kind takes. Linux file systems keep no mode for symbolic links.
-    /// A client that walks a tree sets one all the same, and no version has an error for it (RFC 1813 §3.3.2 and RFC
+    /// A client that walks a tree sets one anyway, and no version has an error for it (RFC 1813 §3.3.2 and RFC
     /// 8881 §15.2 do not list NOTSUPP), so it is ignored, as in other servers.
     #[must_use]
     pub fn for_kind(&self, kind: FileKind) -> Self {

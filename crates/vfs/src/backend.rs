@@ -28,7 +28,7 @@ pub enum Authority {
 pub enum Stability {
     /// Accepted; may be lost by a crash until committed.
     Unstable,
-    /// Data and what is needed to find them are on stable storage.
+    /// Data and the metadata needed to find them are on stable storage.
     DataSync,
     /// Data and all attributes are on stable storage.
     FileSync,

@@ -58,7 +58,7 @@ impl SyncLatency {
         }
     }
 
-    /// Returns what the caller's thread may be used for in a sync.
+    /// Returns the permitted uses of the caller's thread in a sync.
     pub fn usable(&self, thread: Thread) -> Thread {
         if self.is_short() { thread } else { Thread::Shared }
     }

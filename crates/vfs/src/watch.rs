@@ -28,7 +28,7 @@ pub trait Watch: Send + Sync + fmt::Debug {}
 pub trait EntriesWatch: Send + Sync + fmt::Debug {
     /// Whether nothing that READDIR returns of the directory's entries has changed since the watch began: their
     /// names, handles and attributes. Includes every answered change through any backend of this process, and changes
-    /// by other users, except times of access, storage used, and what the backend documents as unseen. Once false, it
+    /// by other users, except times of access, storage used, and changes that the backend documents as unseen. Once false, it
     /// stays false.
     fn is_unchanged(&self) -> bool;
 

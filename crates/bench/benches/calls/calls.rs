@@ -34,7 +34,7 @@ struct Request {
 /// The operation that a row measures.
 pub(crate) struct Call {
     pub(crate) name: &'static str,
-    /// By slot; of what takes several requests, these one after the other.
+    /// By slot; calls with several requests have these one after the other.
     requests: Vec<Vec<Request>>,
     xid: u32,
     sequence: u32,
@@ -55,7 +55,7 @@ impl Call {
                 if let Some(at) = sequence_at {
                     patch(&mut record, *at, &self.sequence.to_be_bytes());
                 }
-                // The server takes what is after the record mark.
+                // The server takes the bytes after the record mark.
                 all.extend_from_slice(&record[HEADER_LENGTH..]);
                 records.push(all.split().freeze());
             }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use calls::{Call, calls};
 use world::World;
 
-/// The program's own: what allocations cost is part of a call.
+/// The program's own allocator: the cost of allocations is part of a call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -21,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BATCH: usize = 64;
 /// Batches of each measurement.
 const BATCHES: usize = 4_000;
-/// Measurements of each call, by turns.
+/// Measurements of each call, alternately.
 const ROUNDS: usize = 5;
 
 fn main() {

@@ -26,7 +26,7 @@ pub(crate) const FILE_BYTES: usize = 64 << 10;
 const EXPORT: ExportId = ExportId(1);
 const KEY: HandleKey = HandleKey([7; 16]);
 
-/// The server, its client, and what is exported.
+/// The server, its client, and the export.
 pub(crate) struct World {
     server: Server,
     connection: Arc<Connection>,

@@ -19,9 +19,9 @@ use server::{ConnectionId, HandleKey, Outbox, Principal, Settings};
 use vfs::Pin;
 use xdr::Writer;
 
-/// Far above what is measured, so that no bound is met.
+/// Far above the measured populations, so that no bound is reached.
 const BOUND: usize = 1 << 24;
-/// Slots of each session: what Linux's client asks for.
+/// Slots of each session: as many as Linux's client requests.
 pub(crate) const SLOTS: u32 = 64;
 /// Bytes of each locked range; the next one begins where it could not merge with it.
 const RANGE_BYTES: u64 = 10;

@@ -46,7 +46,7 @@ enum Chore {
         /// Milliseconds of a round trip
         #[arg(long, value_delimiter = ',', default_values_t = [0, 10], value_parser = clap::value_parser!(u64).range(..=1000))]
         delay_ms: Vec<u64>,
-        /// How often each case is measured, without delegations and with them by turns; the table shows medians
+        /// How often each case is measured, without delegations and with them alternately; the table shows medians
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
     },

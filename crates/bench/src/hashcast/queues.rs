@@ -110,7 +110,7 @@ impl Sfq {
         self.queues.pop()
     }
 
-    /// Hashes all flows anew. Waiting packets move with them, as in Linux since 3.3.
+    /// Rehashes all flows. Waiting packets move with them, as in Linux since 3.3.
     pub(super) fn perturb(&mut self) {
         let count = self.queues.queues.len();
         let waiting: Vec<Flow> = std::iter::from_fn(|| self.queues.pop()).collect();

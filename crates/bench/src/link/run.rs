@@ -19,7 +19,7 @@ use super::system;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a server may take to end after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two looks at a server that starts or ends.
+/// Time between two checks of a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The programs at the ends of a link.

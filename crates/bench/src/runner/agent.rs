@@ -24,7 +24,7 @@ use crate::units::time_text;
 
 /// The port of a server at its end of the link.
 const PORT: u16 = 2049;
-/// Time between two looks at the process.
+/// Time between two checks of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a failed link's messages that are shown.
 const MESSAGES: usize = 3;

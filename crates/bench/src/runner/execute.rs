@@ -30,7 +30,7 @@ const BASE: &str = "enfys-bench";
 
 /// Time without the end of any operation of a client after which a run fails.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// Time between two looks at a run.
+/// Time between two checks of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How the clients of a run reach their target.
@@ -259,7 +259,7 @@ struct Job<C> {
 
 /// Does a run whose files are prepared; `None` if it was interrupted.
 ///
-/// A run that fails has what it did until then, and no rates.
+/// A run that fails has its results until then, and no rates.
 #[must_use]
 pub fn measure(run: &Run, place: &Place) -> Option<RunResult> {
     match &place.access {

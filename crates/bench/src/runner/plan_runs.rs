@@ -118,7 +118,7 @@ impl Targets<'_> {
         let Some(open) = self.open.get_mut(name) else { return result };
         let has_ended = open.server.as_mut().is_some_and(|server| server.check().is_err());
         if has_ended {
-            // The next run starts it anew.
+            // The next run starts it again.
             self.open.remove(name);
         } else if let Err(why) = clean(run, &open.place) {
             observer.warn(&format!("{name}: files of {} are left: {why}", run.id));

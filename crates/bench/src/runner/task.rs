@@ -21,7 +21,7 @@ pub struct Who {
     pub clients: u32,
 }
 
-/// One thread of one client: what it works with.
+/// One thread of one client, with its files and meter.
 pub struct Task<F: Files> {
     /// The files of the run's directory.
     pub files: F,

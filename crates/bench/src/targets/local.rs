@@ -20,7 +20,7 @@ pub const EXPORT: &str = "/export";
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a failed run waits to see whether the server ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time between two looks at a server that starts or ends.
+/// Time between two checks of a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Size of a file system in memory.
 const MEMORY: &str = "16GiB";
@@ -58,7 +58,7 @@ impl LocalServer {
         Ok(Self { name: name.to_owned(), starting: starting.clone(), place, child, address })
     }
 
-    /// Starts the server anew with the same directory: its caches are empty then. What is in memory alone is lost.
+    /// Restarts the server with the same directory: its caches are empty then. What is in memory alone is lost.
     ///
     /// # Errors
     /// As [`Self::start`].

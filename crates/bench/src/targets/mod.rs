@@ -68,7 +68,7 @@ impl How {
     pub const READ: Self = Self { read: true, write: false, create: false, truncate: false, sync: false };
     /// For writing a file that is there.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
-    /// For writing a new file, or a file anew.
+    /// For creating or overwriting a file.
     pub const CREATE: Self = Self { create: true, truncate: true, ..Self::WRITE };
     /// For reading and writing.
     pub const BOTH: Self = Self { write: true, ..Self::READ };

@@ -29,7 +29,7 @@ pub const LINKS_MAX: usize = 1024;
 /// States that own changes in flight have left behind and that are remembered: more than there are requests in flight.
 const PASSED_MAX: usize = 256;
 
-/// Returns what identifies this state of an object: it is the `before` of the next change.
+/// Returns the identity of this state of an object: it is the `before` of the next change.
 pub fn version(attributes: &Attributes) -> Before {
     match attributes.change {
         Some(change) => Before::Change(change),
@@ -133,7 +133,7 @@ impl Epoch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "stale caches must be dropped"]
 pub struct Invalidate {
-    /// Cached file data, except what is dirty.
+    /// Cached file data, except dirty data.
     pub data: bool,
     /// Names and listings of a directory.
     pub directory: bool,
@@ -303,7 +303,7 @@ impl AttributeCache {
         self.len() == 0
     }
 
-    /// Without earlier attributes nobody knows whether cached content is valid.
+    /// Stores attributes. Without earlier attributes, the validity of cached content is unknown.
     fn insert(
         &mut self,
         file: FileId,

@@ -359,7 +359,7 @@ impl Limiter {
 
     /// Returns how long a writer should pause before it writes `bytes` more.
     ///
-    /// The pause is zero up to three quarters of what writers may use. Above, it grows without a step: with x from 0
+    /// The pause is zero up to three quarters of the memory that writers may use. Above, it grows without a step: with x from 0
     /// (three quarters) to 1 (full), it is x/(1-x) of the time in which the server makes `bytes` stable, at most
     /// [`WRITE_DELAY_MAX`]. One writer therefore settles where it writes as fast as the server stores.
     pub fn write_delay(&self, now: Duration, bytes: u64) -> Duration {
@@ -399,7 +399,7 @@ impl User {
     ///
     /// A waiting caller makes the caches release as much as [`Limiter::demand`] says.
     ///
-    /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: what it holds otherwise can
+    /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: its other memory can
     /// be given up by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.
     pub fn reserve(&self, kind: Kind, bytes: u64) -> Reserve {
         Reserve { user: self.clone(), kind, bytes, id: None }
@@ -482,7 +482,7 @@ impl Permit {
         self.kind
     }
 
-    /// Separates `bytes`, at most what the permit holds, into a permit of their own.
+    /// Splits `bytes`, at most all of the permit's, off into another permit.
     pub fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -557,7 +557,7 @@ impl Shared {
         (id, self.grant(&mut state))
     }
 
-    /// Changes the state, grants what has room now, and wakes those who got it, without the lock.
+    /// Changes the state, grants reservations that have room now, and wakes their owners without the lock.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);

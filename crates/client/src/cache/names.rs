@@ -90,7 +90,7 @@ pub struct NameCache {
     generation: u64,
     /// The generation of each directory's last own change.
     changed: HashMap<FileId, u64>,
-    /// LOOKUPs sent before this generation are not cached: what changed before is forgotten.
+    /// LOOKUPs sent before this generation are not cached: earlier changes are forgotten.
     forgotten: u64,
 }
 

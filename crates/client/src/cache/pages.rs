@@ -1,10 +1,10 @@
 //! Cached file data.
 //!
-//! A file's data are extents: slices of receive buffers or of what the program wrote, in an ordered map, never copied on
+//! A file's data are extents: slices of receive buffers or of the program's data, in an ordered map, never copied on
 //! the way in or out. Bytes, extents and requests under way are found in logarithmic time. The kind of an extent's permit
-//! says what it is: clean and read-ahead extents can be evicted, dirty and uncommitted ones cannot.
+//! tells its state: clean and read-ahead extents can be evicted, dirty and uncommitted ones cannot.
 //!
-//! **Reads**: [`PageCache::read`] returns slices, what is being fetched, and holes. For each hole the caller takes a
+//! **Reads**: [`PageCache::read`] returns slices, ranges that are being fetched, and holes. For each hole the caller takes a
 //! [`FetchId`], sends its READ *after* it released the lock around this structure, and brings the data with
 //! [`PageCache::end_fetch`]. Data of a READ that overlapped a write, a truncation or an invalidation are not cached.
 //!
@@ -123,7 +123,7 @@ impl PageCache {
     }
 
     /// Stores data from `offset` on of the READ `fetch`, at most as many as it requested. They fill the holes of the cache.
-    /// `permit` holds [`charge`] of their length; what is not needed is released.
+    /// `permit` holds [`charge`] of their length; the surplus is released.
     ///
     /// `data` keep their whole buffer in memory: if that is much larger, pass a copy. A reader that waits gets what
     /// [`overlay`](Self::overlay) returns for `data`: the cache may evict them before it reads again.
@@ -415,7 +415,7 @@ impl FilePages {
         permits
     }
 
-    /// Copies the rest of a buffer if it is less than half, so that memory is at most twice what is accounted.
+    /// Copies the rest of a buffer if it is less than half, so that memory is at most twice the accounted amount.
     fn shrink(&mut self, start: u64) {
         if let Some(extent) = self.extents.get_mut(&start)
             && extent.data.len() < extent.buffer_len / 2

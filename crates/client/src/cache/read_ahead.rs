@@ -1,6 +1,6 @@
-//! Decides what to read before the program asks for it. Knows no protocol and holds no data.
+//! Plans read-ahead. Knows no protocol and holds no data.
 //!
-//! A file has some streams, each a sequential reader. A stream's window is what is asked for beyond the reader. The first
+//! A file has some streams, each a sequential reader. A stream's window is the requested range beyond the reader. The first
 //! is 128 KiB + 1 MiB, and it doubles each time the reader has to wait: the window then covers bandwidth × delay. A seek
 //! back inside the window keeps the stream. A read elsewhere begins a stream on probation, which reads ahead from its
 //! second sequential read on. Random reads never leave probation, so that nothing is read ahead for them.

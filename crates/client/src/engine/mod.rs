@@ -517,7 +517,7 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// A call without a reply yet. Dropping it does not recall what was sent: its [`Completion`] waits for the reply.
+/// A call without a reply yet. Dropping it does not cancel the sent request: its [`Completion`] waits for the reply.
 pub struct PendingCall {
     engine: Arc<Engine>,
     xid: u32,

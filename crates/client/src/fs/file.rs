@@ -38,7 +38,7 @@ impl OpenOptions {
         stability: Stability::Unstable,
     };
 
-    /// Options to write a new file, or a file anew.
+    /// Options to create or overwrite a file.
     pub const CREATE: Self = Self { mode: OpenMode::WRITE, create: true, truncate: true, ..Self::READ };
 }
 
@@ -176,7 +176,7 @@ impl File {
         self.file.set_attributes(set).await.map_err(|cause| self.failed("set attributes of", cause))
     }
 
-    /// Makes all written data stable, unlocks what was locked through this file, and closes it. It is closed even if this
+    /// Makes all written data stable, releases the locks of this file, and closes it. It is closed even if this
     /// fails.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ impl File {
         self.file.try_flock(kind).await.map_err(|cause| self.failed("lock", cause))
     }
 
-    /// Unlocks what [`Self::flock`] has locked.
+    /// Releases the lock of [`Self::flock`].
     ///
     /// # Errors
     /// As flock(2) with `LOCK_UN`.

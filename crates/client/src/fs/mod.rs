@@ -187,7 +187,7 @@ impl FileSystem {
             return Err(OpError::Status(Status::NOTDIR));
         }
         match self.list_rest(object.handle, Listing::default(), plus).await {
-            // The server does not know its cookies any longer: all is listed anew.
+            // The server does not know its cookies any longer: all is listed again.
             Err(OpError::Status(Status::BAD_COOKIE | Status::NOT_SAME)) => {
                 self.list_rest(object.handle, Listing::default(), plus).await
             }

@@ -45,7 +45,7 @@ impl File {
         copied.map_err(|cause| self.failed("copy to", cause))
     }
 
-    /// Lets a range of this file share the blocks of `source` (reflink); a count of 0 stands for all that follow.
+    /// Lets a range of this file share the blocks of `source` (reflink); a count of 0 means all bytes that follow.
     ///
     /// # Errors
     /// As ioctl_ficlonerange(2).

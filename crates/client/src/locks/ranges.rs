@@ -1,4 +1,4 @@
-//! The locked ranges of one owner on one file (fcntl(2)): a lock replaces what the owner had there, and equal neighbours merge.
+//! The locked ranges of one owner on one file (fcntl(2)): a lock replaces the owner's locks there, and equal neighbours merge.
 
 use super::{LockKind, LockRange};
 
@@ -21,7 +21,7 @@ pub(crate) struct HeldRanges {
 }
 
 impl HeldRanges {
-    /// Returns whether there is room for what one lock may add: itself, and the rest of a range that it splits.
+    /// Returns whether there is room for the ranges that one lock may add: itself, and the rest of a range that it splits.
     pub(crate) fn has_room(&self) -> bool {
         self.ranges.len() + 2 <= RANGES_MAX
     }

@@ -85,7 +85,7 @@ impl Nfs3 {
         Ok(())
     }
 
-    /// Waits until the client is closed. A server has nothing to call this client for: what it sends is dropped.
+    /// Waits until the client is closed. A server has no reason to call this client: its calls are dropped.
     pub(crate) async fn run(&self) {
         while poll_fn(|context| self.engine.poll_callback(context)).await.is_some() {}
     }

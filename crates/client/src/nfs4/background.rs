@@ -81,7 +81,7 @@ impl Background {
         .await;
     }
 
-    /// Returns a future that does what `operation` does. If it is dropped before its end, the operation continues in the
+    /// Returns a future that runs `operation`. If it is dropped before its end, the operation continues in the
     /// background, and `undo` handles its result.
     pub(crate) fn guard<T: 'static, U: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,

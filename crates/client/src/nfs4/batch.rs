@@ -1,7 +1,7 @@
 //! Many items in few compounds.
 //!
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
-//! within what the server granted, and within what it has turned out to execute ([`super::compound_size`]). Several compounds are in
+//! within the server's granted limits, and within the sizes that it was seen to execute ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
 //! further compounds. These have no more items than were executed before the failure: where many items fail, they spread over
 //! compounds that are in flight together, instead of one round trip for each failure.
@@ -113,7 +113,7 @@ impl Nfs4 {
             match batch.handle(&numbers, outcome) {
                 Some(Failure::Smaller) => self.compound_size.shrink(operations),
                 Some(Failure::Later) => {
-                    // Nothing else of this batch starts meanwhile; replies to its other compounds free their slots all the same.
+                    // Nothing else of this batch starts meanwhile; replies to its other compounds free their slots anyway.
                     self.engine.sleep(pause).await;
                     pause = (pause * 2).min(DELAY_MAX);
                 }
@@ -171,7 +171,7 @@ impl Batch {
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// Handles the outcome of a compound with these items; returns what is to be done about a failure.
+    /// Handles the outcome of a compound with these items; returns the reaction to a failure.
     fn handle(&mut self, numbers: &[usize], outcome: Result<Results, OpError>) -> Option<Failure> {
         let mut results = match outcome {
             Ok(results) => results,

@@ -243,7 +243,7 @@ fn gone_is_left(outcome: Result<(), OpError>) -> Result<(), OpError> {
     }
 }
 
-/// Names what is missing if the server does not have the program or the minor version.
+/// Returns an error that names the missing program or minor version, if the server lacks one.
 fn as_unsupported(error: OpError) -> OpError {
     match error {
         OpError::Status(Status::MINOR_VERS_MISMATCH)

@@ -35,7 +35,7 @@ use crate::opens::OpenFiles;
 
 /// Assumed until the server has said its lease time; most have 90 s.
 const LEASE_DEFAULT: Duration = Duration::from_secs(90);
-/// How often a compound is executed anew after lost sessions, before the caller gets an error.
+/// How often a compound is executed again after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
 /// The pause before another attempt to make a session after a failed one.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -122,7 +122,7 @@ impl Nfs4 {
         self.minor_version > 0
     }
 
-    /// Executes a compound, anew in the next session if the session is lost. `cache_this` as in [`Session::compound`].
+    /// Executes a compound, again in the next session if the session is lost. `cache_this` as in [`Session::compound`].
     ///
     /// # Errors
     /// Only if the compound as a whole failed. A failed operation is in the results.

@@ -1,5 +1,5 @@
-//! NFS version 4: sessions, compounds, and its operations. Version 4.0 has no sessions: [`v40`] has what it has in their place,
-//! [`sequencer`] is what compounds of both need.
+//! NFS version 4: sessions, compounds, and its operations. Version 4.0 has no sessions: [`v40`] replaces them.
+//! [`sequencer`] has the interface that compounds of both need.
 
 mod background;
 mod batch;

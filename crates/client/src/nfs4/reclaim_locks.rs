@@ -1,4 +1,4 @@
-//! Locks again what was locked when the server restarted (RFC 8881 §8.4.2.1).
+//! Reclaims the locks that existed when the server restarted (RFC 8881 §8.4.2.1).
 
 use std::collections::HashSet;
 use std::sync::Arc;

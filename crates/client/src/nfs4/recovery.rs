@@ -46,7 +46,7 @@ pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Nfs4 {
     /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client
-    /// reclaim is opened anew when it is used next. Returns whether the file is open now.
+    /// reclaim is opened again when it is used next. Returns whether the file is open now.
     ///
     /// # Errors
     /// [`Status::BADSESSION`] if the session was lost again.

@@ -349,7 +349,7 @@ struct SlotUse {
 }
 
 impl SlotUse {
-    /// Notes that a request goes out in the slot; returns what handles its end.
+    /// Notes that a request is sent in the slot; returns the handler of its end.
     fn start(&self) -> Box<dyn Completion> {
         self.state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
         let (session, state) = (Arc::clone(&self.session), Arc::clone(&self.state));

@@ -1,4 +1,4 @@
-//! Statuses that say that a session or a stateid is gone, and what the client does about them (RFC 8881 §8.4, §15.1; RFC 7530
+//! Statuses of lost sessions and stateids, and the client's reactions (RFC 8881 §8.4, §15.1; RFC 7530
 //! §9.6, §13.1). What they mean for seqids is in [`crate::owner`], for RENEW in [`super::v40`].
 
 use protocol::nfs4::types::Status;
@@ -40,7 +40,7 @@ pub(crate) const TABLE: &[(Status, Recovery)] = &[
     (Status::GRACE, Recovery::AwaitGrace),
 ];
 
-/// Returns what to do about a status.
+/// Returns the reaction to a status.
 pub(crate) fn recovery(status: Status) -> Recovery {
     TABLE.iter().find(|(listed, _)| *listed == status).map_or(Recovery::Fail, |(_, recovery)| *recovery)
 }

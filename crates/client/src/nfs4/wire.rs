@@ -82,7 +82,7 @@ impl Results {
         Self { status, results: results.into_iter(), is_repeated }
     }
 
-    /// Takes the next result and returns what `get` finds in it.
+    /// Takes the next result and returns the part that `get` extracts.
     ///
     /// # Errors
     /// The status of the operation, if it failed; [`OpError::BadReply`] if it is another operation's result.

@@ -3,7 +3,7 @@
 //! `nfs://HOST[:PORT]/PATH[?OPTION[=VALUE]&…]`. HOST is a name, an IPv4 address, or an IPv6 address in brackets, with a scope after
 //! `%` or `%25` (RFC 6874). Names and values may be percent-encoded; the decoded path is raw bytes.
 //!
-//! **The path** begins at the root of the server: for version 3 it is the exported path and what follows, for version 4 the path
+//! **The path** begins at the root of the server: for version 3 it is the exported path and the rest, for version 4 the path
 //! in the pseudo file system. As in libnfs, `nfs://host/a` and `nfs://host//a` name the same object. RFC 2224 has the first
 //! relative to the public file handle, which servers hardly use any more.
 //!
@@ -55,7 +55,7 @@ impl Url {
     /// Parses a URL, or `HOST:/PATH` as mount.nfs(8) takes it, whose path is raw bytes without percent-encoding.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the error.
     pub fn from_mount_source(source: &[u8]) -> Result<Self, UrlError> {
         if source.starts_with(SCHEME.as_bytes()) {
             let text = str::from_utf8(source);

@@ -9,7 +9,7 @@ use super::values::{Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Secur
 pub struct Options {
     /// Protocol version; without it the highest that both sides have. `version=`, `vers=`, `nfsvers=`, `minorversion=`.
     pub version: Option<Version>,
-    /// Port of the server; without it 2049, and for version 3 what its port mapper says.
+    /// Port of the server; without it 2049, and for version 3 the port from its port mapper.
     pub port: Option<u16>,
     /// Port of MOUNT, for version 3.
     pub mount_port: Option<u16>,
@@ -78,7 +78,7 @@ enum Effect {
     Flag(fn(&mut Options)),
     /// Stands alone or takes a value.
     Either(fn(&mut Options), fn(&mut Options, &str, &str) -> Result<(), UrlError>),
-    /// States what holds anyway; with these values, or with none if the list is empty.
+    /// Accepted without an effect, because it is the default; with these values, or with none if the list is empty.
     Ignored(&'static [&'static str]),
     /// Is recognised and refused, with this explanation.
     Refused(&'static str),

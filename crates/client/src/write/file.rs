@@ -1,4 +1,4 @@
-//! The writes of one file: what to send next, and what replies mean.
+//! The writes of one file: the next requests, and the effects of replies.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -158,7 +158,7 @@ impl FileWrites {
         self.note_clean();
     }
 
-    /// Returns what to send now. `Err` is the time until which rewriting waits.
+    /// Returns the request to send now. `Err` is the time until which rewriting waits.
     pub(super) fn next(
         &mut self,
         settings: &Settings,
@@ -349,7 +349,7 @@ impl FileWrites {
     }
 
     /// Returns adjacent bytes in `state`, at most `wsize`, of which no WRITE is under way. Two WRITEs of the same bytes
-    /// could be executed in either order. With `full`, only what fills a request.
+    /// could be executed in either order. With `full`, only ranges that fill a request.
     fn pick(&self, state: PageState, full: bool, wsize: u64) -> Option<Range<u64>> {
         self.states.candidates(state, full, self.cursor).find_map(|range| {
             let start = self.not_in_flight(&range)?;

@@ -10,7 +10,7 @@ use crate::results::Stability;
 
 const STATES: usize = PageState::ALL.len();
 
-/// A state with what belongs to it.
+/// A state with its request and verifier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mark {
     pub(super) state: PageState,

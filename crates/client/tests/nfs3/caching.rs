@@ -1,4 +1,4 @@
-//! Caches and write-behind through inodes: what is sent, and what programs see.
+//! Caches and write-behind through inodes: requests, and the data that programs see.
 
 use bytes::Bytes;
 use client::Client;

@@ -153,7 +153,7 @@ impl Link {
         *self.listening.borrow_mut() = ports.iter().copied().collect();
     }
 
-    /// Sets what answers calls from now on.
+    /// Sets the function that answers calls from now on.
     pub(crate) fn answer(&self, handler: impl FnMut(&Call) -> Answer + 'static) {
         *self.handler.borrow_mut() = Box::new(handler);
     }

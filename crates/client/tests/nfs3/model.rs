@@ -55,7 +55,7 @@ async fn read(file: &OpenFile, at: u64, length: u64) -> Vec<u8> {
     file.read(at, length as usize).await.unwrap().concat()
 }
 
-/// Enters what a write does to the model.
+/// Applies a write to the model.
 fn write(model: &mut Vec<u8>, at: u64, length: u64, byte: u8) -> Bytes {
     let (at, end) = (at as usize, (at + length) as usize);
     model.resize(model.len().max(end), 0);

@@ -1,4 +1,4 @@
-//! The server's state log in memory: what the next server knows of clients.
+//! The server's state log in memory: the next server's knowledge of clients.
 
 use std::collections::BTreeMap;
 

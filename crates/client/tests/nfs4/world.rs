@@ -33,7 +33,7 @@ use crate::log::Log;
 /// The server's lease time.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 
-/// What becomes of a compound.
+/// The treatment of a compound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Serve,
@@ -374,7 +374,7 @@ impl Peer {
         fate
     }
 
-    /// Sets what becomes of compounds from now on.
+    /// Sets the treatment of compounds from now on.
     pub(crate) fn judge(&self, judge: impl FnMut(&[OpNum]) -> Fate + 'static) {
         *self.judge.borrow_mut() = Box::new(judge);
     }

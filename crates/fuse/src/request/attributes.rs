@@ -169,7 +169,7 @@ request! {
         handle: Option<FileHandle>,
         /// `AT_STATX_…`.
         flags: u32,
-        /// `STATX_…`: what is wanted.
+        /// `STATX_…`: the requested attributes.
         mask: u32,
     } |a| {
         let args: abi::StatxIn = a.take()?;

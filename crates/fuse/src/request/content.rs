@@ -113,7 +113,7 @@ request! {
 }
 
 request! {
-    /// A descriptor is closed; others may exist. The reply's error is what close(2) returns. All fcntl locks of the owner end.
+    /// A descriptor is closed; others may exist. close(2) returns the reply's error. All fcntl locks of the owner end.
     ///
     /// A request of a dying process is answered by the session when the file system does not answer soon; the file system continues.
     Flush {
@@ -136,7 +136,7 @@ request! {
         node: NodeId,
         /// The open file.
         handle: FileHandle,
-        /// Only content and what is needed to read it.
+        /// Only content and the attributes needed to read it.
         data_only: bool,
     } |a| {
         let args: abi::FsyncIn = a.take()?;

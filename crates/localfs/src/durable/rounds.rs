@@ -180,7 +180,7 @@ impl<'r> RoundPart<'r> {
     }
 }
 
-/// After a panic the round ends all the same, and operations that wait for this object fail.
+/// After a panic the round ends anyway, and operations that wait for this object fail.
 impl Drop for RoundPart<'_> {
     fn drop(&mut self) {
         if !self.is_ended {

@@ -1,6 +1,6 @@
 //! The durable index, which finds files again where the kernel does not open them by handle.
 //!
-//! Every file that a client has a handle of has a number. For each number the index knows what identifies the file
+//! Every file that a client has a handle of has a number. For each number the index knows the identity of the file
 //! (file system, inode number, time of creation) and where it was last seen (the number of its directory, and a name;
 //! several places for a file of several links). So the rename of a directory changes one record, regardless of the objects below
 //! it. A file found at a place must be the identified one, so that a number never leads to another file, even when

@@ -39,7 +39,7 @@ impl Volume {
         self.watches.get(self.root_fd.as_fd())
     }
 
-    /// Notifies `listener` of what other processes do to an object.
+    /// Notifies `listener` of other processes' changes of an object.
     pub(crate) fn watch<'a>(
         self: &'a Arc<Self>,
         peer: Peer,

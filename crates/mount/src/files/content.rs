@@ -77,7 +77,7 @@ impl Files {
         if request.unlocks_flock
             && let Ok(file) = self.open_files.get(request.handle)
         {
-            // The server ends what is left with the file.
+            // The server ends remaining state with the file.
             let _ = file.funlock().await;
         }
         self.close(request.handle).await;

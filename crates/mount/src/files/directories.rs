@@ -114,7 +114,7 @@ impl Files {
         let mut position = directory.position.lock().await;
         let (mut sink, mut at) = (S::new(request.size), request.offset);
         if at == SELF {
-            // rewinddir(3) shows what is new.
+            // rewinddir(3) shows new entries.
             *position = Position::default();
         }
         let own = directory.open.inode().id().0;

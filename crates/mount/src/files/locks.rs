@@ -51,7 +51,7 @@ impl Files {
         Ok(())
     }
 
-    /// Unlocks, after what was written under the lock is at the server.
+    /// Unlocks, after the data written under the lock are at the server.
     async fn unlock(&self, file: &OpenFile, request: &Lock) -> Result<(), Errno> {
         if file.flags().mode.write {
             // Errors are reported at close and by fsync(2).

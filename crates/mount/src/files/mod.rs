@@ -166,7 +166,7 @@ impl Files {
             if let Err(error) = file.flush().await {
                 tracing::error!(%error, fileid = file.opened_attributes().fileid, "data of a file are lost");
             }
-            // The server ends what is left with the client.
+            // The server ends remaining state with the client.
             let _ = file.release().await;
         }
     }

@@ -24,9 +24,9 @@ pub struct Direction {
     random: Random,
     /// When the last piece has left the sending end.
     free_at: Duration,
-    /// Pieces that have not left yet: when they will, and what they count.
+    /// Pieces that have not left yet, with their times and their counted bytes.
     queue: VecDeque<(Duration, usize)>,
-    /// The sum of what they count.
+    /// The sum of their counted bytes.
     queued: usize,
     pub(super) counts: DirectionCounts,
 }

@@ -107,7 +107,7 @@ impl Source {
         }
     }
 
-    /// Sends what can be sent.
+    /// Sends as much as possible.
     async fn send(&mut self) -> Result<(), ReadError> {
         self.reader.drop_waiting(ReplySender::is_closed);
         let (now, mut output) = (self.now(), Writer::new());

@@ -74,7 +74,7 @@ impl Shared {
         let task = offload.task();
         let piece = match &task.source {
             Origin::There(source) => {
-                // Do not read what cannot be written.
+                // Do not read data that cannot be written.
                 self.may_write(offload, now)?;
                 Some(self.fetch_on(offload, source, before.count, now).await?)
             }

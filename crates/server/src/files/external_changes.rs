@@ -40,7 +40,7 @@ pub(crate) async fn watch(
 /// Reads the attributes again after the watch began, to see changes made since they were read before.
 ///
 /// # Errors
-/// Why nothing is delegated: somebody changes the object. A reclaim is granted all the same.
+/// Why nothing is delegated: another user changes the object. A reclaim is granted anyway.
 pub(crate) async fn look_again(
     request: &Request<'_>,
     file: &File<'_>,

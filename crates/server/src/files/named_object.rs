@@ -14,9 +14,9 @@ use crate::state::{ChangeGuard, Client, Conflict};
 pub(crate) enum NamedObject<'s> {
     /// Not looked up, because nothing was ever delegated. Nothing will be while this lives.
     Unknown { _changing: ChangeGuard<'s> },
-    /// An object that is not delegated anew while this lives.
+    /// An object that is not delegated again while this lives.
     Found { found: Box<Found>, _changing: ChangeGuard<'s> },
-    /// None that the caller may see ([`is_absent`]). The operation itself finds out what is wrong.
+    /// None that the caller may see ([`is_absent`]). The operation itself determines the error.
     Absent,
 }
 
@@ -34,7 +34,7 @@ impl NamedObject<'_> {
         state.has_delegations(Conflict::Any) && state.has_conflicting_delegation(client, key(), Conflict::Any)
     }
 
-    /// Recalls what conflicts with the announced change.
+    /// Recalls delegations that conflict with the announced change.
     ///
     /// # Errors
     /// As [`recall_conflicts`](fn@recall_conflicts).

@@ -1,4 +1,4 @@
-//! Objects that file handles stand for.
+//! Objects that file handles name.
 
 use protocol::nfs4::types::Status;
 use vfs::{Context, FileKind, Handle};

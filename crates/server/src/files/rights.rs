@@ -24,7 +24,7 @@ pub(crate) enum Right<'a> {
     Open(OpenAccess),
     /// To set attributes, the size by this authority.
     Attributes(&'a SetAttributes, Authority),
-    /// To do what only the owner may do.
+    /// To do operations that only the owner may do.
     Own,
     /// To set and remove extended attributes.
     Xattrs,

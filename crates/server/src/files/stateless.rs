@@ -74,7 +74,7 @@ pub(crate) async fn admit_truncation<'s>(
             admit_io(request, &file, IoKind::Write).await?;
             Ok(Some(changing))
         }
-        // The operation itself finds out what is wrong.
+        // The operation itself determines the error.
         _ => Ok(None),
     }
 }

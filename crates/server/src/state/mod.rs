@@ -26,14 +26,14 @@
 //!
 //! **Shards.** All opens, locks and delegations of a file, with their stateids, are in one of [`SHARDS`] shards, chosen by the
 //! file. The stateid names the shard, so that a READ takes one short lock. Each shard lists the entries of each client, so that
-//! removing a client takes time in proportion to what it holds. A lock per file and a separate table of stateids would take
+//! removing a client takes time in proportion to its state. A lock per file and a separate table of stateids would take
 //! three locks per READ.
 //!
 //! **Version 4.0** uses the same records, opens and locks. SETCLIENTID ([`State::set_client_id`]) takes the place of EXCHANGE_ID.
 //! Owners have seqids and last replies instead of slots ([`State::begin_open_request`], [`State::end_owner_request`]).
 //! [`State::holder`] returns the client of a stateid.
 //!
-//! **Restarts.** Clients reclaim what they held. [`tables::recovery`] writes down what the next server must know for that. Answers
+//! **Restarts.** Clients reclaim their state. [`tables::recovery`] records the data that the next server needs for that. Answers
 //! wait until that is durable ([`State::pending_change`]); changes of the state do not.
 //!
 //! **Order of locks**: client table, client, shard, recovery records, gauges. For callbacks: client table, a client's queue, the

@@ -64,7 +64,7 @@ pub struct ClientSnapshot {
     pub status: ClientStatus,
     /// Time until its lease expires; zero if it has.
     pub lease_left: Duration,
-    /// Whether it may still reclaim what it held before the server's restart.
+    /// Whether it may still reclaim state from before the server's restart.
     pub is_reclaiming: bool,
     /// Whether callbacks reach it.
     pub callbacks: CallbackPath,

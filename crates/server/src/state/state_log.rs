@@ -4,7 +4,7 @@
 //! a change that nobody has seen may be lost in a crash. It is a map, not a list of events, so that an implementation can
 //! rewrite it without understanding the content.
 //!
-//! The first byte of a key says what the entry is ([`key`]).
+//! The first byte of a key is the kind of the entry ([`key`]).
 
 use std::fmt;
 

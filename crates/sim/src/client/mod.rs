@@ -43,7 +43,7 @@ pub trait Client {
     /// Handles a message.
     ///
     /// # Errors
-    /// Returns what is wrong with the reply to the current call.
+    /// Returns the error in the reply to the current call.
     fn receive(&mut self, bytes: Bytes) -> Result<Received, String>;
     /// Returns the current call for retransmission.
     fn retransmit(&mut self, bytes: Bytes, _rng: &mut Rng) -> Bytes {

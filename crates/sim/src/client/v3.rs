@@ -116,7 +116,7 @@ impl ClientV3 {
         }
     }
 
-    /// Returns the status of a step's results, and keeps what later steps need.
+    /// Returns the status of a step's results, and keeps data that later steps need.
     fn decode_step(&mut self, step: &Step, bytes: Bytes) -> Result<NfsStat, String> {
         let wrong = |error: rpc::message::RpcError| format!("{step:?}: {error}");
         Ok(match step {

@@ -295,7 +295,7 @@ impl Client {
         Ok(())
     }
 
-    /// Checks what must hold at the end.
+    /// Checks the invariants at the end.
     pub(super) fn check(&mut self, world: &mut World) -> Result<(), String> {
         for (file, then) in std::mem::take(&mut self.cancelled) {
             if self.read_marks(world, file)? != then {

@@ -78,7 +78,7 @@ fn is_over(cluster: &Cluster<Client>) -> bool {
     cluster.actors.iter().all(Client::is_done) && counts.delegations == 0 && counts.opens == 0
 }
 
-/// Checks what must hold at the end; returns the number of granted delegations.
+/// Checks the invariants at the end; returns the number of granted delegations.
 fn check(cluster: &Cluster<Client>, with_mute: bool) -> Result<usize, String> {
     let counts = cluster.server.delegation_counts();
     let revoked = counts.revoked.load(Relaxed);

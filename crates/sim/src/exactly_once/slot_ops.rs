@@ -282,7 +282,7 @@ impl SlotState {
     /// Handles the results of an operation; returns false if it is to be repeated.
     ///
     /// # Errors
-    /// Returns what shows that it was not executed exactly once.
+    /// Returns the evidence that it was not executed exactly once.
     pub(super) fn learn(&mut self, op: &SlotOp, results: &[OpResult]) -> Result<bool, String> {
         let before = (self.open.seqid, self.lock.seqid);
         let expected = match (op, results) {

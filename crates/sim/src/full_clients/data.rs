@@ -46,7 +46,7 @@ pub(super) fn content(file: usize, version: u64) -> Vec<u8> {
 /// Runs `rounds` rounds, each on a random file, or on the file `own` where files are private.
 ///
 /// # Errors
-/// A result that cannot be.
+/// An impossible result.
 pub(super) async fn run(mut program: Program, own: usize, rounds: u32) -> Result<(), String> {
     clean_up(&mut program).await?;
     for _ in 0..rounds {

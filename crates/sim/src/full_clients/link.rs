@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// Decides what becomes of a record that is sent now.
+    /// Decides the fate of a record that is sent now.
     pub(super) fn send(
         &mut self,
         direction: Direction,

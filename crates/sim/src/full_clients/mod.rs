@@ -2,8 +2,8 @@
 //! power failures.
 //!
 //! Programs on two or three client machines share a directory. Each makes names of its own, none of whose results may surprise it, and
-//! files that are written in turn under lock files. What holds: a change of names is made exactly once; what was committed is there; an
-//! OPEN finds what was synced before; a lock file has one creator; and every operation ends.
+//! files that are written in turn under lock files. Invariants: a change of names is made exactly once; committed data are
+//! present; an OPEN finds data that were synced before; a lock file has one creator; and every operation ends.
 
 mod data;
 mod host;
@@ -81,7 +81,7 @@ pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, Str
     Ok(Report { time: world.now(), messages: world.messages, checks: model.checks })
 }
 
-/// Returns what programs do that have not ended.
+/// Returns the current steps of programs that have not ended.
 fn doing(model: &Model) -> String {
     let doing: Vec<_> = model.doing.iter().map(|(id, what)| format!("{id:?}: {what}")).collect();
     doing.join(", ")
@@ -200,7 +200,7 @@ fn put(backend: &crate::backend::SlowFs, file: usize) {
     assert_eq!(written.expect("room for it").count as usize, content.len());
 }
 
-/// Checks that the directory has what programs know to be there, and nothing that they know to be gone.
+/// Checks that the directory has all names that programs know to exist, and none that they know to be removed.
 fn check_names(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), String> {
     let (files, context) = (backend.inner(), context());
     for (name, presence) in &model.names {

@@ -1,4 +1,4 @@
-//! A program that creates, renames, links and removes names of its own, and looks at them. No result may surprise it.
+//! A program that creates, renames, links and removes names of its own, and checks them. Every result must be an expected one.
 
 use std::collections::BTreeMap;
 

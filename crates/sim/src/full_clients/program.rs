@@ -42,7 +42,7 @@ impl Program {
         format!("n{host}.{life}.{number}.{}", self.names)
     }
 
-    /// Notes what the program does now.
+    /// Notes the program's current step.
     pub(super) fn begin(&self, what: String) {
         self.model.borrow_mut().doing.insert(self.id, what);
     }

@@ -495,7 +495,7 @@ impl Client {
     }
 }
 
-/// Returns what follows a late grant: the lock may be lost again, since the lease counts from the request.
+/// Returns the next phase after a late grant: the lock may be lost again, since the lease counts from the request.
 fn too_late(purpose: Purpose, result: &CompoundResult) -> Option<Purpose> {
     let Purpose::Lock { file, open, handle, .. } = purpose else { return None };
     let lock = result.results.iter().find_map(lock_result)?;

@@ -189,7 +189,7 @@ impl Client {
         !self.asking.is_empty()
     }
 
-    /// Describes what it waits for.
+    /// Describes the event that it waits for.
     pub(super) fn describe(&self) -> String {
         let asked: Vec<_> = self.asking.iter().map(|asking| &asking.name).collect();
         let running: Vec<_> = self.running.iter().map(|copy| &copy.name).collect();
@@ -440,7 +440,7 @@ impl Client {
         Ok(())
     }
 
-    /// Checks what must hold at the end.
+    /// Checks the invariants at the end.
     pub(super) fn check(&mut self, world: &World) -> Result<(), String> {
         for (copy, then) in &self.cancelled {
             if world.content(&copy.name) != *then {

@@ -1,4 +1,4 @@
-//! The destination as the source's client: what `net` does over a socket, over a connection that loses and repeats records.
+//! The destination as the source's client: the work that `net` does over a socket, over a connection that loses and repeats records.
 
 use core::net::{IpAddr, SocketAddr};
 use std::cell::RefCell;
@@ -62,7 +62,7 @@ struct Attempt {
     number: u32,
 }
 
-/// See the module.
+/// The destination as the source's client.
 #[derive(Default)]
 pub(super) struct Link {
     state: Rc<RefCell<State>>,

@@ -90,7 +90,7 @@ impl Locked {
         self.write.overlaps(cells) || write && self.read.overlaps(cells)
     }
 
-    /// Removes what conflicts with such a lock.
+    /// Removes locks that conflict with such a lock.
     pub(super) fn yield_to(&mut self, cells: Cells, write: bool) {
         self.write.0 &= !cells.0;
         if write {

@@ -51,7 +51,7 @@ pub struct FileReplyLog {
 pub struct RecoveredCalls {
     /// The records, oldest first.
     pub records: Vec<Vec<u8>>,
-    /// One line that names what could not be read, if anything.
+    /// One line that names unreadable parts, if there are any.
     pub damage: Option<String>,
     /// One line that says that the log was not read because it was written before the last boot.
     pub outdated: Option<String>,

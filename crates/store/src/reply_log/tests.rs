@@ -1,4 +1,4 @@
-//! Records over restarts, damage, torn writes, and what is not a log.
+//! Records over restarts, damage, torn writes, and files that are not logs.
 
 use std::os::unix::fs::FileExt;
 

@@ -17,7 +17,7 @@ const REWRITE_BYTES: u64 = 1 << 20;
 const REWRITE_FACTOR: u64 = 4;
 /// Zeros that are written after the last record.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Space that each file has beyond what the map needs: for some ten thousand clients that arrive while the disk is full.
+/// Space that each file has in addition to the map's: for some ten thousand clients that arrive while the disk is full.
 const RESERVE_BYTES: u64 = 2 << 20;
 /// If less than this is left of the reserve, more is allocated.
 pub(super) const LOW_BYTES: u64 = RESERVE_BYTES / 2;
@@ -75,7 +75,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file of the previous server, which is intact up to `end`, and clears what is after.
+    /// Opens the file of the previous server, which is intact up to `end`, and clears the rest.
     ///
     /// # Errors
     /// It cannot be opened or cleared.

@@ -1,4 +1,4 @@
-//! The state log: what the next server must know, as a map on stable storage ([`server::StateLog`]).
+//! The state log: data for the next server, as a map on stable storage ([`server::StateLog`]).
 //!
 //! **Purpose.** The map has the clients that may reclaim after a restart, and persistent sessions with the last replies of their
 //! slots.
@@ -81,7 +81,7 @@ pub struct FileStateLog {
 pub struct RecoveredState {
     /// Keys and their values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// One line that names what could not be read and the consequence, if anything.
+    /// One line that names unreadable parts and the consequence, if there are any.
     pub damage: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Writes the file: decides what is to be done next, appends, rewrites, reserves space.
+//! Writes the file: decides the next action, appends, rewrites, reserves space.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -67,7 +67,7 @@ pub(super) enum Work {
 }
 
 impl Writer {
-    /// Returns what to do next. Takes the changes that are to be appended out of the queue.
+    /// Returns the next action. Takes the changes that are to be appended out of the queue.
     pub(super) fn next(&mut self, shared: &Shared, queue: &mut Queue) -> Work {
         let is_time = Instant::now() >= self.retry_at;
         let Some(file) = &self.file else {

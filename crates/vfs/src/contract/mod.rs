@@ -162,7 +162,7 @@ macro_rules! cases {
             Case { topic: stringify!($topic), name: stringify!($name), run: $topic::$name },
         )+)+];
 
-        /// Creates a module of tests, one per case, on what `$make` returns, a [`Fixture`](crate::contract::Fixture).
+        /// Creates a module of tests, one per case, on the result of `$make`, a [`Fixture`](crate::contract::Fixture).
         #[macro_export]
         macro_rules! contract_tests {
             ($d suite:ident, $d make:expr) => {

@@ -58,7 +58,7 @@ fn list_once(directory: &Path, files: usize, round: usize, churned: &AtomicUsize
     }
 }
 
-/// Returns the names and how often each was seen. Waits for a change now and then, because a quick listing would see none.
+/// Returns the names and how often each was seen. Waits for a change from time to time, because a quick listing would see none.
 fn list(directory: &Path, churned: &AtomicUsize) -> Result<HashMap<Vec<u8>, usize>, String> {
     let file = File::open(directory).map_err(told(directory))?;
     let mut buffer = [MaybeUninit::uninit(); GETDENTS_BYTES];

@@ -73,7 +73,7 @@ impl OpenFile {
     /// # Errors
     /// As fcntl(2) with `F_UNLCK`.
     pub async fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), OpError> {
-        // Who locks next reads what was written under this lock.
+        // The next owner of the lock reads data that were written under this one.
         self.inode().sync_data().await;
         self.inode().client().unlock(self.caller(), self.inode().handle(), owner, range).await
     }
@@ -92,7 +92,7 @@ impl Inode {
             self.sync_data().await;
         }
         for owner in owners {
-            // The server unlocks what is left when the file is closed.
+            // The server releases remaining locks when the file is closed.
             let _ = self.client().unlock(caller, self.handle(), owner, LockRange::WHOLE).await;
         }
     }

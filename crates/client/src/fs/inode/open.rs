@@ -234,7 +234,7 @@ impl Drop for OpenFile {
             let (description, errors) = (Arc::clone(&self.description), self.errors.lock().take());
             self.inode().client().background().spawn(async move {
                 // CLOSE ends locks.
-                // Nobody is left to hear of an error; the file's next description does.
+                // No caller is left to get an error; the file's next description gets it.
                 let _ = description.end(errors).await;
             });
         }

@@ -43,7 +43,7 @@ enum Found {
 }
 
 impl OpenFile {
-    /// Reads from `offset` on until `count` bytes or the end of the file. The result is slices of what the server sent.
+    /// Reads from `offset` on until `count` bytes or the end of the file. The result is slices of received data.
     ///
     /// # Errors
     /// As pread(2).
@@ -137,7 +137,7 @@ impl OpenFile {
     }
 }
 
-/// Returns what to fetch for a hole: whole pages, as far as nothing else of them is cached or being fetched.
+/// Returns the range to fetch for a hole: whole pages, as far as nothing else of them is cached or being fetched.
 fn whole_pages(pages: &mut PageCache, file: FileId, hole: &Range<u64>, size: u64) -> Vec<Range<u64>> {
     let aligned = hole.start / PAGE * PAGE..hole.end.next_multiple_of(PAGE).min(size);
     let pieces = pages.read(file, aligned).into_iter();

@@ -110,7 +110,7 @@ fn is_unsupported(error: &OpError) -> bool {
     )
 }
 
-/// Converts a reply to the request for what follows `cookie`.
+/// Converts a reply to the request for entries after `cookie`.
 fn page(cookie: u64, wire: WirePage) -> Result<DirPage, OpError> {
     let next_cookie = match wire.entries.last() {
         Some(last) => last.cookie,

@@ -88,7 +88,7 @@ impl Nfs3 {
     ) -> Result<Opened, OpError> {
         let arguments = CreateArgs {
             where_: entry_of(&directory, name)?,
-            // Servers differ in what UNCHECKED does with the mode of a file that is there.
+            // Servers differ in how UNCHECKED treats the mode of an existing file.
             how: CreateHow::Guarded(set_attributes(set)),
         };
         match self.call(caller, &arguments).await {

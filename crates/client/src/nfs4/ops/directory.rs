@@ -208,7 +208,7 @@ pub(super) fn list_ops(
     [put(directory), get_attributes(), Op::ReadDir(args)]
 }
 
-/// Takes the results of [`list_ops`] for what follows `cookie`.
+/// Takes the results of [`list_ops`] for entries after `cookie`.
 pub(super) fn take_page(results: &mut Results, cookie: u64) -> Result<DirPage, OpError> {
     results.skip()?;
     let directory = take_attributes(results)?;

@@ -45,7 +45,7 @@ impl Nfs4 {
         Ok(ReadReply { data, eof: reply.eof, attributes: None })
     }
 
-    /// Writes at most what fits one WRITE; the server may write less.
+    /// Writes at most as much as fits one WRITE; the server may write less.
     pub(crate) async fn write(
         &self,
         caller: &Caller,

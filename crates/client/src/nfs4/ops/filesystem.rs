@@ -39,7 +39,7 @@ impl Nfs4 {
     pub(crate) async fn fs_info(&self, caller: &Caller, handle: FileHandle) -> Result<FsInfo, OpError> {
         let wire = self.fs_attributes(caller, handle, INFO).await?;
         let limits = self.session().await?.limits;
-        // The file system's bound, the configuration's, and what fits a request or reply of the session.
+        // The file system's bound, the configuration's, and the size of a request or reply of the session.
         let transfer = |max: Option<u64>, configured: u32, session: u32| {
             let max = max.unwrap_or(u64::MAX).min(u64::from(configured)).min(u64::from(TRANSFER_MAX)) as u32;
             let max = max.min(session.saturating_sub(OVERHEAD)).max(TRANSFER_MIN);

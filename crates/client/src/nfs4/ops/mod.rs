@@ -62,13 +62,13 @@ fn is_repeatable(op: &Op) -> bool {
 /// Returns the stateid for I/O.
 ///
 /// # Errors
-/// Why the open is lost, or that a lock through it is: what the lock protected may have changed.
+/// Why the open is lost, or that a lock through it is: data that the lock protected may have changed.
 fn usable_stateid(file: &OpenFile) -> Result<Stateid, OpError> {
     if file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(file.io_stateid()?) }
 }
 
 impl Nfs4 {
-    /// Returns an error for what version 4.2 has first.
+    /// Returns an error for operations that need version 4.2.
     fn needs_4_2(&self, what: &'static str) -> Result<(), OpError> {
         if self.minor_version >= 2 { Ok(()) } else { Err(OpError::Unsupported(what)) }
     }

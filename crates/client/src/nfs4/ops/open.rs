@@ -166,7 +166,7 @@ impl Nfs4 {
         Ok(Opened { object, state, directory: Some(changed(opened.change, None)) })
     }
 
-    /// Closes a file, and unlocks what was locked through it. Its state ends regardless of the server's answer.
+    /// Closes a file, and releases the locks through it. Its state ends regardless of the server's answer.
     pub(crate) async fn close_file(
         self: &Arc<Self>,
         caller: &Caller,

@@ -131,7 +131,7 @@ pub trait Tree {
         contents
     }
 
-    /// Creates small files, or writes those anew that exist. They are then as safe as after [`Self::finish`].
+    /// Creates small files, or overwrites existing ones. They are then as safe as after [`Self::finish`].
     async fn write_files(&self, files: &[WriteFile<'_>]) -> Vec<Result<(), Failure>> {
         let mut written = Vec::new();
         for file in files {

@@ -60,7 +60,7 @@ flags! {
 }
 
 flags! {
-    /// `acemask4`: what an entry allows or denies.
+    /// `acemask4`: the accesses that an entry allows or denies.
     pub struct AceMask {
         /// Read a file's data.
         READ_DATA = 0x0000_0001,

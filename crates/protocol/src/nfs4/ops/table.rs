@@ -212,7 +212,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Layoutreturn, Nothing).since(1),
     row(Opcode::SecinfoNoName, Current).since(1).wrong_sec(Itself),
     // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
-    // its slot. §2.10.6.4 lets what follows it be too long for the reply.
+    // its slot. §2.10.6.4 allows the operations after it to be too long for the reply.
     row(Opcode::Sequence, Nothing).since(1).position(Position::First).once(0),
     row(Opcode::SetSsv, Nothing).since(1),
     row(Opcode::TestStateid, Nothing).since(1).keeps_attributes(),

@@ -5,7 +5,7 @@ use xdr::{Encode, Writer};
 use super::mnt::find;
 use crate::request::Request;
 
-/// PATHCONF of version 2: what pathconf(2) returns for a directory that the client may mount. Returns whether the call failed.
+/// PATHCONF of version 2: the values of pathconf(2) for a directory that the client may mount. Returns whether the call failed.
 pub(super) async fn serve(request: &Request<'_>, path: &[u8], reply: &mut Writer) -> bool {
     let found = find(request, path).await;
     let is_error = found.is_err();

@@ -45,7 +45,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Returns the status for an error. RFC 1094 §2.3.1 has few; IO stands for what it does not list.
+/// Returns the status for an error. RFC 1094 §2.3.1 has few; other errors become IO.
 pub(super) fn status(error: Error) -> Stat {
     match error {
         Error::NotPermitted => Stat::PERM,
@@ -245,7 +245,7 @@ const MICROSECONDS: u32 = 1_000_000;
 /// A mode that old clients send for none: 16 bits of -1.
 const NO_MODE_16: u32 = 0xffff;
 
-/// Decodes attributes to set. The type in the mode is not looked at.
+/// Decodes attributes to set. The type in the mode is ignored.
 pub(super) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, Failure> {
     let given = |value: u32| (value != Sattr::IGNORE).then_some(value);
     let modified = set_time(sattr.mtime)?;

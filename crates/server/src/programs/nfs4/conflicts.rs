@@ -58,7 +58,7 @@ impl<'r> Compound<'r> {
         self.recall_conflicts(file, Conflict::io(kind), Right::Content(kind)).await
     }
 
-    /// Asks the holder of a write delegation for the attributes of `object` that it keeps. Returns what differs from the backend.
+    /// Asks the holder of a write delegation for the attributes of `object` that it keeps. Returns the attributes that differ from the backend.
     pub(crate) async fn ask_holder(
         &mut self,
         object: &Object<'_>,

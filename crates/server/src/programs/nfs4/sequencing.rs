@@ -170,7 +170,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Ends a turn, and keeps what the operation wrote since `body` for a retransmission.
+    /// Ends a turn, and keeps the operation's results since `body` for a retransmission.
     pub(crate) fn end_owner_request(
         &self,
         turn: Option<OwnerRequest>,
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn an_open_repeated_by_another_user_is_no_repetition() {
         let mut lab = v40_lab();
-        // An owner that is not confirmed begins anew instead (RFC 7530 §16.18.5).
+        // An owner that is not confirmed starts again instead (RFC 7530 §16.18.5).
         lab.open("file", b"owner");
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());

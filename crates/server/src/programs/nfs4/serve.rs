@@ -139,7 +139,7 @@ impl<'r> WaitingCompound<'r> {
                         progress.run_after(&operation, done, reply)
                     }
                     Next::End => {
-                        // Before the slot keeps the reply: the client reclaims after a restart what the reply grants.
+                        // Before the slot keeps the reply: after a restart the client reclaims the state that the reply grants.
                         if let Some(change) = progress.pending_change() {
                             let _ = progress.compound.state().wait_durable(change, request.thread()).await;
                             progress.waited = true;
@@ -346,7 +346,7 @@ impl<'r> Compound<'r> {
         Ok(status)
     }
 
-    /// Checks what all operations require: position, file handles, room for the result.
+    /// Makes the checks that all operations require: position, file handles, room for the result.
     fn prepare(&mut self, row: &Operation, reply: &Writer) -> std::result::Result<(), Status> {
         self.check_position(row)?;
         // Later versions MUST NOT implement some operations of 4.0 (RFC 8881 §17); that comes before other errors: §2.10.6.1.3.

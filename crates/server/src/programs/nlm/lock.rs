@@ -23,7 +23,7 @@ async fn lock(call: &Call<'_>, args: &LockArgs, is_monitored: bool) -> Result<()
     let (state, now) = (&request.server.state, request.now.monotonic);
     let LockTarget { target, file, range, owner } = call.lock_target(&args.alock)?;
     let pin = open(&target, args.exclusive).await?;
-    // A client of NFSv4 locks locally what it has delegated. Nothing is delegated until the lock is in the table.
+    // A client of NFSv4 locks its delegated files locally. Nothing is delegated until the lock is in the table.
     let _changing = announce_change(request, &target.handle);
     let against = if args.exclusive { Conflict::Any } else { Conflict::Write };
     stateless::recall_conflicts(request, &target, against, Right::Given).await.map_err(status)?;

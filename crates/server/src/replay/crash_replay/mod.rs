@@ -24,7 +24,7 @@
 //!
 //! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
 //! was answered: any *one* of them may get that reply. So a claim is valid unless the last acknowledged change of that name, since the
-//! call began or shortly before, is of the same kind: then another client, which got that reply, made what is there.
+//! call began or shortly before, is of the same kind: then another client, which got that reply, made the existing object.
 //! A removal is not even executed again if another client is known to have created the name since. All this needs one order of all
 //! records, and losses in that order, so the log is one ring and not one for each core.
 //!
@@ -167,7 +167,7 @@ impl CallLog {
         }
     }
 
-    /// Returns what an earlier process did with a call. If the call only began, `who` may claim its operations from now on. With
+    /// Returns an earlier process's progress with a call. If the call only began, `who` may claim its operations from now on. With
     /// `is_renamed` the call will come under another name, so the claim is logged for the next process.
     pub(crate) fn recognise(
         &self,

@@ -444,7 +444,7 @@ async fn own_rename(
     let backend = &export.backend;
     let found = backend.lookup(context, to.0, to.1).await.ok()?;
     let left = backend.getattr(context, from.0).await.ok()?;
-    // Linux's file systems count a rename among the changes of what was renamed.
+    // Linux's file systems count a rename among the changes of the renamed object.
     let changed = [left.changed, found.attributes.changed, found.directory.changed];
     let is_done = changed.into_iter().all(|time| window.is_reached(time));
     is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })

@@ -75,7 +75,7 @@ impl RecoveredOps {
         self.pending.len()
     }
 
-    /// Frees what only reading the log needs.
+    /// Frees data that only reading the log needs.
     pub(super) fn read_all(&mut self) {
         (self.last, self.begun, self.answered) = (HashMap::new(), HashMap::new(), HashSet::new());
     }

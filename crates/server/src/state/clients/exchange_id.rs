@@ -55,7 +55,7 @@ enum Decision {
 }
 
 /// Decides among the scenarios of §18.35.4, with their numbers there. `is_reserved`: another principal's client of this
-/// name may still reclaim what it held before a restart.
+/// name may still reclaim state from before a restart.
 fn decide(update: bool, confirmed: Option<Confirmed>, is_reserved: bool) -> Decision {
     match (update, confirmed) {
         // 3, for a record that the restart removed and whose state may be reclaimed: its lease is the grace period.

@@ -47,7 +47,7 @@ enum Decision {
     Refuse,
 }
 
-/// Decides among the cases of §16.33.5. `is_kept`: another principal's client of this name may still reclaim what it held before a
+/// Decides among the cases of §16.33.5. `is_kept`: another principal's client of this name may still reclaim state from before a
 /// restart.
 fn decide(confirmed: Option<Confirmed>, is_kept: bool) -> Decision {
     match confirmed {
@@ -90,7 +90,7 @@ impl State {
         let confirm = self.ids.next_verifier();
         let mut table = self.clients.lock();
         let mut owned = table.owned(ClientKind::V40, request.owner);
-        // A client that lost some of its state begins anew: see `find_sessionless`.
+        // A client that lost some of its state starts again: see `find_sessionless`.
         let lost = owned.confirmed.and_then(|id| table.record_mut(id)).filter(|record| {
             record.client.has_lost_state() && record.client.principal() == request.principal
         });
@@ -215,7 +215,7 @@ impl State {
         let mut table = self.clients.lock();
         match table.record_mut(id) {
             // No flag tells a 4.0 client that it lost some of its state (RFC 7530 §9.6.3.1). So the client is removed and
-            // begins anew under another client ID.
+            // starts again under another client ID.
             Some(record) if record.confirmation.is_some() && record.client.has_lost_state() => {
                 let lost = table.remove(id, RecordEvent::Expire);
                 drop(table);

@@ -71,7 +71,7 @@ impl State {
         HolderQuery::Pending(number, waiter)
     }
 
-    /// Overwrites attributes that were read later with what the holder answered. Its times are the newest known ones: it may have
+    /// Overwrites attributes that were read later with the holder's answer. Its times are the newest known ones: it may have
     /// set others meanwhile, which the file shows already. Returns false if the delegation has ended: the attributes must be read
     /// again. The file may show all changes of the holder by then, and more; the old answer beside a newer `change` would be
     /// used from then on.

@@ -1,4 +1,4 @@
-//! Recalls because of changes by local processes, and what holders see until then.
+//! Recalls because of changes by local processes, and the attributes that holders see until then.
 //!
 //! A local process changes a file before the holder learns of it. Linux's client takes every change up to the GETATTR of its
 //! DELEGRETURN for its own and keeps its cache. So a holder sees the change attribute that the file had at the grant until it has

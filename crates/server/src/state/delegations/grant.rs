@@ -256,7 +256,7 @@ fn is_used(shard: &Shard, file: FileKey, client: &Client, kind: DelegationKind) 
 /// way if the delegation is for writing (§10.4; the paper of 2015, §5.1: "the file is not open for write by any client").
 fn is_open_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bool) -> bool {
     let Some(record) = shard.files.get(&file) else { return false };
-    // The holder would lock locally what an NLM host has locked here.
+    // The holder would lock bytes locally that an NLM host has locked here.
     if record.is_held_by_nlm() {
         return true;
     }

@@ -295,7 +295,7 @@ impl State {
         let is_delegation = |kind: &EntryKind| matches!(kind, EntryKind::Delegation(_));
         let (shard, index) = self.find_entry(client, file, stateid, is_delegation)?;
         let is_covered = shard.delegation_at(index).kind.is_write() || access & IoKind::Write.bit() == 0;
-        // RFC 8881 §10.4.1: a holder may open locally only what the delegation covers, so this is no local open.
+        // RFC 8881 §10.4.1: a holder opens locally only with access that the delegation covers, so this is not a local open.
         if is_covered { Ok(()) } else { Err(Status::INVAL) }
     }
 

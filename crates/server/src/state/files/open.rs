@@ -17,7 +17,7 @@ use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, NewOpen, Open
 use crate::state::tables::stateid::{EntryId, next_seqid};
 use crate::state::tables::wire::{ShareAccess, ShareDeny, Stateid, Status};
 
-/// The opener of an open that two users made with one owner: it stands for the permission of neither. It is no user ID (32 bits)
+/// The opener of an open that two users made with one owner: it gives the permission of neither. It is not a user ID (32 bits)
 /// and not the anonymous caller (all ones).
 const NO_OPENER: u64 = u64::MAX - 1;
 
@@ -28,7 +28,7 @@ pub struct OpenRequest {
     pub file: FileKey,
     /// The open-owner's bytes; in version 4.0, as [`OwnerRequest::owner`](crate::state::OwnerRequest::owner) gives them.
     pub owner: Arc<[u8]>,
-    /// A number of the user: the open stands for the granted permission only to this user.
+    /// A number of the user: the open gives the granted permission only to this user.
     pub opener: u64,
     /// `share_access`; `want` flags for delegations are ignored.
     pub access: ShareAccess,

@@ -37,7 +37,7 @@ const WAITER_KEPT: Duration = Duration::from_secs(90);
 /// How long other waiters leave the lock to one that was notified.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Clients to call, with what to send them.
+/// Clients to call, with the callbacks.
 type Calls = Vec<(Arc<Client>, Callback)>;
 
 /// Returns the callback to a client of version 4; `None` for an NLM host.
@@ -52,7 +52,7 @@ fn callback(waiter: &LockWaiter<LockNotify>) -> Option<(Arc<Client>, Callback)> 
 }
 
 impl State {
-    /// Releases a shard's lock and does what waited for that: notifies clients whose locks are free, and closes files.
+    /// Releases a shard's lock and does the deferred work: notifies clients whose locks are free, and closes files.
     pub(crate) fn unlock_shard(&self, mut shard: MutexGuard<'_, Shard>, deferred: Deferred) {
         let mut calls = Calls::new();
         for file in &deferred.unlocked {

@@ -69,7 +69,7 @@ impl State {
     }
 
     /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
-    /// sent by what was offered before, the path is tried.
+    /// sent by the earlier offers, the path is tried.
     pub fn control_back_channel(&self, running: &SlotRequest, program: u32, security: &SecParmsList) {
         let mut back = running.session.back.lock();
         let was_usable = back.is_usable();

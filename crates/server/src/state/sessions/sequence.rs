@@ -219,7 +219,7 @@ impl State {
     }
 }
 
-/// Hashes what identifies a request; see [`State::digest`].
+/// Hashes the parts that identify a request; see [`State::digest`].
 pub(crate) fn hash_request(hasher: &mut impl Hasher, caller: u64, compound: &[u8], length: usize) {
     hasher.write_u64(caller);
     hasher.write_u64(length as u64);

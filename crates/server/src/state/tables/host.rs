@@ -3,7 +3,7 @@
 //! A client can give itself any number of names, and each name has its own share of a limit. So limits also count by
 //! address:
 //! - One address may use the whole limit while no other address needs it.
-//! - When a limit is reached, an eighth more is reserved for addresses that hold little: an address may use what is left of
+//! - When a limit is reached, an eighth more is reserved for addresses that hold little: an address may use the rest of
 //!   it, but may not hold more than that in total. So a new address always gets something and leaves something.
 //! - Unconfirmed records are replaced first, beginning with the address that has most of them. A flood replaces its own
 //!   records.

@@ -1,5 +1,5 @@
 //! How a client's lease ends (RFC 8881 §8.3, §8.4.3). Requests renew it directly
-//! ([`Client::renew`](super::client::Client::renew)); this table says what happens to a lease that was not renewed.
+//! ([`Client::renew`](super::client::Client::renew)); this table has the transitions of a lease that was not renewed.
 
 use std::time::Duration;
 

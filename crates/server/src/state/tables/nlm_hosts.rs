@@ -1,7 +1,7 @@
 //! NLM hosts: clients of versions 2 and 3 that lock files.
 //!
 //! A host is an address and the name that its calls give. Names alone prove nothing: another machine can use the same one. A
-//! host that holds nothing, waits for nothing and is not in use leaves the table; its next LOCK makes it anew.
+//! host that holds nothing, waits for nothing and is not in use leaves the table; its next LOCK creates it again.
 
 use core::net::IpAddr;
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //! a bound is reached, the directory is recalled, and the client reads it again.
 //!
 //! The changes in a callback count until the holder has answered it or returned the directory, and as long as the callback
-//! waits in a queue ([`Charge`]): returning directories does not free what is still queued.
+//! waits in a queue ([`Charge`]): returning directories does not free queued notifications.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};

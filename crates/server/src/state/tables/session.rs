@@ -1,4 +1,4 @@
-//! Sessions: what CREATE_SESSION negotiates and makes (RFC 8881 §18.36).
+//! Sessions, as CREATE_SESSION negotiates and creates them (RFC 8881 §18.36).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

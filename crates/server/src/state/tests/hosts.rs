@@ -54,7 +54,7 @@ fn an_address_that_fills_the_table_leaves_room_for_others() {
 fn clients_with_state_do_not_yield_to_other_addresses() {
     let mut world = World::with(&Settings { max_clients: 100, ..settings() }, &[]);
     let mut greedy = world.holders_at(A, 100, 0);
-    // Of the extra eighth, an address gets what is left.
+    // An address gets the rest of the extra eighth.
     let others = [world.holders_at(B, 100, 100), world.holders_at(C, 100, 200)];
     assert_eq!(others.each_ref().map(Vec::len), [6, 3]);
     assert!(world.peer_at(A, "one more").is_err());

@@ -117,7 +117,7 @@ fn a_reclaimed_delegation_of_a_changed_file_is_recalled_at_once() {
     let lookout = lookout(&notifier, &watches);
     notifier.notify();
     world.state.recall_for(world.now, &next(&world).unwrap());
-    // RFC 8881 §10.2.1 grants what is reclaimed, even if it is recalled at once.
+    // RFC 8881 §10.2.1 grants reclaimed delegations, even if they are recalled at once.
     world
         .state
         .grant_delegation(world.now, &peer.client, file(1), &request(&world, true), None, lookout)

@@ -285,7 +285,7 @@ fn sequence_reports_a_lost_back_channel_until_it_is_bound_again() {
     let bind = |direction| {
         world.state.bind_connection(ConnectionId(50), Some(&world.outbox), &peer.session, direction)
     };
-    // RFC 8881 §18.34.3: the connection is on the fore channel now; only what accepts that is no demand for a change.
+    // RFC 8881 §18.34.3: the connection is on the fore channel now; only a request that accepts that does not demand a change.
     assert_eq!(bind(DirFromClient::FORE), Ok(DirFromServer::FORE));
     assert_eq!(bind(DirFromClient::BACK), Err(Status::INVAL));
     assert_eq!(bind(DirFromClient::BACK_OR_BOTH), Err(Status::INVAL));

@@ -77,7 +77,7 @@ fn changes_without_any_space_wait_until_there_is_some() {
     assert!(!log.has_room() && log.stable() < numbers[15], "nothing is acknowledged that is not on the disk");
     assert!(in_file(&path).0.len() >= stable.len(), "nothing is lost");
     assert!(in_file(&path).1.is_none_or(|damage| damage.starts_with("torn")));
-    // Removes what was too much, while the disk is still full.
+    // Removes the surplus, while the disk is still full.
     (1..16u8).for_each(|number| _ = log.set(&[b'b', number], None));
     set(&log, b"c-more", Some(b"1"));
     assert_eq!(in_file(&path).0.len(), stable.len() + 2);

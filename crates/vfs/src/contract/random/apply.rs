@@ -51,7 +51,7 @@ impl Model {
         }
     }
 
-    /// Returns what a read returns.
+    /// Returns the result of a read.
     pub(super) fn content(&mut self, who: &Credentials, file: Id, content: Content) -> Vec<u8> {
         let node = self.node(file);
         match content {

@@ -44,7 +44,7 @@ impl<'t> Run<'t> {
         Self { t, callers, model, handles: vec![top], changes: vec![0], opens: Vec::new() }
     }
 
-    /// Runs all actions. On a difference returns which action it was and what differs.
+    /// Runs all actions. On a difference returns the action and the difference.
     pub(super) fn all(mut self, actions: &[Action]) -> std::result::Result<(), (usize, String)> {
         for (number, action) in actions.iter().enumerate() {
             let mut result = self.one(action).and_then(|changed| self.compare_attributes(&changed));

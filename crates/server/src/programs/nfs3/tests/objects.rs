@@ -1,4 +1,4 @@
-//! Objects of all kinds: what each procedure refuses, and with which status.
+//! Objects of all kinds: the status with which each procedure refuses them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT: the data, the committed level in the reply, and what survives a crash.
+//! READ, WRITE and COMMIT: the data, the committed level in the reply, and the data after a crash.
 
 use super::*;
 

@@ -173,7 +173,7 @@ impl Default for Done {
     }
 }
 
-/// Copies until all or `most` bytes are done; from another server, what arrives [in time](from_elsewhere::INLINE_PATIENCE).
+/// Copies until all or `most` bytes are done; from another server, the bytes that arrive [in time](from_elsewhere::INLINE_PATIENCE).
 async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mut Done) -> Result {
     let context = compound.context(plan.destination.export);
     let mut is_late = false;

@@ -1,5 +1,5 @@
 //! The operations, one file each. An operation reads its arguments, does its work and writes the results of success. The compound
-//! writes number and status, and checks what all operations require.
+//! writes number and status, and makes the checks that all operations require.
 
 pub(super) mod access;
 pub(super) mod allocate;

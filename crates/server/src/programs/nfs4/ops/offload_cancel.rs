@@ -16,7 +16,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
         return Ok(());
     }
     let offload = compound.state().cancel_offload(compound.client()?, compound.caller(), key, &stateid)?;
-    // The copy must not overwrite what the client writes next.
+    // The copy must not overwrite the client's next writes.
     offload.stopped().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Hosts: who may call, how many there may be, and what ends their locks.
+//! Hosts: permitted callers, their maximum number, and the end of their locks.
 
 use protocol::nsm::{self, StateChange};
 

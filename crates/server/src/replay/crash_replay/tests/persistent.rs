@@ -146,7 +146,7 @@ impl Machine {
         self.log.synced.lock().len()
     }
 
-    /// Crashes the machine: the logs keep what was synced.
+    /// Crashes the machine: the logs keep synced records.
     fn end(&self, sync: usize) {
         *self.log.now.lock() = self.log.synced.lock()[sync].clone();
     }

@@ -110,7 +110,7 @@ mod tests {
             now += second(pause);
             assert!(!recalls.contains(5, now));
         }
-        // After a time as long as the pause it begins anew.
+        // After a time as long as the pause it starts again.
         now += second(961);
         recalls.add(5, now);
         assert!(!recalls.contains(5, now + second(15)));

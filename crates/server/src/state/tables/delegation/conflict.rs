@@ -15,7 +15,7 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    /// Returns what I/O without an open conflicts with.
+    /// Returns the delegations that I/O without an open conflicts with.
     pub fn io(kind: IoKind) -> Self {
         if kind == IoKind::Read { Self::Write } else { Self::Any }
     }
@@ -25,7 +25,7 @@ impl Conflict {
         !matches!(self, Self::Write)
     }
 
-    /// Returns what an OPEN with these bits of access and deny conflicts with. A deny conflicts with opens that the holder makes
+    /// Returns the delegations that an OPEN with these bits of access and deny conflicts with. A deny conflicts with opens that the holder makes
     /// locally.
     pub(crate) fn open((access, deny): (u8, u8)) -> Self {
         if access & IoKind::Write.bit() != 0 || deny != 0 { Self::Any } else { Self::Write }

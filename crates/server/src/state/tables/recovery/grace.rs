@@ -199,7 +199,7 @@ impl Recovery {
             {
                 if may_hold {
                     entry.state = RecordState::Present(client.id());
-                    // The client knows what it lost before the restart, but not what it has lost since.
+                    // The client knows its losses before the restart, but not those since.
                     let number = match client.revoked() == 0 && entry.record.acknowledge() {
                         true => self.write(&name, Some(&entry.record)),
                         // It was stable before this server started.
@@ -209,7 +209,7 @@ impl Recovery {
                     clients.awaited -= 1;
                 } else {
                     clients.remove(&name);
-                    // Others may get what it has not reclaimed.
+                    // Others may get state that it has not reclaimed.
                     self.require_durable(self.write(&name, None));
                 }
                 self.end_if_nobody_is_awaited(clients);

@@ -270,7 +270,7 @@ impl Recovery {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         let Some(entry) = clients.entry.get(&name).filter(|entry| entry.is_of(client)) else { return };
-        // A client that may still reclaim holds what it has not reclaimed.
+        // A client that may still reclaim counts as a holder of the state that it has not reclaimed.
         let may_hold = client.has_state() || entry.is_awaited();
         clients.remove(&name);
         let number = self.write(&name, None);

@@ -9,7 +9,7 @@ use crate::Quoted;
 /// Names in one log line.
 pub(super) const NAMES_MAX: usize = 8;
 
-/// Clients that may reclaim what they held before a restart.
+/// Clients that may reclaim the state that they held before a restart.
 ///
 /// Shown as a list: `["a", "b", and 3 more]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

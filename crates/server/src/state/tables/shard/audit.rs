@@ -17,7 +17,7 @@ use super::table::Shard;
 use crate::state::tables::locks::{LockQueue, LockSet};
 
 impl Shard {
-    /// Checks the shard and adds to `sums` what `clients` hold here.
+    /// Checks the shard and adds the state of `clients` here to `sums`.
     ///
     /// # Errors
     /// The first inconsistency.

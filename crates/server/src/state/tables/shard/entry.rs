@@ -1,4 +1,4 @@
-//! What a stateid names: an open, the locks of one lock-owner under one open, or a delegation; and what NLM hosts hold, which has
+//! The state that a stateid names: an open, the locks of one lock-owner under one open, or a delegation; and the state of NLM hosts, which has
 //! no stateid.
 
 use std::sync::Arc;

@@ -148,7 +148,7 @@ fn replies_received_by_the_client_are_released() {
     assert_eq!(memory.used(), full - 34 * 1000);
     assert_eq!(slots.usage().reply_bytes, 6 * 1000);
     assert_eq!(arrive(&slots, 5, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
-    // It was executed all the same, and is not executed again.
+    // It was executed anyway, and is not executed again.
     assert_eq!(arrive(&slots, 6, 1, 0, true), Ok(Verdict::Replay(None)));
     pass(&slots, 6, 2, 6, 51);
 }

@@ -74,7 +74,7 @@ pub(super) async fn beside_open(
                 DelegationType::READ | DelegationType::READ_ATTRS_DELEG => DelegationWant::READ_DELEG,
                 _ => DelegationWant::WRITE_DELEG,
             };
-            // At most the access of this OPEN: what the client claims is not verified.
+            // At most the access of this OPEN: the client's claim is not verified.
             DelegationRequest { access, want, times, reclaim: true }
         }
         // The client returns a delegation and turns its local opens into real ones.
