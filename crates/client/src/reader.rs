@@ -20,7 +20,7 @@ use crate::session::{CallId, CompoundOutcome, Identity, Reply, Session, SessionE
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time between complete replies while one is pending, however steadily bytes arrive.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time from a READ to its reply, whatever other replies arrive. The READ occupies its slot until then.
+/// Maximum time from a READ to its reply, even if other replies arrive. The READ occupies its slot until then.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time after which an idle connection is closed; shorter than any lease, so that no renewal is needed.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -63,19 +63,19 @@ impl LocalFs {
     /// it or unmounted from it since. With an index, another mount of the same file system counts as the same.
     ///
     /// # Errors
-    /// Those of looking the path up.
+    /// The errors of looking up the path.
     pub fn is_at(&self, path: &Path) -> std::io::Result<bool> {
         crate::probe::is_at(&self.volume, path)
     }
 
-    /// Whether both are clones of one.
+    /// Whether both are clones of one file system object.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.volume, &other.volume)
     }
 
     /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux
-    /// 6.13 it moves once more when the tick of the last change is over, because a local process may have changed the
+    /// 6.13 it moves again when the tick of the last change is over, because a local process may have changed the
     /// file within that tick.
     #[must_use]
     pub fn has_steady_changes(&self) -> bool {

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_thread_has_the_identity_set_last() {
         if !can_act_as_callers() {
-            return; // Only root can.
+            return; // Only root can change identities.
         }
         std::thread::spawn(|| {
             for round in 0..50 {

@@ -32,7 +32,7 @@ fn config(fixture: &Path, state: &str, variant: Variant) -> Config {
 fn open(config: &Config) -> Arc<LocalFs> {
     let volume = LocalFs::open(config).expect("volume");
     if std::env::var_os(common::UNPRIVILEGED).is_some() {
-        assert!(!volume.acts_as_callers() && volume.uses_index(), "this process has lost its powers");
+        assert!(!volume.acts_as_callers() && volume.uses_index(), "this process has lost its privileges");
     }
     Arc::new(volume)
 }

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 /// The greatest number of users, and of groups, with names.
 pub const MAX_ID_NAMES: usize = 1 << 16;
-/// Longest name in bytes, domain apart; LOGIN_NAME_MAX of Linux.
+/// Longest name in bytes, without domain; LOGIN_NAME_MAX of Linux.
 const MAX_NAME: usize = 256;
 
 /// Names of users and groups, for NFSv4 owners of the form `name@domain` (RFC 8881 §5.9).

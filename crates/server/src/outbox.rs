@@ -62,7 +62,7 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// Opens it: from now on the transport polls it with the connection. Returns false if the connection is closed already.
+    /// Opens the outbox: from now on the transport polls it with the connection. Returns false if the connection is closed already.
     pub(crate) fn open(&self) -> bool {
         self.is_used.store(true, Relaxed);
         !self.inner.lock().is_closed
@@ -97,7 +97,7 @@ impl<C> Outbox<C> {
         self.inner.lock().calls.remove(&xid)
     }
 
-    /// Closes it with the connection: drops all records and calls.
+    /// Closes the outbox with the connection: drops all records and calls.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         *inner = Inner { is_closed: true, next_xid: inner.next_xid, ..Inner::default() };
@@ -118,7 +118,7 @@ impl<C> Outbox<C> {
         self.is_hung_up.load(Relaxed)
     }
 
-    /// Returns whether such a call waits for its reply.
+    /// Returns whether a matching call waits for its reply.
     pub(crate) fn awaits(&self, is_meant: impl Fn(&C) -> bool) -> bool {
         self.inner.lock().calls.values().any(is_meant)
     }

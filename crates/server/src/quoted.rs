@@ -6,7 +6,7 @@ const SHOWN_BYTES_MAX: usize = 256;
 /// Shows bytes that came from outside as one quoted value of a log line: `"Linux NFSv4.2 host"`.
 ///
 /// Quotes, backslashes, control characters and invalid UTF-8 are escaped, so that no peer writes lines or terminal
-/// sequences of its own into the log. After 256 bytes follows `…`.
+/// sequences into the log. Text after 256 bytes is replaced by `…`.
 #[derive(Debug, Clone, Copy)]
 pub struct Quoted<'a>(pub &'a [u8]);
 

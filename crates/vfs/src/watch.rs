@@ -20,7 +20,7 @@ pub trait ChangeListener: Send + Sync + fmt::Debug {
     fn notify(&self);
 }
 
-/// Notifies an [`ChangeListener`] until it is dropped.
+/// Notifies a [`ChangeListener`] until it is dropped.
 pub trait Watch: Send + Sync + fmt::Debug {}
 
 /// Knows whether a listing of a directory is still valid. It must exist before the entries are read, and is checked

@@ -1,4 +1,4 @@
-//! The calls, made once and sent again and again with other transaction and sequence IDs.
+//! The calls, built once and sent many times with other transaction and sequence IDs.
 
 use bench::load::requests::{
     ATTRIBUTES, NFS3, NFS4, Template, arguments, component, create_session, exchange_id, open, patch,
@@ -27,7 +27,7 @@ const BLOCK: u32 = 4096;
 /// A request that is sent many times.
 struct Request {
     template: Template,
-    /// Where the sequence ID stands, in version 4.1.
+    /// Offset of the sequence ID, in version 4.1.
     sequence_at: Option<usize>,
 }
 

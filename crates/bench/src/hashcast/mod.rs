@@ -2,8 +2,8 @@
 //!
 //! The model of §3.2 of "Newer Is Sometimes Better" (Chen et al., SIGMETRICS 2015): the system hashes a flow to a queue,
 //! and keeps it there while packets of the flow wait in it. All queues that have packets send at the same rate. A busy
-//! flow therefore shares its queue with the same other flows for minutes. [`outcomes`] counts how flows fall into
-//! queues; [`simulation`] plays clients that start one after another, and their scheduling by SFQ.
+//! flow therefore shares its queue with the same other flows for minutes. [`outcomes`] counts the distributions of flows over
+//! queues; [`simulation`] simulates clients that start one after another, and their scheduling by SFQ.
 
 pub mod outcomes;
 mod queues;
@@ -18,17 +18,17 @@ pub use self::text::write_report;
 
 /// Most flows of a model.
 pub const FLOWS_MAX: usize = 32;
-/// Most transmit queues of a model: what `ixgbe`, `mlx5` and other drivers offer is below this.
+/// Most transmit queues of a model: `ixgbe`, `mlx5` and other drivers offer fewer.
 pub const QUEUES_MAX: usize = 1024;
 /// Software queues of SFQ in the paper.
 pub const SFQ_QUEUES: usize = 127;
 /// Seconds between two changes of SFQ's hash in the paper (`perturb 10`).
 pub const SFQ_PERTURB_SECONDS: f64 = 10.0;
 
-/// Everything that the model says about one set of parameters.
+/// All results of the model for one set of parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How flows fall into queues.
+    /// Distributions of flows over queues.
     pub outcomes: Outcomes,
     /// Clients that start one after another, with the card's queues.
     pub hashed: Simulated,
@@ -37,7 +37,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Counts outcomes, and plays `simulation` with hashed queues and with SFQ.
+    /// Counts outcomes, and runs `simulation` with hashed queues and with SFQ.
     ///
     /// # Errors
     /// Which parameter is out of its bounds.

@@ -5,8 +5,8 @@
 //! coalescing and recovery of losses are real. A proxy that ends TCP connections would hide the delay from them.
 //!
 //! [`scheduler`] decides, without clock or socket; [`carrier`] moves packets; [`namespace`] makes the two ends; `system`
-//! has the system calls. [`run`] starts a server in one namespace and a client in the other; [`measure`] shows what the
-//! link does.
+//! has the system calls. [`run`] starts a server in one namespace and a client in the other; [`measure`] measures the
+//! link.
 
 pub mod carrier;
 pub mod measure;

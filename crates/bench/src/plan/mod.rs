@@ -1,9 +1,9 @@
-//! Plans: what to measure, as a TOML file that becomes an ordered list of runs.
+//! Plans of measurements: TOML files that become ordered lists of runs.
 //!
 //! A plan multiplies targets, versions, delays, threads, clients and any parameter of its workloads. Each round runs
-//! every case once, so that a change of the machine hits all cases alike. [`Plan::parse`] finds everything that is wrong
-//! in the text, [`Plan::check`] what this machine lacks; both name the line. A run has an [`Run::id`] that depends on all
-//! that decides its result, so that an interrupted plan continues where it stopped.
+//! every case once, so that a change of the machine hits all cases alike. [`Plan::parse`] finds all errors in the text,
+//! [`Plan::check`] missing requirements of this machine; both name the line. A run has a [`Run::id`] that depends on everything
+//! that affects its result, so that an interrupted plan continues where it stopped.
 
 mod case;
 mod catalogue;

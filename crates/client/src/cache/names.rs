@@ -1,7 +1,7 @@
 //! Names of directories: the file that each one has, and names that do not exist.
 //!
-//! A name is valid in the directory's [`Epoch`]: while nobody else changed the directory, as far as its attributes show.
-//! The caller asks for the directory's attributes first when their timeout is over. Own changes of names are entered with
+//! A name is valid in the directory's [`Epoch`]: until its attributes show a change of the directory by another client.
+//! The caller asks for the directory's attributes first when their timeout is over. Own changes of names are stored with
 //! [`NameCache::changed`] and keep the other names of the directory valid.
 //!
 //! A LOOKUP that overlaps an own change of the same name may answer with either state. Its reply is not cached.

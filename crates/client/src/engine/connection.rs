@@ -35,14 +35,14 @@ pub enum Action {
         /// The server's port.
         port: u16,
     },
-    /// Close the connection, or give up connecting. No report follows.
+    /// Close the connection, or stop connecting. No report follows.
     Disconnect {
         /// The connection.
         connection: ConnectionId,
     },
 }
 
-/// Why a connection could not be made, for a person to read.
+/// Why a connection could not be made, as readable text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectError {
     /// The reason, for instance "127.0.0.1:2049: Connection refused".
@@ -58,7 +58,7 @@ impl fmt::Display for ConnectError {
 /// How long a client waits for its server (nfs(5): `timeo`, `retrans`, `soft`, `hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Time without a reply to a call after which the connection is given up and made again.
+    /// Time without a reply to a call after which the connection is closed and made again.
     pub timeout: Duration,
     /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: forever
     /// (`hard`).
@@ -170,7 +170,7 @@ impl Connection {
         self.link = Link::Waiting { until };
     }
 
-    /// Returns whether a further time without a reply fails the calls.
+    /// Returns whether another timeout without a reply fails the calls.
     pub(super) fn gives_up_when_silent(&self) -> bool {
         self.policy.retries.is_some_and(|retries| self.failures >= retries)
     }

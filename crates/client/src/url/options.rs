@@ -7,13 +7,13 @@ use super::values::{Bounds, LocalLock, LookupCache, ReaddirPlus, Recovery, Secur
 /// Options of a mount. `None` means the default of the part that uses the option.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Protocol version; without it the highest that both sides have. `version=`, `vers=`, `nfsvers=`, `minorversion=`.
+    /// Protocol version; without it the highest that both sides support. `version=`, `vers=`, `nfsvers=`, `minorversion=`.
     pub version: Option<Version>,
     /// Port of the server; without it 2049, and for version 3 the port from its port mapper.
     pub port: Option<u16>,
     /// Port of MOUNT, for version 3.
     pub mount_port: Option<u16>,
-    /// How the user is named. `sec=`.
+    /// How calls name the user. `sec=`.
     pub security: Option<Security>,
     /// User that calls are made for; without it the process's.
     pub uid: Option<u32>,
@@ -74,9 +74,9 @@ const CACHE_SECONDS: Bounds = Bounds(0, 86_400 * 366);
 enum Effect {
     /// Takes a value.
     Value(fn(&mut Options, &str, &str) -> Result<(), UrlError>),
-    /// Stands alone.
+    /// Takes no value.
     Flag(fn(&mut Options)),
-    /// Stands alone or takes a value.
+    /// Takes an optional value.
     Either(fn(&mut Options), fn(&mut Options, &str, &str) -> Result<(), UrlError>),
     /// Accepted without an effect, because it is the default; with these values, or with none if the list is empty.
     Ignored(&'static [&'static str]),
@@ -157,7 +157,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("bg", Refused(OF_MOUNT)), ("fg", Refused(OF_MOUNT)), ("retry", Refused(OF_MOUNT)),
 ];
 
-/// An unknown option with at least this similarity to a known one is answered with that.
+/// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.8;
 /// Most known options that an error names.
 const SUGGESTIONS_MAX: usize = 2;

@@ -6,8 +6,8 @@ use crate::cache::FileId;
 
 /// The files with bytes in one state that only a request ends: dirty (WRITE) or written (COMMIT).
 ///
-/// Files are asked, largest first, until half of all these bytes are being freed. Asking again while replies are under way
-/// therefore changes nothing, and small files are left alone. Every operation takes logarithmic time.
+/// Files are asked, largest first, until half of all these bytes are being freed. Further requests while replies are under
+/// way therefore change nothing, and small files are not asked. Every operation takes logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct DemandQueue {
     notes: HashMap<FileId, Note>,

@@ -67,7 +67,7 @@ fn a_client_whose_first_session_is_lost_makes_another() {
 }
 
 #[test]
-fn leaving_a_server_that_has_forgotten_the_client_is_no_error() {
+fn leaving_a_server_that_has_forgotten_the_client_is_not_an_error() {
     for status in [Status::BADSESSION, Status::DEADSESSION] {
         let link = Link::new();
         let client = link.connect(config_41()).unwrap();

@@ -15,11 +15,11 @@ use super::session::{Failure, Session};
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// Redraws of the bar a second.
 const REDRAWS: u8 = 10;
-/// The bar: what is done, how much of what is known, and how long the rest takes.
+/// The bar: the work done, its part of the known work, and the remaining time.
 const TEMPLATE: &str =
     "{msg}  {wide_bar}  {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
 
-/// Where progress goes.
+/// The destination of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgressKind {
     /// A bar on standard error.

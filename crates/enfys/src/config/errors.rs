@@ -1,4 +1,4 @@
-//! Errors of a configuration file: line, key, and what was expected.
+//! Errors of a configuration file: line, key, and expected value.
 
 use std::path::Path;
 

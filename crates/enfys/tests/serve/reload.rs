@@ -178,14 +178,14 @@ const DATA: &str = "[[export]]\npath = 'DIR/data'\n";
 const REPLACED: &str =
     "is another directory or file system now: serving it; handles of the previous one are stale";
 
-/// Checks what a connected client finds after `replace` has put another directory, with a file `new`, at the export's path.
+/// Checks the view of a connected client after `replace` has put another directory, with a file `new`, at the export's path.
 fn check_replacement(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
     let mut client = Client::connect(lab.server.address);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "old").unwrap();
     client4.open("export", "old").unwrap();
     replace();
-    // The server has not been told yet.
+    // The server has not been notified yet.
     client.getattr(file).unwrap();
     let output = lab.server.reload();
     assert!(output.contains(REPLACED), "{output}");

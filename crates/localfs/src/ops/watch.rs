@@ -13,7 +13,7 @@ use crate::volume::{Handles, Volume};
 use crate::watch::{Watches, events_of};
 use crate::watch_limits::WatchLimit;
 
-/// Notifies an listener until it is dropped.
+/// Notifies a listener until it is dropped.
 #[derive(Debug)]
 struct Watching {
     volume: Arc<Volume>,

@@ -1,5 +1,5 @@
 //! Checks that the tables of the state agree with each other and with the protocol's rules, for simulations and tests. Called
-//! while no request is in progress. It takes every lock and time in proportion to the state, so a server in service never calls
+//! while no request is in progress. It takes every lock and its time is proportional to the state, so a running server never calls
 //! it.
 
 use std::sync::Arc;

@@ -61,7 +61,7 @@ pub struct State {
     pub(super) persistence: Option<Persistence>,
     /// Bounds the log lines of removed clients.
     pub(super) removal_log_throttle: Throttle,
-    /// Stands for callers without a client record (NFSv3).
+    /// The client of callers without a client record (NFSv3).
     pub(super) anonymous: Arc<Client>,
     /// The stateid that each version 4.0 owner closed last.
     pub(super) closed: ClosedStateids,
@@ -70,7 +70,7 @@ pub struct State {
     pub(super) nlm_hosts: NlmHosts,
     /// Calls to NLM hosts and their status monitors.
     pub(super) host_calls: HostCalls,
-    /// Notified when the driver has something to do.
+    /// Notified when the driver has work to do.
     pub(super) work_signal: Arc<WorkSignal>,
     pub(super) hasher: FixedState,
 }
@@ -180,7 +180,7 @@ impl State {
         self.recovery.pending_change(client)
     }
 
-    /// Waits until a change is stable. `thread` says how the calling thread may be used.
+    /// Waits until a change is stable. `thread` tells the permitted uses of the calling thread.
     pub fn wait_durable(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
         self.recovery.wait_durable(change, thread)
     }
@@ -219,7 +219,7 @@ impl State {
     ///
     /// # Errors
     /// DELAY: v4.1 has no RESOURCE, and others may release state. A client that has used up its share must release state itself:
-    /// it cannot shut out others, whatever names it uses ([`host`](super::tables::host)).
+    /// it cannot shut out others by using several names ([`host`](super::tables::host)).
     pub(super) fn make_room(&self, now: Duration, client: &Client, more: usize) -> Result<(), Status> {
         if !self.gauges.has_share(client, more) {
             return Err(Status::DELAY);

@@ -1,5 +1,5 @@
 //! Tests that every backend must pass: one suite for the file system in memory, a local directory, and later
-//! backends. Where two backends could differ, a case here says which is right, and by which rule.
+//! backends. Where two backends could differ, a case here decides which is right, and by which rule.
 //!
 //! A backend's test file names a function that creates a [`Fixture`] and gets one `#[test]` per case:
 //!
@@ -64,7 +64,7 @@ pub struct Capabilities {
     /// Times come from [`crate::Context::now`], not from a clock of the backend.
     pub context_clock: bool,
     /// A change attribute stands until the next change. Otherwise (where it is made of a coarse clock) it may move
-    /// once more when the clock's tick is over, because another change may have happened in the same tick.
+    /// again when the clock's tick is over, because another change may have happened in the same tick.
     pub steady_change: bool,
     /// [`Backend::seek`], [`Backend::allocate`] and [`Backend::deallocate`] work, with holes.
     pub holes: bool,
@@ -84,7 +84,7 @@ pub struct Fixture {
     pub caller: Credentials,
     /// Its capabilities.
     pub capabilities: Capabilities,
-    /// How to wait for it.
+    /// The executor of its futures.
     pub drive: Drive,
     /// Creates another backend over the same storage, as after a restart; `None` where nothing survives the backend.
     pub restart: Option<Box<dyn Fn() -> Arc<dyn Backend>>>,
@@ -102,7 +102,7 @@ impl fmt::Debug for Fixture {
 }
 
 impl Fixture {
-    /// Creates a fixture of a backend that can do everything and answers at once; cases run as root.
+    /// Creates a fixture of a backend with all capabilities that answers at once; cases run as root.
     #[must_use]
     pub fn ready(backend: Arc<dyn Backend>) -> Self {
         Self {

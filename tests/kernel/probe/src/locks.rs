@@ -13,7 +13,7 @@ use crate::{Checked, same, told};
 
 const END: u64 = i64::MAX as u64;
 
-/// Byte-range locks: conflicts, upgrades, splits, waiting, and release by close and by death.
+/// Checks byte-range locks: conflicts, upgrades, splits, waiting, and release by close and by the end of the process.
 pub(crate) fn check(path: &Path, other: &Path) -> Checked {
     let (mut a, mut b) = (Holder::new(path)?, Holder::new(other)?);
     conflicts(&mut a, &mut b)?;
@@ -78,7 +78,7 @@ fn waits(a: &mut Holder, b: &mut Holder) -> Checked {
     b.tell("wait write 0 10")?;
     a.expect("lock write 20 30", "ok")?;
     a.expect("lock unlock 0 10", "ok")?;
-    same("the waiting one gets the lock", "ok".to_owned(), b.answer()?)?;
+    same("the waiting process gets the lock", "ok".to_owned(), b.answer()?)?;
     a.expect("lock write 0 10", "busy")?;
     a.expect("lock unlock 0 END", "ok")?;
     b.expect("lock unlock 0 END", "ok")?;
@@ -105,7 +105,7 @@ fn released_by_death(mut a: Holder, b: &mut Holder) -> Checked {
     Ok(())
 }
 
-/// flock(2), which an NFS client turns into a lock of the whole file.
+/// Checks flock(2), which an NFS client turns into a lock of the whole file.
 pub(crate) fn check_flock(path: &Path, other: &Path) -> Checked {
     let (mut a, mut b) = (Holder::new(path)?, Holder::new(other)?);
     a.expect("flock write", "ok")?;

@@ -15,7 +15,7 @@ use crate::{Checked, same, sys, told};
 const GO_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Writes `content` to `path` and has the client send it, without COMMIT; creates `sent`; when `go` exists, sets the times to those of
+/// Writes `content` to `path` and makes the client send it, without COMMIT; creates `sent`; when `go` exists, sets the times to those of
 /// `content`, as cp(1) does before it closes, and closes.
 pub(crate) fn write(content: &Path, path: &Path, sent: &Path, go: &Path) -> Checked {
     let original = File::open(content).and_then(|file| file.metadata()).map_err(told(content))?;
@@ -26,7 +26,7 @@ pub(crate) fn write(content: &Path, path: &Path, sent: &Path, go: &Path) -> Chec
     File::create(sent).map_err(told(sent))?;
     let limit = Instant::now() + GO_LIMIT;
     while !go.exists() {
-        same("there is a sign to go on", true, Instant::now() < limit)?;
+        same("the file `go` exists", true, Instant::now() < limit)?;
         thread::sleep(POLL);
     }
     let time = Timespec { tv_sec: original.mtime(), tv_nsec: original.mtime_nsec() };

@@ -122,7 +122,7 @@ impl Nfs4 {
 /// Checks a name, as Linux does.
 fn key(name: &[u8]) -> Result<XattrKey, OpError> {
     if name.is_empty() || name.contains(&0) {
-        return Err(OpError::Invalid(Errno::EINVAL, "no name of an extended attribute"));
+        return Err(OpError::Invalid(Errno::EINVAL, "not a name of an extended attribute"));
     }
     if name.len() > 255 {
         return Err(OpError::Invalid(Errno::ERANGE, "the name of the extended attribute is too long"));

@@ -55,7 +55,7 @@ enum Instruction {
     Test(Test),
     Act(Action),
     Not,
-    /// Goes on elsewhere if the value is this.
+    /// Jumps to another instruction if the value is this.
     JumpIf(bool, usize),
 }
 

@@ -1,4 +1,4 @@
-//! From the words of a command line to an expression.
+//! Parses the words of a command line to an expression.
 
 use super::compare::{Age, AgeUnit, Compare, Size};
 use super::test::{Permissions, Test, Which};
@@ -8,7 +8,7 @@ use crate::commands::lookup::Lookup;
 use crate::commands::mode::ModeChange;
 use crate::commands::pattern::Pattern;
 
-/// A predicate with the similarity of a known one is suggested from here on.
+/// Minimum similarity of an unknown predicate to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.75;
 
 /// How a predicate is parsed.
@@ -16,7 +16,7 @@ enum Predicate {
     /// Needs no argument.
     Plain(Test),
     Act(Action),
-    /// Makes a test of its argument, or says what it expects.
+    /// Makes a test of its argument, or returns the expected form.
     Argument(fn(&[u8], &dyn Lookup) -> Option<Test>, &'static str),
     /// An option of the whole search.
     Depth,

@@ -75,7 +75,7 @@ fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration, records: &AtomicU
 /// A slower copy proves nothing: a reply comes after ten seconds, and a connection to the source that is idle for five seconds is
 /// replaced.
 const TOO_LONG: Duration = Duration::from_secs(5);
-/// Most tries on a busy machine.
+/// Maximum number of attempts on a busy machine.
 const TRIALS: usize = 20;
 
 /// Calls to the source, and the time of the copy.

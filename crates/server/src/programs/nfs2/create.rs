@@ -30,7 +30,7 @@ pub(super) async fn serve(
     answer(reply, object(request, target.export, &created.handle, shown)?)
 }
 
-/// Returns the object that CREATE asks for.
+/// Returns the object that CREATE requests.
 fn object_of(attributes: &Sattr) -> Result<Create, Failure> {
     let bits = if attributes.mode == Sattr::IGNORE { 0 } else { attributes.mode & mode::TYPE };
     Ok(match bits {
@@ -40,7 +40,7 @@ fn object_of(attributes: &Sattr) -> Result<Create, Failure> {
         mode::CHARACTER => Create::CharDevice(decode_device(attributes.size)),
         mode::BLOCK => Create::BlockDevice(decode_device(attributes.size)),
         mode::SOCKET => Create::Socket,
-        // 16 bits of -1 are no mode.
+        // 16 bits of -1 are not a mode.
         mode::TYPE => Create::File(CreateMode::Unchecked),
         _ => return Err(Error::Invalid.into()),
     })

@@ -168,7 +168,7 @@ impl CallLog {
     }
 
     /// Returns an earlier process's progress with a call. If the call only began, `who` may claim its operations from now on. With
-    /// `is_renamed` the call will come under another name, so the claim is logged for the next process.
+    /// `is_renamed` the call will have another name, so the claim is logged for the next process.
     pub(crate) fn recognise(
         &self,
         call: CallId,

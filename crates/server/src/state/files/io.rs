@@ -1,4 +1,4 @@
-//! Whether READ, WRITE and SETATTR of the size may go ahead (RFC 8881 §8.2.3, §8.2.5, §9.1.2).
+//! Checks whether READ, WRITE and SETATTR of the size are allowed (RFC 8881 §8.2.3, §8.2.5, §9.1.2).
 //!
 //! Byte-range locks are advisory, as on every POSIX system without mandatory locks: "they only prevent the granting of
 //! conflicting lock requests and have no effect on READs or WRITEs".

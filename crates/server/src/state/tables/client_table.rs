@@ -22,7 +22,7 @@ use super::wire::{ClientId, CreateSessionOk, SessionId, Status};
 /// How many records one sweep looks at.
 const SWEEP: usize = 256;
 
-/// Whether a record is confirmed. Expiry is no phase: it follows from the [`Lease`], and an expired client that returns in
+/// Whether a record is confirmed. Expiry is not a phase: it follows from the [`Lease`], and an expired client that returns in
 /// time continues as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordPhase {
@@ -86,7 +86,7 @@ pub(crate) struct CreateSessionSlot {
 }
 
 impl CreateSessionSlot {
-    /// "it initializes the client ID slot to be equal to eir_sequenceid - 1 (accounting for underflow), and records a
+    /// Creates the slot: "it initializes the client ID slot to be equal to eir_sequenceid - 1 (accounting for underflow), and records a
     /// contrived CREATE_SESSION result with a "cached" result of NFS4ERR_SEQ_MISORDERED."
     fn new() -> Self {
         Self { sequence: FIRST_SEQUENCE.wrapping_sub(1), result: Err(Status::SEQ_MISORDERED) }
@@ -297,8 +297,8 @@ impl ClientTable {
         host::has_room(max_clients, self.len(), self.hosts.count(host), 1)
     }
 
-    /// Makes room for a record. A flood of EXCHANGE_ID or SETCLIENTID replaces its own records. Otherwise a client without state goes, of an address
-    /// with more records; otherwise clients whose lease has expired.
+    /// Makes room for a record. A flood of EXCHANGE_ID or SETCLIENTID replaces its own records. Otherwise a client without state, of an address
+    /// with more records, is removed; otherwise clients whose lease has expired.
     fn make_room(&mut self, now: Duration, lease: Duration, host: HostKey) -> Vec<Record> {
         if let Some(id) = self.replaceable(host) {
             return self.remove(id, RecordEvent::MakeRoom).into_iter().collect();

@@ -75,7 +75,7 @@ pub(crate) fn run_in_place<'r>(
             answer(compound, wanted.file.export, read, head, reply);
             return Ok(InPlace::Done);
         }
-        // `run` finds out which kind the object is.
+        // `run` determines the kind of the object.
         Ok(Err(vfs::Error::WrongKind)) => None,
         Ok(Err(error)) => return Err(error.into()),
         Err(read) => Some(read),

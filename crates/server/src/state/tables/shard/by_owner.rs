@@ -17,7 +17,7 @@ pub(crate) struct OpenKey<'o> {
     pub(crate) owner: &'o [u8],
 }
 
-/// See the module. Each method takes the cells that the indexes refer to.
+/// Opens by file, client and open-owner. Each method takes the cells that the indexes refer to.
 #[derive(Debug)]
 pub(super) struct OpensByOwner {
     indexes: HashTable<u32>,

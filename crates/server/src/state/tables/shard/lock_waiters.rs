@@ -1,4 +1,4 @@
-//! Clients that wait for byte-range locks, as far as a shard knows of them.
+//! Clients that wait for byte-range locks of a shard's files.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use super::lock_notify::LockNotify;
 use super::share::Modes;
 use super::table::Shard;
 
-/// The most waiters of one file, so that a look through them is short. A client beyond the bound polls.
+/// The most waiters of one file, so that a scan of them is short. A client beyond the bound polls.
 const WAITERS_PER_FILE_MAX: usize = 1024;
 /// The most waiters of one client, so that none takes all room.
 const WAITERS_PER_CLIENT_MAX: u32 = 1024;

@@ -49,12 +49,12 @@ fn asks_write_holder_for_attributes() {
     assert!(flight.poll().is_none());
     let mut second = lab.start(1, ask());
     assert!(second.poll().is_none());
-    // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
+    // RFC 8881 §10.4.3: the change attribute of the grant means that the holder has changed nothing.
     answer_getattr(&holder, before.change.unwrap(), 5);
     assert!(holder.calls().is_empty(), "concurrent requests share one callback");
     assert_eq!(answered(flight.poll()), before);
     assert_eq!(answered(second.poll()), before);
-    // Another value says that it has changed the file: its size counts, and times and change attribute advance each time.
+    // Another value means that it has changed the file: its size counts, and times and change attribute advance each time.
     let mut seen = vec![before.change];
     for slot in 2..5 {
         let mut flight = other.start(slot, ask());

@@ -32,7 +32,7 @@ fn conflicting_open_waits_for_delegreturn() {
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", BOTH)]));
     assert_eq!(status(flight.poll()), None);
     assert_eq!(recalled(&holder), [CbRecallArgs { stateid, truncate: false, handle: file }]);
-    assert_eq!(status(flight.poll()), None, "that it has heard is not enough");
+    assert_eq!(status(flight.poll()), None, "the reply to the recall is not enough");
     // Operations without a conflict do not wait, and one recall serves all waiters.
     assert_eq!(other.status_at(&["export", "file"], getattr(&[n::SIZE])), Status::OK);
     let mut second = lab.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
