@@ -16,7 +16,7 @@ pub const READ_FILE: &str = "read";
 ///
 /// It is written in small blocks from the start: ext4 walks all blocks of a page-cache folio for each write into it, and
 /// the size of folios follows that of the writes that made them. In a file made by large writes, more than half of a
-/// small WRITE would be that walk.
+/// small WRITE's time would be that walk.
 pub const SMALL_WRITE_FILE: &str = "write-small";
 /// The file that large WRITEs go to.
 pub const LARGE_WRITE_FILE: &str = "write-large";
@@ -24,7 +24,7 @@ pub const LARGE_WRITE_FILE: &str = "write-large";
 pub const CHURN_DIRECTORY: &str = "churn";
 /// The directory of the small files, which are opened one by one and listed together.
 pub const SMALL_DIRECTORY: &str = "small";
-/// How many of them there are; each is [`SMALL_BYTES`] long.
+/// Number of small files; each is [`SMALL_BYTES`] long.
 pub const SMALL_FILES: u32 = 1000;
 /// Bytes that the results of READDIRPLUS carry for all of them, from a server whose file handles take 24:
 /// 88 for the directory, the verifier and the end, and for each file as much as its entry, attributes and handle take.

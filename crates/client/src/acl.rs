@@ -14,7 +14,7 @@ pub enum Acl {
 /// The POSIX lists of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PosixAcl {
-    /// The access list. One that says no more than the mode has three entries.
+    /// The access list. One that is equivalent to the mode has three entries.
     pub access: Vec<PosixEntry>,
     /// The default list of a directory, which new objects inherit; empty if there is none.
     pub default: Vec<PosixEntry>,
@@ -40,7 +40,7 @@ pub enum Subject {
     OwningGroup,
     /// A group.
     Group(u32),
-    /// The most that users, groups and the file's group can have.
+    /// The maximum permissions of users, groups and the file's group.
     Mask,
     /// All others.
     Other,

@@ -456,7 +456,7 @@ operations! {
     fn remove_file(directory: FileHandle, name: &[u8]) -> Changed;
     /// Removes an empty directory.
     fn remove_directory(directory: FileHandle, name: &[u8]) -> Changed;
-    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns the changes of the old and the new directory.
     fn rename(from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> (Changed, Changed);
     /// Gives a file another name.
     fn link(file: FileHandle, directory: FileHandle, name: &[u8]) -> Changed;

@@ -11,7 +11,7 @@ pub enum SignalAction {
     Stop,
 }
 
-/// The handled signals. Once registered, none of them ends the process by itself.
+/// The handled signals. Once registered, none of them ends the process.
 #[derive(Debug)]
 pub struct Signals {
     hangup: Signal,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::abi;
 
-/// Longest name in bytes (`FUSE_NAME_MAX`); Linux passes no longer one.
+/// Longest name in bytes (`FUSE_NAME_MAX`); Linux passes no longer names.
 pub const NAME_MAX: usize = 1024;
 /// Longest target of a symbolic link in bytes (`PATH_MAX` without its end).
 pub const TARGET_MAX: usize = 4095;
@@ -170,7 +170,7 @@ pub enum LockKind {
     Read,
     /// Exclusive.
     Write,
-    /// None: releases locks, or says that nothing conflicts.
+    /// None: releases locks, or means that nothing conflicts.
     Unlock,
 }
 
@@ -179,7 +179,7 @@ pub enum LockKind {
 pub struct LockRange {
     /// First byte.
     pub start: u64,
-    /// Last byte, inclusive; `i64::MAX` for the end of the file wherever it is.
+    /// Last byte, inclusive; `i64::MAX` for the end of the file, which may move.
     pub end: u64,
     /// Kind of lock.
     pub kind: LockKind,

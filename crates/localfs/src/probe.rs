@@ -286,7 +286,7 @@ fn open_index(directory: &Path, identities: &Identities, root: FileKey) -> std::
 }
 
 /// Determines the actor: the callers where that works, otherwise the server itself. A server with capabilities over
-/// files acts like no user.
+/// files does not act like a user.
 fn actor() -> Actor {
     if identity::can_act_as_callers() {
         return Actor::Callers;

@@ -20,7 +20,7 @@ pub(crate) enum Extent {
 #[derive(Debug)]
 pub(crate) struct SyncState {
     state: Mutex<State>,
-    /// Moves with every change. Written under the lock of `state`, so that no further locked instruction is needed.
+    /// Increases with every change. Written under the lock of `state`, so that no further locked instruction is needed.
     version: AtomicU64,
     /// The number of dirty objects of the volume.
     dirty_objects: Arc<AtomicUsize>,
@@ -131,7 +131,7 @@ impl SyncState {
         drop(state);
     }
 
-    /// To be called under the lock of `state`.
+    /// Increases the version. To be called under the lock of `state`.
     fn bump_version(&self) {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -279,7 +279,7 @@ impl Drop for SyncState {
     }
 }
 
-/// A change that is being made. Dropping it says that nothing was changed.
+/// A change that is being made. Dropping it means that nothing was changed.
 #[derive(Debug)]
 #[must_use = "a finished change needs a number"]
 pub(crate) struct PendingChange<'a> {

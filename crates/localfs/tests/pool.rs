@@ -99,7 +99,7 @@ fn an_uncached_read_waits_on_the_pool() {
         // Where the temporary directory is in memory, nothing is ever cold.
         _ => assert!(!was_pending),
     }
-    assert_eq!(&into[..], b"header", "nothing is left of the attempt");
+    assert_eq!(&into[..], b"header", "the attempt leaves no state");
     assert_eq!((read.count, read.eof), (150_000, false));
 }
 

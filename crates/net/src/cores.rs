@@ -121,7 +121,7 @@ impl ConnectionCounts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        // Nothing in here can panic half-way.
+        // No code in here can panic in the middle of a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -236,7 +236,7 @@ pub fn serve(
         cores.push(Core { inbox, connections: Arc::default() });
         inboxes.push(receiver);
     }
-    // The first core accepts for all: a hand-over costs once for a connection, not for each call.
+    // The first core accepts for all: a hand-over costs once per connection, not per call.
     let mut acceptor = Some(Acceptor {
         listeners,
         cores: cores.clone(),
@@ -368,7 +368,7 @@ async fn maintain(admission: Rc<Admission>) {
     }
 }
 
-/// Does the work that the server asks for. The server bounds how much of each kind there is at once.
+/// Does the work that the server asks for. The server bounds the work of each kind.
 async fn drive(admission: Rc<Admission>) {
     let sources = Sources::new(Arc::clone(&admission.shared));
     let mut tasks = tokio::task::JoinSet::new();

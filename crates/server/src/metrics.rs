@@ -9,7 +9,7 @@ pub trait Observer: Send + Sync + fmt::Debug {
     /// Returns the time since some fixed moment; never goes back.
     fn now(&self) -> Duration;
 
-    /// Notes an NFSv4 operation; [`OpNum::ILLEGAL`] stands for an unknown one.
+    /// Notes an NFSv4 operation; [`OpNum::ILLEGAL`] means an unknown one.
     fn nfs4_operation(&self, operation: OpNum, effort: Effort);
 }
 
@@ -88,7 +88,7 @@ pub struct Metrics {
     pub nsm: [OperationMetrics; 7],
     /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
     pub portmap: [OperationMetrics; 13],
-    /// Records that were no call, or no valid one, and streams that were not records.
+    /// Records that were not valid calls, and streams that were not records.
     pub malformed: AtomicU64,
     /// Calls and operations refused for their credentials or RPC version, or because the client's address may not use the
     /// export.
@@ -101,7 +101,7 @@ pub struct Metrics {
     pub stalled_connections: AtomicU64,
     /// Connections lost because the peer's machine acknowledged nothing.
     pub unreachable_connections: AtomicU64,
-    /// Connections not taken because there were too many.
+    /// Connections refused because there were too many.
     pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,

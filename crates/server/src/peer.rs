@@ -2,7 +2,7 @@
 //!
 //! An AUTH_SYS credential is a claim of the peer (RFC 5531 §14: it "can be easily faked"). For a peer on another machine only its source
 //! port shows whether that machine's superuser vouches for the claim. For a peer on this machine the kernel knows the owner of the socket,
-//! who may claim to be nobody else.
+//! which may claim to be only that user.
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 /// The protocol servers over one set of exports, shared by all cores.
 ///
 /// # Driving a server
-/// A server does no I/O and reads no clock. A driver carries its records, tells it the time, and does the work that it asks for. Its
+/// A server does no I/O and reads no clock. A driver carries its records, passes the time, and does the work that it asks for. Its
 /// methods are of four kinds, and all may be called from any thread:
 ///
 /// - Getters return state and change nothing: [`settings`](Self::settings), [`metrics`](Self::metrics), [`counts`](Self::counts),
@@ -35,7 +35,7 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 ///
 /// Order of calls:
 ///
-/// 1. Make the server with [`new`](Self::new), then [`with_state_log`](Self::with_state_log), then
+/// 1. Create the server with [`new`](Self::new), then [`with_state_log`](Self::with_state_log), then
 ///    [`with_reply_log`](Self::with_reply_log) or [`with_stable_log`](Self::with_stable_log), before anything is served.
 /// 2. For each connection make a [`Connection`]. Call [`learn_host`](Self::learn_host) before its first record if the exports
 ///    [need names](ExportTable::needs_names).
@@ -67,7 +67,7 @@ pub struct Server {
 const WRITE_REPLY_SHARE: usize = 16;
 
 impl Server {
-    /// Makes a server of `exports`.
+    /// Creates a server of `exports`.
     #[must_use]
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         let bytes = settings.reply_cache_bytes;
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// Tells `observer` of operations.
+    /// Reports operations to `observer`.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Self { shared: Shared { observer: Some(observer), ..self.shared }, ..self }

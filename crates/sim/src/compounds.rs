@@ -46,7 +46,7 @@ use crate::world::World;
 
 /// Maximum number of compounds.
 const MAX_COMPOUNDS: usize = 256;
-/// Operations of a compound, the SEQUENCE apart.
+/// Operations of a compound, without the SEQUENCE.
 const MAX_OPS: u64 = 8;
 /// Maximum number of known stateids; the oldest are dropped.
 const MAX_STATEIDS: usize = 16;

@@ -1,4 +1,4 @@
-//! Group commit: all who wait for a sync while one runs share the next one.
+//! Group commit: all callers that wait while one sync runs share the next one.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use vfs::{Error, Op};
 
 use crate::wait_queue::WaitQueue;
 
-/// Syncs on a thread of its own, for all who wait.
+/// Syncs on a separate thread, for all waiting callers.
 #[derive(Debug)]
 pub(crate) struct GroupSync {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ struct Shared {
     /// Changes made so far.
     made: AtomicU64,
     queue: Mutex<Queue>,
-    /// Notified when somebody waits, or the thread is to end.
+    /// Notified when a caller waits, or the thread must end.
     wake: Condvar,
 }
 
@@ -49,7 +49,7 @@ impl Queue {
 }
 
 impl GroupSync {
-    /// Starts the thread, which calls `sync` when somebody waits.
+    /// Starts the thread, which calls `sync` when a caller waits.
     ///
     /// # Errors
     /// The thread cannot be started.

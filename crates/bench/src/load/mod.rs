@@ -1,8 +1,8 @@
 //! The load generator: one operation, in a closed loop, over a fixed number of connections.
 //!
-//! It runs on one thread and is meant to have a core of its own. Requests are copies of templates, everything that is
-//! ready leaves in one write, everything that has arrived is read at once, and every reply is checked before it
-//! counts: a reply that is not exactly what it must be ends the measurement with an error.
+//! It runs on one thread, which should have its own core. Requests are copies of templates. All ready requests leave in
+//! one write, and all arrived replies are read at once. Every reply is checked before it counts: a wrong reply ends the
+//! measurement with an error.
 
 mod caller;
 mod connection;
@@ -37,7 +37,7 @@ use crate::operation::Operation;
 use crate::process;
 use crate::results::{Measurement, Shape};
 
-/// Time for outstanding requests to end after the window.
+/// Maximum time until outstanding requests end after the window.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for each outstanding request to be answered once.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);

@@ -37,7 +37,7 @@ pub enum Peer {
     Enfys,
     /// The same with `--async`: like the floor and the rivals, it answers CREATE and REMOVE before they are on disk.
     EnfysAsync,
-    /// The same over a file system in memory: this leaves the protocol's share. Measured only when named.
+    /// The same over a file system in memory: this shows the protocol's part of the cost. Measured only on request.
     EnfysMemory,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
@@ -73,7 +73,7 @@ impl Peer {
         }
     }
 
-    /// Whether the server knows `operation`, and whether there is anything to learn from it.
+    /// Whether the server supports `operation`, and whether its figures are meaningful.
     #[must_use]
     pub fn serves(self, operation: Operation) -> bool {
         match self {
@@ -139,7 +139,7 @@ impl RunningPeer {
     /// Starts `peer` at `place` and waits until it accepts connections.
     ///
     /// # Errors
-    /// One line: what is missing and how to get it, or the server's last message.
+    /// One line: the missing program and how to install it, or the server's last message.
     pub fn start(peer: Peer, place: &PeerConfig) -> Result<Self, String> {
         let server = free_address()?;
         let mount = if peer == Peer::Ganesha { free_address()? } else { server };
@@ -271,7 +271,7 @@ fn ganesha(place: &PeerConfig, server: SocketAddr, mount: SocketAddr) -> Result<
     Ok(command)
 }
 
-/// Defaults everywhere else: what a user who exports one directory would write.
+/// Returns a configuration with defaults everywhere else, as for a user who exports one directory.
 fn ganesha_configuration(export: &Path, port: u16, mount_port: u16) -> String {
     format!(
         "NFS_CORE_PARAM {{ NFS_Port = {port}; MNT_Port = {mount_port}; Protocols = 3,4;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_at_once_is_reported_with_its_words() {
+    fn a_program_that_ends_at_once_is_reported_with_its_output() {
         let scratch = tempfile::tempdir().unwrap();
         let program = scratch.path().join("enfys");
         fs::write(&program, "#!/bin/sh\necho no such luck\nexit 3\n").unwrap();

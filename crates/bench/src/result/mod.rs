@@ -71,9 +71,9 @@ pub struct RunResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It ran for the whole time.
+    /// The run lasted for the whole time.
     Complete,
-    /// It did not; nothing of it is a measurement.
+    /// It did not, so its counts are not a measurement.
     Failed(String),
 }
 
@@ -115,7 +115,7 @@ pub struct OperationResult {
     pub bytes: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Reads and writes that did less than was asked.
+    /// Reads and writes that transferred less than requested.
     pub short: u64,
     /// Latency of those that succeeded.
     pub latency: Latency,
@@ -138,9 +138,9 @@ impl OperationResult {
 pub struct RequestCounters {
     /// Requests.
     pub requests: u64,
-    /// Those that were sent again.
+    /// Requests that were sent again.
     pub retransmissions: u64,
-    /// Those that were given up.
+    /// Requests that ended without a reply.
     pub timeouts: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
@@ -224,7 +224,7 @@ impl RunResult {
         all
     }
 
-    /// Returns a measure; `None` if the run failed or has nothing to say about it.
+    /// Returns a measure; `None` if the run failed or does not have it.
     #[must_use]
     pub fn measure(&self, measure: Measure) -> Option<f64> {
         let (operations, bytes) = self.throughput()?;

@@ -1,7 +1,7 @@
 //! Runs: from a plan to result files.
 //!
-//! [`run_plan`] does the runs of a plan that have no complete result yet. [`execute`] does one: a client of its own makes
-//! the files, then all measured clients connect, meet, and work. `recorder` counts their operations, `window` has the measured time.
+//! [`run_plan`] does the runs of a plan that have no complete result yet. [`execute`] does one: a separate client makes
+//! the files, then all measured clients connect, wait for each other, and work. `recorder` counts their operations, `window` has the measured time.
 
 mod agent;
 mod execute;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::recorder::Meter;
 use crate::targets::Files;
 
-/// Who works.
+/// The position of a thread in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
     /// The client, from 0.
@@ -25,7 +25,7 @@ pub struct Who {
 pub struct Task<F: Files> {
     /// The files of the run's directory.
     pub files: F,
-    /// Who this is.
+    /// The thread's position in the run.
     pub who: Who,
     /// Random numbers of this thread, by the run's seed.
     pub rng: Rng,
@@ -50,7 +50,7 @@ impl<F: Files> Task<F> {
         }
     }
 
-    /// Does the work of a thread. Others wait for this thread at the start, so it meets them even if its work fails before.
+    /// Does the work of a thread. Others wait for this thread at the start, so it reaches the start even if its work fails before.
     pub(super) async fn run<E>(&self, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         let done = work.await;
         self.ready().await;

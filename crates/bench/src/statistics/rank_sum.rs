@@ -7,10 +7,10 @@ use super::{CONFIDENCE, SIGNIFICANCE, are_usable};
 /// Up to this many samples of both sides together, probabilities are exact, also with ties.
 pub const POOLED_EXACT_MAX: usize = 50;
 
-/// How a probability was found.
+/// How a probability was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By all ways to distribute the ranks.
+    /// By enumeration of all distributions of the ranks.
     Exact,
     /// By the normal distribution, corrected for ties and continuity.
     Normal,
@@ -23,7 +23,7 @@ pub struct RankSum {
     pub u: f64,
     /// Probability that equal distributions differ at least as much, in either direction.
     pub p: f64,
-    /// How `p` was found.
+    /// How `p` was computed.
     pub method: Method,
 }
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_say_nothing() {
+    fn equal_values_have_no_significance() {
         for count in [3, 40] {
             let same = vec![7.0; count];
             let test = mann_whitney(&same, &same).unwrap();

@@ -22,8 +22,8 @@ const REMOVE: Op = Op::metadata("remove");
 const CHMOD: Op = Op::metadata("chmod");
 const STATFS: Op = Op::metadata("statfs");
 
-/// Operations in a hundred. LOOKUP, GETATTR and ACCESS are one here: which of them a stat needs is the client's matter; so is
-/// COMMIT, which goes with WRITE.
+/// Operations in a hundred. LOOKUP, GETATTR and ACCESS count as one here: the client decides which of them a stat needs.
+/// COMMIT counts as part of WRITE.
 const MIX: [(Op, u32); 9] = [
     (STAT, 45),
     (READ, 18),
@@ -153,7 +153,7 @@ impl RequestMix {
             }
             CHMOD => meter.time_since(op, began, files.set_mode(&path, 0o644)).await,
             STATFS => meter.time_since(op, began, files.file_system_status()).await,
-            // Each thread has one file that is created and removed by turns, as the mix has equal parts of both.
+            // Each thread has one file that is created and removed alternately, as the mix has equal parts of both.
             CREATE | REMOVE if own.exists => {
                 own.exists = false;
                 meter.time_since(REMOVE, began, files.remove(&own.name)).await

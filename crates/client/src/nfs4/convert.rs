@@ -1,4 +1,4 @@
-//! Attributes of version 4 as the client has them, and back.
+//! Conversions between attributes of version 4 and those of the client.
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::attributes::values::SetTime as WireSetTime;
@@ -74,7 +74,7 @@ pub(super) fn from_decoded(wire: &WireAttributes) -> Result<Attributes, OpError>
     })
 }
 
-/// Returns the number that a name of a user or group stands for (RFC 8881 §5.9: a decimal number for AUTH_SYS).
+/// Returns the number that a name of a user or group represents (RFC 8881 §5.9: a decimal number for AUTH_SYS).
 fn numeric(name: &[u8]) -> Option<u32> {
     // "root" is 0 on every system.
     if name == b"root" || name.starts_with(b"root@") {

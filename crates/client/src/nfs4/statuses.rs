@@ -1,12 +1,12 @@
 //! Statuses of lost sessions and stateids, and the client's reactions (RFC 8881 §8.4, §15.1; RFC 7530
-//! §9.6, §13.1). What they mean for seqids is in [`crate::owner`], for RENEW in [`super::v40`].
+//! §9.6, §13.1). [`crate::owner`] has their effects on seqids, [`super::v40`] those of RENEW.
 
 use protocol::nfs4::types::Status;
 
 /// The reaction to a status of an operation with a stateid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// Open the file again, then repeat the operation. In 4.0 RENEW tells first whether all state is gone.
+    /// Open the file again, then repeat the operation. In 4.0 RENEW shows first whether all state is lost.
     Reopen,
     /// Repeat the operation: the stateid has been replaced meanwhile.
     Retry,
@@ -16,7 +16,7 @@ pub(crate) enum Recovery {
     NewSession,
     /// Make a new client ID and session, and reclaim all state.
     NewClient,
-    /// Tell the caller.
+    /// Return the status to the caller.
     Fail,
 }
 

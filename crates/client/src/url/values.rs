@@ -52,7 +52,7 @@ words! {
     Version {
         /// Version 3.
         V3 = "3",
-        /// The highest minor version of 4 that both sides have.
+        /// The highest minor version of 4 that both sides support.
         V4 = "4",
         /// Version 4.0.
         V4_0 = "4.0",
@@ -64,7 +64,7 @@ words! {
 }
 
 words! {
-    /// How the user is named to the server.
+    /// How calls name the user to the server.
     Security {
         /// AUTH_SYS: numbers of user and groups.
         Sys = "sys",

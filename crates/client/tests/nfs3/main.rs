@@ -1,4 +1,4 @@
-//! NFS version 3 against the server of this workspace, and against servers that lie, in one thread and virtual time.
+//! NFS version 3 against the server of this workspace, and against servers with wrong replies, in one thread and virtual time.
 
 mod against_server;
 mod caching;

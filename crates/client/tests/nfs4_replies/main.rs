@@ -1,4 +1,4 @@
-//! Version 4.1 over a link whose replies the test decides.
+//! Version 4.1 over a link whose replies the test chooses.
 
 #[allow(dead_code, reason = "the tests of version 3 use the rest")]
 #[path = "../nfs3/link.rs"]

@@ -1,4 +1,4 @@
-//! First steps: the commands of the README, and what a start prints and warns of.
+//! First steps: the commands of the README, and the output and warnings of a start.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Starts, stops and crashes, and what survives them.
+//! Starts, stops and crashes, and the data that survive them.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn check_files_and_handles(before: &[&str]) {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(with(&dir, &[&export]));
         let server = Server::spawn(&dir, command);
-        // Otherwise, the test without privileges proves nothing.
+        // Otherwise, the test without privileges would be meaningless.
         assert!(before.is_empty() || server.log().contains("handles=\"index\""), "{}", server.log());
         let client = Client::connect(server.address);
         (server, client)
@@ -99,7 +99,7 @@ fn a_change_repeated_after_a_crash_is_made_once() {
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST, "another call");
     server.kill();
 
-    // An unreadable log is like none.
+    // An unreadable log counts as missing.
     std::fs::write(dir.path("state").join("replies.log"), b"something else").unwrap();
     let (server, again) = start(&dir, &arguments);
     let mut again = again.repeats(&client);

@@ -93,7 +93,7 @@ fn a_change_repeated_in_its_session_after_a_crash_is_replayed() {
         // A new request in a dead session is not executed.
         assert_eq!(client.run(ops.clone()).unwrap_err(), Status::DEADSESSION, "{number}");
         client = connect(&server);
-        assert_eq!(client.run(ops).unwrap_err(), again, "{number}: asked anew");
+        assert_eq!(client.run(ops).unwrap_err(), again, "{number}: asked again");
     }
     server.stop();
 }

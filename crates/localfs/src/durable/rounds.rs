@@ -96,7 +96,7 @@ impl Drop for Leader {
 pub(super) struct Round {
     volume: Arc<Volume>,
     core: Handle,
-    /// Directories first: their journal commit includes the new files, whose own syncs then have little left to do.
+    /// Directories first: their journal commit includes the new files, whose own syncs are then short.
     objects: Vec<Arc<Object>>,
     /// Index of the first object that no thread has taken.
     next: AtomicUsize,

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Shortest wait: zero would disarm the timer.
 const SHORTEST: Duration = Duration::from_nanos(1);
-/// Longest wait; the caller asks again.
+/// Longest wait; the caller waits again.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A timer for one waiting task.
@@ -47,7 +47,7 @@ impl Timer {
             let mut expiries = [0; 8];
             match rustix::io::read(&self.0, &mut expiries) {
                 Ok(_) => return Ok(()),
-                // It was ready for an earlier wait.
+                // The timer expired for an earlier wait.
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
                 Err(error) => return Err(error.into()),
             }

@@ -48,7 +48,7 @@ impl Default for PseudoFs {
 }
 
 impl PseudoFs {
-    /// Makes the tree above `exports`, whose paths neither overlap nor repeat.
+    /// Creates the tree above `exports`, whose paths neither overlap nor repeat.
     pub(crate) fn new(exports: &[Arc<Export>]) -> Self {
         let mut tree =
             Self { nodes: Vec::new(), by_id: HashMap::new(), mounts: HashMap::new(), seen: OnceLock::new() };
@@ -133,7 +133,7 @@ impl PseudoFs {
         node.children.iter().map(|index| &self.nodes[*index])
     }
 
-    /// Returns the attributes of a directory for a client at `peer`, at the time `now`. They show nothing of exports that it may not use.
+    /// Returns the attributes of a directory for a client at `peer`, at the time `now`. They do not depend on exports that it may not use.
     pub(crate) fn attributes(
         &self,
         node: &Node,
@@ -201,7 +201,7 @@ impl Node {
         below.peek().is_none() || below.any(|export| export.options.flavors.allow(flavor))
     }
 
-    /// Returns a change attribute that differs whenever a client at `peer` sees something else here or below.
+    /// Returns a change attribute that differs whenever a client at `peer` sees other exports here or below.
     fn change(&self, exports: &ExportTable, peer: IpAddr) -> u64 {
         let mut hasher = SipHasher24::new();
         for export in self.visible(exports, peer) {

@@ -61,7 +61,7 @@ impl NamedObject<'_> {
 /// Announces that the object of this name, if there is one, will lose the name. The result must live until the change is made.
 ///
 /// # Errors
-/// Why the lookup says nothing about the name.
+/// Why the lookup has no result for the name.
 pub(crate) async fn announce_name<'s>(
     request: &Request<'s>,
     place: Directory<'_>,
@@ -89,7 +89,7 @@ async fn find<'s>(
 }
 
 /// Returns whether a lookup error means that no object is there, or that the operation will fail the same way. A lookup that failed for
-/// lack of memory or descriptors, or by a disk error, says nothing.
+/// lack of memory or descriptors, or by a disk error, has no result.
 pub(crate) fn is_absent(error: Error) -> bool {
     matches!(
         error,

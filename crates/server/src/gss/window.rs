@@ -12,7 +12,7 @@ const WORDS: usize = (WINDOW / WORD_BITS) as usize;
 pub(super) struct SequenceWindow {
     /// The greatest number seen; 0 before the first.
     last: u32,
-    /// Bit `n % WINDOW` says whether number `n` of the window was seen.
+    /// Bit `n % WINDOW` is set if number `n` of the window was seen.
     seen: [u64; WORDS],
 }
 

@@ -22,7 +22,7 @@ use crate::testing::{Lab, at, compound, export, lab_of};
 use crate::{Connection, ConnectionId, ExportTable, Transport};
 
 impl Lab {
-    /// Calls come over another connection from now on, from `port` of `owner`'s machine.
+    /// Makes calls come over another connection from now on, from `port` of `owner`'s machine.
     fn reconnect(&mut self, port: u16, owner: PeerOwner) {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let id = ConnectionId(self.connection.id.0 + 100);
@@ -156,7 +156,7 @@ fn an_insecure_export_takes_any_port_of_another_machine() {
 
 /// The attack: an ordinary user of another machine pretends to be that machine's restarted kernel.
 #[test]
-fn users_of_another_machine_do_not_take_their_kernels_place() {
+fn users_of_another_machine_cannot_replace_their_kernels_client() {
     let (mut lab, _) = scene();
     let mut thief = Lab::without_session(Arc::clone(&lab.server), 7);
     thief.reconnect(40_000, PeerOwner::Remote);

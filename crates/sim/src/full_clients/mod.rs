@@ -1,8 +1,8 @@
 //! The client's core (`client::Client` on its engine) against the server's core, over connections that break, kills of both sides and
 //! power failures.
 //!
-//! Programs on two or three client machines share a directory. Each makes names of its own, none of whose results may surprise it, and
-//! files that are written in turn under lock files. Invariants: a change of names is made exactly once; committed data are
+//! Programs on two or three client machines share a directory. Each changes its own names, with only expected results, and
+//! writes files in turn under lock files. Invariants: a change of names is made exactly once; committed data are
 //! present; an OPEN finds data that were synced before; a lock file has one creator; and every operation ends.
 
 mod data;
@@ -87,7 +87,7 @@ fn doing(model: &Model) -> String {
     doing.join(", ")
 }
 
-/// Makes a client process.
+/// Creates a client process.
 fn launch(
     (host, life): (usize, u64),
     version: Version,
@@ -217,7 +217,7 @@ fn check_names(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), St
     Ok(())
 }
 
-/// Checks that synced versions are there.
+/// Checks that synced versions exist.
 fn check_files(backend: &crate::backend::SlowFs, model: &Model) -> Result<(), String> {
     for (file, shared) in model.files.iter().enumerate().filter(|(_, shared)| shared.is_exact()) {
         let found = crate::backend::content(backend.inner(), &data::file_name(file), u32::MAX);

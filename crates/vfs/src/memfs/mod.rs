@@ -7,7 +7,7 @@
 //!   atomic. GETATTR, LOOKUP, ACCESS, READ and directory listings share it.
 //! - **Space.** A file's content is a map of 4 KiB pages; holes cost nothing. Pages, directory entries, texts of
 //!   symbolic links and extended attributes are charged against [`MemOptions::max_bytes`] and the owner's quota,
-//!   objects against [`MemOptions::max_files`]: memory is bounded whatever clients do.
+//!   objects against [`MemOptions::max_files`]: memory is bounded for any behaviour of clients.
 //! - **Handles** contain the instance and a file id that is never reused: stale once the file is removed.
 //! - **Listings.** An entry keeps its cookie; entries that stay are never skipped or repeated.
 //! - **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the

@@ -127,7 +127,7 @@ impl Inode {
     }
 
     /// Opens the file that has a name, and creates it if `creation` asks for it; `set` are its first attributes. A size of 0
-    /// in `set` truncates a file that is there.
+    /// in `set` truncates an existing file.
     ///
     /// # Errors
     /// As open(2). [`Status::SYMLINK`] if the name is a symbolic link.
@@ -161,7 +161,7 @@ impl Inode {
         if directory.is_some_and(may_have_changed) {
             self.name_changed(name, Some(file.inode()));
         }
-        // O_TRUNC of a file that was there: an OPEN without creation, or one whose server kept the size.
+        // O_TRUNC of an existing file: an OPEN without creation, or one whose server kept the size.
         if set.size == Some(0) && (size > 0 || file.inode().unstable_bytes() > 0) {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
             if let Err(error) = file.set_attributes(&set).await {
@@ -320,7 +320,7 @@ impl Inode {
         }
     }
 
-    /// Keeps an open file that a rename is going to replace.
+    /// Keeps an open file that a rename is about to replace.
     async fn keep_replaced(
         &self,
         caller: &Caller,
@@ -350,7 +350,7 @@ impl Inode {
     }
 }
 
-/// Whether an operation may have changed a directory. An OPEN of a file that was there says that it has not.
+/// Whether an operation may have changed a directory. An OPEN of an existing file reports that it has not.
 fn may_have_changed(changed: Changed) -> bool {
     match (changed.before, changed.change_after) {
         (Some(Before::Change(before)), Some(after)) => before != after,

@@ -1,7 +1,7 @@
 //! MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK (RFC 1813 §3.3.9–3.3.15).
 //!
 //! None of them can be executed twice with the same result. A server that restarted, or whose reply cache is small, executes a
-//! repeated call again: if it then says that the name is there or missing, the first execution did it.
+//! repeated call again: if it then reports that the name exists or is missing, the first execution made the change.
 
 use protocol::nfs3::{
     CreateOk, DeviceData, LinkArgs, MkdirArgs, MknodArgs, MknodData, NfsPath, RemoveArgs, RenameArgs,
@@ -51,7 +51,7 @@ impl Nfs3 {
     ) -> Result<Option<Object>, OpError> {
         let object = match self.lookup(caller, directory, name).await {
             Ok(object) if object.attributes.kind == kind.file_kind() => object,
-            // It was another's, who has removed it meanwhile.
+            // Another client's object, which it has removed meanwhile.
             Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -128,7 +128,7 @@ impl Nfs3 {
         removed(self.call_once(caller, &arguments).await?)
     }
 
-    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns the changes of the old and the new directory.
     pub(crate) async fn rename(
         &self,
         caller: &Caller,

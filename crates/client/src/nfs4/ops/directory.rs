@@ -86,7 +86,7 @@ impl Nfs4 {
     ) -> Result<Option<Object>, OpError> {
         let object = match self.lookup(caller, directory, name).await {
             Ok(object) if object.attributes.kind == kind.file_kind() => object,
-            // It was another's, who has removed it meanwhile.
+            // Another client's object, which it has removed meanwhile.
             Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -131,7 +131,7 @@ impl Nfs4 {
         Ok(changed(info, take_attributes(&mut results).ok()))
     }
 
-    /// Renames, and replaces an object that has the new name. Returns what happened to the old and the new directory.
+    /// Renames, and replaces an object that has the new name. Returns the changes of the old and the new directory.
     pub(crate) async fn rename(
         &self,
         caller: &Caller,
@@ -152,7 +152,7 @@ impl Nfs4 {
         let mut results = self.change(caller, &ops).await?;
         results.skip_many(3)?;
         let renamed = match take!(results, Rename) {
-            // As for a removed name: the new one is there.
+            // As for a removed name: the new name exists.
             Err(OpError::Status(Status::NOENT))
                 if results.is_repeated && self.lookup(caller, to.0, to.1).await.is_ok() =>
             {
@@ -228,7 +228,7 @@ pub(super) fn take_page(results: &mut Results, cookie: u64) -> Result<DirPage, O
     })
 }
 
-/// Converts an entry; `None` for those that name no entry of this directory.
+/// Converts an entry; `None` if its name is not one of an entry of this directory.
 fn entry(wire: WireEntry) -> Result<Option<DirEntry>, OpError> {
     if !crate::names::is_safe(&wire.name) {
         // Some servers list `.` and `..`; a name with `/` would leave the directory.

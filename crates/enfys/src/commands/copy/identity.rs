@@ -11,7 +11,7 @@ const READS_MAX: usize = 16;
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
     /// Whether an object of the source and one of the target are the same object.
     ///
-    /// The same server may be reached by several names, and be this machine. There the time of the last change
+    /// The same server may have several names, or be this machine. In these cases the time of the last change
     /// distinguishes objects of equal numbers, because no copy can set it.
     pub(super) fn is_one_object(&self, one: &Attributes, other: &Attributes) -> bool {
         if (one.kind, one.fileid) != (other.kind, other.fileid) {
@@ -25,7 +25,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
     }
 
-    /// Whether a directory of the source is the one that everything is copied to.
+    /// Whether a directory of the source is the target of the whole copy.
     pub(super) async fn is_target(
         &self,
         source: &TreePath,

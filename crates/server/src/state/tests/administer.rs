@@ -133,7 +133,7 @@ fn the_administrator_ends_the_grace_period() {
     assert_eq!((shortened.count, shortened.names), (2, vec![Bytes::from_static(b"a")]));
     let a = world.fresh_peer("a", 1);
     assert!(look(&world)[0].is_reclaiming);
-    // An evicted client cannot reclaim, so nobody waits for it.
+    // An evicted client cannot reclaim, so the server does not wait for it.
     world.state.evict(a.client.id()).unwrap();
     assert_eq!(world.state.snapshot_grace(world.now, 9), waiting_for(&["b"]));
     assert_eq!(world.state.end_grace(world.now), Some(1));

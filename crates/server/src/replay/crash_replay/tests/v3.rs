@@ -166,7 +166,7 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
     }
 }
 
-/// A server was killed after an unanswered MKDIR; returns the call's arguments.
+/// Kills a server after an unanswered MKDIR; returns the call's arguments.
 fn made_unanswered() -> (Machine, Vec<u8>) {
     let mut machine = Machine::new();
     let first = machine.start(100);
@@ -293,7 +293,7 @@ fn a_repeated_remove_spares_a_newer_object() {
         let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
         assert_eq!(reported, expected, "{what}, lost: {is_lost}");
         assert_eq!(ask(&second, 131, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
-        // The next process neither removes it nor believes that it is gone.
+        // The next process neither removes it nor counts it as removed.
         let third = machine.start(140);
         assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}: from the log");
         assert_eq!(ask(&third, 151, 79, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}");
@@ -301,7 +301,7 @@ fn a_repeated_remove_spares_a_newer_object() {
         assert_eq!(
             ask(&third, 152, 80, Proc::RMDIR, &remove),
             NfsStat::OK,
-            "{what}: asked anew, it is executed"
+            "{what}: asked again, it is executed"
         );
     }
 }
