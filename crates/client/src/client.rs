@@ -32,7 +32,7 @@ pub const CONNECTIONS_MAX: usize = 16;
 
 /// A client of one server. Clones are the same client.
 ///
-/// The transport runs the [`Engine`]; somebody must also poll [`Self::run`], which keeps the session.
+/// The transport runs the [`Engine`]; the owner must also poll [`Self::run`], which keeps the session.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -128,7 +128,7 @@ impl Client {
         self.inner.background.run(keep).await;
     }
 
-    /// Returns the work that [`Self::run`] does for nobody who waits.
+    /// Returns the background work of [`Self::run`].
     pub(crate) fn background(&self) -> &Background {
         &self.inner.background
     }

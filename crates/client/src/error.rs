@@ -81,7 +81,7 @@ impl OpError {
         }
     }
 
-    /// Returns who is to blame.
+    /// Returns the side that caused the error.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -213,7 +213,7 @@ impl Error {
         self.cause.errno()
     }
 
-    /// Returns who is to blame.
+    /// Returns the side that caused the error.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.cause.fault()

@@ -32,7 +32,7 @@ use buffers::Buffers;
 /// Time between two signals to a worker that does not stop: it served a request when the last one came.
 const STOP_INTERVAL: Duration = Duration::from_micros(200);
 
-/// A mount whose requests nobody serves yet.
+/// A mount whose requests are not served yet.
 #[derive(Debug)]
 pub struct Session {
     channels: Vec<Arc<Channel>>,

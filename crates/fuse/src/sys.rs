@@ -23,7 +23,7 @@ pub(crate) fn join(fresh: impl AsFd, existing: impl AsFd) -> rustix::io::Result<
     unsafe { ioctl(fresh, Setter::<CLONE, u32>::new(existing)) }
 }
 
-/// The signal that interrupts threads. Programs ignore it unless they ask for it, and nobody sends it to them.
+/// The signal that interrupts threads. Programs ignore it unless they ask for it, and no program sends it to them.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
 /// Serialises the sessions of this process that change the action of [`SIGNAL`].

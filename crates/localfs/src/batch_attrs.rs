@@ -7,7 +7,7 @@
 //! With one connection at depth 64, a WRITE of 4 KiB takes 5.79 µs of the server's CPU time instead of 6.66 (together with
 //! short entries in the reply cache).
 //!
-//! This is valid as long as nobody else changes the object in between. Other requests through this server move its
+//! This is valid as long as no other process changes the object in between. Other requests through this server move its
 //! [`version`](crate::sync_state::SyncState::version). Local processes do not, so attributes are reused only within
 //! one batch, whose requests have the same time of day ([`vfs::Context::now`]), and only within one tick of the
 //! coarse clock, in case one of them had to wait.

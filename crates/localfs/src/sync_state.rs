@@ -82,7 +82,7 @@ struct State {
     /// Changes up to these numbers are durable, as to their data and with all attributes.
     data: u64,
     all: u64,
-    /// Upper bound of the bytes of content that no sync has begun to cover; [`UNKNOWN`] where nobody counted.
+    /// Upper bound of the bytes of content that no sync has begun to cover; [`UNKNOWN`] where they were not counted.
     unsynced: u64,
     /// Whether a sync runs, or is about to.
     is_running: bool,

@@ -136,7 +136,7 @@ async fn exchange_datagrams(
     };
     match timeout(PATIENCE, receive).await {
         Ok(Ok(reply)) => Ok(reply),
-        // An ICMP message: nobody listens there.
+        // An ICMP message: no program listens there.
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Failure::NotSent(error)),
         Ok(Err(error)) => Err(Failure::NoReply(error)),
         Err(_) => Err(Failure::NoReply(io::ErrorKind::TimedOut.into())),

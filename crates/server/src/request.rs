@@ -79,7 +79,7 @@ pub(crate) enum Served {
 }
 
 impl Request<'_> {
-    /// Finds the file that a handle from the wire means, and who the caller is there.
+    /// Finds the file that a handle from the wire names, and the caller's identity there.
     pub(crate) fn target(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
         self.allowed(self.target_by_any_flavor(wire)?)
     }
@@ -93,7 +93,7 @@ impl Request<'_> {
         Ok(target)
     }
 
-    /// As [`Self::target`], for what clients ask of an export's top before their users have proven who they are.
+    /// As [`Self::target`], for calls about an export's top before users have proven their identities.
     ///
     /// RFC 2623 §2.3.2: at the time of a mount, "the NFS client will use AUTH_NONE or AUTH_SYS for the initial NFS operations …
     /// While an attacker could exploit this implementation artifact, the exposure is limited to gaining the attributes of a

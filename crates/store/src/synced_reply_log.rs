@@ -1,6 +1,6 @@
 //! The reply log on stable storage ([`server::StableLog`]): for persistent sessions.
 //!
-//! The same file and format as the [reply log](crate::reply_log). A thread syncs it when somebody waits for that; all
+//! The same file and format as the [reply log](crate::reply_log). A thread syncs it when a caller waits for that; all
 //! callers that wait while one sync runs share the next one. The header says that the log is synced, so that it is also read after a crash
 //! of the machine. A failed sync fails all later ones: it is unknown which pages the kernel dropped.
 

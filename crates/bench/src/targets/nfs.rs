@@ -152,7 +152,7 @@ impl Server {
     }
 }
 
-/// Returns who calls: this process, or the user and group of the address.
+/// Returns the caller: this process, or the user and group of the address.
 fn caller(url: &Url) -> Caller {
     let options = &url.options;
     let own: Vec<u32> = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();

@@ -117,7 +117,7 @@ pub struct OwnChange {
     started: Started,
 }
 
-/// Names a period in which nobody else changed an object, as far as this client knows.
+/// Names a period in which no other client changed an object, as far as this client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(u64);
 

@@ -4,7 +4,7 @@
 //! and one directory uses at most a quarter of it: a huge listing evicts neither other listings nor other caches.
 //!
 //! READDIRPLUS is used as the NFSv3 design paper (1994) §4.3.3 says: when a directory is read for the first time, and
-//! after somebody changed it. While it is unchanged, the attributes of its entries are probably cached.
+//! after another client changed it. While it is unchanged, the attributes of its entries are probably cached.
 
 use std::collections::HashSet;
 use std::sync::Arc;

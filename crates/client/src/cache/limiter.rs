@@ -41,7 +41,7 @@ pub enum Kind {
     Uncommitted,
     /// Cached file data that the server has too.
     Clean,
-    /// Data, or space for data, that nobody has asked for yet.
+    /// Data, or space for data, that programs have not requested yet.
     ReadAhead,
     /// Attributes, names, directory listings and the caches' own structures.
     Metadata,
@@ -146,7 +146,7 @@ pub enum Pressure {
     Commit,
     /// Writers are slowed.
     Slow,
-    /// Somebody waits, or the next large reservation will.
+    /// A user waits, or the next large reservation will.
     Wait,
 }
 
@@ -181,17 +181,17 @@ pub struct Limiter(Arc<Shared>);
 struct Shared {
     budget: Budget,
     state: Mutex<State>,
-    /// Those who hold memory that can be given up.
+    /// Holders of releasable memory.
     holders: Mutex<Vec<Weak<dyn Holder>>>,
 }
 
-/// One who holds memory that can be given up.
+/// A holder of releasable memory.
 pub trait Holder: Send + Sync {
     /// Called when memory is short: [`Limiter::demand`] says how much to release. Must not wait, and must not reserve memory.
     fn memory_is_short(&self);
 }
 
-/// One who uses memory: an open file, or a client for its metadata. Clones are the same user.
+/// A user of memory: an open file, or a client for its metadata. Clones are the same user.
 #[derive(Clone, Debug)]
 pub struct User(Arc<UserState>);
 
@@ -296,7 +296,7 @@ impl Limiter {
         holders.push(holder);
     }
 
-    /// Asks everybody who holds memory to give some up.
+    /// Asks all holders to release memory.
     pub fn ask_holders(&self) {
         let holders = self.0.holders.lock().clone();
         holders.iter().filter_map(Weak::upgrade).for_each(|holder| holder.memory_is_short());
@@ -378,7 +378,7 @@ impl Limiter {
 }
 
 impl User {
-    /// Reserves memory if there is room and nobody waits before this user.
+    /// Reserves memory if there is room and no other user waits before this one.
     pub fn try_reserve(&self, kind: Kind, bytes: u64) -> Result<Permit, Refused> {
         let shared = &self.0.shared;
         if bytes > shared.largest(kind) {

@@ -32,7 +32,7 @@ pub enum LockOwner {
 pub enum LockKind {
     /// Others may hold shared locks (`F_RDLCK`). The file must be open for reading.
     Shared,
-    /// Nobody else may (`F_WRLCK`). The file must be open for writing.
+    /// No other owner may (`F_WRLCK`). The file must be open for writing.
     Exclusive,
 }
 

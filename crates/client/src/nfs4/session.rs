@@ -68,7 +68,7 @@ pub(crate) struct Session {
     engine: Arc<Engine>,
     connections: Vec<ConnectionId>,
     next_connection: AtomicUsize,
-    /// Flags of SEQUENCE that nobody has taken yet.
+    /// Flags of SEQUENCE that have not been taken yet.
     flags: AtomicU32,
     table: Mutex<Table>,
     slot_waits: AtomicUsize,

@@ -91,7 +91,7 @@ impl FileWrites {
         &self.states
     }
 
-    /// Returns true if somebody waits for this file.
+    /// Returns true if a caller waits for this file.
     pub(super) fn is_urgent(&self) -> bool {
         !self.tickets.is_empty() || self.commit_wanted || self.flush_wanted
     }
@@ -395,7 +395,7 @@ impl FileWrites {
         let last = self.in_flight.is_empty()
             && !pending
             && self.states.bytes(PageState::Dirty) == range.end - range.start;
-        // One request instead of two if somebody waits for the last data. And if the program keeps overwriting what
+        // One request instead of two if a caller waits for the last data. And if the program keeps overwriting what
         // somebody waits for, a COMMIT would find it dirty again each time.
         if !self.tickets.is_empty() && (last || self.overwritten) { Stability::FileSync } else { asked }
     }

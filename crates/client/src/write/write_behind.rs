@@ -11,8 +11,8 @@
 //!   requests.
 //! - [`give_up`](WriteBehind::give_up) releases as much memory as the limiter demands.
 //!
-//! **What is sent**: full requests as soon as there are any; the rest when somebody waits for it (fsync, close), after
-//! `dirty_age`, or when memory is short. Files take turns; those that somebody waits for go first. Bytes of which a WRITE is
+//! **What is sent**: full requests as soon as there are any; the rest when a caller waits for it (fsync, close), after
+//! `dirty_age`, or when memory is short. Files take turns; awaited files go first. Bytes of which a WRITE is
 //! under way are not sent again before it ends, but the program may overwrite them at any time.
 //!
 //! No call waits here, because none depends on replies. Only the memory limiter slows writers down.

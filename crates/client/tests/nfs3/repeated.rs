@@ -81,7 +81,7 @@ fn an_object_that_the_first_execution_created_is_no_error() {
     assert_eq!(test.link.run(make()).unwrap_err(), OpError::Status(Status::EXIST));
     forget(&test.link, Proc::RMDIR, |call| call.reply(&NOENT));
     test.link.run(test.client.remove_directory(&caller, test.top, b"dir")).unwrap();
-    // An object of another kind is somebody else's.
+    // An object of another kind belongs to another client.
     test.create(b"file");
     forget(&test.link, Proc::SYMLINK, |call| call.reply(&EXIST));
     let symlink = NewObject::Symlink(Bytes::from_static(b"x"));

@@ -34,7 +34,7 @@ impl Output {
         self.is_terminal
     }
 
-    /// Prints bytes. Ends the process if nobody reads them any more.
+    /// Prints bytes. Ends the process if the reader has closed the pipe.
     pub fn print(&self, bytes: &[u8]) {
         let mut stdout = self.stdout.borrow_mut();
         let printed =

@@ -327,7 +327,7 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
     }
 }
 
-/// Returns who calls: the process, or the user and group of the options.
+/// Returns the caller: the process, or the user and group of the options.
 fn caller(options: &Options) -> Caller {
     let own: Vec<u32> = getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
     // Another user's groups are unknown here.

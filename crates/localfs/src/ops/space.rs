@@ -106,7 +106,7 @@ impl Volume {
         if !self.is_in_memory || snapshot.attributes.size - offset > MAX_BYTES_IN_PLACE {
             nonblocking::require_blocking()?;
         }
-        // Moves the descriptor's position, which nobody uses.
+        // Moves the descriptor's position, which is not used.
         let found = match what {
             Seek::Data => rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)),
             Seek::Hole => rustix::fs::seek(file.as_fd(), SeekFrom::Hole(offset)),

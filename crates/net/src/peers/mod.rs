@@ -10,7 +10,7 @@
 //! otherwise a newer socket at the same port may have been found.
 //!
 //! The kernel does not report who sent a datagram, and its sender may be gone. On this machine, only a port that needs a privilege shows
-//! who owns it; see [`PeerPolicy::sender`].
+//! its owner; see [`PeerPolicy::sender`].
 
 mod proc_net;
 mod sock_diag;

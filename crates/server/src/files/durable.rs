@@ -7,7 +7,7 @@ use crate::shared::Shared;
 
 /// Waits until revocations are durable. Usually a no-op.
 ///
-/// Somebody may make a change because a client lost an open, a lock or a delegation. If a crash undid the revocation but not the
+/// A caller may make a change because a client lost an open, a lock or a delegation. If a crash undid the revocation but not the
 /// change, the client would reclaim the state that had prevented the change (RFC 8881 §8.4.3).
 pub(crate) async fn wait_durable(request: &Request<'_>) {
     request.server.wait_durable(request.thread()).await;

@@ -215,7 +215,7 @@ impl Occupant {
 }
 
 impl Announced<'_> {
-    /// Returns whether others hold the directory who do not take notifications of such a change.
+    /// Returns whether any other holder of the directory does not take notifications of such a change.
     fn is_held(&self, change: EntryChangeKind) -> bool {
         let Changer { request, client, .. } = self.changer;
         let against = Conflict::Directory(change);
@@ -249,7 +249,7 @@ impl Announced<'_> {
         }
     }
 
-    /// Looks up a name in the directory; returns none if nobody is to be notified.
+    /// Looks up a name in the directory; returns none if no holder must be notified.
     async fn occupant(&self, name: &[u8]) -> Option<Occupant> {
         if !self.is_watched {
             return None;

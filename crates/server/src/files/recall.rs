@@ -68,7 +68,7 @@ pub(crate) async fn recall_conflicts(
 
 /// Recalls like [`recall_conflicts`], after a change that was already made and can no longer be refused. A delegation that is not
 /// returned is revoked. That may take longer than the lease of a version 4.0 client whose operation waits here: the client sends
-/// RENEW meanwhile, and otherwise keeps its state until somebody else needs it.
+/// RENEW meanwhile, and otherwise keeps its state until another client needs it.
 ///
 /// # Errors
 /// [`Error::Later`] if too many of the connection's operations wait.

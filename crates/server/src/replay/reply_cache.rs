@@ -8,7 +8,7 @@
 //!   connection closes.
 //! - A client's transaction numbers start again when it reboots, so the number alone does not identify a retransmission: the arguments
 //!   must be the same too. The port is not compared, because a client may return from another one.
-//! - The caller is compared too: another user of the same client must not be able to store a reply for somebody else's call.
+//! - The caller is compared too: another user of the same client must not be able to store a reply for another user's call.
 //! - A reply is used for ten minutes at most. A client that always begins with the same numbers must not get the reply of an earlier boot.
 //!   Retransmissions come within a few minutes.
 //! - Memory is bounded; the oldest replies go first. Constant time per call; cores do not wait for each other. A call touches little

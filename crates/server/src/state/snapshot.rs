@@ -32,7 +32,7 @@ pub enum ClientStatus {
     Unconfirmed,
     /// Its lease has not expired.
     Active,
-    /// Its lease has expired; its state is kept until somebody needs it (RFC 8881 §8.4.3).
+    /// Its lease has expired; its state is kept until another client needs it (RFC 8881 §8.4.3).
     Courtesy,
 }
 

@@ -1,7 +1,7 @@
 //! The map of keys and values that must be on stable storage before certain replies.
 //!
 //! A change takes effect at once, and the *reply* waits until the change is stable: state is changed under its own locks, and
-//! a change that nobody has seen may be lost in a crash. It is a map, not a list of events, so that an implementation can
+//! a change that no client has seen may be lost in a crash. It is a map, not a list of events, so that an implementation can
 //! rewrite it without understanding the content.
 //!
 //! The first byte of a key is the kind of the entry ([`key`]).
@@ -36,7 +36,7 @@ pub(crate) mod key {
     pub(crate) const SLOT: u8 = b'r';
 }
 
-/// A map on stable storage. Changes become stable in the order in which they were made, once somebody asks for it: by waiting
+/// A map on stable storage. Changes become stable in the order in which they were made, once a caller asks for it: by waiting
 /// ([`Self::reached`]), which lets the waiting thread write, or without waiting ([`Self::push`]).
 ///
 /// After damage, an implementation discards everything written before the damage. It rewrites the map in the order of keys.

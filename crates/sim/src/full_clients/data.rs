@@ -114,7 +114,7 @@ async fn acquire(program: &mut Program, file: usize) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Notes that the program has a lock, which nobody else may have.
+/// Notes that the program has a lock, which no other program may have.
 fn take(program: &Program, file: usize) -> Result<(), String> {
     let holder = program.model.borrow_mut().files[file].holder.replace(program.id);
     match holder {

@@ -41,7 +41,7 @@ pub(super) struct Model {
     pub(super) names: BTreeMap<String, Presence>,
     pub(super) files: Vec<SharedFile>,
     /// Whether a file is written by one program of one host only, without a lock. A server that forgets replies when it restarts may
-    /// execute a REMOVE again, so that a lock file excludes nobody.
+    /// execute a REMOVE again, so that a lock file excludes no program.
     pub(super) is_private: bool,
     /// Changes of names that must have been made exactly once, as `Slowness` names them.
     pub(super) once: BTreeSet<String>,

@@ -3,7 +3,7 @@
 //! **Purpose.** The map has the clients that may reclaim after a restart, and persistent sessions with the last replies of their
 //! slots.
 //!
-//! **Writing.** Changes are appended to a file when somebody waits for them. The log's own thread writes and syncs; all
+//! **Writing.** Changes are appended to a file when a caller waits for them. The log's own thread writes and syncs; all
 //! changes that arrive during a sync share the next one. A caller that waits alone, on a thread that serves only its client,
 //! writes and syncs itself while syncs are short ([`vfs::SyncLatency`]): a hand-over to another thread and back takes longer. At each
 //! start, and when most of the file is obsolete, the thread writes the whole map into a second file, which replaces the first.
@@ -34,7 +34,7 @@
 //! 256 KiB for changes of existing keys. If even these are used up, changes wait for space, and the file stays valid. At
 //! a start on a full disk without a spare file, records are appended to the existing file.
 //!
-//! **Other write errors.** The file would become outdated, so it is truncated or removed: the next server lets nobody reclaim.
+//! **Other write errors.** The file would become outdated, so it is truncated or removed: the next server lets no client reclaim.
 //! Every 10 s the log tries to write the whole map again.
 //!
 //! **Bounds.** A file of more than 1 GiB is not read. Key and value have at most [`KEY_BYTES_MAX`] and [`VALUE_BYTES_MAX`] bytes.
@@ -253,7 +253,7 @@ impl Log {
         }
     }
 
-    /// Writes all changes on the calling thread, if nobody else writes or waits and one short sync is enough.
+    /// Writes all changes on the calling thread, if no other thread writes or waits and one short sync is enough.
     fn write_here(&self) {
         let shared = &self.shared;
         let mut queue = shared.queue.lock();

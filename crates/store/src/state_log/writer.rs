@@ -264,7 +264,7 @@ impl Writer {
         }
     }
 
-    /// Invalidates the file, which is outdated now, so that the next server lets nobody reclaim.
+    /// Invalidates the file, which is outdated now, so that the next server lets no client reclaim.
     fn fail(&mut self, shared: &Shared, error: &io::Error) {
         let path = shared.path.display();
         let cause = error_text(error);

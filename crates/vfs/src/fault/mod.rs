@@ -128,7 +128,7 @@ impl<B: Backend> Faulty<B> {
         self.around.is_stable.store(false, Ordering::Relaxed);
     }
 
-    /// Returns the other users than the server, who change objects without it.
+    /// Returns the users other than the server, which change objects without it.
     pub fn outsiders(&self) -> &Outsiders {
         &self.around.outsiders
     }

@@ -14,7 +14,7 @@ const RECORDS_PER_SYNC: usize = 16;
 /// Pause between two records: many programs at once should be limited by the server, not by the processor.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Appends numbered records to `path` under a lock of the whole file until `stop` exists; nobody else may have written meanwhile.
+/// Appends numbered records to `path` under a lock of the whole file until `stop` exists; no other program may have written meanwhile.
 pub(crate) fn check(path: &Path, stop: &Path) -> Checked {
     let mut file =
         File::options().read(true).write(true).create(true).truncate(true).open(path).map_err(told(path))?;

@@ -75,7 +75,7 @@ pub(crate) fn write_out(file: &File) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A file's first bytes, shared with everybody who maps, reads or writes them.
+/// A file's first bytes, shared with all programs that map, read or write them.
 pub(crate) struct Mapping {
     start: *mut u8,
     length: usize,

@@ -68,7 +68,7 @@ fn unchanged_attributes_get_twice_the_time_up_to_the_maximum() {
         assert!(cache.get(FILE, now).is_none(), "{timeout}");
         assert_eq!(getattr(&mut cache, file(1), now), nothing());
     }
-    // A change by somebody else starts again.
+    // A change by another client starts again.
     now += seconds(60);
     assert!(getattr(&mut cache, file(2), now).data);
     assert!(cache.get(FILE, now + seconds(3)).is_none());

@@ -213,7 +213,7 @@ fn joined(mut data: Vec<Bytes>) -> Bytes {
     joined.freeze()
 }
 
-/// Polls a future once more after waking everybody who holds memory.
+/// Polls a future again after waking all holders of memory.
 pub(super) fn poll_reserve<T>(
     shared: &Shared,
     reserve: Pin<&mut impl Future<Output = T>>,

@@ -84,7 +84,7 @@ pub(super) struct Fetches {
 }
 
 impl Inode {
-    /// Opens a regular file. Cached data stay if nobody changed the file since (close-to-open consistency).
+    /// Opens a regular file. Cached data stay if no other client changed the file since (close-to-open consistency).
     ///
     /// # Errors
     /// As open(2).
@@ -152,7 +152,7 @@ impl OpenFile {
         &self.description.inode
     }
 
-    /// Returns who opened the file; reads and writes are made for this caller.
+    /// Returns the caller that opened the file; reads and writes are made for it.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.description.caller
@@ -256,7 +256,7 @@ impl Description {
         let hidden = self.uncount();
         let closed = inode.client().close_file(&self.caller, inode.handle(), &self.state).await;
         if let Some(hidden) = hidden {
-            // Nobody waits for the outcome; a name that stays is visible to the user.
+            // No caller waits for the outcome; a name that stays is visible to the user.
             let _ = hidden.remove().await;
         }
         late.map_err(late_error).and(closed)

@@ -30,7 +30,7 @@ pub(super) struct Node {
     /// Set when the object is found in the table; the search for objects to forget clears it.
     used: AtomicBool,
     pub(super) opens: Mutex<Opens>,
-    /// Held by one who changes the size.
+    /// Held by the caller that changes the size.
     pub(super) size_lock: futures_util::lock::Mutex<()>,
 }
 

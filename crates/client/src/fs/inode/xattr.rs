@@ -70,7 +70,7 @@ impl Inode {
     /// Sets the lists, and returns the attributes if the server sends them: the mode follows the list.
     ///
     /// # Errors
-    /// EOPNOTSUPP if the server has no lists of this kind, EPERM for anybody but the owner.
+    /// EOPNOTSUPP if the server has no lists of this kind, EPERM for callers other than the owner.
     pub async fn set_acl(&self, caller: &Caller, acl: &Acl) -> Result<Option<Attributes>, OpError> {
         self.client().set_acl(caller, self.handle(), acl).await
     }

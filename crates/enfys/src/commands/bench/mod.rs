@@ -175,7 +175,7 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
     Err(format!("slower by at least {} %:\n  {}", part * 100.0, slower.join("\n  ")))
 }
 
-/// Returns the command line, for those who want to repeat it.
+/// Returns the command line, to repeat the run.
 fn command_line() -> String {
     let quoted = |word: String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%,+".contains(c);

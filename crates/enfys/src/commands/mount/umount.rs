@@ -49,7 +49,7 @@ fn unmount(directory: &Path, arguments: &UmountArguments) -> Result<(), String> 
         Some(found) => found.device,
     };
     if arguments.force {
-        // Not possible for everybody; what follows shows whether it was needed.
+        // Not every user may do this; the next step shows whether it was needed.
         let _ = fuse::mount::abort(&path, device);
     }
     match fuse::mount::unmount(&path, arguments.lazy || arguments.force) {

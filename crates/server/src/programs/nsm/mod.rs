@@ -23,7 +23,7 @@ pub(crate) fn procedure(
         Proc::MON => answer::<protocol::nsm::Mon>(arguments, |_| refused.encode(reply), true),
         Proc::UNMON => answer::<MonId>(arguments, |_| SmStat { state }.encode(reply), false),
         Proc::UNMON_ALL => answer::<MyId>(arguments, |_| SmStat { state }.encode(reply), false),
-        // Nobody may make this server notify its clients of a restart that was none.
+        // No caller may make this server notify its clients of a restart that did not happen.
         Proc::SIMU_CRASH => Served::Done { is_error: false },
         Proc::NOTIFY => answer::<StateChange>(arguments, |change| notified(request, change), false),
         _ => return Served::NoProcedure,

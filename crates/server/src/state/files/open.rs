@@ -189,7 +189,7 @@ impl State {
     }
 
     /// Returns whether share reservations conflict with `bits`. Those of NLM hosts do not exclude I/O of callers without a client
-    /// record, who may be those hosts.
+    /// record, which may be those hosts.
     pub(crate) fn is_share_denied(
         &self,
         shard: &mut Shard,

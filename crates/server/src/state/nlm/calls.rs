@@ -55,7 +55,7 @@ impl State {
         self.recovery.is_monitor_state_stable().then(|| self.host_calls.next()).flatten()
     }
 
-    /// Returns the transaction number of a call. Nobody who does not see the call can answer it.
+    /// Returns the transaction number of a call. Only a peer that sees the call can answer it.
     pub(crate) fn host_call_xid(&self, call: &PendingCall) -> u32 {
         self.ids.keyed(!call.id) as u32
     }

@@ -14,7 +14,7 @@ pub(crate) enum Lease {
     /// The record is not confirmed.
     Unconfirmed,
     Running,
-    /// Expired. The client's state is kept until somebody needs it.
+    /// Expired. The client's state is kept until another client needs it.
     Courtesy,
     /// Expired. The record is removed.
     Over,

@@ -1,6 +1,6 @@
 //! Stateids: their fields, and the checks of those that clients send (RFC 8881 §8.2).
 //!
-//! Version 4.0 has no sessions, so a valid stateid identifies its sender. Nobody may be able to guess one. The `other` field
+//! Version 4.0 has no sessions, so a valid stateid identifies its sender. It must not be guessable. The `other` field
 //! has the instance's mark (16 bits), an index (32 bits) and a generation (48 bits). The generation is a
 //! [keyed hash](Generations) of a counter, so that only one of 2^48 values is right for an index.
 
@@ -26,7 +26,7 @@ pub(crate) struct EntryId {
 /// Bits of a generation.
 pub(crate) const GENERATION_BITS: u32 = 48;
 
-/// Makes the generations of a shard's entries: numbers that nobody can guess.
+/// Makes the generations of a shard's entries: numbers that cannot be guessed.
 #[derive(Debug)]
 pub(crate) struct Generations {
     /// Keyed with the server's secret; its input begins with the instance and the shard.

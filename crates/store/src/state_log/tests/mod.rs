@@ -1,4 +1,4 @@
-//! The log over restarts, crashes and damage; who writes it, and when.
+//! The log over restarts, crashes and damage; the threads that write it, and when.
 
 use std::future::Future;
 use std::hash::Hasher;
@@ -506,7 +506,7 @@ impl FileStateLog {
             .for_each(|_| self.log.shared.sync_latency.record(std::time::Duration::ZERO));
     }
 
-    /// Sets a key on a fast log, and waits on a thread that serves nobody else.
+    /// Sets a key on a fast log, and waits on a thread that serves no other client.
     fn set_alone(&self, key: &[u8], value: &[u8]) {
         self.set_fast();
         let number = self.set(key, Some(value));

@@ -1,4 +1,4 @@
-//! Restarts of the server: notifications, the grace period, and who reclaims.
+//! Restarts of the server: notifications, the grace period, and the hosts that may reclaim.
 
 use protocol::nsm::{self, StateChange};
 

@@ -26,7 +26,7 @@ pub(super) fn create(object_type: CreateType) -> Vec<Op> {
     at(&["export"], vec![Op::Create(CreateArgs { object_type, name: name("new"), attributes: mode(0o640) })])
 }
 
-/// OPEN for writing, with a mode that permits nobody.
+/// Returns OPEN for writing, with a mode without permissions.
 fn open(how: CreateHow) -> Vec<Op> {
     at(&["export"], vec![Op::Open(open_args("new", b"owner", ShareAccess::WRITE, OpenHow::Create(how)))])
 }

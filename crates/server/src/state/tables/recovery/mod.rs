@@ -5,7 +5,7 @@
 //! - A client that held state when the server ended, and lost none of it, can reclaim it: after a kill and after a power failure.
 //! - Revoked state is never reclaimed. A client that was away while a grace period ended does not reclaim either (the
 //!   edge conditions of §8.4.3): others may have held conflicting state since.
-//! - Nobody waits for a client that has held nothing for long. After an orderly stop, nobody waits for a client without state.
+//! - The server does not wait for clients that have held nothing for long, or after an orderly stop for clients without state.
 //! - State is not logged, only the client, once. The only requests that wait for the log are RECLAIM_COMPLETE, and the first OPEN
 //!   of a client of version 4.0 or of one that has held nothing for long.
 //!
@@ -20,7 +20,7 @@
 //! its record by RECLAIM_COMPLETE. When the grace period ends, all other records of the previous server are removed.
 //!
 //! **Replies wait, state does not.** Records are changed ([`StateLog::set`]) together with the state, under its locks. Two
-//! facts must be stable before anybody can see them:
+//! facts must be stable before any client can see them:
 //! - a client holds state: replies to that client wait ([`Recovery::pending_change`] with its client);
 //! - state was revoked, or a client lost the right to reclaim: all replies of every version wait, because any of them may show
 //!   the consequences. This is rare: an expired lease, a delegation that was not returned, an administrator, the end of a
@@ -134,7 +134,7 @@ pub(crate) enum V40Request {
 /// The state log and its content at the start of a server.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The log. Without one, nobody reclaims after this server.
+    /// The log. Without one, no client reclaims after this server.
     pub log: Option<Arc<dyn StateLog>>,
     /// All keys and values.
     pub entries: Vec<(Bytes, Bytes)>,
@@ -312,7 +312,7 @@ impl Recovery {
         }
     }
 
-    /// Removes the record of a client that has held nothing for long, so that nobody waits for it after a restart.
+    /// Removes the record of a client that has held nothing for long, so that the server does not wait for it after a restart.
     pub(crate) fn forget_idle(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);

@@ -8,7 +8,7 @@ use super::reclaimers::NAMES_MAX;
 use super::{Reclaimers, RecordState, Recovery};
 
 impl Recovery {
-    /// Removes the records of clients that are not among the `holders` of state. Returns who may reclaim after this server, and
+    /// Removes the records of clients that are not among the `holders` of state. Returns the clients that may reclaim after this server, and
     /// the number of the last change, or zero.
     ///
     /// Clients that may still reclaim from before this server keep their records.
