@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::nonblocking;
 
-/// Objects that a volume keeps open at least, however low the limit.
+/// Minimum number of objects that a volume keeps open, even with a low limit.
 pub(crate) const MIN_OBJECTS: usize = 16;
 /// Descriptors of a volume that are not files of clients: its root, the index of handles, the fanotify(7) group.
 const FIXED: usize = 4;

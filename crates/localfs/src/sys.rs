@@ -1,4 +1,4 @@
-//! The system calls that rustix does not have, or not in the form needed: the only unsafe code of this crate.
+//! System calls that rustix lacks, or has in another form: the only unsafe code of this crate.
 //!
 //! Every function is a thin typed wrapper around one call. None keeps a pointer beyond its return.
 #![allow(unsafe_code)]
@@ -145,7 +145,7 @@ pub(crate) fn fanotify_init() -> Result<OwnedFd> {
         Err(Errno::PERM) => open(flags)?,
         opened => opened?,
     };
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor; no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn open_by_handle_at(
             flags | libc::O_CLOEXEC,
         )
     })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor; no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -403,7 +403,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_read_appends_behind_what_is_there_and_stops_at_the_end() {
+    fn a_read_appends_to_the_buffer_and_stops_at_the_end() {
         let file = tempfile::tempfile().expect("temporary file");
         rustix::io::pwrite(&file, b"hello", 0).expect("write");
         let mut into = BytesMut::from(&b"x"[..]);
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(identity(1, &[5, 70, 3]), Some((3 << 32 | 70, 5)));
         assert_eq!(identity(0x4d, &[70, 0, 5, 0, 1]), None, "btrfs");
         assert_eq!(identity(2, &[70, 5, 71, 6]), None, "with the parent");
-        // Whatever the form is here, the number must be the kernel's own.
+        // In any form, the number must be the kernel's own.
         let directory = tempfile::tempdir().expect("temporary directory");
         let fd = std::fs::File::open(directory.path()).expect("open");
         let status = rustix::fs::fstat(&fd).expect("fstat");

@@ -46,7 +46,7 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    /// Mounts `export` at `mount` and looks everything up at `server`; what is missing is made and filled there.
+    /// Mounts `export` at `mount` and looks everything up at `server`; missing files are made and filled there.
     pub(crate) async fn find(
         server: SocketAddr,
         mount: SocketAddr,
@@ -156,7 +156,7 @@ impl Setup<'_> {
     /// Returns the handle of a created object by LOOKUP: the handle in the reply of CREATE or MKDIR is optional (RFC 1813 §3.3.8).
     async fn made(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
         let found = self.lookup(parent, name).await?;
-        Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} is gone")))?.object)
+        Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} does not exist")))?.object)
     }
 
     /// Writes `pattern`, a part of the pattern, from the start of `file`, `count` bytes at a time.
@@ -266,7 +266,7 @@ fn check_access(reply: &Reply<'_>) -> Result<(), String> {
     }
 }
 
-/// An operation whose requests are all alike.
+/// An operation whose requests are all equal.
 struct Plain {
     template: Template,
     check: fn(&Reply<'_>) -> Result<(), String>,
@@ -308,7 +308,7 @@ struct Read {
     offset_at: usize,
     count: u32,
     offsets: Offsets,
-    /// The offset that each slot asked for.
+    /// The offset that each slot requested.
     asked: Vec<u64>,
 }
 

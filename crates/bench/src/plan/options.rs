@@ -1,4 +1,4 @@
-//! A plan from options of the command line, as the text that a plan file would have.
+//! Plans from options of the command line, as the text of an equivalent plan file.
 
 use super::Plan;
 
@@ -23,11 +23,11 @@ pub struct PlanOptions {
     pub rounds: Option<u32>,
     /// Measured time.
     pub duration: Option<String>,
-    /// Time before it.
+    /// Warm-up before it.
     pub warm_up: Option<String>,
     /// Seed.
     pub seed: Option<u64>,
-    /// How targets are made cold; `None` for warm caches.
+    /// How caches of targets are emptied; `None` for warm caches.
     pub cold: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl PlanOptions {
     /// Returns the plan.
     ///
     /// # Errors
-    /// Everything that is wrong, one message each, with the option.
+    /// All errors, one message each, with the option.
     pub fn plan(&self) -> Result<Plan, Vec<String>> {
         let text = self.text();
         let with_option = |why: String| {

@@ -117,7 +117,7 @@ impl fmt::Display for Comparison {
         )?;
         let few = self.rows.iter().any(|row| row.change.before.count.min(row.change.after.count) < 4);
         if few {
-            writeln!(f, "Fewer than four rounds on each side can decide nothing.")?;
+            writeln!(f, "Fewer than four rounds on each side cannot decide.")?;
         }
         for line in &self.unmatched {
             writeln!(f, "{line}")?;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_side_has_is_named() {
+    fn cases_of_only_one_side_are_named() {
         let mut after = runs("enfys", 1.0);
         after.push(result("enfys", "4.2", 1, 1000));
         let comparison = compare(&runs("enfys", 1.0), &after).unwrap();

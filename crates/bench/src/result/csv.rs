@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Measure, Outcome, RunResult};
 
-/// The columns, with what stands in each.
+/// The columns, with their content.
 type Column = (&'static str, fn(&RunResult) -> String);
 
 const COLUMNS: &[Column] = &[

@@ -1,6 +1,6 @@
 //! Results in the JSON of fio (`--output-format=json+`), for the tools around it.
 //!
-//! Each run is a job. What works on names and attributes is counted with reads, as fio's own engines `filestat` and
+//! Each run is a job. Operations on names and attributes are counted with reads, as fio's own engines `filestat` and
 //! `filecreate` do.
 
 use serde_json::{Map, Value, json};
@@ -57,7 +57,7 @@ fn job(group: usize, result: &RunResult) -> Value {
     })
 }
 
-/// Returns what all operations of a direction did together.
+/// Returns the sums of all operations of a direction.
 fn direction(result: &RunResult, belongs: impl Fn(Effect) -> bool) -> Value {
     let operations = || result.operations.values().filter(|operation| belongs(operation.effect));
     let (mut latency, mut count, mut bytes, mut short) = (Latency::default(), 0, 0, 0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_runs_are_no_jobs() {
+    fn failed_runs_have_no_jobs() {
         let failed = Outcome::Failed("why".to_owned());
         let exported = export(&[RunResult { outcome: failed, ..result("enfys", "3", 1, 1000) }]);
         assert_eq!(exported["jobs"].as_array().map(Vec::len), Some(0));

@@ -19,7 +19,7 @@ pub(super) fn pattern(offset: u64, count: u64) -> Bytes {
     block.freeze()
 }
 
-/// Checks the beginning of what was read at `offset`, a multiple of eight. Call it outside of what is timed.
+/// Checks the beginning of data that were read at `offset`, a multiple of eight. Call it outside of the timed part.
 pub(super) fn check(buffer: &Buffer, offset: u64) -> Result<(), Fault> {
     match buffer.first_word() {
         Some(word) if word != pattern_word(offset) => Err(Fault::new(format!(
@@ -30,7 +30,7 @@ pub(super) fn check(buffer: &Buffer, offset: u64) -> Result<(), Fault> {
     }
 }
 
-/// Makes a file of this size with the pattern, unless it is there.
+/// Makes a file of this size with the pattern, unless it exists.
 pub(super) async fn make_file<F: Files>(files: &F, path: &str, size: u64) -> Result<(), Fault> {
     match files.stat(path).await {
         Ok(status) if status.size == size => return Ok(()),
@@ -71,7 +71,7 @@ pub(super) async fn make_files<F: Files>(
     Ok(())
 }
 
-/// Makes a directory, unless it is there.
+/// Makes a directory, unless it exists.
 pub(crate) async fn make_directory<F: Files>(files: &F, path: &str) -> Result<(), Fault> {
     match files.make_directory(path).await {
         Err(fault) if fault.is_there() => Ok(()),
@@ -79,7 +79,7 @@ pub(crate) async fn make_directory<F: Files>(files: &F, path: &str) -> Result<()
     }
 }
 
-/// Removes a tree. What is missing is removed.
+/// Removes a tree. A missing one counts as removed.
 pub(crate) async fn remove_tree<F: Files>(files: &F, path: &str) -> Result<(), Fault> {
     let entries = match files.list(path).await {
         Err(fault) if fault.is_missing() => return Ok(()),

@@ -88,7 +88,7 @@ impl Budget {
         self.total - self.for_reads
     }
 
-    /// Writers of more than their minimum wait above this.
+    /// Returns the limit above which writers with more than their minimum wait.
     fn ordinary_write_limit(&self) -> u64 {
         self.write_limit() - self.for_minimums
     }
@@ -108,7 +108,7 @@ impl Budget {
         self.ordinary_write_limit() / 2
     }
 
-    /// Writers are slowed above this.
+    /// Returns the limit above which writers are slowed.
     fn slow_above(&self) -> u64 {
         self.ordinary_write_limit() / 4 * 3
     }
@@ -155,7 +155,7 @@ pub enum Pressure {
 pub struct Demand {
     /// Clean pages.
     pub clean: u64,
-    /// Read-ahead that nobody waits for.
+    /// Read-ahead that no program waits for.
     pub read_ahead: u64,
     /// Attributes, names and listings.
     pub metadata: u64,
@@ -288,7 +288,7 @@ impl Limiter {
         Self(Arc::new(Shared { budget, state: Mutex::default(), holders: Mutex::default() }))
     }
 
-    /// Adds one to ask when memory is short, as long as it exists.
+    /// Adds a holder to ask when memory is short, as long as it exists.
     pub fn add_holder(&self, holder: &Arc<impl Holder + 'static>) {
         let holder: Weak<dyn Holder> = Arc::<_>::downgrade(holder) as _;
         let mut holders = self.0.holders.lock();
@@ -361,7 +361,7 @@ impl Limiter {
     ///
     /// The pause is zero up to three quarters of the memory that writers may use. Above, it grows without a step: with x from 0
     /// (three quarters) to 1 (full), it is x/(1-x) of the time in which the server makes `bytes` stable, at most
-    /// [`WRITE_DELAY_MAX`]. One writer therefore settles where it writes as fast as the server stores.
+    /// [`WRITE_DELAY_MAX`]. The speed of one writer therefore converges to that of the server's storage.
     pub fn write_delay(&self, now: Duration, bytes: u64) -> Duration {
         let (budget, mut state) = (&self.0.budget, self.0.state.lock());
         let writes = state.used.writes();
@@ -400,7 +400,7 @@ impl User {
     /// A waiting caller makes the caches release as much as [`Limiter::demand`] says.
     ///
     /// A user waits for one reservation at a time, and holds no [`Kind::Requests`] meanwhile: its other memory can
-    /// be given up by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.
+    /// be released by others. Completes with [`Refused::TooLarge`] if the reservation can never be granted.
     pub fn reserve(&self, kind: Kind, bytes: u64) -> Reserve {
         Reserve { user: self.clone(), kind, bytes, id: None }
     }
@@ -576,7 +576,7 @@ impl Shared {
                 };
                 let now = Queue::of(kind, self.is_minimum(&user, bytes));
                 if queue.is_minimum() && now != queue {
-                    // It got other memory meanwhile, and must not block others below their minimum.
+                    // It received other memory meanwhile, and must not block others below their minimum.
                     state.queues[queue as usize].pop_front();
                     state.queues[now as usize].push_back(id);
                     continue;
@@ -652,7 +652,7 @@ impl State {
 }
 
 impl Drain {
-    /// Returns the rate in bytes a second, and samples it while `busy`: an idle server says nothing about its speed.
+    /// Returns the rate in bytes a second, and samples it while `busy`: an idle server does not show its speed.
     fn rate(&mut self, now: Duration, busy: bool) -> u64 {
         if !busy {
             self.sample = None;

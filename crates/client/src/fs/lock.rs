@@ -36,7 +36,7 @@ impl File {
         tested.map_err(|cause| self.failed("test lock of", cause))
     }
 
-    /// Unlocks a range, of which nothing need be locked.
+    /// Unlocks a range, which need not be locked.
     ///
     /// # Errors
     /// As fcntl(2) with `F_UNLCK`.

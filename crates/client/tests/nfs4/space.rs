@@ -30,7 +30,7 @@ fn read(world: &World, file: &File) -> Vec<u8> {
 }
 
 #[test]
-fn space_is_reserved_and_given_back() {
+fn space_is_reserved_and_released() {
     let world = World::new();
     let (fs, _) = world.mounted(Version::V42);
     let file = open(&world, &fs, b"file");
@@ -99,7 +99,7 @@ fn a_short_copy_ends_with_its_reply_and_is_committed() {
 }
 
 #[test]
-fn a_long_copy_goes_on_in_the_background_and_the_callback_ends_it() {
+fn a_long_copy_continues_in_the_background_and_the_callback_ends_it() {
     let world = World::new();
     let (fs, peer) = world.mounted(Version::V42);
     let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));

@@ -11,7 +11,7 @@ use crate::signals::Signals;
 /// Exit status after a second signal, if not everything was flushed.
 const STOPPED_EARLY: i32 = 1;
 
-/// Finishes calls, flushes file systems and stores what the next server needs. A second signal ends the process at once.
+/// Finishes calls, flushes file systems and stores the state that the next server needs. A second signal ends the process at once.
 pub(super) async fn stop(
     running: Running,
     registered: Option<Registered>,

@@ -44,7 +44,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one.
+    /// Starts a server.
     pub(crate) fn start() -> Self {
         Self::with_lease(90)
     }
@@ -78,7 +78,7 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server, like a crash.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("a server that runs");
         child.kill().expect("a living child");
@@ -139,7 +139,7 @@ impl Mounted {
         sh(&self.path, script)
     }
 
-    /// Unmounts, and asserts that nobody uses the mount any more.
+    /// Unmounts, and asserts that no program uses the mount any more.
     #[track_caller]
     pub(crate) fn end(self) {
         let output = run(&["umount", self.path.to_str().expect("text")]);

@@ -187,7 +187,7 @@ fn the_server_connects_to_permitted_sources_only() {
     let servers = vec![location(listener.local_addr().expect("an address"))];
     let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
     assert_eq!(denied, Err(Status::OFFLOAD_DENIED));
-    assert!(listener.accept().is_err(), "nobody has come");
+    assert!(listener.accept().is_err(), "no connection was made");
     assert_eq!(scene.copied(), b"");
 }
 
@@ -210,7 +210,11 @@ fn a_copy_fails_if_the_source_sends_garbage_or_disconnects() {
         let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
         assert_eq!(denied, Err(Status::OFFLOAD_DENIED), "{answer:?}");
         let peer = source.join().expect("it was asked");
-        assert_eq!(peer.ip(), scene.destination.address.ip(), "from where its clients reach it");
+        assert_eq!(
+            peer.ip(),
+            scene.destination.address.ip(),
+            "from the address at which its clients reach it"
+        );
     }
     assert_eq!(scene.copied(), b"");
     let promised = notify(&mut scene.reader, scene.from, scene.destination.address);

@@ -139,7 +139,7 @@ impl Volume {
         }
     }
 
-    /// Answers a change of content when it is as stable as the answer says.
+    /// Answers a change of content when it has the stability in the answer.
     pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
         caller: SyncCaller,
@@ -190,7 +190,7 @@ pub(super) fn write_all(file: impl AsFd, data: &[u8], offset: u64) -> Result<usi
             Ok(0) => break,
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
-            // RFC 1813 §3.3.7: the server may write less than requested; the next WRITE meets the error.
+            // RFC 1813 §3.3.7: the server may write less than requested; the next WRITE gets the error.
             Err(_) if done > 0 => break,
             Err(errno) => return Err(translate(errno)),
         }

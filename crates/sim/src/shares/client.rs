@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_open_of_a_program_sweeps_nothing() {
+    fn the_last_open_of_a_program_removes_no_other_opens() {
         let (mut rng, mut model) = (Rng::new(1), ShareModel::new(2));
         let mut client = Client::new(0, 1, End::Sweeps, 0, &mut rng);
         let mut open = |client: &mut Client, file| {
@@ -440,7 +440,7 @@ mod tests {
             client.opened((file, ALONE), stateid, handle, Duration::ZERO, &mut model).unwrap();
             client.swept
         };
-        assert_eq!(open(&mut client, FILES - 1), 0, "others are still at it");
+        assert_eq!(open(&mut client, FILES - 1), 0, "others have not finished");
         client.has_ended = true;
         assert_eq!(open(&mut client, 0), 1);
     }

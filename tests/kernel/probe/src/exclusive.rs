@@ -1,4 +1,4 @@
-//! O_EXCL: of all that create a name at the same time, exactly one succeeds.
+//! O_EXCL: of all racers that create a name at the same time, exactly one succeeds.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

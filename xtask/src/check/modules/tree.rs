@@ -55,7 +55,7 @@ pub(super) enum UseKind {
     Imported,
     /// `use path::*`.
     Glob,
-    /// `pub use`, whatever the visibility.
+    /// `pub use` of any visibility.
     Reexported,
 }
 
@@ -137,7 +137,7 @@ impl Tree {
         std::iter::successors(Some(module), |id| self.modules[*id].parent)
     }
 
-    /// Returns what `used` leads to in this crate; nothing for other crates and for local names.
+    /// Returns the target of `used` in this crate; nothing for other crates and for local names.
     pub(super) fn targets(&self, from: ModuleId, used: &Use) -> Vec<Target> {
         let mut resolver = Resolver { tree: self, seen: HashSet::new(), found: BTreeSet::new() };
         match used.names.as_slice() {
@@ -209,7 +209,7 @@ fn defined_names(item: &Item) -> Vec<String> {
     vec![ident.to_string()]
 }
 
-/// Returns the names that stand after words such as `struct` in a macro's arguments.
+/// Returns the names that follow words such as `struct` in a macro's arguments.
 fn defined_in_macro(arguments: TokenStream) -> Vec<String> {
     const WORDS: &[&str] = &["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
     let idents: Vec<_> = arguments.into_iter().collect();

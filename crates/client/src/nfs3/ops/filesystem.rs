@@ -9,9 +9,9 @@ use crate::config::{Caller, TRANSFER_MAX};
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, FsStat};
 
-/// READs and WRITEs are not made smaller than this, whatever a server says.
+/// READs and WRITEs are not made smaller than this, even if a server requests it.
 const TRANSFER_MIN: u32 = 512;
-/// The maximum length of a name if the server does not say it.
+/// The maximum length of a name if the server does not report it.
 const NAME_MAX_DEFAULT: u32 = 255;
 
 impl Nfs3 {

@@ -37,7 +37,7 @@ impl Nfs4 {
             .await?;
         let data = reply.data.into_bytes();
         if data.len() > count as usize {
-            return Err(OpError::BadReply("more data than were asked for"));
+            return Err(OpError::BadReply("more data than requested"));
         }
         if data.is_empty() && !reply.eof && count > 0 {
             return Err(OpError::BadReply("a READ without data before the end of the file"));
@@ -77,7 +77,7 @@ impl Nfs4 {
             .await?;
         if reply.count as usize > length || (reply.count == 0 && length > 0) || reply.committed < stable {
             return Err(OpError::BadReply(
-                "a WRITE of more or less than was sent, or less stable than asked for",
+                "a WRITE of more or less than was sent, or less stable than requested",
             ));
         }
         let stability = match reply.committed {

@@ -22,7 +22,7 @@ const TRIES_MAX: usize = 8;
 const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
 
 impl Nfs4 {
-    /// Unlocks a range, of which nothing need be locked. If the caller drops the future, the range is unlocked anyway.
+    /// Unlocks a range, which need not be locked. If the caller drops the future, the range is unlocked anyway.
     pub(crate) async fn unlock(
         self: &Arc<Self>,
         caller: &Caller,

@@ -178,7 +178,7 @@ pub(super) fn result(result: &OpResult, shows: &mut Shows) {
         OpResult::GetDirDelegation(r) => assert!(r.as_result().is_err(), "was not recorded"),
         OpResult::IoAdvise(r) => ok(r, shows, |ok, shows| shows.bitmap("nfs.hint.mask", &ok.hints)),
         OpResult::SetSsv(r) => {
-            ok(r, shows, |ok, _| assert!(ok.digest.is_empty(), "NFS-Ganesha 4.3 knows none"))
+            ok(r, shows, |ok, _| assert!(ok.digest.is_empty(), "NFS-Ganesha 4.3 supports none"))
         }
         OpResult::WantDelegation(r) => assert!(r.as_result().is_err(), "was not recorded"),
         OpResult::WriteSame(r) => assert!(r.as_result().is_err(), "was not recorded"),
@@ -252,7 +252,7 @@ fn last_callback(opnum: CallbackOpNum, name: &str) -> CbOp {
 const STATEID: Stateid = Stateid { seqid: 1, other: [0x17; 12] };
 
 #[test]
-fn operations_unknown_to_tshark_match_what_pynfs_sent() {
+fn operations_unknown_to_tshark_match_those_of_pynfs() {
     let (zero, second) = (Time { seconds: 0, nanoseconds: 0 }, Time { seconds: 1, nanoseconds: 0 });
     let Op::GetDirDelegation(args) = last_op("v41_get_dir_delegation_notsupp_call") else { panic!() };
     let expected = GetDirDelegationArgs {
@@ -277,7 +277,7 @@ fn operations_unknown_to_tshark_match_what_pynfs_sent() {
 }
 
 #[test]
-fn callbacks_unknown_to_tshark_match_what_pynfs_sent() {
+fn callbacks_unknown_to_tshark_match_those_of_pynfs() {
     let CbOp::RecallAny(args) = last_callback(CallbackOpNum::RECALL_ANY, "v42_cb_recall_any_call") else {
         panic!()
     };
@@ -294,7 +294,7 @@ fn callbacks_unknown_to_tshark_match_what_pynfs_sent() {
 }
 
 #[test]
-fn notifications_unknown_to_tshark_match_what_pynfs_sent() {
+fn notifications_unknown_to_tshark_match_those_of_pynfs() {
     let name = "v42_cb_notify_deviceid_call";
     let CbOp::NotifyDeviceId(CbNotifyDeviceIdArgs { changes }) =
         last_callback(CallbackOpNum::NOTIFY_DEVICEID, name)
@@ -315,7 +315,7 @@ fn notifications_unknown_to_tshark_match_what_pynfs_sent() {
 }
 
 #[test]
-fn pushed_delegation_unknown_to_tshark_matches_what_pynfs_sent() {
+fn pushed_delegation_unknown_to_tshark_matches_that_of_pynfs() {
     let name = "v42_cb_push_deleg_notsupp_call";
     let CbOp::PushDeleg(CbPushDelegArgs { delegation, .. }) = last_callback(CallbackOpNum::PUSH_DELEG, name)
     else {

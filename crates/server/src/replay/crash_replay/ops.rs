@@ -217,7 +217,7 @@ impl<'s> LoggedOps<'s> {
     ) -> Option<Attempt<'s>> {
         let attempt = self.write_down(kind, targets)?;
         if export.backend.is_stable() {
-            // After a crash between the change and its record, nobody would know whose change it is.
+            // After a crash between the change and its record, the author of the change would be unknown.
             attempt.journal.sync().await;
             self.call.set_must_sync();
         }
@@ -279,7 +279,7 @@ impl Attempt<'_> {
         let withdrawn = if changed { self.withdraw() } else { None };
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
         if let Some((began, by)) = withdrawn.filter(|(_, by)| *by != self.call) {
-            // Executed under another name: no later process may take a further change of the name for a claim of that call.
+            // Executed under another name: no later process may treat a further change of the name as a claim of that call.
             self.journal.end(by, began, self.kind, self.targets, false);
         }
     }
@@ -348,12 +348,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether a change at `time` may lie within.
+    /// Whether a change at `time` may be within this interval.
     pub(super) fn is_reached(self, time: Timestamp) -> bool {
         time >= self.from
     }
 
-    /// Whether an object was created within and not changed since, so that no other client created it.
+    /// Whether an object was created within this interval and not changed since, so that no other client created it.
     fn made(self, object: &Attributes) -> bool {
         let is_within = |time| time >= self.from && time <= self.until;
         is_within(object.changed) && object.created.is_none_or(is_within)

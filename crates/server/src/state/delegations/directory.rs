@@ -31,8 +31,8 @@ use crate::state::tables::stateid::EntryId;
 use crate::state::tables::wire::Status;
 
 impl State {
-    /// Returns the notifications that a client gets of those that it asks for. A client that refused one recently gets none: to
-    /// recall at the first change is less work for both sides than after it.
+    /// Returns the notifications that a client gets of those that it asks for. A client that refused one recently gets none: a
+    /// recall at the first change is less work for both sides than one after a refusal.
     #[must_use]
     pub fn granted_notifications(&self, now: Duration, client: &Client, requested: Bitmap) -> Bitmap {
         if self.takes_notices(client, now) {

@@ -3,7 +3,7 @@
 //! Nothing is granted or reserved: "The server MUST NOT grant the byte-range lock to the client unless and until it receives a
 //! LOCK operation from the client" (§20.11.4). A waiter asked by READW_LT or WRITEW_LT, was denied, and asks again by itself;
 //! CB_NOTIFY_LOCK only makes this sooner. To reserve the lock for the first waiter ("may wait", §9.6) was rejected: a waiter whose
-//! program was killed would keep everyone out for a lease time.
+//! program was killed would block all others for a lease time.
 //!
 //! A notified waiter has its turn until it asks again, or for [`TURN`]. An operation that frees a lock notes the file in
 //! [`Deferred`]; callbacks are sent once the shard's lock is released ([`State::unlock_shard`]). The sweep finds locks that
@@ -95,7 +95,7 @@ impl State {
         calls.into_iter().flatten().collect()
     }
 
-    /// Gives a lock to a waiting NLM host, and has the host called.
+    /// Gives a lock to a waiting NLM host, and queues a call to the host.
     fn grant_to_host(&self, shard: &mut Shard, waiter: LockWaiter<LockNotify>) {
         waiter.notify.client.holdings.lock_waiters.fetch_sub(1, Relaxed);
         adjust(&self.gauges.lock_waiters, -1);

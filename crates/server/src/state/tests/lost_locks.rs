@@ -15,7 +15,7 @@ fn locked(world: &World, peer: &Peer, owner: &str, at: u64) -> [Stateid; 2] {
     [open, world.lock(peer, &(1, open), "l", LockType::Write, range(at, 1)).unwrap()]
 }
 
-/// Another client takes these bytes of file 1 from their holder.
+/// Locks these bytes of file 1 as another client, against their holder.
 fn take(world: &World, bytes: &[u64]) -> Peer {
     let taker = world.peer("taker");
     let open = world.open(&taker, 1, "t", BOTH);

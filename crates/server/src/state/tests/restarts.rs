@@ -66,7 +66,7 @@ impl Site {
         self.world.state.reclaim_complete(&peer.client).unwrap();
     }
 
-    /// The client returns, reclaims these files, and completes.
+    /// Returns as the client, reclaims these files, and completes.
     pub(super) fn come_back(&self, name: &str, files: &[u64]) -> Peer {
         let peer = self.world.fresh_peer(name, 1);
         for fileid in files {
@@ -100,7 +100,7 @@ fn a_client_is_recorded_once_when_it_may_hold_state() {
     assert_eq!((site.disk.clients(), site.disk.changes()), (0, before), "it may not open anything");
     site.disk.slow_down();
     site.complete(&peer);
-    assert_eq!(site.waits(&peer.client), (true, false), "it hears that it may when it is written down");
+    assert_eq!(site.waits(&peer.client), (true, false), "its answer waits until its record is durable");
     site.world.open(&peer, 1, "o", BOTH);
     assert_eq!(site.waits(&peer.client), (true, false), "and of an open that comes with it");
     site.disk.sync();
@@ -177,7 +177,7 @@ fn files_with_lost_state_are_not_reclaimed_and_others_are() {
     let of_b = site.world.open(&b, 1, "o", BOTH);
     site.disk.slow_down();
     let lock = site.world.lock(&b, &(1, of_b), "l", LockType::Write, range(0, 9)).unwrap();
-    assert_eq!(site.waits(&b.client), (true, true), "nobody hears anything before that is written down");
+    assert_eq!(site.waits(&b.client), (true, true), "no answer is sent before the losses are durable");
     site.disk.sync();
     assert_eq!(site.waits(&b.client), (false, false));
     // The first edge condition: b releases it before the restart.

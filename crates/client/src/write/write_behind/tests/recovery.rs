@@ -57,7 +57,7 @@ fn commit_that_the_old_server_answered_counts() {
 }
 
 #[test]
-fn failed_commit_rewrites_and_reports_what_the_rewriting_says() {
+fn failed_commit_rewrites_and_reports_the_error_of_the_rewriting() {
     let mut world = World::new();
     let mut open = world.writes.open(FILE);
     written(&mut world, 2 * WSIZE);
@@ -103,7 +103,7 @@ fn rewriting_is_spread_over_time() {
         }
     }
     for (second, requests) in seconds.iter().enumerate().take_while(|(_, requests)| **requests > 0) {
-        // One more in the first second: the bucket is full.
+        // One more in the first second: the token bucket is full.
         assert!(*requests <= (8 << second) + 1, "second {second}: {requests}");
     }
     assert_eq!(seconds.iter().sum::<u64>(), 1024);

@@ -33,7 +33,7 @@ fn is_to_be_saved(compound: &Compound<'_>, arguments: &Reader) -> bool {
     compound.minor >= 2 && compound.index + 1 < compound.count && next == Some(OpNum::SAVEFH.0)
 }
 
-/// Resolves a handle. Later operations find out whether the file still exists: a check here would cost each compound a system
+/// Resolves a handle. Later operations check whether the file still exists: a check here would cost each compound a system
 /// call.
 fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
     let key = &compound.server().settings().handle_key;

@@ -160,7 +160,7 @@ fn versions_share_verifier_after_failed_commit() {
 }
 
 #[test]
-fn short_reads_and_writes_say_how_short() {
+fn short_reads_and_writes_report_their_length() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);
     backend.add(Rule::on(Method::Write, Fault::Short(3)));
@@ -212,7 +212,7 @@ fn getattr_after_grant_shows_current_attributes() {
         assert!(matches!(given, open::OpenDelegation::Write(_)), "{is_open}: {given:?}");
         let seen = crate::testing::attributes_in(results.last().unwrap());
         assert_eq!(seen.size, Some(9), "{is_open}");
-        // RFC 8881 §10.4.3: the change attribute of the grant says that the holder has changed nothing.
+        // RFC 8881 §10.4.3: the change attribute of the grant means that the holder has changed nothing.
         let mut asking = other.start(1, vec![putfh(file), getattr(&[n::SIZE, n::CHANGE])]);
         assert!(asking.poll().is_none());
         let question = holder.calls().pop().expect("CB_GETATTR");
@@ -271,7 +271,7 @@ fn delayed_create_keeps_file_delegated_to_others() {
 #[test]
 fn delayed_create_leaves_no_file() {
     let (mut lab, backend) = faulty_lab();
-    // Once more, after the server has made room.
+    // Again, after the server has made room.
     backend.add(Rule::on(Method::Open, Fault::Fail(Error::Later)).times(2));
     let creation = || at(&["export"], vec![create("new", b"owner")]);
     assert_eq!(lab.status(creation()), Status::DELAY);

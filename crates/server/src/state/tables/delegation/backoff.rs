@@ -1,4 +1,4 @@
-//! How long something that went wrong is not tried again: a file that was recalled is not delegated again for a while.
+//! Pauses after failures: a recalled file is not delegated again for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

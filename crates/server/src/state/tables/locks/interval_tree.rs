@@ -1,6 +1,6 @@
 //! An interval tree: finds a lock that excludes another, in logarithmic time.
 //!
-//! Shared locks overlap, so an ordered map does not do: a long range may start far before the bytes asked for. Buckets by length
+//! Shared locks overlap, so an ordered map is not enough: a long range may start far before the bytes asked for. Buckets by length
 //! fail where many ranges end just before those bytes. So this is a treap ordered by (start, owner). Each subtree knows its
 //! greatest end and whether all its ranges belong to one owner, since own ranges do not conflict; and the same of its exclusive
 //! ranges, since a shared lock conflicts with those alone. Priorities come from a keyed sequence that clients do not see, so no
@@ -71,7 +71,7 @@ struct Node {
     exclusive: Summary,
 }
 
-/// A lock that is asked for.
+/// A requested lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Query {
     pub(super) range: LockRange,
@@ -80,14 +80,14 @@ pub(super) struct Query {
     pub(super) except: Option<LockOwner>,
 }
 
-/// See the module.
+/// An interval tree of locked ranges; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct IntervalTree {
     nodes: Vec<Node>,
     free: Vec<u32>,
     root: u32,
     random: u64,
-    /// Nodes that queries looked at.
+    /// Nodes that queries visited.
     #[cfg(test)]
     pub(super) visited: std::cell::Cell<usize>,
 }
@@ -147,7 +147,7 @@ impl IntervalTree {
         }
     }
 
-    /// Returns the first range, by its start, that excludes the lock asked for and for which `counts` is true.
+    /// Returns the first range, by its start, that excludes the requested lock and for which `counts` is true.
     pub(super) fn find(&self, query: &Query, counts: &mut dyn FnMut(&HeldLock) -> bool) -> Option<HeldLock> {
         self.find_below(self.root, query, counts)
     }
