@@ -27,7 +27,7 @@ impl fmt::Display for Shape {
 pub struct Measurement {
     /// The operation.
     pub operation: Operation,
-    /// The load, as it was granted: a session may have fewer slots than were asked for.
+    /// The load, as it was granted: a session may have fewer slots than requested.
     pub shape: Shape,
     /// Operations finished inside the window.
     pub operations: u64,

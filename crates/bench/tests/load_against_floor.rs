@@ -84,7 +84,7 @@ fn writes_land_where_they_belong() {
     let server = start_floor(export.path(), LargeRead::Pread);
     load::run(&plan(server, Operation::Write1m, 1, 8)).unwrap();
     let file = std::fs::read(export.path().join(layout::DIRECTORY).join(layout::LARGE_WRITE_FILE)).unwrap();
-    // A large WRITE carries the pattern of the file's first MiB, whatever its offset; connection 0 begins at 1 MiB.
+    // A large WRITE carries the pattern of the file's first MiB, at any offset; connection 0 begins at 1 MiB.
     let mut first = vec![0; 1 << 20];
     layout::fill_pattern(0, &mut first);
     assert_eq!(file.len() as u64, layout::FILE_BYTES);

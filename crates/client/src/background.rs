@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// A future that runs in the background.
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tells one task that there may be something to do. Several calls before the task runs count once.
+/// Notifies one task that there may be work. Several calls before the task runs count once.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     waker: AtomicWaker,

@@ -288,7 +288,7 @@ impl Client {
         }
     }
 
-    /// Unlocks a range, of which nothing need be locked. This happens even if the caller drops the future.
+    /// Unlocks a range; it need not contain locks. This happens even if the caller drops the future.
     ///
     /// # Errors
     /// ENOLCK as for [`Self::lock`].
@@ -311,7 +311,7 @@ impl Client {
 
 /// Operations on many files ([`crate::many`]).
 impl Client {
-    /// Reads files from their start, whole if they are not longer than asked for.
+    /// Reads files from their start, whole if they are not longer than requested.
     pub async fn read_many(&self, caller: &Caller, files: &[ReadFile<'_>]) -> Vec<Result<Whole, OpError>> {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.read_many(caller, files).await,
@@ -348,7 +348,7 @@ impl Client {
         }
     }
 
-    /// Creates a file, or opens one that is there and empties it.
+    /// Creates a file, or opens an existing one and empties it.
     async fn open_anew(
         &self,
         caller: &Caller,

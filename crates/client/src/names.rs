@@ -14,7 +14,7 @@ pub fn check(name: &[u8]) -> Result<(), OpError> {
     let invalid = |why| Err(OpError::Invalid(Errno::EINVAL, why));
     match name {
         b"" => Err(OpError::Invalid(Errno::ENOENT, "the name is empty")),
-        b"." | b".." => invalid("`.` and `..` are no names of entries"),
+        b"." | b".." => invalid("`.` and `..` are not names of entries"),
         _ if name.contains(&b'/') => invalid("the name contains `/`"),
         _ if name.contains(&0) => invalid("the name contains a NUL byte"),
         _ if name.len() > NAME_MAX => Err(OpError::Invalid(Errno::ENAMETOOLONG, "the name is too long")),

@@ -36,7 +36,7 @@ mod tests {
     fn a_wrong_list_of_flavors_is_named() {
         assert_eq!(parse(&["sys", "none"]).map(|list| list.to_string()), Ok("sys:none".into()));
         assert_eq!(parse::<&str>(&[]), Err("expected at least one security flavor".into()));
-        assert_eq!(parse(&["sys", "sys"]), Err("`sys` stands there twice".into()));
+        assert_eq!(parse(&["sys", "sys"]), Err("`sys` is listed twice".into()));
         assert!(parse(&["krb4"]).unwrap_err().contains("`krb4`"));
     }
 

@@ -86,7 +86,7 @@ impl HandOver {
     /// Receives a mount.
     ///
     /// # Errors
-    /// Errors of the socket; `InvalidData` if the message is no hand-over, or one of another version.
+    /// Errors of the socket; `InvalidData` if the message is not a hand-over, or one of another version.
     pub fn receive(mut socket: &UnixStream) -> io::Result<Self> {
         let mut start = [0; START];
         let (length, devices) = receive_descriptors(socket, &mut start)?;

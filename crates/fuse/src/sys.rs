@@ -15,7 +15,7 @@ const CLONE: rustix::ioctl::Opcode = opcode::read::<u32>(229, 0);
 /// Makes `fresh`, a descriptor of `/dev/fuse` without a mount, one more descriptor of the mount of `existing`.
 ///
 /// # Errors
-/// EINVAL if `existing` is no descriptor of a mount or `fresh` has one already.
+/// EINVAL if `existing` is not a descriptor of a mount or `fresh` has one already.
 pub(crate) fn join(fresh: impl AsFd, existing: impl AsFd) -> rustix::io::Result<()> {
     let existing = existing.as_fd().as_raw_fd().cast_unsigned();
     // SAFETY: the kernel reads a `uint32_t`, the number of a descriptor, from the pointer, which `Setter` gives for a `u32`; it writes

@@ -21,7 +21,7 @@ pub(crate) struct Event<'b> {
 }
 
 impl Event<'_> {
-    /// An event of which nothing is known.
+    /// An unknown event.
     const MISSED: Self = Self { mask: libc::FAN_Q_OVERFLOW, process: 0, object: None };
 
     /// Whether events were lost because the queue was full.

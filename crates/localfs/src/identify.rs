@@ -120,7 +120,7 @@ impl Volume {
         }
     }
 
-    /// Puts an object into the cache, or returns the one that is there.
+    /// Puts an object into the cache, or returns the existing one.
     pub(crate) fn cache_object(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
         let fsid = self.fsid_of(file.as_fd(), device_of(status));
         let make = |file| {

@@ -9,7 +9,7 @@
 //!
 //! As **any other user** the server acts as its own user: it owns all new files. Callers of another user id get what
 //! permission bits and ACLs grant, checked here, *and* no more than the kernel lets the server do. The owner's right
-//! to read and write its file whatever its mode (RFC 1813 §4.4) ends where the server itself may not open the file.
+//! to read and write its file regardless of its mode (RFC 1813 §4.4) ends where the server itself may not open the file.
 //! Squash all callers to the server's user to make such an export useful.
 //!
 //! # Handles

@@ -355,7 +355,7 @@ pub(crate) fn set_thread_groups(groups: &[u32]) -> Result<()> {
 
 /// Sets this thread's file-system user id and returns the resulting one: the call itself never reports failure.
 pub(crate) fn set_thread_user(uid: u32) -> u32 {
-    // SAFETY: the calls take integers; -1 is no user and changes nothing.
+    // SAFETY: the calls take integers; -1 is not a user and changes nothing.
     unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32
@@ -364,7 +364,7 @@ pub(crate) fn set_thread_user(uid: u32) -> u32 {
 
 /// Sets this thread's file-system group id and returns the resulting one.
 pub(crate) fn set_thread_group(gid: u32) -> u32 {
-    // SAFETY: the calls take integers; -1 is no group and changes nothing.
+    // SAFETY: the calls take integers; -1 is not a group and changes nothing.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32

@@ -272,7 +272,7 @@ fn work_on_many_files(version: Option<Version>, limits: (u64, u64)) {
             walked += listed.unwrap().entries.len();
         }
         assert_eq!(walked, FILES + 1);
-        // Files that are there are truncated and overwritten.
+        // Existing files are truncated and overwritten.
         for outcome in client.write_many(&caller, &files[..10]).await {
             assert_eq!(outcome.unwrap().attributes.mode, 0o640);
         }

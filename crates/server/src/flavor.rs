@@ -64,7 +64,7 @@ impl FromStr for Flavor {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|flavor| flavor.name() == text);
-        known.ok_or_else(|| format!("`{text}` is no security flavor: none, sys, krb5, krb5i, krb5p are"))
+        known.ok_or_else(|| format!("`{text}` is not a security flavor: use none, sys, krb5, krb5i, krb5p"))
     }
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for FlavorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("expected at least one security flavor"),
-            Self::Twice(flavor) => write!(f, "`{flavor}` stands there twice"),
+            Self::Twice(flavor) => write!(f, "`{flavor}` is listed twice"),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Flavors {
         self.list.into_iter().take(usize::from(self.count))
     }
 
-    /// Returns whether a call by `flavor` is allowed. AUTH_SYS allows AUTH_NONE too: a caller who may claim to be anybody may be nobody.
+    /// Returns whether a call by `flavor` is allowed. AUTH_SYS allows AUTH_NONE too: a caller who may claim any user may also be anonymous.
     #[must_use]
     pub fn allow(&self, flavor: Flavor) -> bool {
         let is_listed = |wanted| self.iter().any(|listed| listed == wanted);

@@ -49,7 +49,7 @@ impl Identity {
         }
     }
 
-    /// Returns a number for the caller, so that another user's request on the same slot is no retransmission. It is the uid of an AUTH_SYS
+    /// Returns a number for the caller, so that another user's request on the same slot is not a retransmission. It is the uid of an AUTH_SYS
     /// user. A principal's number is never a uid, and is the same in every process with one state directory.
     #[must_use]
     pub fn number(&self) -> u64 {

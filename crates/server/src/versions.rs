@@ -42,7 +42,7 @@ impl Versions {
         bit(self.contains(Self::V2), 2) | bit(self.contains(Self::V3), 3) | bit(self.intersects(Self::V4), 4)
     }
 
-    /// Parses a version: `2`, `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
+    /// Parses a version: `2`, `3`, `4.0`, `4.1`, `4.2`; `4` means all of version 4.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {

@@ -604,7 +604,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the destination's change.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for offsets that are no multiples of [`Properties::clone_block_bytes`]; for a count that is
+    /// [`Error::Invalid`] for offsets that are not multiples of [`Properties::clone_block_bytes`]; for a count that is
     /// none and does not reach the end of both files; for a range beyond the source's end; and for overlapping ranges
     /// of one file. [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
     fn clone_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Change> {

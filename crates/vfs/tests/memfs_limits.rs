@@ -293,7 +293,7 @@ fn access_times_are_relative() {
         let mut into = bytes::BytesMut::new();
         let reported = files.read(&at(seconds), &file.handle, request, &mut into).now().unwrap().attributes;
         assert_eq!(reported, files.getattr(&at(seconds), &file.handle).now().unwrap());
-        assert_eq!(reported.change, file.attributes.change, "an access is no change");
+        assert_eq!(reported.change, file.attributes.change, "an access is not a change");
         reported.accessed.seconds
     };
     assert_eq!(read(20), 20, "older than the last change");

@@ -1,4 +1,4 @@
-//! `enfys-peers`: servers under the same load. `cargo xtask peers` builds what it needs and starts it.
+//! `enfys-peers`: servers under the same load. `cargo xtask peers` builds the programs and starts it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ struct Cli {
 enum Chore {
     /// Resident memory at rest, and with idle connections
     Idle {
-        /// How many
+        /// Number of idle connections
         #[arg(long, default_value_t = peers::CONNECTIONS)]
         connections: usize,
     },
@@ -40,7 +40,7 @@ enum Chore {
         /// Files
         #[arg(long, default_value_t = SMALL_FILES, value_parser = clap::value_parser!(u32).range(1..=i64::from(SMALL_FILES)))]
         files: u32,
-        /// How many clients hold them
+        /// Number of holders
         #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
         holders: Vec<u32>,
         /// Milliseconds of a round trip
@@ -177,7 +177,7 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &PeerConfig) -> Result<()
 
 fn idle(peers: &[Peer], place: &PeerConfig, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
-    // The floor gives every connection a buffer forever: its memory says nothing.
+    // The floor gives every connection a buffer forever: its memory is not meaningful.
     let telling = |peer: &&Peer| {
         !matches!(peer, Peer::Floor | Peer::FloorSendfile | Peer::FloorSync | Peer::EnfysAsync)
     };
@@ -190,7 +190,7 @@ fn idle(peers: &[Peer], place: &PeerConfig, connections: usize) -> Result<(), St
     Ok(())
 }
 
-/// Prints a table of what conflicts cost.
+/// Prints a table of the cost of conflicts.
 fn recalls(
     peers: &[Peer],
     place: &PeerConfig,

@@ -92,7 +92,7 @@ impl fmt::Display for Carried {
             "lateness of deliveries: median {p50_us:.0} µs, 99 % within {p99_us:.0} µs, at most {max_us:.0} µs"
         )?;
         if p99_us > LATENESS_WARNING_US {
-            write!(f, "\nwarning: the machine is too busy for this link; delays are longer than asked")?;
+            write!(f, "\nwarning: the machine is too busy for this link; delays are longer than requested")?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::operation::LARGE_BYTES;
 
 /// The part of a reply that a check may look at; file data beyond it are only counted.
 pub(crate) const HEAD_BYTES: usize = 1024;
-/// No reply of a measured operation is longer: its data, and a generous head.
+/// Maximum length of a reply of a measured operation: its data and an ample head.
 pub(crate) const REPLY_BYTES_MAX: usize = LARGE_BYTES as usize + 8 * HEAD_BYTES;
 
 /// One complete reply.
@@ -43,7 +43,7 @@ impl Reply<'_> {
     }
 }
 
-/// Cuts a stream into records. Whole records are handed on in place; one that is split over reads or fragments keeps
+/// Cuts a stream into records. Whole records are passed on in place; one that is split over reads or fragments keeps
 /// only its head.
 #[derive(Debug)]
 pub(crate) struct Splitter {
@@ -51,7 +51,7 @@ pub(crate) struct Splitter {
     keeps: usize,
     /// Head of the record in progress.
     head: Vec<u8>,
-    /// Bytes of the record in progress that have gone by.
+    /// Bytes of the record in progress that were passed.
     length: usize,
     /// Bytes of its current fragment still to come.
     fragment_left: usize,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_out_alike_however_the_stream_is_cut() {
+    fn every_division_of_a_stream_gives_the_same_records() {
         let long = vec![9; 5000];
         let stream = [
             record(&[b"abcd"]),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_record_is_whole_where_that_is_asked_for() {
+    fn a_long_record_is_whole_on_request() {
         let long: Vec<u8> = (0..5000).map(|byte| byte as u8).collect();
         let stream = record(&[b"x", &long]);
         let mut splitter = Splitter::keeping(REPLY_BYTES_MAX);

@@ -51,7 +51,7 @@ pub fn write(out: &mut impl Write, entries: &[Entry<'_>], scale: Scale) -> fmt::
         }
         let failed = results.iter().filter(|result| !result.is_complete()).count();
         if failed > 0 {
-            writeln!(out, "- {failed} run(s) of {} failed and are in no number", results.len())?;
+            writeln!(out, "- {failed} run(s) of {} failed and are not included", results.len())?;
         }
         writeln!(out, "- Verdict: **{}**", judgement.verdict)?;
     }

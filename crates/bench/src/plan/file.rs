@@ -43,13 +43,13 @@ impl fmt::Display for NfsVersion {
     }
 }
 
-/// Whether caches hold something when a run starts.
+/// The state of caches when a run starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Caches {
-    /// Nothing of earlier runs; each target says how.
+    /// Empty; each target says how.
     Cold,
-    /// Whatever the warm-up left.
+    /// The caches as the warm-up left them.
     #[default]
     Warm,
 }

@@ -211,7 +211,7 @@ impl Client {
 
     fn execute(&mut self, args: &CbCompoundArgs) -> Result<CbCompoundResult, String> {
         let [CbOp::Sequence(sequence), CbOp::Recall(recall)] = &args.ops[..] else {
-            return Err(format!("a callback that is no recall: {args:?}"));
+            return Err(format!("a callback that is not a recall: {args:?}"));
         };
         self.recalled.push_back((recall.handle, recall.stateid));
         let sequence = CbSequenceOk {

@@ -98,7 +98,7 @@ fn layout(figure: &Figure, plots: &[Plot]) -> Layout {
         .with_x_tick_format(TickFormat::Custom(Arc::new(name)))
 }
 
-/// Returns what is shown when the pointer is over a point.
+/// Returns the text that is shown when the pointer is over a point.
 fn hover_text(figure: &Figure, series: &str, point: &Point) -> String {
     let x = figure.x_text(point.x);
     let place = if figure.x.names.is_empty() { format!("{}: {x}\n", figure.x.label) } else { String::new() };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn points_say_their_values_and_names_are_escaped() {
+    fn points_show_their_values_and_names_are_escaped() {
         let svg = draw(&figure(1, 3));
         assert_eq!(svg.matches("<title>").count(), 3);
         assert!(svg.contains("operations/s: 200 (180 … 210)"), "{svg}");

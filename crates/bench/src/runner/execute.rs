@@ -310,7 +310,7 @@ fn run_shares<C: Connect + Sync>(
     shares: &[(u32, Range<u32>)],
     system_threads: usize,
 ) -> Vec<Share> {
-    // All threads meet at the start: none may begin unless all are there.
+    // All threads wait for each other at the start: none may begin before all are ready.
     let may_start = OnceLock::new();
     thread::scope(|scope| {
         let may_start = &may_start;
@@ -408,7 +408,7 @@ async fn guard(meter: &Meter, server_pid: Option<u32>) -> String {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if server_pid.is_some_and(|pid| !process::is_running(pid)) {
-            // Calls that fail for it say more: they come first.
+            // Errors of failed calls are more precise: they take precedence.
             tokio::time::sleep(LOOK_EVERY).await;
             return "the server has ended".to_owned();
         }

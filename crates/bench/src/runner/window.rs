@@ -21,7 +21,7 @@ pub struct Window {
     warm_up: Duration,
     duration: Duration,
     started: OnceLock<Instant>,
-    /// All threads and clients are there.
+    /// All threads and clients are ready.
     arrived: Barrier,
     /// All clients have read their counters.
     released: Barrier,

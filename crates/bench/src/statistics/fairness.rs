@@ -34,7 +34,7 @@ pub struct Clusters {
 /// Divides clients into winners and losers, if their rates form two clusters.
 ///
 /// The division is the one with the least variance inside clusters (k-means with k = 2, exact in one dimension). Rates
-/// that differ little, or spread evenly, are no clusters.
+/// that differ little, or spread evenly, are not clusters.
 #[must_use]
 pub fn clusters(rates: &[f64]) -> Option<Clusters> {
     if rates.len() < 2 || !are_usable(rates) || rates.iter().any(|rate| *rate < 0.0) {

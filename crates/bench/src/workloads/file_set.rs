@@ -20,7 +20,7 @@ pub(super) struct FileSet {
     count: u64,
     mean_bytes: u64,
     tree: Tree,
-    /// Part of the files that are there at the start.
+    /// Part of the files that exist at the start.
     preallocated: f64,
     clients: Mutex<BTreeMap<u32, Numbers>>,
 }
@@ -49,7 +49,7 @@ impl FileSet {
         super::files::make_files(&files, existing).await
     }
 
-    /// Returns how many files are there at the start.
+    /// Returns the number of files that exist at the start.
     fn existing(&self) -> u64 {
         (self.count as f64 * self.preallocated).round() as u64
     }

@@ -6,7 +6,7 @@ use super::{Parameters, Workload};
 use crate::runner::{Task, Who};
 use crate::targets::{Fault, Files, How, OpenFile as _};
 
-/// Part of the files that are there at the start.
+/// Part of the files that exist at the start.
 const PREALLOCATED: f64 = 0.8;
 
 /// `fileserver`.

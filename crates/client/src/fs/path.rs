@@ -34,7 +34,7 @@ impl FileSystem {
             // Nearly all paths have no symbolic link: one chain of LOOKUPs finds the object.
             match self.resolve_plain(&names).await {
                 Ok(object) if !(follow && object.attributes.kind == FileKind::Symlink) => return Ok(object),
-                // A symbolic link on the way; version 3 calls it no directory.
+                // A symbolic link on the way; version 3 reports that it is not a directory.
                 Ok(_) | Err(OpError::Status(Status::SYMLINK | Status::NOTDIR)) => {}
                 Err(error) => return Err(error),
             }

@@ -56,7 +56,7 @@ impl HeldRanges {
         }
     }
 
-    /// Unlocks a range, of which nothing need be locked.
+    /// Unlocks a range; it need not contain locks.
     pub(crate) fn unlock(&mut self, range: LockRange) {
         let from = self.ranges.partition_point(|held| held.range.last < range.first);
         let to = self.ranges.partition_point(|held| held.range.first <= range.last);

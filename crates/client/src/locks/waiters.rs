@@ -31,7 +31,7 @@ struct PlaceState {
     waker: Option<Waker>,
 }
 
-/// A task's place among those that wait; dropping it leaves.
+/// A task's place among the waiters; dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     waiters: &'a Waiters,
@@ -39,7 +39,7 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl Waiters {
-    /// Joins those that wait for a lock of this file; `None` if there are too many.
+    /// Joins the waiters for a lock of this file; `None` if there are too many.
     pub(crate) fn join(&self, file: Handle, owner: u64) -> Option<Waiter<'_>> {
         let place = Arc::new(Place { file, owner, state: Mutex::default() });
         let mut waiting = self.waiting.lock();
@@ -55,7 +55,7 @@ impl Waiters {
         self.wake(|place| place.file == *file && place.owner == owner);
     }
 
-    /// Wakes all that wait for this file, because this client has unlocked a part of it.
+    /// Wakes all waiters of this file, because this client has unlocked a part of it.
     pub(crate) fn unlocked(&self, file: &Handle) {
         self.wake(|place| place.file == *file);
     }

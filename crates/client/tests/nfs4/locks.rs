@@ -261,7 +261,7 @@ fn a_lock_whose_caller_has_gone_is_unlocked() {
     peer.release(&world);
     world.pass(Duration::from_secs(1));
     assert_eq!((peer.count(OpNum::LOCKU), world.server().counts().locks), (1, 0));
-    // A task that gives up waiting leaves nothing either.
+    // A task that stops waiting leaves no state either.
     world.run(file.lock(ONE, range(0, 10), Exclusive)).unwrap();
     {
         let mut lock = pin!(file.lock(TWO, range(0, 10), Exclusive));

@@ -40,7 +40,7 @@ async fn print(session: &Session, output: &Output, url: &Url) -> Result<(), Fail
     copied.and(closed)
 }
 
-/// Prints a file. Reads up to the size that it had when it was opened are under way together; what was added meanwhile follows.
+/// Prints a file. Reads up to the size that it had when it was opened are under way together; data added meanwhile follow.
 async fn copy(location: &Location, file: &File, output: &Output) -> Result<(), Failure> {
     let part = location.fs.info().read_max.max(1) as usize;
     let size = file.opened_attributes().size;

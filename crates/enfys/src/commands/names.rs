@@ -101,7 +101,7 @@ mod tests {
             (names.user("root"), names.group("root"), login_group("root")),
             (Some(0), Some(0), Some(0))
         );
-        assert_eq!(names.user("0"), None, "a number is no name");
+        assert_eq!(names.user("0"), None, "a number is not a name");
     }
 
     #[test]

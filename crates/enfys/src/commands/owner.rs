@@ -30,7 +30,7 @@ impl OwnerChange {
             "" => None,
             user => Some(number(user, |name| names.user(name)).ok_or_else(|| {
                 format!(
-                    "`{user}` is no user of this machine: give one that `getent passwd` knows, or a number"
+                    "`{user}` is not a user of this machine: give one that `getent passwd` knows, or a number"
                 )
             })?),
         };
@@ -41,7 +41,7 @@ impl OwnerChange {
             })?),
             Some("") => None,
             Some(group) => Some(number(group, |name| names.group(name)).ok_or_else(|| {
-                format!("`{group}` is no group of this machine: give one that `getent group` knows, or a number")
+                format!("`{group}` is not a group of this machine: give one that `getent group` knows, or a number")
             })?),
         };
         if text.is_empty() {
@@ -100,11 +100,11 @@ mod tests {
     fn unknown_owners_are_named() {
         for (text, message) in [
             ("", "expected USER"),
-            ("bob", "`bob` is no user"),
-            ("alice:wheel", "`wheel` is no group"),
+            ("bob", "`bob` is not a user"),
+            ("alice:wheel", "`wheel` is not a group"),
             ("7:", "the group of the account of `7`"),
-            ("4294967295", "is no user"),
-            ("-1", "is no user"),
+            ("4294967295", "is not a user"),
+            ("-1", "is not a user"),
         ] {
             let error = parsed(text).expect_err(text);
             assert!(error.contains(message), "{text}: {error}");

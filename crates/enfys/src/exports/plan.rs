@@ -508,7 +508,7 @@ mod tests {
         );
         wrong(
             "[[export]]\npath = '/a'\nsec = ['sys', 'sys']",
-            "FILE:3: export /export: `sec`: `sys` stands there twice",
+            "FILE:3: export /export: `sec`: `sys` is listed twice",
         );
         wrong(
             "[[export]]\npath = '/a'\nid = 0",

@@ -100,7 +100,7 @@ fn netgroup(group: &str, warn: &mut dyn FnMut(String)) -> Result<ClientPattern, 
     Ok(ClientPattern::Netgroup(group.to_owned(), hosts))
 }
 
-/// Parses the output of `getent netgroup`: the name, and triples `(host,user,domain)`. `None` means any host; `-` is no host.
+/// Parses the output of `getent netgroup`: the name, and triples `(host,user,domain)`. `None` means any host; `-` is not a host.
 fn hosts_of(line: &str) -> Vec<Option<String>> {
     let triples = line.split('(').skip(1).filter_map(|rest| rest.split_once(')')).map(|(triple, _)| triple);
     let hosts = triples.filter_map(|triple| triple.split(',').next()).map(str::trim);

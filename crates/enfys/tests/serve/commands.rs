@@ -114,7 +114,7 @@ fn attributes_are_shown_and_changed() {
     place.good("touch -c @missing");
     assert_eq!(place.bad("stat @missing").0, 1);
     assert!(place.bad("chmod u+q @f").1.contains("invalid mode `u+q`"));
-    assert!(place.bad("chown no-such-user-of-enfys @f").1.contains("is no user of this machine"));
+    assert!(place.bad("chown no-such-user-of-enfys @f").1.contains("is not a user of this machine"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Checks a configuration whose directories are replaced by ones that are there.
+/// Checks a configuration whose directories are replaced by existing ones.
 #[track_caller]
 fn check(text: &str) {
     let dir = TestDir::new();

@@ -153,7 +153,7 @@ impl Log {
         } else if &header[..8] != MAGIC {
             return Err(Error::new(
                 ErrorKind::InvalidData,
-                format!("{} is no index of handles", path.display()),
+                format!("{} is not an index of handles", path.display()),
             ));
         }
         header[16..32].copy_from_slice(&boot);

@@ -5,7 +5,7 @@
 //!
 //! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which fails where they are missing. Large READs
 //! may be spliced, because a copy costs twice as much, but only where splicing will not block the connection's
-//! thread, nor meet a read error after the head of the reply was sent. cachestat(2) (Linux 6.5) counts cached pages,
+//! thread, nor get a read error after the head of the reply was sent. cachestat(2) (Linux 6.5) counts cached pages,
 //! including those that are still being read ahead, or could not be read. So
 //! - after a READ that found something missing, the next sixteen are copied, because read-ahead is mostly caused by
 //!   this server;

@@ -204,7 +204,7 @@ pub(crate) fn check_time_values(set: &SetAttributes) -> Result<()> {
 
 /// chown(2) of the open object.
 pub(crate) fn set_owner(file: &OpenFile, set: &SetAttributes) -> Result<()> {
-    // The kernel takes the id of all ones as "leave it unchanged", and it is no user's.
+    // The kernel takes the id of all ones as "leave it unchanged", and no user has it.
     if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
         return Err(Error::Invalid);
     }

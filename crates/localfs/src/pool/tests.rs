@@ -59,7 +59,7 @@ fn another_address_finds_a_free_thread() {
         assert!(starts);
         end.recv().expect("it ran");
         let (starts, end) = start(&threads, peer(1, 3));
-        assert!(!starts && end.try_recv().is_err(), "another connection is no other address");
+        assert!(!starts && end.try_recv().is_err(), "another connection is not another address");
         assert_eq!(attack.running.load(Ordering::Relaxed), 6);
     });
 }

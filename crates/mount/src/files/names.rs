@@ -85,7 +85,7 @@ impl Files {
         let created = parent.inode.create(&caller, &request.name, flags, creation, &set).await;
         let file = created.map_err(|error| errno(&error))?;
         let entry = self.entry(file.inode(), &file.opened_attributes());
-        // The file is there, whatever CLOSE says.
+        // The file exists, regardless of CLOSE's result.
         let _ = file.release().await;
         Ok(entry)
     }

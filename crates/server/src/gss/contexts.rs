@@ -231,7 +231,7 @@ impl Contexts {
         &self.shards[usize::from(handle[0]) % SHARDS]
     }
 
-    /// Returns the number of a principal. It is no uid, and not the number of anonymous callers.
+    /// Returns the number of a principal. It is not a uid, and not the number of anonymous callers.
     pub(super) fn number(&self, exported: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.number_key);
         hasher.write(b"enfys: numbers of principals");

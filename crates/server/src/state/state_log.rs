@@ -44,7 +44,7 @@ pub(crate) mod key {
 /// If the disk is full, an implementation keeps the stable content and reports [no room](StateLog::has_room) while there is
 /// still space for changes of existing keys. Changes without space do not become stable until there is space again.
 ///
-/// If an implementation can no longer write for another reason, it makes sure that the next server finds nothing (then nobody
+/// If an implementation can no longer write for another reason, it makes sure that the next server finds nothing (then no client
 /// reclaims, which is always correct), logs this, and counts every change as stable. It retries to rewrite the whole map from
 /// time to time.
 pub trait StateLog: Send + Sync + fmt::Debug {
@@ -63,8 +63,8 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// Returns the number up to which all changes are stable, or zero.
     fn stable(&self) -> u64;
 
-    /// Writes changes up to this number, beginning with this call; completes when they are stable. `thread` says how the calling
-    /// thread may be used: a fast log may write on it. Never fails, see the trait's documentation.
+    /// Writes changes up to this number, beginning with this call; completes when they are stable. `thread` tells the permitted uses of the calling
+    /// thread: a fast log may write on it. Never fails, see the trait's documentation.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()>;
 
     /// Starts to write all changes that nobody waits for. Does not wait.

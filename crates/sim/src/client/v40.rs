@@ -250,7 +250,7 @@ impl ClientV40 {
                 self.script.pop_front();
                 Phase::Step
             }
-            _ => return Err(format!("{last:?} is no answer to {:?}", self.phase)),
+            _ => return Err(format!("{last:?} is not an answer to {:?}", self.phase)),
         };
         self.phase = next;
         Ok(())

@@ -179,7 +179,7 @@ impl ClientSet {
         match parse_reply::<CompoundResult>(self.ask(world, who, request)?) {
             Ok(result) => Some(result),
             Err(RpcError::NotExecuted(_) | RpcError::Denied(_)) => None,
-            Err(RpcError::Garbled(error)) => panic!("the reply is no compound: {error}"),
+            Err(RpcError::Garbled(error)) => panic!("the reply is not a compound: {error}"),
         }
     }
 

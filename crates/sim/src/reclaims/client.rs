@@ -437,7 +437,7 @@ impl Client {
                 }
             }
             (Purpose::Renew | Purpose::Close { .. } | Purpose::Free(_), _) => {}
-            (purpose, last) => return Err(format!("{last:?} is no answer to {purpose:?}")),
+            (purpose, last) => return Err(format!("{last:?} is not an answer to {purpose:?}")),
         }
         Ok(())
     }

@@ -287,7 +287,7 @@ impl Client {
         let (found, expected) = (world.content(name), &world.expected);
         let count = usize::try_from(count).map_err(|error| error.to_string())?;
         if count > LENGTH || found.get(..count) != expected.get(..count) {
-            return Err(format!("{count} bytes of {name} are reported, but {} are there", found.len()));
+            return Err(format!("{count} bytes of {name} are reported, but {} exist", found.len()));
         }
         self.whole += usize::from(count == LENGTH);
         Ok(())
@@ -395,7 +395,7 @@ impl Client {
         answer
     }
 
-    /// Checks that a copy that has ended is pending, and that the reported bytes are there.
+    /// Checks that a copy that has ended is pending, and that the reported bytes exist.
     fn copy_ended(&mut self, world: &World, offload: &CbOffloadArgs) -> Result<(), String> {
         let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
         let Some(role) = self.running.iter().position(is_it) else {

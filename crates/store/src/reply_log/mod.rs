@@ -138,7 +138,7 @@ fn allocate(file: &File) -> io::Result<()> {
     disk_space::overwrite_in_place(file);
     let allocated =
         disk_space::allocate(file, FILE_BYTES as u64).and_then(|()| file.set_len(FILE_BYTES as u64));
-    // Gives back a part that was allocated.
+    // Frees a part that was allocated.
     allocated.inspect_err(|_| _ = file.set_len(0))
 }
 

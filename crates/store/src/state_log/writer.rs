@@ -71,7 +71,7 @@ impl Writer {
     pub(super) fn next(&mut self, shared: &Shared, queue: &mut Queue) -> Work {
         let is_time = Instant::now() >= self.retry_at;
         let Some(file) = &self.file else {
-            // The next server reads no file: nobody needs to wait for these.
+            // The next server reads no file: these need no wait.
             queue.changes.clear();
             if shared.stable.load(Ordering::Acquire) < queue.last {
                 return Work::Discard(queue.last);

@@ -75,7 +75,7 @@ impl Inode {
         self.attributes_changed(now);
     }
 
-    /// Notes a change of attributes. The change attribute moves whatever the clock does.
+    /// Notes a change of attributes. The change attribute moves even if the clock does not.
     pub(super) fn attributes_changed(&mut self, now: Timestamp) {
         // Requests may run in another order than their times.
         self.changed = self.changed.max(now);

@@ -26,7 +26,9 @@ pub(crate) fn check(path: &Path, records: usize) -> Checked {
         (0..WRITERS).flat_map(|writer| (0..records).map(move |number| record(writer, number))).collect();
     expected.sort_unstable();
     match found.iter().zip(&expected).find(|(found, expected)| **found != expected.as_slice()) {
-        Some((found, _)) => Err(format!("a record that nobody wrote, or twice: {}", found.escape_ascii())),
+        Some((found, _)) => {
+            Err(format!("a record that no writer wrote, or a repeated one: {}", found.escape_ascii()))
+        }
         None => Ok(()),
     }
 }

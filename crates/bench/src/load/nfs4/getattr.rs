@@ -1,4 +1,4 @@
-//! SEQUENCE + PUTFH + GETATTR of the prepared file: the price of a session beside version 3's GETATTR.
+//! SEQUENCE + PUTFH + GETATTR of the prepared file: the cost of a session, compared with version 3's GETATTR.
 
 use std::rc::Rc;
 
@@ -49,7 +49,7 @@ impl Workload for SequenceGetattr {
     }
 }
 
-/// Checks that [`ATTRIBUTES`] are all there and begin like those of a regular file of `bytes` bytes.
+/// Checks that [`ATTRIBUTES`] are all present and begin like those of a regular file of `bytes` bytes.
 pub(super) fn check_file(attributes: &FileAttributes, bytes: u64) -> Result<(), String> {
     if attributes.mask != ATTRIBUTES {
         return Err(format!("attributes {:?} instead of {ATTRIBUTES:?}", attributes.mask));

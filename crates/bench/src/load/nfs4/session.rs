@@ -104,7 +104,7 @@ impl Session {
     }
 }
 
-/// Takes down each session on the connection at the same place.
+/// Destroys each session on the connection with the same index.
 pub(crate) async fn end_all(
     sessions: Vec<Session>,
     streams: Vec<TcpStream>,

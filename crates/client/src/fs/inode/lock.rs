@@ -68,7 +68,7 @@ impl OpenFile {
         client.test_lock(self.caller(), handle, owner, range, kind).await
     }
 
-    /// Unlocks a range, of which nothing need be locked.
+    /// Unlocks a range; it need not contain locks.
     ///
     /// # Errors
     /// As fcntl(2) with `F_UNLCK`.

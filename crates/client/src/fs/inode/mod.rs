@@ -89,7 +89,7 @@ impl Mount {
     /// Takes the directory at a path of the server as root, which `caller` must be able to look up.
     ///
     /// # Errors
-    /// As lookups of the names. [`Status::NOTDIR`](protocol::nfs4::types::Status::NOTDIR) if it is no directory.
+    /// As lookups of the names. [`Status::NOTDIR`](protocol::nfs4::types::Status::NOTDIR) if it is not a directory.
     pub async fn new(client: Client, caller: &Caller, path: &[&[u8]]) -> Result<Self, OpError> {
         let root = client.mount(caller, path).await?;
         if root.attributes.kind != FileKind::Directory {

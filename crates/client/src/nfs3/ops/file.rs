@@ -28,7 +28,7 @@ impl Nfs3 {
             return Err(OpError::BadReply("a READ whose count differs from the length of its data"));
         }
         if data.len() > count as usize {
-            return Err(OpError::BadReply("more data than were asked for"));
+            return Err(OpError::BadReply("more data than requested"));
         }
         if data.is_empty() && !ok.eof && count > 0 {
             return Err(OpError::BadReply("a READ without data before the end of the file"));

@@ -78,7 +78,7 @@ impl Nfs3 {
         Ok(attributes)
     }
 
-    /// Creates a file, or opens one that is there with a size of `set`. A new file takes one call.
+    /// Creates a file, or opens an existing one with a size of `set`. A new file takes one call.
     pub(crate) async fn open_anew(
         &self,
         caller: &Caller,
@@ -149,7 +149,7 @@ impl Nfs3 {
         Ok(opened)
     }
 
-    /// Returns a file that was created. Its creator may use it whatever its mode says.
+    /// Returns a file that was created. Its creator may use it regardless of its mode.
     async fn opened(
         &self,
         caller: &Caller,
@@ -159,12 +159,12 @@ impl Nfs3 {
     ) -> Result<Opened, OpError> {
         let object = self.created(caller, directory, name, ok).await?;
         if object.attributes.kind != FileKind::Regular {
-            return Err(OpError::BadReply("a new file that is no regular file"));
+            return Err(OpError::BadReply("a new file that is not a regular file"));
         }
         Ok(Opened { object, state: OpenState::default(), directory: Some(changed(&ok.dir_wcc)?) })
     }
 
-    /// Closes a file, of which a server of version 3 knows nothing.
+    /// Closes a file. A server of version 3 keeps no state for it.
     pub(crate) async fn close_file(
         &self,
         _caller: &Caller,

@@ -62,7 +62,7 @@ impl Nfs4 {
         let mut results = self.change(caller, &ops).await?;
         results.skip()?;
         let created = match take!(results, Create) {
-            // A session was lost after it had created the object: the reply to that is gone.
+            // A session was lost after it had created the object: the reply to that is lost.
             Err(OpError::Status(Status::EXIST)) if results.is_repeated => {
                 let found = self.find_created(caller, directory, name, kind).await?;
                 return match found {
@@ -124,7 +124,7 @@ impl Nfs4 {
         let mut results = self.change(caller, &[put(directory), remove, get_attributes()]).await?;
         results.skip()?;
         let info = match take!(results, Remove) {
-            // A session was lost after it had removed the name: the reply to that is gone.
+            // A session was lost after it had removed the name: the reply to that is lost.
             Err(OpError::Status(Status::NOENT)) if results.is_repeated => return Ok(Changed::default()),
             removed => removed?,
         };

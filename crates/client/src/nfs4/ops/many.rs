@@ -35,7 +35,7 @@ const REQUEST: usize = 512;
 const REPLY: usize = 768;
 
 impl Nfs4 {
-    /// Opens, reads from the start, and closes. Files that are longer than asked for are not whole.
+    /// Opens, reads from the start, and closes. Files longer than requested are not whole.
     pub(crate) async fn read_many(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Nfs4 {
             let attributes = take_attributes(results)?;
             let data = read.data.into_bytes();
             if data.len() > file.count as usize {
-                return Err(OpError::BadReply("more data than were asked for"));
+                return Err(OpError::BadReply("more data than requested"));
             }
             Ok(Whole { is_whole: read.eof, data, attributes })
         })
@@ -149,7 +149,7 @@ impl Nfs4 {
             Ok(Item { ops, request: REQUEST + new.name.len(), reply: REPLY })
         };
         let take = |results: &mut Results, _: &NewDirectory<'_>| match results.skip_many(2) {
-            // A session was lost after it had created the directory: the reply to that is gone.
+            // A session was lost after it had created the directory: the reply to that is lost.
             Err(OpError::Status(Status::EXIST)) if results.is_repeated => Ok(None),
             created => created.and_then(|()| take_object(results)).map(Some),
         };
@@ -176,7 +176,7 @@ impl Nfs4 {
             Ok(Item { ops: vec![put(*directory), remove], request: REQUEST + name.len(), reply: 128 })
         };
         let take = |results: &mut Results, _: &(FileHandle, &[u8])| match results.skip_many(2) {
-            // A session was lost after it had removed the name: the reply to that is gone.
+            // A session was lost after it had removed the name: the reply to that is lost.
             Err(OpError::Status(Status::NOENT)) if results.is_repeated => Ok(()),
             removed => removed,
         };

@@ -112,7 +112,7 @@ fn actions_are_done_where_the_evaluation_comes_by() {
     assert_eq!(done("-name a -o -print"), []);
     assert_eq!(done("-print -print0"), [Action::Print, Action::Print0]);
     assert_eq!(done("-name a -prune -o -print"), [Action::Prune]);
-    assert_eq!(done("-name a -prune"), [Action::Prune, Action::Print], "pruning is no action of its own");
+    assert_eq!(done("-name a -prune"), [Action::Prune, Action::Print], "pruning is not an action of its own");
     assert_eq!(done("! -print"), [Action::Print]);
     assert_eq!(actions("-delete -print", "/a", &file(), &[Action::Delete]), [Action::Delete]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A directory of this machine, outside of which nothing is read or written.
+//! A directory of this machine; no file outside of it is read or written.
 //!
 //! Every path is resolved by openat2(2) with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS; on a kernel without it, component by
 //! component with O_NOFOLLOW. The last name is used with its directory's descriptor. So no symbolic link, whether it was there

@@ -148,7 +148,7 @@ fn a_slot_retransmission_is_sealed_again() {
         assert_eq!(status(&first), 0, "{service:?}");
         let again = client.peer.again(&sent);
         assert_eq!(client.peer.send(&again), first, "{service:?}");
-        // RFC 8881 §2.10.6.1.3.1: another principal's request in the slot is no retry.
+        // RFC 8881 §2.10.6.1.3.1: another principal's request in the slot is not a retry.
         let mut other = Peer::new(&server, "u1", service);
         let stolen = result(other.send(&Sent { sequence: 1, ..sent }));
         assert_eq!(stolen.status, Status::SEQ_FALSE_RETRY);

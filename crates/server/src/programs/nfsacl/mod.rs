@@ -63,7 +63,7 @@ fn wire_entry(entry: &AclEntry, file: &Attributes, marker: u32) -> WireEntry {
 /// Decodes a list; none for an empty one.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it is no valid list.
+/// [`Error::Invalid`] if it is not a valid list.
 fn from_wire(entries: &[WireEntry]) -> Result<Option<Acl>, Error> {
     if entries.is_empty() {
         return Ok(None);

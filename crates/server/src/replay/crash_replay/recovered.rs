@@ -490,7 +490,7 @@ mod tests {
         assert!(!claims(&mut answered, 2) && !claims(&mut answered, 1));
         let marked = Record::Answered { call: call(1), at: NOW };
         assert!(before([begun(1, Kind::Create, NAME), marked]).is_empty());
-        // It began later, so it is no claim.
+        // It began later, so it is not a claim.
         let [first, second, _] = records();
         let later = Timestamp { nanoseconds: 1, ..NOW };
         let third = Record::Started { call: call(2), at: later, kind: Kind::Create, targets: NAME };

@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// Stored replies come back unchanged; the newest that fit are all there, except in full buckets.
+        /// Stored replies come back unchanged; the newest that fit are all present, except in full buckets.
         #[test]
         fn keeps_the_newest_as_they_were(
             bytes in 0_usize..4096,

@@ -101,7 +101,7 @@ mod tests {
         }
         assert_eq!(short.get(0), None, "empty");
         short.put(1 << 40, reply(1, &[0; SHORT]));
-        assert_eq!(short.get(0), None, "an empty place is no reply");
+        assert_eq!(short.get(0), None, "an empty place is not a reply");
         let mut none = Short::new(100);
         none.put(7, reply(1, &[1; SHORT]));
         assert_eq!(none.get(7), None);

@@ -65,7 +65,7 @@ impl State {
             return (answer, None);
         }
         let result = self.make_session(now, request, record);
-        // A lack of memory is no result: the client repeats the request. No session was made, so the slot stays.
+        // A lack of memory is not a result: the client repeats the request. No session was made, so the slot stays.
         if matches!(result, Err(Status::DELAY)) {
             return (result, None);
         }

@@ -6,24 +6,24 @@ use std::collections::HashMap;
 use foldhash::quality::FixedState;
 use siphasher::sip::SipHasher13;
 
-/// A map whose keys contain owners, which clients choose. Its hash is SipHash: nobody finds keys that collide without the seed.
+/// A map whose keys contain owners, which clients choose. Its hash is SipHash: colliding keys cannot be found without the seed.
 /// foldhash is faster, but keys are known that collide under every seed.
 pub(crate) type Map<K, V> = HashMap<K, V, Keyed>;
 
 /// A map whose keys are numbers of file systems and of this server, which no client chooses.
 pub(crate) type Numbered<K, V> = HashMap<K, V, FixedState>;
 
-/// Returns an empty map. Nobody but this server may know the seed.
+/// Returns an empty map. Only this server may know the seed.
 pub(crate) fn numbered<K, V>(seed: u64) -> Numbered<K, V> {
     HashMap::with_hasher(FixedState::with_seed(seed))
 }
 
-/// Returns an empty map. Nobody but this server may know the seed.
+/// Returns an empty map. Only this server may know the seed.
 pub(crate) fn map<K, V>(seed: u64) -> Map<K, V> {
     HashMap::with_hasher(keyed(seed))
 }
 
-/// Returns a hasher for keys that clients choose. Nobody but this server may know the seed.
+/// Returns a hasher for keys that clients choose. Only this server may know the seed.
 pub(crate) fn keyed(seed: u64) -> Keyed {
     Keyed(seed)
 }

@@ -71,7 +71,7 @@ impl Window {
             self.peak.store(slot, Relaxed);
         }
         let target = self.target();
-        // Slot 0 is no sign of load: a client that asked for one slot keeps one.
+        // Slot 0 is not a sign of load: a client that asked for one slot keeps one.
         if slot < target / 2 || slot == 0 || target >= self.most || !may_grow() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The wire types that the state is asked and answered with, gathered from `protocol::nfs4`.
+//! Wire types of the state's arguments and results, gathered from `protocol::nfs4`.
 
 pub(crate) use protocol::nfs4::ops::backchannel::{DirFromClient, DirFromServer, SecParmsList};
 pub(crate) use protocol::nfs4::ops::lock::{LockDenied, LockType};

@@ -62,7 +62,7 @@ fn a_lock_stateid_counts_its_changes() {
     assert_eq!(
         more(open, LockType::Read, range(0, 1)),
         Err(Status::BAD_STATEID.into()),
-        "an open is no lock"
+        "an open is not a lock"
     );
     let third = world.state.unlock(world.now, &peer.client, file(1), &second, range(7, 1)).unwrap();
     assert_eq!((third.seqid, world.state.counts().locks), (3, 3));
@@ -70,7 +70,7 @@ fn a_lock_stateid_counts_its_changes() {
     assert_eq!((again.other, again.seqid), (first.other, 4), "the same owner and open: the same state");
     assert_eq!(world.state.counts().locks, 1);
     let open_as_lock = world.lock(&peer, &(1, first), "x", LockType::Read, range(0, 1));
-    assert_eq!(open_as_lock, Err(Status::BAD_STATEID.into()), "a lock stateid is no open");
+    assert_eq!(open_as_lock, Err(Status::BAD_STATEID.into()), "a lock stateid is not an open");
 }
 
 #[test]

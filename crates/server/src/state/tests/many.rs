@@ -53,7 +53,7 @@ fn one_reader_among_a_hundred_thousand_writers_conflicts_with_deny_read() {
     assert_eq!(
         world.try_open(&a, 0, "r", READ, NONE).map(|_| ()),
         Err(Status::SHARE_DENIED),
-        "found among those that it does not mind"
+        "found among opens that do not conflict"
     );
     for writer in &writers {
         world.close(&a, 0, writer).unwrap();
@@ -73,7 +73,7 @@ fn ten_thousand_clients_register_renew_and_expire() {
         peer.ping(&world);
     }
     let session = world.state.sessions.get(&peers[0].session).unwrap();
-    assert_eq!(session.slots.target_highest(), 63, "idle clients make nothing scarce");
+    assert_eq!(session.slots.target_highest(), 63, "idle clients use no scarce resource");
     drop(session);
     world.pass(SECOND);
     // Each sweep removes as if a limit were reached, and looks at a bounded number of clients.

@@ -41,7 +41,7 @@ pub(super) fn delegate(world: &World, peer: &Peer, fileid: u64, kind: Delegation
     world.state.grant_delegation(world.now, &peer.client, file(fileid), &request, None, None).unwrap()
 }
 
-/// Another client renames an entry of the directory.
+/// Renames an entry of the directory as another client.
 fn rename(world: &World, fileid: u64, nth: u64) {
     let time = Timestamp::default();
     let before = Before { size: 0, modified: time, changed: time, change: nth };

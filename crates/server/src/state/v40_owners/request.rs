@@ -323,7 +323,7 @@ impl State {
         let name = match owners.lock.get_key_value(&*locker.owner) {
             Some((name, known)) => {
                 // §16.10.5 demands BAD_SEQID if the owner already has a lock stateid under this open. Both seqids are the next ones,
-                // so this is no retransmission. Linux's server accepts it, and pynfs expects that (LOCK24).
+                // so this is not a retransmission. Linux's server accepts it, and pynfs expects that (LOCK24).
                 if let Some(answer) = known.check(seqids.1, digest).answer(&client) {
                     return answer;
                 }

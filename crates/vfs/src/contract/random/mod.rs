@@ -37,7 +37,7 @@ pub(super) fn operations_of_several_callers_agree_with_the_model(t: &Subject) {
 
 fn setting(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
 }
 
 fn try_seeds(t: &Subject, callers: usize) {

@@ -2,7 +2,7 @@
 //!
 //! A copy is made in steps, between which other requests run. A short copy is answered when it is done. A longer one continues in
 //! the background ([`offload`](crate::copy::offload)) if the client permits that and has a back channel. Otherwise one COPY makes
-//! only as many steps as take about as long as the sync of a large WRITE, and answers how far it came; Linux's copy_file_range(2)
+//! only as many steps as take about as long as the sync of a large WRITE, and reports the bytes copied; Linux's copy_file_range(2)
 //! and its client continue from there.
 
 use protocol::nfs4::ops::copy::CopyArgs;
@@ -142,7 +142,7 @@ fn continue_in_background(
 /// Checks that the source's stateid is this client's: RFC 7862 §15.2.3 requires it to be "valid for a READ operation". Errors are
 /// those of READ, except in one case.
 ///
-/// Linux's client takes two mounts of a server for one even if they have two client IDs (in two network namespaces), and sends a
+/// Linux's client treats two mounts of a server as one even if they have two client IDs (in two network namespaces), and sends a
 /// stateid of one to the session of the other. BAD_STATEID makes it test its stateids, find them valid, and retry forever. XDEV
 /// makes it read and write instead, although COPY's errors do not include it (§11.2). OFFLOAD_DENIED (§11.1.2.1) would fit, but
 /// Linux 6.1 turns it into an I/O error.

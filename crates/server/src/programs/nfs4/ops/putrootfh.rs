@@ -40,7 +40,7 @@ mod tests {
         assert_ne!(
             root.fsid,
             Some(Fsid { major: 0, minor: 0 }),
-            "it is no directory of the pseudo file system"
+            "it is not a directory of the pseudo file system"
         );
         // RFC 8881 §5.8.2.23: the root of the tree is mounted on nothing.
         assert_eq!(root.mounted_on_fileid, root.fileid);

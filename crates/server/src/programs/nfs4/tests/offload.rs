@@ -407,7 +407,7 @@ fn repeats_lost_callback_over_another_connection() {
     let again: Vec<_> = again.map(|call| call.operation().clone()).collect();
     let [CbOp::Offload(args)] = &again[..] else { panic!("{again:?}") };
     assert_eq!(args.stateid, stateid);
-    assert!(scene.status(stateid).is_ok(), "it is known until the client has heard");
+    assert!(scene.status(stateid).is_ok(), "it is known until the client has acknowledged it");
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Recovery {
         (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
     }
 
-    /// Waits until a change is stable. `thread` says how the calling thread may be used.
+    /// Waits until a change is stable. `thread` tells the permitted uses of the calling thread.
     pub(crate) fn wait_durable(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number, thread))
     }

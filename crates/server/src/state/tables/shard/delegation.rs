@@ -82,7 +82,7 @@ impl Delegation {
     /// holder does not know of it yet.
     pub(crate) fn hides_changes(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
-        // A report comes a little after the change. Until then nobody knows whether a new change attribute is the holder's own
+        // A report comes a little after the change. Until then it is not known whether a new change attribute is the holder's own
         // doing, where it writes beside a read delegation. It then reads again data that only it has changed.
         self.kind == DelegationKind::Read || watch.is_notified()
     }

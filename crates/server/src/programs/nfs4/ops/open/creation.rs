@@ -117,7 +117,7 @@ pub(super) async fn create<'r>(
 }
 
 impl<'r> Plan<'r> {
-    /// Returns whether the caller may open the file whatever its mode, and have its attributes set.
+    /// Returns whether the caller may open the file regardless of its mode, and have its attributes set.
     fn is_ours(&self, created: &Created, context: &Context) -> bool {
         created.is_new || is_own_retry(&self.creation, &created.attributes, context.credentials.uid)
     }
@@ -160,7 +160,7 @@ fn attributes_set(set: Bitmap, verifier_in_times: bool) -> Bitmap {
 }
 
 /// Returns whether an exclusive creation that found its verifier is a retry by the creator. The file is then as creation left it,
-/// and the caller may open it whatever its mode.
+/// and the caller may open it regardless of its mode.
 ///
 /// RFC 8881 §18.16.3: "If the object does exist and the stored verifier matches the client provided verifier, the server
 /// uses the existing object as the newly created object." The verifier is not secret (a backend may

@@ -16,7 +16,7 @@ pub(super) type AtOnce<T, A> = std::result::Result<T, Option<A>>;
 #[derive(Debug)]
 pub(crate) struct Target<'r> {
     pub(super) file: File<'r>,
-    /// The authority to open: the creator may open a new file whatever its mode.
+    /// The authority to open: the creator may open a new file regardless of its mode.
     pub(super) authority: Authority,
     /// Whether this OPEN created it.
     pub(super) is_new: bool,

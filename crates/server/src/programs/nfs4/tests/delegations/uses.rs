@@ -87,7 +87,7 @@ fn open_claimed_before_return_denies_waiting_io() {
         let mut scene = scene();
         let stateid = hold(&mut scene.holder, "file", BOTH);
         let started = conflicts(&mut scene).into_iter().find(|(name, ..)| *name == what);
-        let (_, _, mut flight) = started.unwrap_or_else(|| panic!("{what} is no conflict"));
+        let (_, _, mut flight) = started.unwrap_or_else(|| panic!("{what} is not a conflict"));
         assert!(flight.poll_bytes().is_none(), "{what}");
         assert_eq!(recalled(&scene.holder).len(), 1, "{what}");
         let claim = OpenClaim::DelegateCurFh(stateid);

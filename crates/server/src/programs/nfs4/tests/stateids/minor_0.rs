@@ -187,7 +187,9 @@ impl Scene {
             }
             OtherFile => self.give(basis, "beside"),
             Ended => self.ended(basis),
-            Reserved | OtherClient | Taken | OtherKind => unreachable!("{sent:?} is no case of version 4.0"),
+            Reserved | OtherClient | Taken | OtherKind => {
+                unreachable!("{sent:?} is not a case of version 4.0")
+            }
         }
     }
 
