@@ -49,7 +49,7 @@ const PACKAGES: &[Package] = &[
     tests("gcc", "builds a C program on the mount; links the Rust crates"),
     tests("libc6-dev", "headers for that program"),
     tests("make", "builds that program"),
-    tests("fuse3", "fusermount3, by which users without rights mount"),
+    tests("fuse3", "fusermount3, with which users without rights mount"),
     tests("tar", "packs and unpacks a tree on the mount"),
     tests("sqlite3", "two processes use one database on the mount"),
     tests("libacl1-dev", "pjdfstest links it"),

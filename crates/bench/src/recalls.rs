@@ -2,7 +2,7 @@
 //! on version 4.1, §5.3, where a thousand such opens took 500 times as long as without delegations).
 //!
 //! The clients are scripted, over real connections. A holder answers a recall as Linux's client does, by OPEN with
-//! CLAIM_DELEG_CUR_FH and DELEGRETURN, here in one compound. The delay simulates a network's round trip: the opener waits it before
+//! CLAIM_DELEG_CUR_FH and DELEGRETURN, here in one compound. The delay simulates a network's round trip: the opener waits before
 //! each call, a holder before its reply. After DELAY the opener retries after 100 ms, twice as long each time
 //! (`NFS4_POLL_RETRY_MIN` in Linux).
 
@@ -81,7 +81,7 @@ impl Cost {
         "times",
         "least to most",
         "server CPU of an open, without and with",
-        "DELAYs in all",
+        "DELAYs in total",
     ];
 
     fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
@@ -112,7 +112,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Measures one case in several rounds. Each run has its own server, which knows of no contended file.
+/// Measures one case in several rounds. Each run has its own server, which has no record of contended files.
 ///
 /// # Errors
 /// Why the server does not start, grants no delegation, or sends a wrong reply.
@@ -142,7 +142,7 @@ fn run(peer: Peer, place: &PeerConfig, case: Case, want: DelegationWant) -> Resu
     let took = opened?;
     let expected = if want == DelegationWant::READ_DELEG { case.files } else { 0 };
     match returned.into_iter().find(|returned| *returned != expected) {
-        Some(returned) => Err(format!("a holder gave {returned} delegations back in place of {expected}")),
+        Some(returned) => Err(format!("a holder returned {returned} delegations instead of {expected}")),
         None => Ok(took),
     }
 }

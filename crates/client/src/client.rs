@@ -243,7 +243,7 @@ impl Client {
     /// reclaimed when the server restarts. If they cannot be, operations on the open file fail with [`OpError::LockLost`] until
     /// the owner unlocks the range or closes the file. Closing the file unlocks all that owners have locked through it.
     ///
-    /// If the caller drops the future, the range is unlocked again as soon as the server's reply is there.
+    /// If the caller drops the future, the range is unlocked again as soon as the server's reply has arrived.
     ///
     /// # Errors
     /// Status DENIED (EAGAIN) if another owner has it and the caller does not wait; OPENMODE if the file is open for

@@ -53,7 +53,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Who a call is made for.
+/// The caller for whom a call is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller(OpaqueAuth);
 
@@ -84,7 +84,7 @@ pub const TRANSFER_MAX: u32 = 1 << 20;
 
 impl Config {
     /// Returns the usual configuration: the highest version that the server has at the usual port, one connection,
-    /// requests that are repeated until the server answers, no caches. `server` is a name for messages, `owner` the client's own name, at most
+    /// unlimited retransmission of requests, no caches. `server` is a name for messages, `owner` the client's own name, at most
     /// 1,024 bytes; `verifier` must differ at each start.
     #[must_use]
     pub fn new(server: &str, owner: &[u8], verifier: [u8; 8], machine: Caller) -> Self {
@@ -115,7 +115,7 @@ pub struct Config {
     pub server: Arc<str>,
     /// The server's NFS port.
     pub port: u16,
-    /// The port of MOUNT; `None`: the port mapper is asked.
+    /// The port of MOUNT; `None`: ask the port mapper.
     pub mount_port: Option<u16>,
     /// The version; `None`: the highest that the server has.
     pub version: Option<Version>,
@@ -143,7 +143,7 @@ pub struct Config {
     pub caches: Caches,
 }
 
-/// The budget of a process whose caller does not say how much memory there is, in bytes.
+/// The budget in bytes if the amount of memory is unknown.
 pub const MEMORY_DEFAULT: u64 = 64 << 20;
 
 /// How a client uses memory.
@@ -153,7 +153,7 @@ pub struct Caches {
     pub memory: Limiter,
     /// Attributes, names and listings.
     pub metadata: MetadataOptions,
-    /// Whether data are cached, read ahead and written behind. Otherwise every file is as if it were opened with O_DIRECT.
+    /// Whether data are cached, read ahead and written behind. Otherwise every file behaves as if opened with O_DIRECT.
     pub data: bool,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct WaitQueue {
 pub(crate) struct Ticket(Option<u64>);
 
 impl WaitQueue {
-    /// Returns `take()`'s result if it is this task's turn and something is there; otherwise the task waits.
+    /// Returns `take()`'s result if it is this task's turn and something is available; otherwise the task waits.
     pub(crate) fn poll<T>(
         &mut self,
         ticket: &mut Ticket,

@@ -314,7 +314,7 @@ fn readers_writers_and_find_stay_within_the_budget() {
         }
     }
     assert_eq!(highest, Pressure::Wait, "the budget was never short");
-    // Everything can be given back.
+    // Everything can be released.
     drop((readers, writers));
     client.metadata.give_up(u64::MAX);
     client.writes.pages_mut().evict(Kind::Clean, u64::MAX);

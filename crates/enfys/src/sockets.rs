@@ -45,7 +45,7 @@ fn is_missing_address(error: &io::Error) -> bool {
     lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Listens on `address`, beside the other addresses in `all`.
+/// Listens on `address`, in addition to the other addresses in `all`.
 ///
 /// # Errors
 /// One line that names the address.
@@ -72,7 +72,7 @@ fn bind_to(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
     bind().map(TcpListener::from).map_err(io::Error::from)
 }
 
-/// Receives datagrams at `address`, beside the other addresses in `all`.
+/// Receives datagrams at `address`, in addition to the other addresses in `all`.
 ///
 /// # Errors
 /// As bind(2).

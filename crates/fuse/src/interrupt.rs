@@ -1,4 +1,4 @@
-//! Interrupted requests, and the thread that watches them. The crate's documentation has the rule.
+//! Interrupted requests, and the thread that watches them. The crate's documentation states the rule.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const EARLY_MAX: usize = 1024;
 /// How long an INTERRUPT waits for its request. Most of those that come early interrupt a request that was just answered.
 const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// A request whose thread is looked at. There are at most as many as pending requests, which the kernel bounds.
+/// A request whose thread is watched. There are at most as many as pending requests, which the kernel bounds.
 struct Watched {
     channel: Arc<Channel>,
     unique: u64,
@@ -131,7 +131,7 @@ impl Interrupts {
         self.changed.notify_one();
     }
 
-    /// Looks at threads until [`stop`](Self::stop).
+    /// Checks threads until [`stop`](Self::stop).
     pub(crate) fn run(&self) {
         let mut watch = self.watch.lock();
         while !watch.is_stopped {

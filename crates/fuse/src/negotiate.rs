@@ -79,7 +79,7 @@ pub struct State {
     pub capabilities: Capabilities,
     /// Most bytes of one WRITE.
     pub max_write: u32,
-    /// Most bytes of read-ahead that were asked for.
+    /// Most bytes of read-ahead that were requested.
     pub max_readahead: u32,
 }
 
@@ -138,7 +138,7 @@ fn answer_init(arguments: &[u8], config: &Config) -> io::Result<(abi::InitOut, O
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "the kernel speaks FUSE {}.{}; needed is {}.{} (Linux 5.4) or newer",
+                "the kernel has FUSE {}.{}; {}.{} (Linux 5.4) or newer is needed",
                 init.major,
                 init.minor,
                 abi::MAJOR,

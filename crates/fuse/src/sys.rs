@@ -19,14 +19,14 @@ const CLONE: rustix::ioctl::Opcode = opcode::read::<u32>(229, 0);
 pub(crate) fn join(fresh: impl AsFd, existing: impl AsFd) -> rustix::io::Result<()> {
     let existing = existing.as_fd().as_raw_fd().cast_unsigned();
     // SAFETY: the kernel reads a `uint32_t`, the number of a descriptor, from the pointer, which `Setter` gives for a `u32`; it writes
-    // nothing there, although the number says `_IOR`.
+    // nothing there, although the number is an `_IOR`.
     unsafe { ioctl(fresh, Setter::<CLONE, u32>::new(existing)) }
 }
 
 /// The signal that interrupts threads. Programs ignore it unless they ask for it, and no program sends it to them.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// Serialises the sessions of this process that change the action of [`SIGNAL`].
+/// Serializes the sessions of this process that change the action of [`SIGNAL`].
 static IN_USE: Mutex<()> = Mutex::new(());
 
 /// While it lives, threads can be made to leave a system call with EINTR. Restores the signal's action when dropped.
@@ -61,7 +61,7 @@ impl Interruption {
 
 impl Drop for Interruption {
     fn drop(&mut self) {
-        // SAFETY: `before` came from the kernel; a null pointer means that the present action is not wanted.
+        // SAFETY: `before` came from the kernel; a null pointer means that the present action is not requested.
         unsafe { libc::sigaction(SIGNAL, &raw const self.before, ptr::null_mut()) };
     }
 }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn refuses_descriptors_without_a_mount() {
-        let null = std::fs::File::open("/dev/null").expect("a device that is always there");
+        let null = std::fs::File::open("/dev/null").expect("a device that always exists");
         assert!(join(&null, &null).is_err());
     }
 

@@ -64,7 +64,7 @@ async fn create(volume: &LocalFs, context: &Context, name: &str) -> Handle {
     created.expect("created").handle
 }
 
-/// Times the victim's CREATEs beside this many requests of the attacker.
+/// Times the victim's CREATEs during this many requests of the attacker.
 async fn measure(volume: Rc<LocalFs>, files: usize, requests: usize) {
     let (is_over, done) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let mut attack = Vec::new();

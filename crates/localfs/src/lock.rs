@@ -2,8 +2,8 @@
 //!
 //! # Holders
 //! Only a running thread holds a lock. A request releases its locks before it waits for a sync or for a thread of the
-//! pool. So a lock is free again when one system call, or one step of a long operation, has ended, whatever a client
-//! sends and however slowly it reads its replies.
+//! pool. So a lock is free again when one system call, or one step of a long operation, has ended. This does not depend on what a client
+//! sends, or how slowly it reads its replies.
 //!
 //! # Waiters
 //! Requests wait in a queue of the lock, without a thread. Releasing the lock resumes the first of them. If the pool
@@ -91,7 +91,7 @@ impl Drop for Guard<'_> {
 }
 
 impl ObjectLock {
-    /// Takes the lock if it is free. `is_long` says that the thread may block.
+    /// Takes the lock if it is free. With `is_long` the thread may block.
     #[inline]
     pub(crate) fn try_lock(&self, is_long: bool) -> Option<Guard<'_>> {
         let held = if is_long { HELD | LONG } else { HELD };
@@ -134,7 +134,7 @@ impl ObjectLock {
     /// Puts a request into the queue. Returns it where the lock is free.
     pub(crate) fn enqueue<W: Waiter + 'static>(&self, waiter: Box<W>, end: End) -> Option<Box<W>> {
         let mut queue = self.queue.lock();
-        // From here on a thread that releases the lock looks into the queue, and waits for the queue's mutex.
+        // From now on a thread that releases the lock looks into the queue, and waits for the queue's mutex.
         let before = self.state.fetch_or(AWAITED, Ordering::AcqRel);
         if before & HELD == 0 {
             self.clear_if_empty(&queue);

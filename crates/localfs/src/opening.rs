@@ -89,7 +89,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Opens the same object again. Only for regular files and directories: opening a device or a pipe has effects.
+    /// Opens the same object a second time. Only for regular files and directories: opening a device or a pipe has effects.
     pub(crate) fn reopen(
         &self,
         object: &Object,

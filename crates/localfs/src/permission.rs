@@ -4,8 +4,8 @@
 //! use descriptors that the server keeps open for all callers. They are checked here for every request, so that a
 //! descriptor that was opened for one caller gives no access to another.
 //!
-//! Permission bits decide alone where there is no ACL. Whether there is one is read once and remembered while the
-//! change time stands (an ACL cannot change without it). Where there is one, the kernel checks as the caller.
+//! Without an ACL only permission bits count. Whether there is one is read once and remembered while the
+//! change time is the same (an ACL cannot change without it). Where there is one, the kernel checks as the caller.
 
 use std::sync::atomic::Ordering;
 
@@ -247,16 +247,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_matching_class_decides_alone() {
+    fn only_the_first_matching_class_counts() {
         let odd = file(FileKind::Regular, 0o047);
-        assert!(!mode_grants(&who(1000, &[100]), &odd, READ), "the owner has nothing, whatever others have");
+        assert!(
+            !mode_grants(&who(1000, &[100]), &odd, READ),
+            "the owner has nothing, even if others have rights"
+        );
         assert!(mode_grants(&who(1001, &[100]), &odd, READ));
-        assert!(!mode_grants(&who(1001, &[100]), &odd, WRITE), "the group does not have what others have");
+        assert!(
+            !mode_grants(&who(1001, &[100]), &odd, WRITE),
+            "the group does not have the rights of others"
+        );
         assert!(mode_grants(&who(1001, &[]), &odd, READ | WRITE | EXECUTE));
     }
 
     #[test]
-    fn the_superuser_executes_only_what_somebody_may() {
+    fn the_superuser_executes_only_executable_files() {
         assert!(!mode_grants(&who(0, &[]), &file(FileKind::Regular, 0o666), EXECUTE));
         assert!(mode_grants(&who(0, &[]), &file(FileKind::Regular, 0o010), EXECUTE));
         assert!(mode_grants(&who(0, &[]), &file(FileKind::Directory, 0), READ | WRITE | EXECUTE));

@@ -25,7 +25,7 @@ pub(crate) fn errno(error: &OpError) -> Errno {
     Errno::from_raw_os_error(error.errno().0)
 }
 
-/// How attributes are shown to programs.
+/// The conversion of attributes for programs.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) users: IdMap,
@@ -66,12 +66,12 @@ impl View {
         if fsid == self.fsid {
             return fileid;
         }
-        // Multiplications by odd numbers permute; the file's own number stays distinct in its file system.
+        // Multiplication by an odd number is a permutation: numbers stay distinct in each file system.
         let other = fsid.major.rotate_left(32) ^ fsid.minor;
         fileid ^ other.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
     }
 
-    /// Returns how long the kernel may use attributes without asking.
+    /// Returns the time for which the kernel may cache attributes.
     pub(crate) fn attribute_timeout(&self, kind: FileKind) -> Duration {
         match kind {
             FileKind::Directory => self.timeouts.acdirmin,
@@ -79,7 +79,7 @@ impl View {
         }
     }
 
-    /// Returns how long the kernel may use a name without asking.
+    /// Returns the time for which the kernel may cache a name.
     pub(crate) fn entry_timeout(&self) -> Duration {
         self.timeouts.acregmin.min(self.timeouts.acdirmin)
     }

@@ -3,13 +3,13 @@
 use client::fs::inode::{Entry, Listing};
 use fuse::Errno;
 
-/// Most entries of a directory. The cookies of all that were reached are kept while it is open.
+/// Most entries of a directory. The cookies of all entries reached are kept while it is open.
 const ENTRIES_MAX: usize = 1 << 26;
 
 /// The entries that an open directory has read.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// The cookie at which each entry begins that was reached, and the one at which the listing continues.
+    /// The cookie of each entry reached, and the one at which the listing continues.
     starts: Vec<u64>,
     /// The last part, and the index of its first entry.
     part: Vec<Entry>,
@@ -24,11 +24,11 @@ impl Default for Position {
     }
 }
 
-/// An entry, or how to get it.
+/// An entry, or the way to get it.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
     Entry(&'a Entry),
-    /// The part at this cookie is to be read, and given to [`Position::fetched`].
+    /// Read the part at this cookie, and pass it to [`Position::fetched`].
     Fetch(u64),
     End,
 }

@@ -2,7 +2,7 @@
 //!
 //! A client that sends one request at a time waits, with each, for this thread to wake up, which takes longer than most answers. So
 //! where single requests arrive one by one, each promptly after the reply to the last, the core polls for the next for about as long
-//! as sleeping and waking up take. Between two polls all other tasks and sockets of the core have their turn. A core that serves
+//! as sleeping and waking up take. Between two polls all other tasks and sockets of the core are served. A core that serves
 //! several clients does not poll.
 //!
 //! The same holds for callbacks: another client waits for the reply to a recall, and for the DELEGRETURN after it. These records do
@@ -17,7 +17,7 @@ const PROMPT_MIN: u32 = 4;
 /// The same after repeated misses.
 const PROMPT_MAX: u32 = 4096;
 
-/// Hits in a row that make up for one miss: a request is late once in a while.
+/// Hits in a row that cancel one miss: a request is late occasionally.
 const HITS_PER_MISS: u32 = 32;
 
 /// While asleep, arrivals within this many times the limit count as prompt: waking up takes as long.
@@ -34,23 +34,23 @@ thread_local! {
 /// Decides when a connection's core polls before it sleeps.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
-    /// How long to poll; zero for never.
+    /// Duration of polling; zero for never.
     limit: Duration,
     /// Requests since the connection was last idle.
     requests: u32,
-    /// When the reply to a single request left; until data arrive, or polling for them has missed.
+    /// When the reply to a single request left; until data arrive, or polling for them has failed.
     replied: Option<Instant>,
     /// Single requests in a row, without arrivals for other connections between.
     single_requests: u32,
-    /// How promptly the next request follows a reply.
+    /// Promptness of the next request after a reply.
     next_request: ArrivalPredictor,
     /// [`ARRIVALS`] at this connection's last.
     arrivals: u64,
     /// Records that the last callback may still cause.
     caused_records: u32,
-    /// Since when one of them has been awaited while the connection was idle.
+    /// When the wait for one of them began while the connection was idle.
     called: Option<Instant>,
-    /// How promptly they arrive.
+    /// Promptness of these records.
     next_answer: ArrivalPredictor,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct BusyPoll {
 struct ArrivalPredictor {
     /// Prompt arrivals in a row.
     prompt: u32,
-    /// Those that polling takes; grows with misses.
+    /// Those that are required before polling; grows with misses.
     required: u32,
     /// Arrivals that were polled for, since the last miss.
     hits: u32,
@@ -262,7 +262,7 @@ mod tests {
         }
         // After 4, 16, 64, 256 and 1024 requests more, and each 4096 from then on.
         assert_eq!(tries, 5 + (20_000 - 4 - 16 - 64 - 256 - 1024 - 5) / 4097);
-        assert!(case.one_by_one(5000, LIMIT / 2) > 0, "it tries again at times");
+        assert!(case.one_by_one(5000, LIMIT / 2) > 0, "it tries again occasionally");
         assert_eq!(case.one_by_one(100, LIMIT / 2), 100, "and stays awake then");
         assert_eq!(case.busy_poll.next_request.required, PROMPT_MIN);
     }
@@ -297,9 +297,9 @@ mod tests {
         case.busy_poll.request_received();
         assert!(!case.busy_poll.should_poll(|| case.now), "it is not answered");
         case.busy_poll.data_received(|| case.now + LIMIT * WAKEUP_FACTOR);
-        assert!(!case.busy_poll.should_poll(|| case.now), "a part of the next has come");
+        assert!(!case.busy_poll.should_poll(|| case.now), "a part of the next has arrived");
         case.busy_poll.became_idle(|| case.now);
-        assert!(case.wait(LIMIT / 2), "it came alone, however long it took");
+        assert!(case.wait(LIMIT / 2), "it came alone, after any time");
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         assert!(one.busy_poll.should_poll(|| one.now));
         other.reply_to(1);
         other.wait(LIMIT / 2);
-        assert!(!one.busy_poll.should_poll(|| one.now), "the other one has come");
+        assert!(!one.busy_poll.should_poll(|| one.now), "a request of the other connection has arrived");
         for _ in 0..100 {
             for case in [&mut one, &mut other] {
                 assert_eq!(case.one_by_one(1, LIMIT / 2), 0);

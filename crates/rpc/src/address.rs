@@ -1,4 +1,4 @@
-//! Universal addresses (RFC 5665 §5.2.3) and the network identifiers that go with them (§5.1).
+//! Universal addresses (RFC 5665 §5.2.3) and their network identifiers (§5.1).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;

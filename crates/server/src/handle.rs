@@ -44,7 +44,7 @@ impl fmt::Debug for HandleKey {
     }
 }
 
-/// A file handle as clients see it.
+/// A file handle as sent to clients.
 #[derive(Clone, Copy)]
 pub struct WireHandle {
     length: u8,
@@ -54,7 +54,7 @@ pub struct WireHandle {
 impl HandleKey {
     /// SipHash-2-4 over the bytes after and before the tag.
     fn tag(&self, export: ExportId, inner: &Handle) -> [u8; 8] {
-        // In one piece, which is hashed in half the time of three.
+        // In one part, which is hashed in half the time of three.
         let mut whole = [0; TAGGED_MAX];
         whole[0] = VERSION;
         whole[1..TAGGED_HEAD].copy_from_slice(&export.0.to_le_bytes());
@@ -73,7 +73,7 @@ impl HandleKey {
         wire.get(TAG_AT..INNER_AT)?.first_chunk().map(|tag| u64::from_be_bytes(*tag))
     }
 
-    /// Makes the wire form of a backend's handle.
+    /// Returns the wire form of a backend's handle.
     #[must_use]
     pub fn seal(&self, export: ExportId, inner: &Handle) -> WireHandle {
         Self::seal_known(self.fingerprint(export, inner), export, inner)
@@ -89,7 +89,7 @@ impl HandleKey {
         WireHandle { length: (INNER_AT + inner.len()) as u8, data }
     }
 
-    /// Checks a handle from the wire and splits it. Returns none if this key never sealed it.
+    /// Checks a handle from the wire and splits it. Returns `None` if this key never sealed it.
     #[must_use]
     pub fn open(&self, wire: &[u8]) -> Option<(ExportId, Handle)> {
         if wire.len() < INNER_AT || wire.len() > WIRE_HANDLE_MAX {

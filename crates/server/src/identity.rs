@@ -23,7 +23,7 @@ pub struct Authenticated {
 }
 
 impl Authenticated {
-    /// The greatest length of an exported name in bytes. It is compared in place of a credential.
+    /// The greatest length of an exported name in bytes. It is compared instead of a credential.
     pub const EXPORTED_MAX: usize = rpc::auth::MAX_AUTH_BODY;
 }
 
@@ -79,8 +79,8 @@ impl Identity {
             Squash::None => Arc::clone(credentials),
             Squash::All => anonymous(),
             Squash::Root if credentials.uid == 0 => anonymous(),
-            // Linux's server also takes group 0 from callers that are not root, or a member of root's group on a
-            // client would be one here.
+            // Linux's server also removes group 0 from callers that are not root. Otherwise a member of root's
+            // group on a client would be a member here.
             Squash::Root if credentials.is_in_group(0) => Arc::new(Credentials {
                 uid: credentials.uid,
                 gid: if credentials.gid == 0 { export.anonymous.gid } else { credentials.gid },

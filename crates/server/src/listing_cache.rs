@@ -1,20 +1,20 @@
 //! A cache of replies to READDIR.
 //!
 //! A listing asks the file system for every entry, which is nearly all of its cost. A client that lists a directory repeatedly mostly
-//! gets the same reply. A reply from the cache must be true: changes by this server show at once, in every version; so do changes by
+//! gets the same reply. A reply from the cache must be current: changes by this server show at once, in every version; so do changes by
 //! others, as far as the backend can see them. If it cannot see them, nothing is cached. No caller learns anything that its own
 //! uncached listing would not show.
 //!
 //! A directory that is listed repeatedly is watched with all its entries ([`vfs::Backend::watch_entries`]) from *before* it is read. The
-//! bytes that READDIR then writes are cached under the arguments of the request. Before they are sent again:
+//! bytes that READDIR then writes are cached under the arguments of the request. Checks before they are sent again:
 //! - The backend checks the caller's right to list the directory and to look its entries up, each time.
-//! - Then the watch says whether anything has changed. If so, all cached replies of the directory are dropped.
+//! - Then the watch tells whether anything has changed. If so, all cached replies of the directory are dropped.
 //! - The reply must not be older than [`MAX_AGE`], which bounds the age of changes that no watch shows (access times, for example).
 //!
 //! Replies that depend on the caller are not cached: one with the change attribute of the caller's delegation, with an object that could not
 //! be read, with free space or ACLs, or with a change attribute that a coarse clock will move by itself.
 //!
-//! A client with a delegation sees the object as it was at the grant, whatever others have changed since
+//! A client with a delegation sees the object as it was at the grant, without later changes of others
 //! ([`State::change_of_grant`](crate::state::State::change_of_grant)). A reply made while none of the client's objects differed stays
 //! valid for the client as long as nothing changes and the client gets no further delegation. So a reply lists the clients that must
 //! not get it ([`Page::is_for`]).
@@ -43,9 +43,9 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 /// Listings after which a directory is watched, at first.
 pub(crate) const FIRST_WANTED: u32 = 2;
-/// The number doubles each time a watch was of little use, up to this.
+/// The number doubles each time a watch was hardly used, up to this.
 pub(crate) const MOST_WANTED: u32 = 64;
-/// Listings from the cache that pay for a watch, which costs about as much as one and a half.
+/// Listings from the cache after which a watch was worth its cost, which is about one and a half listings.
 pub(crate) const WORTH_IT: u32 = 4;
 /// Directories watched at once: each takes a descriptor, and in Linux one of a user's 128 groups.
 pub(crate) const MAX_DIRECTORIES: usize = 32;
@@ -294,7 +294,7 @@ impl Table {
         if counted.listed < counted.wanted {
             return Lookup::Nothing;
         }
-        // The next watch starts late, unless this one pays.
+        // The next watch starts late, unless this one is worth its cost.
         *counted = Counted { listed: 0, wanted: (counted.wanted * 2).min(MOST_WANTED), last: now };
         Lookup::Wanted
     }
@@ -309,7 +309,7 @@ impl Table {
         Some(kept)
     }
 
-    /// Removes directories, the least recently listed first, until there is room.
+    /// Removes directories, the least recently listed first, until there is space.
     fn make_room(&mut self, max_bytes: usize, gone: &mut Vec<Option<WatchedDirectory>>) {
         while self.bytes > max_bytes || self.kept.len() > MAX_DIRECTORIES {
             // Deterministic, so that simulations can be repeated.

@@ -44,7 +44,7 @@ impl Network {
         self.prefix_bits == if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Returns an address of the network, and how many bits all of its addresses share.
+    /// Returns an address of the network, and the number of bits that all its addresses share.
     pub(crate) fn parts(&self) -> (IpAddr, u8) {
         (self.address, self.prefix_bits)
     }
@@ -59,8 +59,8 @@ impl fmt::Display for Network {
 impl std::str::FromStr for Network {
     type Err = String;
 
-    /// Parses an address, or `ADDRESS/PREFIX-LENGTH` without bits after the prefix: with some, a network and a single address are
-    /// equally likely to be meant.
+    /// Parses an address, or `ADDRESS/PREFIX-LENGTH` without bits after the prefix: such bits could mean a network or a
+    /// single address.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         let address: IpAddr = address

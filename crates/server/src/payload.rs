@@ -1,4 +1,4 @@
-//! Data of READ and cached listings on their way into a reply: short data are copied, long data are sent from where they are.
+//! Data of READ and cached listings for a reply: short data are copied, long data are sent without a copy.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use vfs::{FileRange, Payload};
 use xdr::{External, Writer};
 
-/// Data up to this many bytes are copied into the reply: a separate piece costs the transport more than a copy (measured at 4 KiB:
+/// Data up to this many bytes are copied into the reply: a separate part costs the transport more than a copy (measured at 4 KiB:
 /// sendfile takes four times as long as copying).
 const COPY_AT_MOST: usize = 8 << 10;
 
@@ -25,12 +25,12 @@ pub(crate) fn attach(reply: &mut Writer, payload: Payload, count: u32) {
     reply.pad(count as usize);
 }
 
-/// Appends bytes that others hold as well to the reply.
+/// Appends shared bytes to the reply.
 pub(crate) fn share(reply: &mut Writer, bytes: Bytes) {
     if bytes.len() <= COPY_AT_MOST { reply.raw(&bytes) } else { reply.external(Box::new(Shared(bytes))) }
 }
 
-/// Memory that is sent from where it is.
+/// Memory that is sent without a copy.
 #[derive(Debug)]
 struct Shared(Bytes);
 

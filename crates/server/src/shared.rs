@@ -36,9 +36,9 @@ pub(crate) struct Shared {
     /// The log of non-idempotent calls that outlives the process.
     pub(crate) journal: Option<CallLog>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Callers that prove who they are; none without a mechanism.
+    /// The authentication of callers; none without a mechanism.
     pub(crate) gss: Option<Gss>,
-    /// For log lines that clients cause.
+    /// The limit of log lines that clients cause.
     pub(crate) throttle: Throttle,
 }
 

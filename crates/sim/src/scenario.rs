@@ -152,7 +152,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "transfers",
-        about: "reported bytes of a copy from another server are there, despite losses, cancellations, kills, silence and expiry",
+        about: "reported bytes of a copy from another server exist, despite losses, cancellations, kills, silence and expiry",
         run: transfers::run,
     },
     Scenario {

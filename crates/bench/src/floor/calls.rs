@@ -16,7 +16,7 @@ use super::{Durability, FloorOptions, OPEN_READ_CLOSE, SEND, listing};
 use crate::layout;
 use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
-/// How the floor answers a large READ.
+/// The implementation of a large READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeRead {
     /// `pread` into the reply.
@@ -52,7 +52,7 @@ const FATTR3_BYTES: usize = 84;
 pub(super) enum Answer<'f> {
     /// The reply is complete.
     Complete,
-    /// `count` bytes of the file, from `offset`, follow it.
+    /// `count` bytes of the file, from `offset`, follow the reply.
     Sendfile { file: BorrowedFd<'f>, offset: u64, count: usize },
 }
 
@@ -163,7 +163,7 @@ impl Files {
         Ok(())
     }
 
-    /// ACCESS: one `fstat`; everything asked is granted.
+    /// ACCESS: one `fstat`; everything requested is granted.
     fn access(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
         let file = self.file(call)?;
         let asked = call.word()?;

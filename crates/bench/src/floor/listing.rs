@@ -9,14 +9,14 @@ use super::calls::{Arguments, Unknown, post_op_attributes, word};
 use super::replies::Replies;
 use crate::operation::LARGE_BYTES;
 
-/// Bytes asked of getdents64(2) at once: more than all small files take.
+/// Bytes requested from getdents64(2) at once: more than all small files take.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of the handles that are listed: as many as an authenticated inode number and generation take, padded.
 const HANDLE_BYTES: usize = 24;
 /// Maximum bytes of an entry and of the end of the listing: a name of 255 bytes, attributes, handle.
 const ENTRY_BYTES_MAX: usize = 512;
 
-/// READDIRPLUS from the start to the end of a directory: `lseek`, `getdents64` until there is no more, an `fstatat` of each
+/// READDIRPLUS from the start to the end of a directory: `lseek`, `getdents64` until the end, an `fstatat` of each
 /// name and an `fstat` of the directory. The handles are inode numbers and zeros; `.` and `..` are left out.
 pub(super) fn readdirplus(
     directory: &File,

@@ -1,4 +1,4 @@
-//! The replies of one batch, in memory that is initialised once and for all.
+//! The replies of one batch, in memory that is initialized once.
 
 use crate::operation::LARGE_BYTES;
 
@@ -38,12 +38,12 @@ impl Replies {
         self.length = 0;
     }
 
-    /// Whether any other reply still fits.
+    /// Whether another reply of any kind fits.
     pub(super) fn have_room(&self) -> bool {
         self.length < FLUSH_BYTES
     }
 
-    /// Whether as many bytes still fit.
+    /// Whether this many bytes fit.
     pub(super) fn have_room_for(&self, bytes: usize) -> bool {
         self.bytes.len() - self.length >= bytes
     }

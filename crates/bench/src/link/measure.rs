@@ -43,7 +43,7 @@ const PORT: u16 = 7;
 /// The measurements of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// The link that was asked for.
+    /// The requested link.
     pub settings: Settings,
     /// Median round trip of a small UDP packet, in seconds.
     pub round_trip: f64,
@@ -51,7 +51,7 @@ pub struct Measured {
     pub round_trip_range: (f64, f64),
     /// Round trip of the same packet over a link without delay: the system's own time.
     pub overhead: f64,
-    /// How late the link itself was meanwhile.
+    /// The link's own delay meanwhile.
     pub lateness: Lateness,
     /// Bits a second that the line carried from server to client, with all headers, while TCP sent as fast as it could;
     /// without delay and losses, which TCP would slow down for.
@@ -63,7 +63,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether the link adds the round trip that was asked for, as in the papers, whose delay of n ms is a round trip of
+    /// Whether the link adds the requested round trip, as in the papers, whose delay of n ms is a round trip of
     /// 0.2 + n ms. Reordered packets skip the delay.
     #[must_use]
     pub fn round_trip_is_right(&self) -> bool {
@@ -72,7 +72,7 @@ impl Measured {
         (self.round_trip - self.overhead - asked).abs() <= allowed
     }
 
-    /// Whether the rate is the one that was asked for; `None` if none was.
+    /// Whether the rate is the requested one; `None` if none was requested.
     #[must_use]
     pub fn rate_is_right(&self) -> Option<bool> {
         let asked = self.settings.bits_per_second? as f64;
@@ -93,7 +93,7 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |seconds: f64| seconds * 1e3;
-        let verdict = |right: bool| if right { "as asked" } else { "NOT AS ASKED" };
+        let verdict = |right: bool| if right { "as asked" } else { "NOT AS REQUESTED" };
         let settings = &self.settings;
         writeln!(f, "link:        {settings}")?;
         writeln!(
@@ -137,10 +137,10 @@ impl fmt::Display for Measured {
 
 /// Measures a link; it takes some ten seconds, and longer with long delays.
 ///
-/// Outages are left out. This process must have one thread only, unless it may make network namespaces.
+/// Outages are left out. This process must have one thread only, unless it may create network namespaces.
 ///
 /// # Errors
-/// Why the link cannot be made, or a packet never arrived.
+/// The link cannot be created, or a packet never arrived.
 pub fn measure(settings: &Settings) -> io::Result<Measured> {
     let settings = Settings { outages: Vec::new(), ..settings.clone() };
     let plain =
@@ -165,12 +165,12 @@ pub fn measure(settings: &Settings) -> io::Result<Measured> {
     })
 }
 
-/// Returns how long to wait for a packet.
+/// Returns the time to wait for a packet.
 fn patience(settings: &Settings) -> Duration {
     settings.delay * 2 + Duration::from_secs(1)
 }
 
-/// Returns round trips in seconds, and how late the link itself was.
+/// Returns round trips in seconds, and the link's own delay.
 fn round_trips(settings: &Settings) -> io::Result<(Vec<f64>, Lateness)> {
     let ends = Ends::new(settings)?;
     let carrier = Carrier::start(&ends, settings)?;
@@ -187,7 +187,7 @@ fn round_trips(settings: &Settings) -> io::Result<(Vec<f64>, Lateness)> {
         client.connect((SERVER, PORT))?;
         client.set_read_timeout(Some(patience))?;
         let trip = |number: usize| {
-            // With a delay, processors fall asleep in each round trip; without one they must too, or it would be no comparison.
+            // With a delay, processors sleep in each round trip; without one they must too, to be comparable.
             thread::sleep(ROUND_TRIP_PAUSE);
             let asked = Instant::now();
             client.send(&number.to_be_bytes())?;
@@ -275,7 +275,7 @@ fn receive(mut stream: TcpStream, carrier: &Carrier, settings: &Settings) -> io:
     }
 }
 
-/// Sends packets from client to server, and returns how many were sent and how many arrived.
+/// Sends packets from client to server, and returns the numbers of sent and arrived packets.
 fn losses(settings: &Settings) -> io::Result<(u64, u64)> {
     // No more at once than the line takes.
     let settings = Settings { bits_per_second: None, ..settings.clone() };
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerances_are_those_that_are_promised() {
+    fn tolerances_are_the_promised_ones() {
         let settings = Settings {
             delay: Duration::from_millis(10),
             bits_per_second: Some(100_000_000),

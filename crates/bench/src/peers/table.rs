@@ -391,7 +391,11 @@ mod tests {
     #[test]
     fn a_target_is_decided_once_the_rounds_agree() {
         let verdict = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
-        assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the load of the machine");
+        assert_eq!(
+            verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]),
+            "met",
+            "independently of the load of the machine"
+        );
         assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.11, 1.05, 1.03]), "open", "one of six");
         assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2]), "open", "the same");
         assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2, 1.2, 1.2, 1.2]), "not met", "one of nine");

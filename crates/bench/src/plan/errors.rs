@@ -1,4 +1,4 @@
-//! Messages about a plan: file, line, what is wrong, and what was expected.
+//! Messages about a plan: file, line, error, and expectation.
 
 use std::ops::Range;
 

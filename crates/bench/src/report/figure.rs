@@ -1,4 +1,4 @@
-//! The data of a plot, independent of how it is drawn.
+//! The data of a plot, independent of the drawing.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub struct Series {
 pub struct Point {
     /// Place on the horizontal axis.
     pub x: f64,
-    /// Value.
+    /// The value.
     pub y: f64,
     /// Interval of the value; `None` for a value without.
     pub interval: Option<(f64, f64)>,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_runs_are_in_no_plot() {
+    fn plots_omit_failed_runs() {
         let mut failed = result("enfys", "3", 1, 1000);
         failed.outcome = crate::result::Outcome::Failed("why".to_owned());
         assert_eq!(of_results(&[failed]), []);

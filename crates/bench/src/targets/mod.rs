@@ -35,7 +35,7 @@ impl Fault {
         self.errno == Some(libc::ENOENT)
     }
 
-    /// Whether something was there already (`EEXIST`).
+    /// Whether something existed already (`EEXIST`).
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.errno == Some(libc::EEXIST)
@@ -48,7 +48,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How a file is opened.
+/// Options of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
     /// For reading.
@@ -64,9 +64,9 @@ pub struct How {
 }
 
 impl How {
-    /// For reading a file that is there.
+    /// For reading an existing file.
     pub const READ: Self = Self { read: true, write: false, create: false, truncate: false, sync: false };
-    /// For writing a file that is there.
+    /// For writing an existing file.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
     /// For creating or overwriting a file.
     pub const CREATE: Self = Self { create: true, truncate: true, ..Self::WRITE };
@@ -83,7 +83,7 @@ pub struct Status {
     pub is_directory: bool,
 }
 
-/// Where a READ puts its data: slices of received records, or one buffer that is used again.
+/// The destination of a READ: slices of received records, or one reused buffer.
 #[derive(Debug, Default)]
 pub struct Buffer {
     parts: Vec<Bytes>,
@@ -99,7 +99,7 @@ impl Buffer {
         self.length
     }
 
-    /// Returns `count` bytes to be filled. The memory is used again by the next call.
+    /// Returns `count` bytes to be filled. The next call reuses the memory.
     fn space(&mut self, count: usize) -> &mut [u8] {
         self.parts.clear();
         if self.bytes.len() < count {
@@ -159,9 +159,9 @@ pub trait Files: Clone + 'static {
     async fn file_system_status(&self) -> Result<(), Fault>;
     /// Returns the requests sent so far, by operation; empty if they are not counted.
     fn traffic(&self) -> BTreeMap<String, RequestCounters>;
-    /// Returns how many requests had to wait for a slot so far.
+    /// Returns the number of requests that had to wait for a slot so far.
     fn slot_waits(&self) -> u64;
-    /// Leaves the server.
+    /// Ends the use of the server.
     async fn leave(self);
 }
 
@@ -170,9 +170,9 @@ pub trait Files: Clone + 'static {
 pub trait OpenFile: 'static {
     /// Returns the size when the file was opened, in bytes.
     fn size(&self) -> u64;
-    /// Reads up to `count` bytes, fewer only at the end of the file. Returns how many.
+    /// Reads up to `count` bytes, fewer only at the end of the file. Returns their number.
     async fn read(&self, offset: u64, count: usize, buffer: &mut Buffer) -> Result<usize, Fault>;
-    /// Writes data. Returns how many bytes were written.
+    /// Writes data. Returns the number of bytes written.
     async fn write(&self, offset: u64, data: Bytes) -> Result<usize, Fault>;
     /// Makes all written data stable.
     async fn sync(&self) -> Result<(), Fault>;

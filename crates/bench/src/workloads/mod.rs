@@ -1,4 +1,4 @@
-//! The workloads: what each thread of each client does. One file each; [`crate::plan::WORKLOADS`] has their parameters.
+//! The workloads: the operations of each thread of each client. One file each; [`crate::plan::WORKLOADS`] has their parameters.
 
 mod basic;
 mod bonnie;
@@ -41,7 +41,7 @@ pub trait Workload: Sized {
 
     /// Takes the parameters of a case, which are valid.
     fn new(parameters: &Parameters<'_>) -> Self;
-    /// Makes the files that the run needs, unless they are there. Each client calls it once, with thread 0.
+    /// Creates the files that the run needs, unless they exist. Each client calls it once, with thread 0.
     async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault>;
     /// Works until [`Meter::is_over`](crate::runner::Meter::is_over), or until the work is done. Calls [`Task::ready`] when
     /// its files are open.

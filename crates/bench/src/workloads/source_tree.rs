@@ -81,7 +81,7 @@ impl SourceTree {
         Ok(())
     }
 
-    /// Lists all directories, as find(1) does, and returns how many entries they have.
+    /// Lists all directories, as find(1) does, and returns the number of their entries.
     async fn find<F: Files>(&self, files: &F, task: &Task<F>) -> Result<u64, Fault> {
         let mut waiting = vec![String::new()];
         let mut found = 0;

@@ -28,7 +28,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Options to read a file that is there.
+    /// Options to read an existing file.
     pub const READ: Self = Self {
         mode: OpenMode::READ,
         create: false,

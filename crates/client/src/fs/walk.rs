@@ -1,4 +1,4 @@
-//! Walks over a tree: many directories are listed at a time, so that a walk takes round trips by the tree's depth.
+//! Walks over a tree: many directories are listed at a time, so that the number of round trips depends on the tree's depth.
 
 use std::collections::VecDeque;
 

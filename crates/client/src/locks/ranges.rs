@@ -34,7 +34,7 @@ impl HeldRanges {
         self.ranges.iter()
     }
 
-    /// Locks a range, whatever was locked there.
+    /// Locks a range; earlier locks in it are replaced.
     pub(crate) fn lock(&mut self, held: HeldRange) {
         self.unlock(held.range);
         let at = self.ranges.partition_point(|other| other.range.first < held.range.first);

@@ -1,4 +1,4 @@
-//! The locks of a client at its server, as they must be known to reclaim them after the server restarted.
+//! The locks of a client at its server, with the information to reclaim them after a restart of the server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -36,11 +36,11 @@ pub(crate) struct Locker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the locks were reclaimed.
+    /// Number of reclaims of the locks.
     epoch: u64,
     is_reclaiming: bool,
     held: HeldRanges,
-    /// Ranges that the server gave up, until their owner unlocks them.
+    /// Ranges that the server dropped, until their owner unlocks them.
     lost: HeldRanges,
     opens: BTreeMap<u32, OfOpen>,
 }
@@ -54,7 +54,7 @@ struct OfOpen {
     is_lost: bool,
 }
 
-/// The state that a request is made from.
+/// The state for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     epoch: u64,
@@ -147,7 +147,7 @@ impl Locker {
     }
 
     /// Notes a granted lock. Returns false if the locks were reclaimed since the snapshot: then the server may not have this
-    /// one, and it must be asked again.
+    /// one, and the request must be repeated.
     pub(crate) fn granted(
         &self,
         snapshot: Snapshot,
@@ -209,7 +209,7 @@ impl Locker {
         state.prune();
     }
 
-    /// Notes that the server has given up a lock.
+    /// Notes that the server has dropped a lock.
     pub(crate) fn lose(&self, held: HeldRange) {
         let mut state = self.state.lock();
         state.held.unlock(held.range);

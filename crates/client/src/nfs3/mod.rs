@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813), with its companions MOUNT and NFS_ACL.
 //!
 //! Version 3 has no session and no state: a call is its transaction ID, its arguments and its reply. [`calls`] sends them,
-//! [`ops`] are the operations, [`mount`] finds the handle that everything begins with.
+//! [`ops`] are the operations, [`mount`] finds the handle of the root.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ pub(crate) struct Nfs3 {
     config: Arc<Config>,
     connections: Vec<ConnectionId>,
     next_connection: AtomicUsize,
-    /// The port that NFS was found at.
+    /// The port of NFS.
     port: u16,
     permits: Arc<Permits>,
     mounts: MountPaths,
     local_locks: LocalLocks,
-    /// Set once the server has said that it has no READDIRPLUS.
+    /// Set once the server has rejected READDIRPLUS as unknown.
     lacks_readdirplus: AtomicBool,
 }
 
 impl Nfs3 {
-    /// Checks that the server has version 3. If the configuration has the usual port and version 3 is not there, the port
-    /// mapper is asked for another.
+    /// Checks that the server has version 3. If the configuration has the usual port and version 3 is not found there, this asks the port
+    /// mapper for another.
     ///
     /// # Errors
     /// [`OpError::Unsupported`] if the server does not have version 3.
@@ -97,7 +97,7 @@ impl Nfs3 {
         Ok(())
     }
 
-    /// Returns how many calls are in flight, and how many had to wait until others had ended.
+    /// Returns the number of calls in flight, and of those that had to wait for others.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         self.permits.usage()
     }

@@ -75,7 +75,7 @@ impl Current {
 
 enum SessionState {
     Ready(Arc<Session>),
-    /// A new session is being made; once it is there, state is reclaimed in it.
+    /// A new session is being made; once it exists, state is reclaimed in it.
     Replacing(Option<Arc<Session>>),
     /// None could be made, and none will be.
     Failed(OpError),

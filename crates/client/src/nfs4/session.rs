@@ -38,7 +38,7 @@ pub(crate) struct Limits {
     pub(crate) response: u32,
     /// Maximum number of operations in a compound, SEQUENCE included.
     pub(crate) operations: u32,
-    /// Maximum number of compounds in flight that are of use.
+    /// Maximum useful number of compounds in flight.
     pub(crate) in_flight: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Unexecuted {
     ReplyLost,
     /// Another status of SEQUENCE.
     Refused(Status),
-    /// No reply that can be used.
+    /// No usable reply.
     Call(CallError),
 }
 
@@ -120,8 +120,8 @@ impl Session {
         })
     }
 
-    /// Executes a compound in a slot, and repeats it in the same slot while SEQUENCE says DELAY (§15.1.1.3). `cache_this` asks
-    /// the server to keep the reply, which compounds that change something need.
+    /// Executes a compound in a slot, and repeats it in the same slot while SEQUENCE returns DELAY (§15.1.1.3). `cache_this` asks
+    /// the server to keep the reply, which compounds with changes need.
     pub(crate) async fn compound(
         self: &Arc<Self>,
         credential: &OpaqueAuth,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Sends a compound once; `None` if SEQUENCE said DELAY.
+    /// Sends a compound once; `None` if SEQUENCE returned DELAY.
     async fn send(
         self: &Arc<Self>,
         credential: &OpaqueAuth,
@@ -160,7 +160,7 @@ impl Session {
         let result: CompoundResult = parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();
         match judge(&place, result.status, results.first()) {
-            // §2.10.6.1.3: the server did not keep the reply to the first execution. It says so at the operation after SEQUENCE.
+            // §2.10.6.1.3: the server did not keep the reply to the first execution. It reports this at the operation after SEQUENCE.
             Verdict::Executed(Some(_))
                 if results.len() == 2 && result.status == Status::RETRY_UNCACHED_REP =>
             {
@@ -271,12 +271,12 @@ impl Session {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// Follows CB_RECALL_SLOT.
+    /// Obeys CB_RECALL_SLOT.
     pub(crate) fn set_target(&self, target: u32) {
         self.table.lock().sequencer.set_target(target);
     }
 
-    /// Returns how many compounds are in slots, and how many had to wait for one so far.
+    /// Returns the number of compounds in slots, and of those that had to wait for one so far.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         (self.table.lock().sequencer.busy(), self.slot_waits.load(Ordering::Relaxed))
     }
@@ -372,22 +372,22 @@ impl Drop for SlotUse {
 struct SlotState(AtomicU8);
 
 impl SlotState {
-    /// The task that took the slot has it.
+    /// Of the task that took the slot.
     const HELD: u8 = 0;
     /// A request is in flight.
     const IN_FLIGHT: u8 = 1;
-    /// A request is in flight whose task has gone.
+    /// A request is in flight whose task was dropped.
     const ABANDONED: u8 = 2;
     /// The slot is free again, or its session is lost.
     const FREE: u8 = 3;
 
-    /// Notes the end of a request. Returns whether the task has gone.
+    /// Notes the end of a request. Returns whether the task was dropped.
     fn end(&self, keeps_slot: bool) -> bool {
         let next = if keeps_slot { Self::HELD } else { Self::FREE };
         self.0.swap(next, Ordering::Relaxed) == Self::ABANDONED
     }
 
-    /// Notes that the task goes. Returns whether the slot is to be freed now.
+    /// Notes that the task is dropped. Returns whether the slot must be freed now.
     fn abandon(&self) -> bool {
         match self.0.load(Ordering::Relaxed) {
             Self::IN_FLIGHT => self.0.store(Self::ABANDONED, Ordering::Relaxed),
@@ -416,9 +416,9 @@ impl Completion for RequestInSlot {
 enum Verdict {
     /// The request was executed, in 4.0 without SEQUENCE.
     Executed(Option<SequenceOk>),
-    /// It is to be repeated in the same slot.
+    /// It must be repeated in the same slot.
     Delay,
-    /// It was executed before; the reply is gone.
+    /// It was executed before; the reply is lost.
     ReplyLost,
     /// The session is lost.
     Lost(Status),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_to_another_request_loses_the_session_whatever_its_status() {
+    fn a_reply_to_another_request_of_any_status_loses_the_session() {
         for status in [Status::OK, Status::NOENT, Status::DELAY] {
             for wrong in [ok(3, 5), ok(2, 4), OpResult::PutRootFh(Ok(()).into())] {
                 assert_eq!(judge(&SENT, status, Some(&wrong)), Verdict::Lost(Status::SEQ_MISORDERED));
@@ -548,6 +548,6 @@ mod tests {
         state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
         assert!(!state.end(false) && !state.abandon(), "the reply has freed it");
         state.0.store(SlotState::IN_FLIGHT, Ordering::Relaxed);
-        assert!(!state.end(true) && state.abandon(), "kept for a repetition, and given up");
+        assert!(!state.end(true) && state.abandon(), "kept for a repetition, and abandoned");
     }
 }

@@ -109,7 +109,7 @@ impl Results {
         (0..count).try_for_each(|_| self.skip())
     }
 
-    /// Takes at most `count` results, whatever their status.
+    /// Takes at most `count` results, of any status.
     pub(crate) fn take_results(&mut self, count: usize) -> Vec<OpResult> {
         self.results.by_ref().take(count).collect()
     }

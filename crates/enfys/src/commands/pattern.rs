@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A compiled pattern. `*` and `?` match slashes and leading dots too, as `find` has it.
+/// A compiled pattern. `*` and `?` match slashes and leading dots too, as in `find`.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     parts: Vec<Part>,
@@ -28,7 +28,7 @@ enum Member {
     Class(Class),
 }
 
-/// A character, or a byte that is none: it matches itself and `?`.
+/// A character, or a byte that is not one: it matches itself and `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Character(char),
@@ -139,7 +139,7 @@ impl Member {
     }
 }
 
-/// Cuts bytes into characters, and bytes that are none.
+/// Splits bytes into characters, and bytes that are not characters.
 fn units(bytes: &[u8]) -> Vec<Unit> {
     let mut units = Vec::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -205,7 +205,7 @@ fn set(units: &[Unit]) -> Option<(Part, usize)> {
     }
 }
 
-/// Returns the member at `at`, which a backslash may precede, and where the next one begins.
+/// Returns the member at `at`, which a backslash may precede, and the start of the next one.
 fn member(units: &[Unit], at: usize) -> Option<(Unit, usize)> {
     match units.get(at)? {
         Unit::Character('\\') => Some((*units.get(at + 1)?, at + 2)),
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_stands_for_itself() {
+    fn an_incomplete_set_matches_itself() {
         check("[a", &[b"[a"], &[b"a"]);
         check("a[", &[b"a["], &[b"a"]);
         check("[[:digit:", &[b"[[:digit:"], &[b"1"]);
     }
 
     #[test]
-    fn a_backslash_takes_away_the_meaning() {
+    fn a_backslash_makes_a_character_literal() {
         check("\\*", &[b"*"], &[b"a", b"\\*"]);
         check("\\[a]", &[b"[a]"], &[b"a"]);
         check("a\\", &[b"a\\"], &[b"a"]);

@@ -1,4 +1,4 @@
-//! Removes trees: many names in a request, so that round trips are by depth.
+//! Removes trees: many names in a request, so that the number of round trips depends on the depth.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ const DIRECTORIES: usize = 256;
 /// An object to remove.
 pub type Doomed = (TreePath, Attributes);
 
-/// Removes trees. An object that cannot be removed is reported, and the others still go.
+/// Removes trees. An object that cannot be removed is reported, and the others are still removed.
 pub struct Removal<'a, T> {
     pub tree: &'a T,
     /// Whether directories are removed with everything below; otherwise only empty ones.
     pub is_recursive: bool,
-    /// Returns why an object must stay.
+    /// Returns the reason why an object must not be removed.
     pub refuse: &'a dyn Fn(&TreePath, &Attributes) -> Option<Failure>,
     /// Gets the outcome for each object.
     pub report: &'a dyn Fn(&TreePath, Result<(), Failure>),
@@ -67,7 +67,7 @@ impl<T: Tree> Removal<'_, T> {
         })
     }
 
-    /// Removes directories with their entries. Returns the numbers of those that stay.
+    /// Removes directories with their entries. Returns the numbers of those that remain.
     async fn directories(&self, directories: &[(usize, Doomed)]) -> Vec<usize> {
         let mut gone = Vec::new();
         let mut kept = Vec::new();
@@ -107,7 +107,7 @@ impl<T: Tree> Removal<'_, T> {
         kept
     }
 
-    /// Removes names. Returns the numbers of those that stay.
+    /// Removes names. Returns the numbers of those that remain.
     async fn names(&self, objects: &[(usize, Doomed)]) -> Vec<usize> {
         let names: Vec<_> = objects.iter().map(|(_, (path, attributes))| (path, attributes.kind)).collect();
         let mut kept = Vec::new();

@@ -36,7 +36,7 @@ pub struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
-    /// Show clients and figures.
+    /// Show clients and statistics.
     Status,
     /// Remove a client and all its state.
     Evict {

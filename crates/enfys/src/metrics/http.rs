@@ -3,7 +3,7 @@
 /// The formats of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// OpenMetrics 1.0, if the client asks for it.
+    /// OpenMetrics 1.0, if the client requests it.
     OpenMetrics,
     /// Prometheus' text format 0.0.4, for all others.
     Text,
@@ -18,7 +18,7 @@ impl Format {
     }
 }
 
-/// A parsed request: what the answer is.
+/// A parsed request: the kind of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// The metrics; without a body if `is_head`.

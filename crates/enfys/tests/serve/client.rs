@@ -102,7 +102,7 @@ impl Client {
         self.ask(program, procedure, arguments).expect("results")
     }
 
-    /// The same, if the call may be refused.
+    /// As [`Self::call`], if the call may be refused.
     pub fn ask<R: Decode>(
         &mut self,
         program: (u32, u32),
@@ -358,7 +358,7 @@ impl Client4 {
             state_protect: StateProtectArgs::None,
             implementation: List::default(),
         });
-        let OpResult::ExchangeId(id) = this.alone(exchange) else { panic!("an EXCHANGE_ID is answered so") };
+        let OpResult::ExchangeId(id) = this.alone(exchange) else { panic!("EXCHANGE_ID's only result") };
         let id = id.into_result().expect("a client id");
         let create = Op::CreateSession(CreateSessionArgs {
             client_id: id.client_id,

@@ -1,4 +1,4 @@
-//! Checks the documents: configurations in them are right, and every test that they name exists.
+//! Checks the documents: configurations in them are valid, and every test that they name exists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

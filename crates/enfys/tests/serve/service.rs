@@ -114,7 +114,7 @@ fn the_unit_neither_hides_exports_nor_makes_them_read_only() {
         "TemporaryFileSystem",
         "User",
     ] {
-        assert!(!options.contains_key(hiding), "{hiding} takes something from exports or from callers");
+        assert!(!options.contains_key(hiding), "{hiding} hides something from exports or callers");
     }
     // `strict` would make every export read-only; `full` only those below /usr, /boot, /efi and /etc.
     assert_eq!(options["ProtectSystem"], ["full"]);

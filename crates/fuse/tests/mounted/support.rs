@@ -23,7 +23,7 @@ pub(crate) fn can_mount() -> bool {
     can
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -32,7 +32,7 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A directory on which a file system can be mounted. A mount that is left is detached, so that a failed test leaves nothing.
+/// A directory on which a file system can be mounted. A remaining mount is detached, so that a failed test leaves no mount.
 pub(crate) struct Place {
     _top: tempfile::TempDir,
     pub(crate) path: PathBuf,
@@ -119,7 +119,7 @@ pub(crate) fn perl(program: &str, argument: &Path) -> Child {
 
 pub(crate) fn kill(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, signal).expect("a living child");
+    rustix::process::kill_process(pid, signal).expect("a running child");
 }
 
 /// Waits for the end of a child and returns its output.

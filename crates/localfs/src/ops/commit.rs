@@ -1,4 +1,4 @@
-//! COMMIT: syncs the whole file, whatever the range, because `sync_file_range` makes nothing durable. Does nothing
+//! COMMIT: syncs the whole file for any range, because `sync_file_range` makes nothing durable. Does nothing
 //! where all writes are durable already.
 
 use std::sync::Arc;

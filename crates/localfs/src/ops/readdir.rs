@@ -151,7 +151,7 @@ impl Volume {
         section.end().then_some(listed)
     }
 
-    /// Returns true at the end of the directory, false where the visitor has enough. After it gives up, it can be
+    /// Returns true at the end of the directory, false where the visitor stops. After that, it can be
     /// called again.
     fn visit_entries(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
         let view = self.wants_objects(context, listing).then(|| self.view(&listing.directory));

@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 
 use super::{Files, errno};
 
-/// Returns how the client opens a file with these flags of open(2).
+/// Returns the client's options for an open with these flags of open(2).
 pub(super) fn open_flags(flags: u32) -> OpenFlags {
     let flags = OFlags::from_bits_retain(flags);
     let mode = match flags & OFlags::ACCMODE {

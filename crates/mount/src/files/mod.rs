@@ -35,7 +35,7 @@ mod xattrs;
 /// First number of open directories; those of files are lower.
 const DIRECTORIES_FROM: u64 = 1 << 63;
 
-/// How a mount behaves.
+/// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whose rights requests have at the server.
@@ -44,11 +44,11 @@ pub struct Settings {
     pub users: IdMap,
     /// Groups with another number at the server.
     pub groups: IdMap,
-    /// How long the kernel may use attributes and names without asking.
+    /// The time for which the kernel may cache attributes and names.
     pub timeouts: Timeouts,
     /// Whether the kernel may cache that a name is missing.
     pub caches_missing_names: bool,
-    /// Who asks where no rights are needed: for attributes, for free space.
+    /// The caller of requests that need no rights: for attributes, for free space.
     pub machine: Caller,
     /// A random number, which makes exclusive creations of this mount differ from those of others.
     pub seed: u64,
@@ -74,7 +74,7 @@ pub struct Files {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Granted {
     Nothing,
-    /// A lookup of each.
+    /// One lookup of each inode.
     Lookups(Vec<NodeId>),
     Open(FileHandle),
     Created(NodeId, FileHandle),
@@ -104,7 +104,7 @@ impl Files {
         })
     }
 
-    /// Sets where the kernel's caches are invalidated.
+    /// Sets the device through which the kernel's caches are invalidated.
     ///
     /// # Errors
     /// EAGAIN if no thread can be started.
@@ -124,7 +124,7 @@ impl Files {
         self.nodes.len()
     }
 
-    /// Takes lookups back that the kernel has forgotten.
+    /// Subtracts lookups that the kernel has forgotten.
     pub(crate) fn forget(&self, forgets: &[Forget]) {
         for forget in forgets {
             self.nodes.forget(*forget);
@@ -160,7 +160,7 @@ impl Files {
         }
     }
 
-    /// Makes everything stable that was written, and closes all files: the mount ends.
+    /// Makes all written data stable, and closes all files: the mount ends.
     pub async fn shut_down(&self) {
         for file in self.open_files.all() {
             if let Err(error) = file.flush().await {
@@ -198,7 +198,7 @@ impl Files {
         }
     }
 
-    /// Makes the kernel ask for attributes before it uses them again. Waits for no request.
+    /// Makes the kernel request attributes before it uses them again. Waits for no request.
     fn expire_attributes(&self, node: NodeId) {
         if let Some(invalidator) = self.invalidator.get() {
             invalidator.expire_attributes(node);

@@ -60,14 +60,14 @@ impl Files {
     /// Answers for names that the server does not have, without asking it: the kernel asks for `security.capability` at each write.
     fn check_xattr(&self, name: &[u8]) -> Result<(), Errno> {
         if self.version() != Version::V42 {
-            // The kernel does not ask again.
+            // The kernel does not repeat the request.
             return Err(Errno::NOSYS);
         }
         if name.starts_with(PREFIX) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
     }
 }
 
-/// Returns a value, or its length if nothing else was asked for.
+/// Returns a value, or its length if only that was requested.
 fn sized(value: Bytes, size: u32) -> Result<XattrReply, Errno> {
     let length = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     match size {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_longer_than_asked_for_is_an_error() {
+    fn a_value_longer_than_requested_is_an_error() {
         let value = Bytes::from_static(b"abc");
         assert_eq!(sized(value.clone(), 0), Ok(XattrReply::Length(3)));
         assert_eq!(sized(value.clone(), 3), Ok(XattrReply::Value(value.clone())));

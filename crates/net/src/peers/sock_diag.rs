@@ -55,7 +55,7 @@ impl SockDiag {
     /// A table whose requests fail.
     #[cfg(test)]
     pub(super) fn broken() -> Self {
-        let open = || std::fs::File::open("/dev/null").expect("it is there").into();
+        let open = || std::fs::File::open("/dev/null").expect("it exists").into();
         Self { sockets: open(), routes: open(), sequence: 0 }
     }
 

@@ -21,7 +21,7 @@ use crate::state::{ChangeGuard, Client, Conflict, EntryChange, EntryChangeKind};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Changer<'c> {
     pub(crate) request: &'c Request<'c>,
-    /// None for callers of version 3.
+    /// `None` for callers of version 3.
     pub(crate) client: Option<&'c Client>,
     pub(crate) ops: LoggedOps<'c>,
 }
@@ -150,7 +150,7 @@ impl<'c> Changer<'c> {
             return renamed;
         };
         match occupant.map_or(Some(false), |occupant| occupant.at(made)) {
-            // A notification would be a guess: drop the change without ending it.
+            // The content of a notification would be uncertain: drop the change without ending it.
             None => {}
             Some(replaced) if is_within => {
                 target.end(None, Some((&made.to, EntryChange::Renamed { from: old, to: new, replaced })));
@@ -185,7 +185,7 @@ impl<'c> Changer<'c> {
         linked
     }
 
-    /// Announces a change: from here on no delegation of the directory is granted.
+    /// Announces a change: from now on no delegation of the directory is granted.
     fn announce(self, place: Directory<'c>) -> Announced<'c> {
         let _changing = announce_change(self.request, place.directory);
         // In this order, either the announcement sees the delegation, or the grant sees the change.
@@ -199,8 +199,8 @@ impl<'c> Changer<'c> {
 
 /// Whether the new name of a RENAME existed, looked up before it.
 ///
-/// RFC 8881 §20.4.3 has the notification name the entry that is deleted "atomically with the addition". The backend does not say that. If
-/// the directory did not change between lookup and RENAME, it is the entry that was found. Otherwise the holders look themselves.
+/// RFC 8881 §20.4.3 has the notification name the entry that is deleted "atomically with the addition". The backend does not report it. If
+/// the directory did not change between lookup and RENAME, it is the entry that was found. Otherwise the holders must look it up.
 struct Occupant {
     /// The directory's change attribute then; none if it or the entry could not be read.
     change: Option<u64>,

@@ -60,7 +60,7 @@ impl Right<'_> {
         let access = |is_allowed: bool| if is_allowed { Ok(()) } else { Err(Error::Access) };
         match self {
             Self::Given => Ok(()),
-            // RFC 1813 §4.4: without an open the owner has access whatever the mode says.
+            // RFC 1813 §4.4: without an open the owner has access regardless of the mode.
             Self::Content(IoKind::Read) => access(is_own || may_read),
             Self::Content(IoKind::Write) => access(is_own || may_write),
             Self::Open(open) => access((may_read || !open.read) && (may_write || !open.write)),

@@ -2,7 +2,7 @@
 //!
 //! The cryptography is done by a [`Mechanism`], which comes with the [`Settings`](crate::Settings). Without one the flavor is refused like
 //! any unknown flavor. [`enter`](Gss::enter) finds a call's context, checks it and unprotects the arguments. After that it is a call like
-//! any other, whose caller is [`Identity::Gss`]. [`Sealing`] writes the reply's header and protects the results. Reply and slot caches lie
+//! any other, whose caller is [`Identity::Gss`]. [`Sealing`] writes the reply's header and protects the results. Reply and slot caches are
 //! between the two, so that they keep plain results: a retransmission has a new sequence number (§5.3.3.1), and its reply another checksum.
 
 mod contexts;

@@ -66,7 +66,7 @@ impl Client {
             cancelled: Vec::new(),
             back: BackChannel::default(),
         };
-        client.introduce(world).expect("a server that has just started lets everybody in");
+        client.introduce(world).expect("a server that has just started accepts every client");
         client
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     while clients.iter().any(Client::waits) || world.server.counts().copies > 0 {
         handle_event(&mut world, &mut clients, false)?;
         world.server.audit()?;
-        left = left.checked_sub(1).ok_or("copies are left whose end is not reported")?;
+        left = left.checked_sub(1).ok_or("the ends of some copies are not reported")?;
     }
     for client in &mut clients {
         client.check(&mut world)?;

@@ -57,7 +57,7 @@ impl Names {
         Some(((*name).clone(), **own))
     }
 
-    /// Notes that a name is there.
+    /// Notes that a name exists.
     fn add(&mut self, program: &Program, name: &str, own: Own) {
         self.present.insert(name.to_owned(), own);
         program.model.borrow_mut().set(name, Presence::Present(own.kind));

@@ -12,7 +12,7 @@ use super::format;
 use crate::disk_space;
 use crate::files::{open_file, sync_parent};
 
-/// A file that is longer than this is rewritten, if it is also [`REWRITE_FACTOR`] times as long as its map needs.
+/// A file longer than this is rewritten if it is also [`REWRITE_FACTOR`] times as long as its map needs.
 const REWRITE_BYTES: u64 = 1 << 20;
 const REWRITE_FACTOR: u64 = 4;
 /// Zeros that are written after the last record.
@@ -41,7 +41,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Allocates the first `wanted` bytes of a file that has `has`, or as many as there are. Returns how many, and why not all.
+    /// Allocates the first `wanted` bytes of a file that has `has`, or as many as possible. Returns their number, and the error if not all.
     fn allocate(&self, file: &File, has: u64, wanted: u64) -> io::Result<(u64, Option<io::Error>)> {
         #[cfg(test)]
         let before = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?) * 512;
@@ -54,7 +54,7 @@ impl Disk {
     }
 }
 
-/// Returns how many bytes each file should have for a map that takes `live_bytes`.
+/// Returns the number of bytes that each file should have for a map that takes `live_bytes`.
 pub(super) fn wanted_bytes(live_bytes: u64) -> u64 {
     (format::HEADER as u64 + live_bytes + RESERVE_BYTES).next_multiple_of(64 << 10)
 }
@@ -64,11 +64,11 @@ pub(super) fn wanted_bytes(live_bytes: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
-    /// Where the records end.
+    /// The end of the records.
     bytes: u64,
-    /// Where the zeros after them end.
+    /// The end of the zeros after them.
     written: u64,
-    /// Where the allocated space ends.
+    /// The end of the allocated space.
     allocated: u64,
     /// Whether the disk had space for zeros at the last try. There is no other try until space was allocated.
     has_room: bool,
@@ -102,7 +102,7 @@ impl LogFile {
     /// appended again.
     ///
     /// # Errors
-    /// Those of the write and the sync.
+    /// Errors of the write and the sync.
     pub(super) fn append(&mut self, changes: &[u8], disk: &Disk) -> io::Result<()> {
         let end = self.bytes + changes.len() as u64;
         disk.check(end > self.capacity())?;
@@ -139,7 +139,7 @@ impl LogFile {
         }
     }
 
-    /// Allocates the first `wanted` bytes, or as many as there are. Returns why not all.
+    /// Allocates the first `wanted` bytes, or as many as possible. Returns the error if not all.
     pub(super) fn reserve(&mut self, wanted: u64, disk: &Disk) -> io::Result<Option<io::Error>> {
         let (allocated, shortage) = disk.allocate(&self.file, self.capacity(), wanted)?;
         self.allocated = allocated;
@@ -164,7 +164,7 @@ impl SpareFile {
     /// Opens the spare file of the previous server, or creates one.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// Errors of open(2).
     pub(super) fn open(log: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = open_file(&Self::path(log), options.read(true).write(true).create(true).truncate(false))?;
@@ -190,11 +190,11 @@ impl SpareFile {
         Ok(shortage)
     }
 
-    /// Writes a whole log and puts it in the place of `old`, the file in use. `old` becomes the spare file if the file system can
+    /// Writes a whole log and replaces `old` by it, the file in use. `old` becomes the spare file if the file system can
     /// exchange both.
     ///
     /// # Errors
-    /// Those of writing, renaming and syncing; with `old` if the file in use was not touched.
+    /// Errors of writing, renaming and syncing; with `old` if the file in use was not touched.
     pub(super) fn replace(
         self,
         log: &Path,
@@ -231,7 +231,7 @@ impl SpareFile {
     }
 }
 
-/// Puts `new` in the place of `log`. Returns whether `new` is now the old `log`.
+/// Replaces `log` by `new`. Returns whether `new` is now the old `log`.
 fn exchange(new: &Path, log: &Path) -> io::Result<bool> {
     if !std::fs::symlink_metadata(log).is_ok_and(|metadata| metadata.is_file()) {
         return std::fs::rename(new, log).map(|()| false);

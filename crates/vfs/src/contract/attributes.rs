@@ -31,7 +31,7 @@ pub(super) fn a_new_object_has_the_requested_attributes(t: &Subject) {
 pub(super) fn the_root_is_a_directory(t: &Subject) {
     let root = t.me().getattr(&t.backend().root()).unwrap();
     assert_eq!(root.kind, FileKind::Directory);
-    assert!(root.links >= 2, "`.` and the name above, whatever that is");
+    assert!(root.links >= 2, "`.` and the name in the parent directory");
     assert_eq!(t.backend().root(), t.backend().root(), "the root's handle stays");
 }
 

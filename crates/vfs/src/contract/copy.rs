@@ -66,7 +66,7 @@ pub(super) fn clones_keep_holes_and_replace_old_data(t: &Subject) {
     me.truncate(&source, 4 * block).unwrap();
     let target = filled(&me, &top, "d", vec![9; 6 * block as usize]);
     let after = me.clone_range(&range(source, 0, target, block, 3 * block)).unwrap().after;
-    assert_eq!(after.size, 6 * block, "a clone inside leaves the size");
+    assert_eq!(after.size, 6 * block, "a clone inside keeps the size");
     let mut wanted = vec![9; 6 * block as usize];
     wanted[block as usize..2 * block as usize].fill(1);
     wanted[2 * block as usize..4 * block as usize].fill(0);
@@ -151,7 +151,7 @@ pub(super) fn copies_come_in_steps_and_hold_the_same_bytes(t: &Subject) {
     assert_eq!((nothing.count, nothing.is_all), (0, true));
 }
 
-/// Copies a range in as many steps as it takes.
+/// Copies a range in as many steps as needed.
 fn copy_all(me: &Caller<'_>, whole: CopyRange) {
     let mut left = whole;
     for _ in 0..100 {

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::subject::{Subject, assert_fails};
 use crate::{Access, Create, CreateMode, Error, Handle, MAX_HANDLE, Removal, Seek, SetAttributes, SetXattr};
 
-pub(super) fn a_handle_is_the_same_every_time(t: &Subject) {
+pub(super) fn lookups_return_equal_handles(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     me.write(&file, 0, "content").unwrap();
@@ -81,7 +81,7 @@ pub(super) fn malformed_handles_are_refused(t: &Subject) {
 }
 
 // RFC 1813 §2.6 on NFS3ERR_STALE, and the assumption of clients' caches: an inode number may be reused, a handle not.
-pub(super) fn a_handle_never_means_another_file(t: &Subject) {
+pub(super) fn a_handle_never_refers_to_another_file(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let mut gone = Vec::new();
     for _ in 0..100 {

@@ -341,10 +341,10 @@ cases! { $
         file_ids_match_attributes
     }
     handles {
-        a_handle_is_the_same_every_time
+        lookups_return_equal_handles
         removed_files_are_stale_for_every_operation
         malformed_handles_are_refused
-        a_handle_never_means_another_file
+        a_handle_never_refers_to_another_file
         handles_differ
         handles_survive_the_move_of_an_ancestor
     }

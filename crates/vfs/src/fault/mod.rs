@@ -133,7 +133,7 @@ impl<B: Backend> Faulty<B> {
         &self.around.outsiders
     }
 
-    /// Returns how often an operation was requested, whatever its result.
+    /// Returns the number of requests of an operation, with any result.
     pub fn calls(&self, method: Method) -> u64 {
         self.around.calls[method as usize].load(Ordering::Relaxed)
     }

@@ -71,7 +71,7 @@ impl State {
         Ok(Written { count: count as u32, stability, change })
     }
 
-    /// Makes the whole file stable, whatever the range.
+    /// Makes the whole file stable, for any range.
     pub(super) fn commit(&mut self, file: u64) -> Result<Change> {
         self.inode(file).pages()?;
         self.made_stable(file);

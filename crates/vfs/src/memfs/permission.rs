@@ -39,7 +39,7 @@ pub(super) fn require_owner(who: &Credentials, inode: &Inode) -> Result<()> {
 }
 
 /// Whether content may be read.
-// RFC 1813 §4.4: the owner has access whatever the mode, and "the server allows reading of files if the uid given in
+// RFC 1813 §4.4: the owner has access regardless of the mode, and "the server allows reading of files if the uid given in
 // the call has either execute or read permission on the file".
 pub(super) fn require_read(who: &Credentials, inode: &Inode, authority: Authority) -> Result<()> {
     let granted = authority == Authority::Opened

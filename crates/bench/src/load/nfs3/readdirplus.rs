@@ -29,7 +29,7 @@ pub(super) struct Readdirplus {
 }
 
 impl Readdirplus {
-    /// Lists `directory`, asking for as much as fits into a reply.
+    /// Lists `directory`, requesting as much as fits into a reply.
     pub(super) fn new(directory: FileHandle, depth: usize) -> Self {
         let render = |cookie, cookieverf| {
             let arguments = ReaddirplusArgs {

@@ -46,7 +46,7 @@ fn with(line: &str, other: &str) -> String {
 #[test]
 fn a_plan_multiplies_everything_it_varies() {
     let plan = plan(PLAN);
-    // Enfys: 2 sizes × 2 versions × 2 delays × 2 threads; the disk, whose mount decides: 2 sizes × 2 threads.
+    // Enfys: 2 sizes × 2 versions × 2 delays × 2 threads; the disk, whose mount determines the version and delay: 2 sizes × 2 threads.
     assert_eq!(plan.cases.len(), 16 + 4);
     let labels: Vec<String> = plan.cases[..4].iter().map(Case::label).collect();
     assert_eq!(
@@ -78,7 +78,7 @@ fn every_round_has_every_case_and_begins_with_another() {
 }
 
 #[test]
-fn an_interrupted_plan_goes_on() {
+fn an_interrupted_plan_continues() {
     let runs = plan(PLAN).runs();
     let done: BTreeSet<_> = runs[..25].iter().map(|run| run.id.clone()).collect();
     assert_eq!(plan(PLAN).remaining(&done), runs[25..]);
@@ -173,7 +173,7 @@ fn all_errors_are_found_at_once() {
 }
 
 #[test]
-fn each_target_is_made_cold_as_it_says() {
+fn each_target_is_made_cold_by_its_own_method() {
     let cold = |server: &str, cold: &str| {
         let text = with("\"local:enfys\"", &format!("\"{server}\"\ncold = \"{cold}\"")).replace("10ms", "0s");
         Plan::parse("plan.toml", &text.replace("\"0\", ", ""))
@@ -207,7 +207,7 @@ impl Machine for Bare {
 }
 
 #[test]
-fn what_the_machine_lacks_is_said_with_the_line() {
+fn missing_prerequisites_are_reported_with_their_line() {
     let text = with("\"local:enfys\"", "\"local:ganesha\"\ncold = \"drop-caches\"");
     assert_eq!(
         plan(&text).check(&Bare),

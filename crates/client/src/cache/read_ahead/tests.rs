@@ -6,14 +6,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn first_read_asks_for_the_first_window() {
+fn first_read_requests_the_first_window() {
     let mut ahead = ReadAhead::default();
     let plan = ahead.read(0..128 * KIB, Cached::No, 1 << 40);
     assert_eq!(plan.fetch, 128 * KIB..128 * KIB + FIRST_WINDOW);
 }
 
 #[test]
-fn nothing_is_asked_for_beyond_the_end() {
+fn nothing_is_requested_beyond_the_end() {
     let mut ahead = ReadAhead::default();
     assert_eq!(ahead.read(0..4 * KIB, Cached::No, 6 * KIB).fetch, 4 * KIB..6 * KIB);
     assert!(ahead.read(4 * KIB..6 * KIB, Cached::Yes, 6 * KIB).fetch.is_empty());
@@ -113,7 +113,7 @@ proptest! {
             prop_assert!(step < 2 || cached == Cached::Yes || lead > 0 && step < 3 || len > FIRST_WINDOW / 2);
             have = have.max(offset + len);
             let plan = ahead.read(offset..offset + len, cached, size);
-            prop_assert!(plan.fetch.is_empty() || plan.fetch.start <= have, "a gap is never asked for");
+            prop_assert!(plan.fetch.is_empty() || plan.fetch.start <= have, "a gap is never requested");
             have = have.max(plan.fetch.end);
             offset += len;
         }

@@ -1,9 +1,9 @@
 //! Files and directories of a server as objects, without paths and for any caller. The path-based
-//! [`FileSystem`](super::FileSystem) and adapters such as FUSE stand on this.
+//! [`FileSystem`](super::FileSystem) and adapters such as FUSE use this.
 //!
-//! - [`Mount`] is a directory of a server with all below it.
+//! - [`Mount`] is a directory of a server with everything below it.
 //! - [`Inode`] is one object of it. There is one per file handle; clones are the same. Operations on names are methods of the
-//!   directory, operations on attributes methods of the object. Each takes the [`Caller`] that it is made for.
+//!   directory, operations on attributes methods of the object. Each takes the [`Caller`] of the request.
 //! - [`OpenFile`] is an open file description, [`OpenDirectory`] a directory that is being listed.
 //!
 //! Errors are [`OpError`]s, whose `errno` is the one of the system call.
@@ -54,7 +54,7 @@ use flusher::Flusher;
 use state::State;
 use table::{Node, Table};
 
-/// A directory of a server with all below it. Clones are the same.
+/// A directory of a server with everything below it. Clones are the same.
 #[derive(Clone)]
 pub struct Mount {
     shared: Arc<Shared>,

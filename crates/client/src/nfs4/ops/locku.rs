@@ -1,4 +1,4 @@
-//! LOCKU (RFC 8881 §18.12), with FREE_STATEID (§18.38) when an owner's last lock on a file goes.
+//! LOCKU (RFC 8881 §18.12), with FREE_STATEID (§18.38) when an owner's last lock on a file is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Nfs4 {
         locker: &LockerUse,
         range: LockRange,
     ) -> Result<(), OpError> {
-        // Through each open that has locks there; again if they were reclaimed meanwhile.
+        // Through each open with locks in the range; again if they were reclaimed meanwhile.
         for _ in 0..locker.unlocking(range).len() + TRIES_MAX {
             self.reclaim_over(locker).await?;
             let Some(part) = locker.unlocking(range).first().copied() else { return Ok(()) };
@@ -59,7 +59,7 @@ impl Nfs4 {
     /// Waits until the locks of an owner are not being reclaimed.
     pub(super) async fn reclaim_over(&self, locker: &LockerUse) -> Result<(), OpError> {
         while locker.is_reclaiming() {
-            // With a persistent session (RFC 8881 §18.36.3) the session is there meanwhile.
+            // With a persistent session (RFC 8881 §18.36.3) the session exists meanwhile.
             self.session().await?;
             self.engine.sleep(RECLAIM_PAUSE).await;
         }
@@ -74,7 +74,7 @@ impl Nfs4 {
         part: Unlocking,
     ) -> Result<(), OpError> {
         let Some(stateid) = part.snapshot.stateid else {
-            // The server has given up the lock.
+            // The server has dropped the lock.
             locker.unlocked(part, range, None);
             return Ok(());
         };

@@ -15,7 +15,7 @@ use crate::results::{FileHandle, Object};
 const CHAIN_EXTRA: usize = 4;
 
 impl Nfs4 {
-    /// Looks up names from the root of the server's tree on, as [`Self::lookup_chain`].
+    /// Looks up names from the root of the server's tree, as [`Self::lookup_chain`].
     pub(crate) async fn lookup_from_root(&self, caller: &Caller, names: &[&[u8]]) -> Result<Object, OpError> {
         self.chain(caller, Op::PutRootFh, names).await
     }

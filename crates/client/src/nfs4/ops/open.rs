@@ -122,7 +122,7 @@ impl Nfs4 {
     }
 
     /// Opens a file; `location` is its directory and name, as far as they are known. If the caller drops the future, the file is
-    /// closed when the reply is there.
+    /// closed when the reply has arrived.
     async fn open_claiming(
         self: &Arc<Self>,
         caller: &Caller,

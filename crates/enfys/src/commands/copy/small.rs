@@ -29,7 +29,7 @@ struct Batch {
 type Running<'s> = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + 's>>>;
 
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
-    /// Copies objects until none comes any more.
+    /// Copies objects until no more arrive.
     pub(super) async fn others(&self, mut jobs: Receiver<Job>) {
         let (mut batches, mut singles) = (Running::new(), Running::new());
         let mut batch = Batch::default();
@@ -56,7 +56,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         futures_util::future::join(batches.collect::<()>(), singles.collect::<()>()).await;
     }
 
-    /// Whether an object and what has its name in the target are the same, which is reported.
+    /// Whether an object and the one with its name in the target are the same, which is reported.
     pub(super) fn is_itself(&self, job: &Job) -> bool {
         let is_itself = job.found.as_ref().is_some_and(|found| self.is_one_object(&job.attributes, found));
         if is_itself {
@@ -142,7 +142,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         others
     }
 
-    /// Compares the content of small files of equal size. What cannot be read is not the same.
+    /// Compares the content of small files of equal size. A file that cannot be read counts as different.
     async fn have_same_content(&self, jobs: &[Job]) -> Vec<bool> {
         let size = |job: &Job| job.attributes.size;
         let sources: Vec<_> = jobs.iter().map(Job::read).collect();

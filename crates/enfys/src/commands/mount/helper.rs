@@ -1,4 +1,4 @@
-//! `mount.enfys`: what mount(8) calls for lines of fstab(5) with the type `enfys`.
+//! `mount.enfys`: the helper of mount(8) for lines of fstab(5) with the type `enfys`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct Helper {
     type_: Option<String>,
 }
 
-/// Returns the arguments of a mount if this process was called as a helper; `Ok(None)` if they are only to be checked.
+/// Returns the arguments of a mount if this process was called as a helper; `Ok(None)` if they must only be checked.
 pub fn from_command_line() -> Option<Result<Option<MountArguments>, clap::Error>> {
     let mut arguments = std::env::args_os().peekable();
     let name = Path::new(arguments.peek()?).file_name()?.to_str()?.to_owned();

@@ -119,7 +119,7 @@ fn a_sustained_transfer_has_the_rate() {
             path.lane.received(now, length, &mut path.direction);
             left -= length;
         } else if arrived < 125_000_000 && step.due == 0 {
-            now = step.wake.expect("there is more to come");
+            now = step.wake.expect("more bytes are expected");
         }
     }
     // One second of sending and half a round trip, less the burst.
@@ -169,7 +169,7 @@ fn a_lost_segment_stalls_what_follows_and_nothing_before() {
 }
 
 #[test]
-fn losses_occur_as_often_as_asked() {
+fn losses_have_the_requested_rate() {
     let mut path = Path::new(Link { lost_per_million: 10_000, ..link() });
     for turn in 0..1000 {
         // Longer than all stalls.
@@ -233,7 +233,7 @@ fn the_end_comes_after_the_last_byte() {
 }
 
 proptest! {
-    /// Whatever the link, every byte leaves once, in order, never early, and the end comes last.
+    /// On any link, every byte leaves once, in order, never early, and the end comes last.
     #[test]
     fn every_byte_leaves_once_and_never_early(
         delay in 0_u64..50,
@@ -277,7 +277,7 @@ proptest! {
                 }
             } else {
                 let next = step.wake.into_iter().chain(next_at.filter(|at| *at > now)).min();
-                now = next.expect("something is to come");
+                now = next.expect("something is expected");
             }
         }
         prop_assert_eq!(taken, given.iter().map(|(_, length)| length).sum::<usize>());

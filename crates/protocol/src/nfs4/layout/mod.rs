@@ -24,7 +24,7 @@ xdr::constants! {
 }
 
 xdr::constants! {
-    /// `layoutiomode4`. Unknown values are kept, because the server rejects them with BADIOMODE.
+    /// `layoutiomode4`. Unknown values are kept, so that the server can reject them with BADIOMODE.
     pub struct LayoutIoMode: u32 {
         /// For reads.
         READ = 1,

@@ -3,7 +3,7 @@ use xdr::Chain;
 
 use crate::request::Request;
 
-/// EXPORT (RFC 1813 §5.2.5): the exports that the client may use, with the clients that they are for.
+/// EXPORT (RFC 1813 §5.2.5): the exports that the client may use, with their permitted clients.
 pub(super) fn list(request: &Request<'_>) -> Exports {
     let client = request.connection.peer.ip();
     let nodes = request.exports.of_client(client).filter_map(|export| {

@@ -176,7 +176,7 @@ fn each_client_takes_back_its_own_mounts() {
     assert_eq!(lab.dump(), all);
     let unmount = |lab: &mut Lab, path: &'static [u8]| {
         let path = xdr::to_bytes(&DirPath::from_static(path));
-        assert_eq!(lab.mount(Proc::UMNT, &path).unwrap().len(), 0, "nothing is returned, whatever it was");
+        assert_eq!(lab.mount(Proc::UMNT, &path).unwrap().len(), 0, "nothing is returned for any argument");
     };
     unmount(&mut lab, b"/export");
     assert_eq!(lab.dump(), all, "that is the other's");

@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(client.call_as::<Stat>(300, Proc::REMOVE, &args), Stat::OK);
         client.create(b"file");
         assert_eq!(client.call_as::<Stat>(300, Proc::REMOVE, &args), Stat::OK);
-        assert_eq!(client.content(b"file"), b"", "the new file is there");
+        assert_eq!(client.content(b"file"), b"", "the new file exists");
         assert_eq!(client.remove(b"file"), Stat::OK);
     }
 }

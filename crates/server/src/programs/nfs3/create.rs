@@ -55,7 +55,7 @@ async fn create_in(
         None
     };
     let created = changer(request).create(target.place(), name, what, &set).await;
-    // RFC 1813 §3.3.8 has one status for an existing name, whatever the object: NFS3ERR_EXIST.
+    // RFC 1813 §3.3.8 has one status for an existing name, for every type of object: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {
         Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,
         error => status(error),

@@ -1,4 +1,4 @@
-//! Conflicts with delegations, as the operations of a compound meet them, and the attributes that holders see or keep.
+//! Conflicts with delegations, as seen by the operations of a compound; and the attributes that holders see or keep.
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::types::{Bitmap, ClientId, Stateid};
@@ -34,7 +34,7 @@ impl<'r> Compound<'r> {
         Ok(recall_conflicts(self.request, self.who(), object, against, (&context, right)).await?)
     }
 
-    /// Checks that I/O on `file` may go ahead by `given`, and waits until no delegation conflicts.
+    /// Checks that `given` permits I/O on `file`, and waits until no delegation conflicts.
     ///
     /// The check comes before the wait, so that nothing is recalled for a caller who may not do the I/O. It is repeated afterwards: a
     /// client that returns a delegation first opens what it had opened locally, and may deny this access. RFC 8881 §8.2.3: where "an
@@ -87,7 +87,7 @@ impl<'r> Compound<'r> {
 }
 
 impl Compound<'_> {
-    /// Returns the change attribute at the grant of the caller's delegation, if the caller is to see it instead of the current one.
+    /// Returns the change attribute at the grant of the caller's delegation, if the caller must see it instead of the current one.
     pub(crate) fn granted_change(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
         let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
         self.state().granted_change(client, file.key(self.server()))

@@ -314,7 +314,7 @@ impl<'r> Compound<'r> {
             Err(Failure::Status(status)) => {
                 reply.rewind(operation.body);
                 if operation.shown == OpNum::SETATTR {
-                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, whatever the status.
+                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, for any status.
                     reply.u32(0);
                 }
                 in_minor(status, self.minor)

@@ -7,7 +7,7 @@ use xdr::DecodeError;
 pub(crate) use crate::nfs4_status::of_backend;
 use crate::state::SavedReply;
 
-/// Why an operation failed.
+/// The reason for a failure of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// With this status, and no further results.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn translates_what_clients_act_on() {
+    fn translates_errors_that_clients_handle() {
         // RFC 8881 §15.1.1.3: only DELAY makes a client retry.
         assert_eq!(of_backend(vfs::Error::Later), Status::DELAY);
         assert_eq!(of_backend(vfs::Error::Stale), Status::STALE);

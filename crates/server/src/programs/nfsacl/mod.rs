@@ -1,4 +1,4 @@
-//! NFS_ACL, the side protocol by which clients of version 3 get and set POSIX ACLs. It has no specification; comments
+//! NFS_ACL, the additional protocol by which clients of version 3 get and set POSIX ACLs. It has no specification; comments
 //! say what Linux and Solaris do.
 
 mod getacl;

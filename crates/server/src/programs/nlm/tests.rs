@@ -87,7 +87,7 @@ impl Host {
     fn send(&mut self, record: Bytes) -> Option<Bytes> {
         let mut reply = Writer::new();
         let outcome = self.server.handle(&self.connection, self.now(), record, &mut reply).now_or_never();
-        let outcome = outcome.expect("memory answers at once");
+        let outcome = outcome.expect("a file system in memory answers at once");
         (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
     }
 
@@ -125,7 +125,7 @@ impl Host {
         stat
     }
 
-    /// Locks exclusively, and does not wait.
+    /// Locks exclusively without waiting.
     fn lock(&mut self, range: Range) -> Stats {
         self.status(Proc::LOCK, &self.args(range, true, false))
     }
@@ -357,7 +357,7 @@ fn the_caller_needs_the_right_to_read_or_to_write_what_it_locks() {
     assert_eq!(one.status(Proc::LOCK, &shared), Stats::FAILED);
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
     chmod(&mut lab, 0o600);
-    assert_eq!(one.unlock(whole(file)), Stats::GRANTED, "to unlock needs no right");
+    assert_eq!(one.unlock(whole(file)), Stats::GRANTED, "unlocking needs no right");
 }
 
 #[test]

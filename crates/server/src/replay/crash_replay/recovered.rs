@@ -188,7 +188,7 @@ impl RecoveredOps {
     }
 
     /// As [`Self::acknowledge`], for a change that began with this record. Calls that run at once may end in another order than they
-    /// were executed in: a removal that began before a creation had ended may have come first, so that the created object is there.
+    /// were executed in: a removal that began before a creation had ended may have come first, so that the created object exists.
     fn acknowledge_since(&mut self, began: u64, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         for (target, effect) in targets.iter().zip(kind.effects()) {
             for id in self.by_target.get(target).into_iter().flatten() {
@@ -378,7 +378,7 @@ mod tests {
             [begun(2, Kind::Create, NAME), begun(3, Kind::Create, NAME), ended(3, Kind::Create, NAME, true)];
         let (remove, removed) = (begun(1, Kind::Remove, NAME), ended(1, Kind::Remove, NAME, true));
         let overlapping = || [vec![remove.clone()], creations.to_vec(), vec![removed.clone()]].concat();
-        assert!(!claims(&mut before(overlapping()), 2), "3 may have created what is there");
+        assert!(!claims(&mut before(overlapping()), 2), "3 may have created the existing object");
         let following = [creations.to_vec(), vec![remove.clone(), removed.clone()]].concat();
         assert!(claims(&mut before(following), 2), "what 3 created is gone");
         // The same for one that began after both.

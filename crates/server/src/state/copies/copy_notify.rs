@@ -2,7 +2,7 @@
 //!
 //! A permission lets one address read one file by a stateid of its own, while the client could read it by the open that the
 //! permission is based on, and no longer than a lease time after the last READ: the reader is no client whose lease would show
-//! that it is there. Permissions are bounded by client and in all, and end with the client's record.
+//! that it exists. Permissions are bounded by client and in all, and end with the client's record.
 
 use core::net::IpAddr;
 use std::time::Duration;

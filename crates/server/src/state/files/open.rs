@@ -34,7 +34,7 @@ pub struct OpenRequest {
     pub access: ShareAccess,
     /// `share_deny`.
     pub deny: ShareDeny,
-    /// Whether the file will be truncated: then another open's deny of writing conflicts, whatever `access` is.
+    /// Whether the file will be truncated: then another open's deny of writing conflicts, with any `access`.
     pub truncates: bool,
     /// CLAIM_PREVIOUS.
     pub reclaim: bool,
@@ -60,7 +60,7 @@ impl OpenGrant {
 }
 
 impl State {
-    /// Checks that a client may open files now and has room for the open; called before a file is created.
+    /// Checks that a client may open files now and that the open fits; called before a file is created.
     ///
     /// # Errors
     /// GRACE, NO_GRACE; DELAY if there is no room here or in the log of state.
@@ -261,7 +261,7 @@ impl State {
         self.shards[self.shard_of(file)].lock().files.contains_key(&file)
     }
 
-    /// OPEN_DOWNGRADE. Locks that are held stay: neither §18.18 nor POSIX takes them away. Waiters for locks that the open no
+    /// OPEN_DOWNGRADE. Held locks remain: neither §18.18 nor POSIX takes them away. Waiters for locks that the open no
     /// longer allows are removed.
     ///
     /// # Errors

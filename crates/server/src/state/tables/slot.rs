@@ -32,7 +32,7 @@ pub(crate) const GUARANTEED_SLOTS: u32 = 2;
 const CHUNK: u32 = 16;
 
 /// Seconds between two requests after which the later one proves that the reply to the earlier one arrived. One would do,
-/// for cores that read the time once for several requests; more leaves a client that names too low a slot time to retry.
+/// for cores that read the time once for several requests; more gives a client that reports too low a slot time to retry.
 const SEEN_BEFORE_S: u32 = 10;
 
 /// The phase of a slot.
@@ -56,7 +56,7 @@ enum SlotEvent {
     Keep,
     /// The request ended or was abandoned; no reply is kept.
     Forget,
-    /// The client has received the reply and will not ask for it again.
+    /// The client has received the reply and will not request it again.
     Release,
 }
 
@@ -146,10 +146,10 @@ pub(crate) struct Arrival {
     pub(crate) now_s: u32,
 }
 
-/// How a slot table is used.
+/// Usage of a slot table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotUse {
-    /// Slots granted: the most that the client was ever told to use.
+    /// Slots granted: the most that the client was permitted to use so far.
     pub granted: u32,
     /// Slots that the client should use at present, by its load and the memory left.
     pub target: u32,
@@ -330,7 +330,7 @@ impl SlotTable {
         }
     }
 
-    /// Releases replies that the client has received, and narrows an unused window. Called from time to time.
+    /// Releases replies that the client has received, and narrows an unused window. Called periodically.
     pub(crate) fn tend(&self, now_s: u32) {
         self.window.adjust(now_s, self.memory.is_scarce());
         self.release_idle();
@@ -341,7 +341,7 @@ impl SlotTable {
     /// §2.10.6.1: "The requester MUST always indicate the slot ID representing the outstanding request with the
     /// highest-numbered slot value". So the client has received the replies to earlier requests on higher slots. Requests
     /// overtake each other, so "earlier" must be certain: the client sent its last request after it got the reply to the previous
-    /// request on that slot. Whatever began [`SEEN_BEFORE_S`] before that previous request was sent before it too.
+    /// request on that slot. Requests that began [`SEEN_BEFORE_S`] before that previous request were sent before it too.
     fn release_idle(&self) {
         let (highest, before_s) = unpack(self.acknowledged.load(Relaxed));
         if before_s == 0 {
@@ -369,7 +369,7 @@ impl SlotTable {
         slots.filter(|slot| slot.lock().phase == SlotPhase::InProgress).count() as u32
     }
 
-    /// Returns how the slots are used.
+    /// Returns the usage of the slots.
     pub(crate) fn usage(&self) -> SlotUse {
         let mut usage = SlotUse {
             granted: self.granted(),

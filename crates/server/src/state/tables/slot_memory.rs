@@ -1,6 +1,6 @@
 //! Memory for the slots of sessions and their cached replies: of all clients, or one client's share.
 //!
-//! Every session makes progress, whatever other sessions do: memory for its first slots is reserved at creation, or the
+//! Every session makes progress independently of other sessions: memory for its first slots is reserved at creation, or the
 //! creation fails. Everything else is allocated as long as memory lasts. When unreserved memory runs out, clients are asked,
 //! step by step, to use fewer slots. Idle clients cost others nothing: reservations alone never make memory scarce.
 
@@ -112,7 +112,7 @@ impl SlotMemory {
         self.both().for_each(|memory| _ = memory.used.fetch_sub(bytes, Relaxed));
     }
 
-    /// Promises `bytes`, or nothing where they would not fit.
+    /// Reserves `bytes`, or nothing if they would not fit.
     pub(crate) fn promise(&self, bytes: usize) -> bool {
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget);
         if self.used.fetch_update(Relaxed, Relaxed, fits).is_err() {
@@ -127,7 +127,7 @@ impl SlotMemory {
         whole_fits
     }
 
-    /// Releases the promised memory.
+    /// Releases the reserved memory.
     pub(crate) fn withdraw(&self, bytes: usize) {
         self.both().for_each(|memory| _ = memory.promised.fetch_sub(bytes, Relaxed));
         self.release(bytes);

@@ -47,7 +47,7 @@ fn close_frees_the_lost_locks_of_its_open_only() {
         assert_eq!(world.state.free_stateid(&a.client, stateid), Err(Status::BAD_STATEID));
     }
     assert_eq!(tested(&world, &a, &lost_there), Status::EXPIRED, "of another open");
-    assert_eq!(a.ping(&world), LOST, "until all is acknowledged");
+    assert_eq!(a.ping(&world), LOST, "until all losses are acknowledged");
     world.close(&a, 1, &other_open).unwrap();
     assert_eq!(tested(&world, &a, &lost_there), Status::BAD_STATEID);
     assert_eq!(a.ping(&world), SequenceStatus::empty());

@@ -91,8 +91,8 @@ fn errors_of_sequence_change_neither_slot_nor_lease() {
     assert_eq!(send(&|a| a.session_id[9] ^= 1), Some(Status::BADSESSION));
     assert!(peer.client.is_expired(world.now, LEASE), "an error renews no lease");
     assert_eq!(replay(peer.send_again(&world, 0)), Some(Bytes::from_static(b"reply")));
-    assert!(!peer.client.is_expired(world.now, LEASE), "a replay does");
-    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the next request is the next request");
+    assert!(!peer.client.is_expired(world.now, LEASE), "a replay renews it");
+    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the next request is accepted");
 }
 
 #[test]
@@ -203,7 +203,10 @@ fn a_failed_create_session_confirms_nothing_and_may_be_retried() {
     let right = CreateSession { sequence: id.sequence_id + 2, ..valid };
     let lacking = CreateSession { lacks_context: true, ..right };
     assert_eq!(world.state.create_session(world.now, &lacking), Err(Status::NOENT));
-    assert!(world.state.create_session(world.now, &right).is_ok(), "a stranger does not use up the sequence");
+    assert!(
+        world.state.create_session(world.now, &right).is_ok(),
+        "another principal does not advance the sequence"
+    );
     assert!(world.state.sessions.get(&old.session).is_none());
     // RFC 8881 §18.36.4: with the client ID confirmed, "the client ID confirmation phase is skipped and only the session
     // creation phase occurs".
@@ -253,7 +256,11 @@ fn only_bound_connections_destroy_a_session() {
     world.state.connection_closed(home);
     assert_eq!(world.state.destroy_session(home, &peer.session), Err(Status::CONN_NOT_BOUND_TO_SESSION));
     let running = peer.start(&world, 1);
-    assert_eq!(world.state.destroy_session(stranger, &peer.session), Ok(()), "SEQUENCE has associated it");
+    assert_eq!(
+        world.state.destroy_session(stranger, &peer.session),
+        Ok(()),
+        "SEQUENCE has associated the connection"
+    );
     running.finish(world.now, Some(b"the last reply"));
     assert_eq!(world.state.destroy_session(stranger, &peer.session), Err(Status::BADSESSION));
     assert_eq!(peer.send(&world, 0).err(), Some(Status::BADSESSION));
@@ -301,7 +308,7 @@ fn sequence_reports_a_lost_back_channel_until_it_is_bound_again() {
     assert_eq!(other(DirFromClient::FORE_OR_BOTH), Err(Status::INVAL));
     world.state.connection_closed(ConnectionId(50));
     peer.connection = ConnectionId(52);
-    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the second one is left");
+    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the second one remains");
     assert_eq!(
         world.state.bind_connection(ConnectionId(1), Some(&world.outbox), &[7; 16], DirFromClient::FORE),
         Err(Status::BADSESSION)

@@ -144,7 +144,7 @@ fn every_release_of_a_lock_notifies_waiters() {
         ("the administrator", EXCLUSIVE, |world, a, lock| world.state.revoke(&a.peer.client, lock).unwrap()),
         ("eviction", EXCLUSIVE, |world, a, _| evict(world, a)),
         ("a new incarnation", EXCLUSIVE, |world, _, _| comes_anew(world, "client 0")),
-        ("the lease's end", EXCLUSIVE, |world, _, _| world.pass(LEASE)),
+        ("the end of the lease", EXCLUSIVE, |world, _, _| world.pass(LEASE)),
     ];
     for (what, lock_type, free) in frees {
         let (mut world, [mut a, mut b]) = processes();
@@ -154,7 +154,7 @@ fn every_release_of_a_lock_notifies_waiters() {
         free(&mut world, &mut a, &held);
         b.peer.ping(&world);
         // Immediately, except for the lease, whose end is noticed by the sweep.
-        if what == "the lease's end" {
+        if what == "the end of the lease" {
             assert_eq!(b.notified(&world), 0);
             world.state.expire(world.now - SECOND);
         }
@@ -168,7 +168,7 @@ fn every_release_of_a_lock_notifies_waiters() {
 type Leaves = fn(&mut World, &mut Process);
 
 #[test]
-fn a_waiter_that_gave_up_is_not_notified() {
+fn a_waiter_that_has_stopped_waiting_is_not_notified() {
     let leaves: [(&str, Leaves); 5] = [
         // §9.6: "a nonblocking request for the same lock, which is also denied".
         ("asks without waiting", |world, b| b.waits(world, LockType::Write, ALL)),
@@ -209,7 +209,11 @@ fn a_waiter_that_lost_its_open_is_removed() {
         assert_eq!(waiting(&world), 2, "{left:?}");
         world.state.audit().unwrap();
         a.unlocks(&world, &held);
-        assert_eq!(notified(&world, [&b, &c]), [1, 1], "{left:?}: the one of what it may lock still");
+        assert_eq!(
+            notified(&world, [&b, &c]),
+            [1, 1],
+            "{left:?}: only the one that may still lock is notified"
+        );
         assert_eq!(b.asks(&world, no_more, (0, 10)), Err(LockError::Status(Status::OPENMODE)));
         b.locks(&world, still, (10, 10));
     }
@@ -226,7 +230,7 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
     (world, [a, b, c])
 }
 
-/// A waiter that gives up its right passes the turn on at once, not after its time.
+/// A waiter that gives up its right passes the turn on at once, before its time is over.
 #[test]
 fn closing_the_open_passes_the_turn_on() {
     let (world, [_, b, c]) = whose_turn_has_come();

@@ -202,7 +202,7 @@ mod tests {
         writer.minor = 2;
         let delegation = hold(&mut writer, "written", ShareAccess::WRITE);
         let ok = promised(&mut writer, file, delegation, READER);
-        // The reader acts as the client's user, whatever credential it sends.
+        // The reader acts as the client's user, regardless of its own credential.
         reader.uid = 4242;
         assert_eq!(reader.status(read(file, ok.stateid)), Status::OK);
     }

@@ -174,7 +174,7 @@ fn first_status(lab: &mut Lab, args: SequenceArgs) -> Status {
 }
 
 #[test]
-fn every_change_is_made_once_wherever_the_machine_crashes() {
+fn every_change_is_made_once_for_each_moment_of_a_crash() {
     let points = [Killed::BeforeExecution, Killed::AfterExecution, Killed::AfterReply];
     for (case, killed) in CASES.iter().flat_map(|case| points.map(|killed| (case, killed))) {
         let what = format!("{}, {killed:?}", case.what);
@@ -571,7 +571,7 @@ fn ordinary_sessions_and_memory_exports_do_not_wait() {
     let before = machine.syncs();
     lab.flags = CreateSessionFlags::empty();
     lab.connect(b"ordinary");
-    assert_eq!(machine.syncs(), before + 1, "the client is written down, its session is not");
+    assert_eq!(machine.syncs(), before + 1, "the client is logged, its session is not");
     // Changes of an ordinary session on a durable export survive a crash of the machine too.
     lab.ok(create(CreateType::FIFO));
     assert_eq!(machine.syncs(), before + 3);

@@ -9,7 +9,7 @@ use super::existing::{Target, by_handle, by_name};
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 
-/// Finds or creates the file that `arguments` name; `lookup` is one that has started. Boxed: a target is large and passes
+/// Finds or creates the file that `arguments` name; `lookup` may have been started before. Boxed: a target is large and passes
 /// through several functions.
 pub(super) async fn find<'r>(
     compound: &mut Compound<'r>,

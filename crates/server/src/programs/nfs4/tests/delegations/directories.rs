@@ -100,7 +100,7 @@ pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str
         ("SETATTR", true, here(set(mode(0o700)))),
         ("RENAME of it", true, both(root, root, rename("d", "e"))),
         // RFC 8881 §10.9.4: attributes of entries do not count, and neither do operations without effect.
-        ("OPEN of what is there", false, opening("a", CreateHow::Unchecked(mode(0o644)))),
+        ("OPEN of an existing file", false, opening("a", CreateHow::Unchecked(mode(0o644)))),
         ("SETATTR of an entry", false, vec![putfh(a), set(mode(0o600))]),
         ("WRITE to an entry", false, vec![putfh(a), write(Stateid::ANONYMOUS)]),
         ("CREATE below", false, vec![putfh(directory), lookup("inner"), make("new")]),
@@ -135,7 +135,7 @@ fn changes_by_version_3(
     let at = |text| nfs3::RemoveArgs { object: place(text) };
     vec![
         ("NFSv3 CREATE", true, other.start_nfs3(nfs3::Proc::CREATE.0, &create)),
-        ("NFSv3 CREATE of what is there", false, other.start_nfs3(nfs3::Proc::CREATE.0, &found)),
+        ("NFSv3 CREATE of an existing file", false, other.start_nfs3(nfs3::Proc::CREATE.0, &found)),
         ("NFSv3 MKDIR", true, other.start_nfs3(nfs3::Proc::MKDIR.0, &mkdir)),
         ("NFSv3 REMOVE", true, other.start_nfs3(nfs3::Proc::REMOVE.0, &at("a"))),
         ("NFSv3 RMDIR", true, other.start_nfs3(nfs3::Proc::RMDIR.0, &at("inner"))),

@@ -144,7 +144,7 @@ fn grants_delegation_by_want_delegation() {
     assert_eq!(given(&mut holder, root, want(DelegationWant::READ_DELEG)), why(WhyNoDelegation::IS_DIR));
     assert_eq!(given(&mut holder, file, want(DelegationWant::CANCEL)), why(WhyNoDelegation::CANCELLED));
     assert_eq!(holder.status(vec![putfh(file), want(DelegationWant::NO_DELEG)]), Status::INVAL);
-    // §18.49.3: without a requested kind nothing is granted, whatever the claim is.
+    // §18.49.3: without a requested kind nothing is granted, for any claim.
     for nothing in [DelegationWant::NO_PREFERENCE, DelegationWant::NO_DELEG] {
         let want = ShareAccess::empty().with_want(nothing);
         let claim = DelegationClaim::Previous(DelegationType::READ);
