@@ -1,8 +1,8 @@
 //! `cargo xtask kernel`: a real Linux kernel mounts the server, and real programs run on the mount.
 //!
 //! The kernel is Debian's user-mode Linux. Each combination of protocol version, export mode and back end has its own namespaces
-//! (network, mounts, processes). There this program runs again (`inside`), starts the server, boots the guest and runs all scripts
-//! of `tests/kernel/guest` in it. Several guests share a combination that takes long (`portion`).
+//! (network, mounts, processes). There this program runs a second time (`inside`), starts the server, boots the guest and runs all scripts
+//! of `tests/kernel/guest` in it. Several guests share a long combination (`portion`).
 
 mod channel;
 mod guest;
@@ -64,10 +64,10 @@ pub(crate) struct Options {
     /// Run scripts that must fail, to check that failures are detected
     #[arg(long)]
     selfcheck: bool,
-    /// Run the scripts of external suites without a package; DIR is where the suite is built
+    /// Run the scripts of external suites without a package; DIR is the directory in which the suite is built
     #[arg(long, value_name = "DIR", conflicts_with = "selfcheck", value_parser = absolute)]
     suite: Option<PathBuf>,
-    /// Run scripts that measure; they print what they have measured
+    /// Run scripts that measure; they print their measurements
     #[arg(long, conflicts_with_all = ["selfcheck", "suite"])]
     timings: bool,
     /// Internal: run in the namespaces of one combination
@@ -81,7 +81,7 @@ pub(crate) struct Options {
     worker: u8,
 }
 
-/// Guests per core. A guest waits half of the time: for the server's disk, for a killed server, for time limits of a test.
+/// Guests per core. A guest is idle half of the time: it waits for the server's disk, a killed server, or time limits of a test.
 const JOBS_PER_CORE: usize = 2;
 /// Maximum number of concurrent guests by default. With more, tests could exceed their time limits.
 const JOBS_DEFAULT_MAX: usize = 4;
@@ -221,7 +221,7 @@ fn list(scripts: &[Script], combinations: &[Combination]) {
     }
 }
 
-/// Returns why this machine cannot run kernel tests, if it cannot.
+/// Returns the reason if this machine cannot run kernel tests.
 fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
     if !is_root() {
         return Some("needs root for network namespaces and for files of other owners".into());

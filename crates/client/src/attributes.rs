@@ -1,4 +1,4 @@
-//! Attributes of files as all versions of the protocol have them.
+//! Attributes of files that all versions of the protocol have.
 
 /// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +37,7 @@ pub struct FsId {
     pub minor: u64,
 }
 
-/// Attributes of a file. Values that a server does not supply are those that POSIX programs take well: one link, and the
+/// Attributes of a file. Values that a server does not supply get defaults that POSIX programs handle well: one link, and the
 /// anonymous user and group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
@@ -74,7 +74,7 @@ pub struct Attributes {
 /// The user and the group of files whose owner is unknown here.
 pub const NOBODY: u32 = 65534;
 
-/// A file's attributes before an operation, by which a client sees whether others changed it in between.
+/// A file's attributes before an operation, by which a client detects changes by others in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     /// Version 3's weak cache consistency data (RFC 1813 §2.6).
@@ -141,7 +141,7 @@ impl SetAttributes {
     }
 
     /// Returns the attributes to set by one request, and those to set by a second one. Linux's server and NFS-Ganesha clear the set-ID bits of a mode
-    /// that comes with an owner, as chown(2) does; so such a mode comes after the owner.
+    /// that comes with an owner, as chown(2) does; so such a mode is set after the owner.
     pub(crate) fn steps(&self) -> (Self, Option<Self>) {
         match self.mode {
             Some(mode) if mode & SET_ID != 0 && (self.uid.is_some() || self.gid.is_some()) => {

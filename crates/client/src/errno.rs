@@ -1,4 +1,4 @@
-//! Error numbers of Linux, which the library's errors carry.
+//! Error numbers of Linux in the library's errors.
 
 use std::fmt;
 

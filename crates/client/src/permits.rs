@@ -1,4 +1,4 @@
-//! A number of permits that tasks wait for in their order. Slots of a session and calls of version 3 in flight are of this kind.
+//! Permits for which tasks wait in order. Used for the slots of a session and the calls of version 3 in flight.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Tasks that wait, first come, first served.
+/// Waiting tasks, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
     waiting: VecDeque<(u64, Waker)>,
@@ -104,7 +104,7 @@ impl Permits {
         poll_fn(|context| place.poll(context)).await
     }
 
-    /// Returns how many are in use, and how many tasks had to wait for one so far.
+    /// Returns the number in use, and the number of tasks that had to wait for one so far.
     pub(crate) fn usage(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.in_use, state.waits)
@@ -183,14 +183,14 @@ mod tests {
         assert!(!poll(&mut queue, &mut free, 1) && !poll(&mut queue, &mut free, 2));
         free = 1;
         queue.wake_first();
-        assert!(!poll(&mut queue, &mut free, 2), "task 1 came before");
-        assert!(!poll(&mut queue, &mut free, 0), "a new one waits behind");
+        assert!(!poll(&mut queue, &mut free, 2), "task 1 was earlier");
+        assert!(!poll(&mut queue, &mut free, 0), "a new one waits after it");
         assert!(poll(&mut queue, &mut free, 1));
         assert_eq!(counts[1].0.load(Ordering::Relaxed), 1);
     }
 
     #[test]
-    fn one_that_leaves_passes_its_turn_on() {
+    fn a_task_that_stops_waiting_passes_its_turn_on() {
         let mut queue = WaitQueue::default();
         let count = Arc::new(Count::default());
         let waker = waker(count.clone());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_permits_are_in_use_than_there_are() {
+    fn permits_in_use_never_exceed_the_maximum() {
         let permits = Arc::new(Permits::new(2));
         let first = permits.take().now_or_never().unwrap();
         let _second = permits.take().now_or_never().unwrap();

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 /// Checks everything that a start checks except listening, and prints the effective configuration.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn run(arguments: &CheckArguments) -> Result<(), String> {
     let config = Some(arguments.config.clone());
     let plan = Plan::new(&ServeArguments { config, ..ServeArguments::default() })?;

@@ -129,13 +129,13 @@ struct ServeCli {
 
 #[derive(Debug, Subcommand)]
 enum ServeCommand {
-    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 if asked
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 on request
     Serve(Box<ServeArguments>),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 if asked
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2, and NFSv2 on request
     Serve(Box<ServeArguments>),
     /// Check a configuration file and print the effective configuration as TOML
     CheckConfig(CheckArguments),
@@ -150,7 +150,7 @@ pub enum Command {
     Grace(GraceCommand),
     /// Mount a directory of an NFS server, without the kernel's client
     Mount(MountArguments),
-    /// Unmount what `enfys mount` mounted
+    /// Unmount a directory that `enfys mount` mounted
     Umount(UmountArguments),
     /// Relay TCP with the delay, rate, losses and outages of a long link
     Proxy(ProxyArguments),
@@ -416,7 +416,7 @@ mod tests {
         let mut command = Cli::command().term_width(width);
         command.build();
         let found = path.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
-        found.expect("the command is there").render_long_help().to_string()
+        found.expect("the command exists").render_long_help().to_string()
     }
 
     const COMMANDS: [&[&str]; 29] = [

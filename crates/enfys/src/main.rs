@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Mounts for mount(8), or returns at once if only the arguments were to be checked.
+/// Mounts for mount(8), or returns at once if only the arguments had to be checked.
 fn mount_as_helper(arguments: Option<commands::mount::MountArguments>) -> ExitCode {
     let mounted = arguments.map_or(Ok(ExitCode::SUCCESS), |arguments| commands::mount::run(&arguments));
     mounted.unwrap_or_else(|why| {

@@ -18,7 +18,7 @@ use crate::plan::Plan;
 pub fn print(plan: &Plan, addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
     let metrics = metrics.map(|address| addresses_for_clients(&[address])[0]);
     let text = text(plan, &addresses_for_clients(addresses), metrics);
-    // Standard output may be closed: a server needs no reader.
+    // Standard output may be closed: a server works without a reader.
     let _ = std::io::stdout().write_all(text.as_bytes());
     for address in addresses {
         info!("listening on {address}");

@@ -31,7 +31,7 @@ pub(crate) struct Pending {
     pub(crate) waker: Option<Waker>,
 }
 
-/// Why a reply did not reach a program. What the operation granted (an open file, a lookup, a lock) must be taken back.
+/// The reason why a reply did not reach a program. The state that the operation granted (an open file, a lookup, a lock) must be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotDelivered {
     /// The request was interrupted, handed over to another process, or the file system is unmounted.
@@ -133,7 +133,7 @@ impl Channel {
         }
     }
 
-    /// Writes a reply without looking at pending requests.
+    /// Writes a reply without a look at pending requests.
     pub(crate) fn write(&self, unique: u64, result: Result<&[&[u8]], Errno>) -> rustix::io::Result<()> {
         let (error, parts) = match result {
             Ok(parts) => (0, parts),

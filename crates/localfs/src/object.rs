@@ -90,7 +90,7 @@ impl RangeSource for OpenFile {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(rustix::io::Errno::INTR) => {}
-                // The reply has promised the length. What cannot be read becomes zeros, as sendfile's caller would
+                // The reply contains the length already. Unreadable data become zeros, as sendfile's caller would
                 // fill it, and the next READ reports the error.
                 Err(_) => break,
             }
@@ -108,7 +108,7 @@ const RELEASED: u32 = 1 << 31;
 const NAMELESS: u32 = 1 << 30;
 const COUNT: u32 = NAMELESS - 1;
 
-/// The state that is left after an open released its pin.
+/// The state after an open has released its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unpinned {
     /// Other opens hold the object.
@@ -162,7 +162,7 @@ impl CacheHistory {
 ///
 /// It has exactly one descriptor, which is replaced when a request needs more access. There is at most one `Object`
 /// per handle: the cache never evicts one that is in use or dirty, so that its state, above all its unsynced changes,
-/// exists once. An object that an open pins stays too, unless descriptors are short ([`Objects::close_pinned`]).
+/// exists once. An object that an open pins is not evicted either, unless descriptors are short ([`Objects::close_pinned`]).
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) handle: Handle,
@@ -170,7 +170,7 @@ pub(crate) struct Object {
     /// Held from reading the attributes before a change until reading those after it, so that both and the change are
     /// one unit.
     pub(crate) lock: ObjectLock,
-    /// As answered to clients.
+    /// The handle for clients.
     pub(crate) fsid: u64,
     /// Device and inode number, while this server runs.
     pub(crate) key: (u64, u64),
@@ -397,7 +397,7 @@ impl Objects {
         options.estimated_items_capacity(capacity).weight_capacity(capacity as u64);
         // Shards divide the capacity; with few large ones a small cache holds its capacity.
         options.shards(if capacity < 1024 { 1 } else { 16 });
-        let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
+        let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are set"));
         let cache = Cache::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed);
         Self {
             cache,
@@ -590,7 +590,7 @@ mod tests {
         assert!(kept.pin() && kept.pin());
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::Last));
         assert!(kept.pin() && !kept.release(), "an open holds it");
-        assert!(kept.pin(), "and so may another");
+        assert!(kept.pin(), "another open may hold it too");
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::LastOfNameless));
         assert!(kept.release() && kept.release(), "no open holds it");
         assert!(!kept.pin() && kept.pins() == 1, "too late");

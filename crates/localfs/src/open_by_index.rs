@@ -22,7 +22,7 @@ use crate::volume::Volume;
 /// Directories that are opened in place; more of them are opened on the pool.
 const STEPS_IN_PLACE: usize = 32;
 
-/// A directory to be opened, and where the index has seen it.
+/// A directory to open, and its last location in the index.
 struct Step {
     id: u64,
     key: FileKey,
@@ -30,11 +30,11 @@ struct Step {
 }
 
 impl Volume {
-    /// Opens a file where the index has seen it. If the name leads elsewhere now, the file is searched for in the
+    /// Opens a file at its last location in the index. If the name leads elsewhere now, the file is searched for in the
     /// same directory.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it is not there. See [`nonblocking::require_blocking`].
+    /// [`Error::Stale`] if it is missing. See [`nonblocking::require_blocking`].
     pub(crate) fn open_by_index(&self, index: &Index, id: u64) -> Result<OwnedFd> {
         self.act_as_server();
         let known = index.find(id)?.ok_or(Error::Stale)?;
@@ -92,7 +92,7 @@ impl Volume {
         }
     }
 
-    /// Opens the file of `key` in a directory, under this name or another; `None` where it is not there.
+    /// Opens the file of `key` in a directory, under this name or another; `None` if it is missing.
     fn open_in(
         &self,
         index: &Index,

@@ -13,7 +13,7 @@ use vfs::{
     Result, SetAttributes, Stability, Watch,
 };
 
-/// More than any event takes.
+/// Longer than the delay of any event.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Set in a child that may watch a single object.
 const ONE_MARK: &str = "ENFYS_TEST_ONE_MARK";

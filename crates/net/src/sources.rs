@@ -2,7 +2,7 @@
 //!
 //! A source has one connection, made for the first READ and closed some seconds after the last. Every wait has a limit, and so has a
 //! READ as a whole ([`client::read_with_retries`]): a source that is unreachable, silent, slow or wrong fails its READs, and the core
-//! decides whether it asks again. The connection leaves from the address at which the copy's client reached this server, if possible:
+//! decides whether to repeat them. The connection leaves from the address at which the copy's client reached this server, if possible:
 //! the client named that address to the source, which may check it (RFC 7862 §4.9.1.2).
 
 use std::cell::{Cell, RefCell};
@@ -26,7 +26,7 @@ use crate::connection::Shared;
 
 mod source;
 
-/// Maximum number of connected sources. Fewer are read from; the others are idle and close soon.
+/// Maximum number of connected sources. Fewer are in use; the others are idle and close soon.
 const SOURCES_MAX: usize = 64;
 /// Of these, at most this many on one host: a client may name any ports of a host.
 const SOURCES_A_HOST: usize = 4;
@@ -52,7 +52,7 @@ type ReplySender = oneshot::Sender<Result<ReadReply, AttemptError>>;
 /// The data of a READ, and the maximum number of bytes of a READ there.
 type ReadReply = (ReadData, u32);
 
-/// Why an attempt at one address failed.
+/// The reason why an attempt at one address failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttemptError {
     /// The READ failed. An unreachable source counts as unresponsive.
@@ -74,7 +74,7 @@ impl Sources {
         Rc::new(Self { shared, open: RefCell::default(), made: Cell::new(0) })
     }
 
-    /// Runs one READ until it has an outcome, or the server does not want it.
+    /// Runs one READ until it has an outcome, or the server no longer needs it.
     pub(crate) async fn read(self: Rc<Self>, fetch: Fetch) {
         tokio::select! {
             outcome = self.read_anywhere(&fetch) => self.shared.server.handle_read(fetch, outcome),
@@ -116,7 +116,7 @@ impl Sources {
             self.shared.throttled(|suppressed| {
                 warn!(
                     %source, ?status, suppressed,
-                    "a server refuses READs for a copy: see whether it lets this one in (its exports' clients, `insecure`)"
+                    "a server refuses READs for a copy: check whether it accepts this one (its exports' clients, `insecure`)"
                 );
             });
         }
@@ -173,7 +173,7 @@ fn route(local: IpAddr, address: SocketAddr) -> Route {
     (local.to_canonical(), SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// Whether there is room for one more connection.
+/// Whether one more connection is allowed.
 fn has_room<'r>(open: impl ExactSizeIterator<Item = &'r Route>, (_, address): Route) -> bool {
     let all = open.len();
     let own = open.filter(|(_, other)| other.ip() == address.ip()).count();

@@ -1,4 +1,4 @@
-//! Conversions that NFS 3 and NFS_ACL share: from handles to files, from attributes and errors to the wire.
+//! Conversions for NFS 3 and NFS_ACL: from handles to files, from attributes and errors to the wire.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,8 +52,8 @@ pub(crate) fn status(error: Error) -> NfsStat {
     }
 }
 
-/// Returns the status for a failed removal of a name. A busy object has a mount on it: with JUKEBOX the client would repeat the call for
-/// ever. Linux's server answers ACCES as well.
+/// Returns the status for a failed removal of a name. A busy object has a mount on it: with JUKEBOX the client would repeat the call
+/// without end. Linux's server answers ACCES as well.
 pub(crate) fn removal_status(error: Error) -> NfsStat {
     if error == Error::Busy { NfsStat::ACCES } else { status(error) }
 }
@@ -201,7 +201,7 @@ pub(crate) fn timestamp(time: NfsTime) -> Result<Timestamp, NfsStat> {
     Ok(Timestamp { seconds: i64::from(time.seconds), nanoseconds: time.nseconds })
 }
 
-/// Encodes an object's attributes around a change. RFC 1813 §2.6: a server that does not know those from before leaves them out.
+/// Encodes an object's attributes around a change. RFC 1813 §2.6: a server that does not know the earlier ones omits them.
 pub(crate) fn wcc_data(export: &Export, change: &Change) -> WccData {
     let Before { size, modified, changed, .. } = change.before;
     let before = WccAttr { size, mtime: nfs_time(modified), ctime: nfs_time(changed) };

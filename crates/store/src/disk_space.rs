@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// Zeros of one write.
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
-/// If less than this is left to gain, [`allocate_up_to`] does not try again.
+/// [`allocate_up_to`] does not try again for less than this.
 const STEP_BYTES: u64 = 64 << 10;
 
 /// Whether an error means that there is no space: the disk is full, or a quota is used up.
@@ -29,7 +29,7 @@ pub(crate) fn overwrite_in_place(file: &File) {
 /// its end instead.
 ///
 /// # Errors
-/// No space, or that of a write.
+/// No space, or an error of a write.
 pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => zero(file, file.metadata()?.len(), bytes),
@@ -37,11 +37,11 @@ pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Allocates as many of the first `wanted` bytes of a file as the disk has space for; `has` bytes are allocated already. Returns how
-/// many are allocated, and the error if not all.
+/// Allocates as many of the first `wanted` bytes of a file as possible; `has` bytes are allocated already. Returns the
+/// number of allocated bytes, and the error if not all.
 ///
 /// # Errors
-/// Those of `allocate` except a lack of space.
+/// Errors of `allocate` except a lack of space.
 pub(crate) fn allocate_up_to(
     has: u64,
     wanted: u64,
@@ -63,7 +63,7 @@ pub(crate) fn allocate_up_to(
 /// Writes zeros from one offset to another.
 ///
 /// # Errors
-/// Those of the writes.
+/// Errors of the writes.
 pub(crate) fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {

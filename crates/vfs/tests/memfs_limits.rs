@@ -36,7 +36,7 @@ fn fill(caller: &Caller<'_>, file: &Handle) -> Error {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_then_nothing() {
+fn a_full_disk_accepts_only_fitting_data() {
     let (_, t) = subject(small());
     let (root, top) = (t.root(), t.top());
     let file = root.file(&top, "f");
@@ -48,7 +48,7 @@ fn a_full_disk_takes_what_fits_and_then_nothing() {
     let before = root.getattr(&file).unwrap();
     assert_eq!(root.write(&file, before.size, "x").unwrap_err(), Error::NoSpace);
     assert_eq!(root.getattr(&file).unwrap(), before, "a refused write changes nothing");
-    root.write(&file, 0, "over what is there").unwrap();
+    root.write(&file, 0, "over existing data").unwrap();
     assert_eq!(root.allocate(&file, 1 << 30, PAGE).unwrap_err(), Error::NoSpace);
     root.truncate(&file, 1 << 40).unwrap();
 }
@@ -263,13 +263,13 @@ fn threads_see_whole_operations() {
     let request =
         vfs::ReadRequest { offset: 0, count: 5000, may_splice: false, authority: Authority::Caller };
     files.read(&context(), &shared.handle, request, &mut into).now().unwrap();
-    assert!(into.iter().all(|byte| *byte == into[0]), "one write is one write");
+    assert!(into.iter().all(|byte| *byte == into[0]), "each write is one change");
     let (space, _) = files.statfs(&context(), &root).now().unwrap();
     assert_eq!(space.total_files - space.free_files, 2);
 }
 
 #[test]
-fn a_cookie_that_was_never_given_is_refused() {
+fn an_unknown_cookie_is_refused() {
     let (_, t) = subject(MemOptions::default());
     let (root, top) = (t.root(), t.top());
     let _ = root.file(&top, "f");

@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Begin(String),
-    /// More of a test's output.
+    /// More output of a test.
     Log(String, Vec<u8>),
     /// One connection with a test's output ended.
     LogEnd(String),
@@ -91,7 +91,7 @@ fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Forwards a test's output immediately, because a leftover program of a failed test may keep the connection open.
+/// Forwards a test's output immediately, because a remaining program of a failed test may keep the connection open.
 fn forward_log(reader: &mut impl Read, name: &str, events: &Sender<Event>) -> io::Result<()> {
     let mut chunk = [0; 8192];
     loop {

@@ -93,7 +93,7 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |seconds: f64| seconds * 1e3;
-        let verdict = |right: bool| if right { "as asked" } else { "NOT AS REQUESTED" };
+        let verdict = |right: bool| if right { "as requested" } else { "NOT AS REQUESTED" };
         let settings = &self.settings;
         writeln!(f, "link:        {settings}")?;
         writeln!(

@@ -27,7 +27,7 @@ pub(crate) trait Workload {
         &[]
     }
 
-    /// Returns how many bytes of a reply that arrives in several pieces are kept for [`Self::reply`].
+    /// Returns the number of bytes of a split reply that are kept for [`Self::reply`].
     fn reply_head_bytes(&self) -> usize {
         HEAD_BYTES
     }
@@ -39,7 +39,7 @@ pub(crate) trait Workload {
     fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String>;
 }
 
-/// Hands out transaction ids: never one twice, and always rising, over all connections of a program's run.
+/// Source of transaction IDs: unique and rising over all connections of a program's run.
 ///
 /// The low bits name the slot, so that a reply finds its request without a search.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// Offsets of `bytes`-sized places (0 stands for operations without data) for the given connection.
+    /// Offsets of `bytes`-sized places (0 for operations without data) for the given connection.
     pub(crate) fn new(bytes: u32, connection: u32) -> Self {
         let bytes = u64::from(bytes.max(1));
         Self { bytes, places: FILE_BYTES / bytes, state: u64::from(connection) * 4 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn xids_are_distinct_rising_and_name_their_slot() {
+    fn xids_are_distinct_rising_and_contain_their_slot() {
         let xids = Xids::starting_at(40);
         let mut last = 0;
         for slot in [0, 63, 0, DEPTH_MAX - 1, 5] {

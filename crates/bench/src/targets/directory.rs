@@ -36,7 +36,7 @@ impl DirectoryFiles {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }
 
-    /// Does something with a path.
+    /// Runs an operation on a path.
     fn act<T>(
         &self,
         operation: &str,
@@ -151,7 +151,7 @@ impl OpenFile for DirectoryFile {
     async fn read(&self, offset: u64, count: usize, buffer: &mut Buffer) -> Result<usize, Fault> {
         let space = buffer.space(count);
         let mut length = 0;
-        // As read(2) of a program that wants all: a mount may return less than was asked before the end.
+        // Repeats read(2): a mount may return less than requested before the end.
         while length < count {
             match self.file.read_at(&mut space[length..], offset + length as u64) {
                 Ok(0) => break,
@@ -187,7 +187,7 @@ impl OpenFile for DirectoryFile {
 
 fn close_file(file: File) -> io::Result<()> {
     use std::os::fd::IntoRawFd as _;
-    // SAFETY: the descriptor was owned by `file`, which has given it up.
+    // SAFETY: the descriptor was owned by `file`, which has released it.
     let closed = unsafe { libc::close(file.into_raw_fd()) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,4 +1,4 @@
-//! Filebench's set of files: sizes with a gamma distribution, in a tree of one width, some of them there at the start.
+//! Filebench's set of files: sizes with a gamma distribution, in a tree of one width, some of which exist at the start.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ impl FileSet {
         Self { count, mean_bytes, tree: Tree::new(count, width), preallocated, clients }
     }
 
-    /// Makes directories and files of a client.
+    /// Creates directories and files of a client.
     pub(super) async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
         let root = root(who);
         make_directory(files, &root).await?;
@@ -59,7 +59,7 @@ impl FileSet {
         self.tree.file(number)
     }
 
-    /// Returns the size of a file when it is made: the same in each run.
+    /// Returns the size of a file at its creation: the same in each run.
     pub(super) fn size(&self, number: u64) -> u64 {
         let mut rng = Rng::with_seed(number);
         let mean = self.mean_bytes as f64;
@@ -71,12 +71,12 @@ impl FileSet {
         &self.tree
     }
 
-    /// Returns how many files there are.
+    /// Returns the number of files.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Takes a random file that exists; others do not take it until it is given back. `None` if there is none.
+    /// Takes a random file that exists; others do not take it until it is returned. `None` if there is none.
     pub(super) fn take_existing(&self, who: Who, rng: &mut Rng) -> Option<u64> {
         self.with(who, |numbers| take(&mut numbers.existing, rng))
     }
@@ -86,12 +86,12 @@ impl FileSet {
         self.with(who, |numbers| take(&mut numbers.missing, rng))
     }
 
-    /// Gives a file back that exists now.
+    /// Returns a file that exists now.
     pub(super) fn put_existing(&self, who: Who, number: u64) {
         self.with(who, |numbers| numbers.existing.push(number));
     }
 
-    /// Gives a file back that does not exist any more.
+    /// Returns a file that no longer exists.
     pub(super) fn put_missing(&self, who: Who, number: u64) {
         self.with(who, |numbers| numbers.missing.push(number));
     }
@@ -111,7 +111,7 @@ pub(super) fn root(who: Who) -> String {
     format!("client-{}", who.client + 1)
 }
 
-/// Makes one more file than the set has, for instance a log.
+/// Creates a file outside of the set, for instance a log.
 pub(super) async fn make_log<F: Files>(files: &F, who: Who, name: &str) -> Result<(), Fault> {
     make_file(files, &format!("{}/{name}", root(who)), 0).await
 }

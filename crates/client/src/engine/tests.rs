@@ -77,7 +77,7 @@ impl Test {
         assert!(self.engine.handle_record(self.connection, writer.into_bytes()));
     }
 
-    /// Lets the earliest deadline pass.
+    /// Moves the clock to the earliest deadline.
     fn pass_deadline(&self) {
         let until = self.engine.deadline().expect("a deadline");
         self.clock.0.store(until.as_millis() as u64, Ordering::Relaxed);
@@ -131,7 +131,7 @@ fn sends_calls_again_over_a_new_connection_in_their_order() {
 }
 
 #[test]
-fn a_new_connection_takes_the_place_of_a_closed_one_that_the_transport_has_left() {
+fn a_new_connection_replaces_a_closed_one_that_the_transport_has_left() {
     let test = Test::connected();
     test.engine.close_connection(test.connection);
     let second = test.engine.open_connection(111, RetryPolicy::default()).unwrap();
@@ -149,7 +149,7 @@ fn a_new_connection_takes_the_place_of_a_closed_one_that_the_transport_has_left(
 }
 
 #[test]
-fn gives_up_a_silent_connection_and_makes_a_new_one() {
+fn replaces_a_silent_connection() {
     let test = Test::connected();
     let mut call = test.call();
     assert_eq!(test.sent(), [1]);
@@ -208,7 +208,7 @@ fn the_first_connection_must_succeed_at_once() {
 }
 
 #[test]
-fn later_connections_are_tried_for_ever_with_growing_pauses() {
+fn later_connections_are_retried_without_end_with_growing_pauses() {
     let test = Test::connected();
     let mut call = test.call();
     assert_eq!(test.sent(), [1]);
@@ -225,7 +225,7 @@ fn later_connections_are_tried_for_ever_with_growing_pauses() {
 }
 
 #[test]
-fn the_reply_to_a_dropped_call_frees_what_it_holds() {
+fn the_reply_to_a_dropped_call_releases_its_permit() {
     struct Freed(Arc<Mutex<Vec<bool>>>);
     impl Completion for Freed {
         fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {
@@ -245,7 +245,7 @@ fn the_reply_to_a_dropped_call_frees_what_it_holds() {
 }
 
 #[test]
-fn what_a_call_holds_is_free_with_the_reply_although_nobody_polls() {
+fn the_reply_releases_a_calls_permit_although_nobody_polls() {
     struct Freed(Arc<Mutex<u32>>);
     impl Completion for Freed {
         fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {

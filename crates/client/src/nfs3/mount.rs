@@ -19,8 +19,8 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Object;
 
-/// How long MOUNT and the port mapper may stay silent, and how often. Nothing is lost if they fail, so that even a `hard` mount
-/// does not wait for them forever.
+/// Timeout of MOUNT and the port mapper, and retries. No data are lost if they fail, so that even a `hard` mount
+/// does not wait for them without limit.
 const SIDE_POLICY: RetryPolicy =
     RetryPolicy { timeout: Duration::from_secs(10), retries: Some(2), fails_fast: true };
 /// Maximum number of mounts that are undone at the end.
@@ -62,7 +62,7 @@ impl Drop for SideConnection<'_> {
     }
 }
 
-/// Where MOUNT may be.
+/// A possible location of MOUNT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Port(u16),
@@ -74,7 +74,7 @@ const fn procedure(procedure: mount::Proc) -> Procedure {
 }
 
 impl Nfs3 {
-    /// Returns the object at a path of the server. Servers mount directories only, some exports only: the rest of the path is
+    /// Returns the object at a path of the server. Servers mount only directories, some only exports: the rest of the path is
     /// looked up below the nearest directory that can be mounted.
     pub(crate) async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
         let mut outcome = Err(OpError::Unsupported("MOUNT version 3, or its port is not known"));
@@ -88,7 +88,7 @@ impl Nfs3 {
         outcome
     }
 
-    /// Returns where to look for MOUNT, in this order. At an unusual NFS port there is a server that other servers' port
+    /// Returns the possible locations of MOUNT, in order. At an unusual NFS port there is a server that other servers' port
     /// mapper may not know.
     fn mount_places(&self) -> Vec<Place> {
         match self.config.mount_port {
@@ -112,7 +112,7 @@ impl Nfs3 {
         self.lookup_chain(caller, handle, &path[length..]).await
     }
 
-    /// Mounts the path, or else the nearest directory above it. Returns how many of the path's names it has.
+    /// Mounts the path, or else the nearest directory above it. Returns the number of the path's names in it.
     async fn mount_nearest(
         &self,
         caller: &Caller,
@@ -202,7 +202,7 @@ impl MountPaths {
     }
 }
 
-/// Returns whether an error says that there is no MOUNT at this place.
+/// Returns whether an error means that there is no MOUNT at this location.
 fn is_absent(error: &OpError) -> bool {
     lacks_program(error)
         || matches!(
@@ -213,8 +213,8 @@ fn is_absent(error: &OpError) -> bool {
         )
 }
 
-/// Checks that the export takes one of the flavors that this client has. An empty list says nothing, and a lone AUTH_NONE is
-/// that of servers that look at no credentials.
+/// Checks that the export takes one of the flavors of this client. An empty list has no meaning; servers that ignore
+/// credentials return AUTH_NONE alone.
 fn check_flavors(flavors: &[u32]) -> Result<(), OpError> {
     let is_ours = |flavor: &u32| [AuthFlavor::SYS.0, AuthFlavor::NONE.0].contains(flavor);
     if flavors.is_empty() || flavors.iter().any(is_ours) {

@@ -51,7 +51,7 @@ pub(crate) fn encode_compound(
     record.finish()
 }
 
-/// Returns the label of a compound: its first operation that does more than look at objects, or else the first that looks.
+/// Returns the label of a compound: its first operation that does more than examine objects, or else the first that examines one.
 pub(crate) fn label(ops: &[Op]) -> Label {
     let rank = |op: &Op| match op {
         Op::PutFh(_) | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh => 3,
@@ -99,12 +99,12 @@ impl Results {
         }
     }
 
-    /// Takes the next result of an operation whose success says all.
+    /// Takes the next result of an operation without further results.
     pub(crate) fn skip(&mut self) -> Result<(), OpError> {
         self.next(|_| Some(()))
     }
 
-    /// Takes the next `count` results of operations whose success says all.
+    /// Takes the next `count` results of operations without further results.
     pub(crate) fn skip_many(&mut self, count: usize) -> Result<(), OpError> {
         (0..count).try_for_each(|_| self.skip())
     }
@@ -114,17 +114,17 @@ impl Results {
         self.results.by_ref().take(count).collect()
     }
 
-    /// Returns the results that are left.
+    /// Returns the remaining results.
     pub(crate) fn all(&self) -> &[OpResult] {
         self.results.as_slice()
     }
 
-    /// Returns the status of one of the results that are left; `None` if the operation was not executed.
+    /// Returns the status of one of the remaining results; `None` if the operation was not executed.
     pub(crate) fn status_at(&self, position: usize) -> Option<Status> {
         self.results.as_slice().get(position).map(HasStatus::status)
     }
 
-    /// Returns how many results are left.
+    /// Returns the number of remaining results.
     pub(crate) fn len(&self) -> usize {
         self.results.len()
     }

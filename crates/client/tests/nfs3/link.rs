@@ -1,5 +1,5 @@
-//! A client's engine and a server in one thread and virtual time. What answers a call is the server of this workspace, or a
-//! function that the test passes, which can lie.
+//! A client's engine and a server in one thread and virtual time. Calls are answered by the server of this workspace, or by a
+//! function that the test passes, which can return wrong replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -46,8 +46,8 @@ impl Call {
 
     pub(crate) fn arguments<T: xdr::Decode>(&self) -> T {
         let mut reader = self.arguments.clone();
-        let arguments = T::decode(&mut reader).expect("arguments as the protocol has them");
-        reader.finish().expect("nothing behind the arguments");
+        let arguments = T::decode(&mut reader).expect("valid arguments");
+        reader.finish().expect("no bytes after the arguments");
         arguments
     }
 
@@ -286,7 +286,7 @@ impl Link {
         self.connected.borrow().iter().flatten().map(|(id, _)| *id).collect()
     }
 
-    /// Returns how often a procedure was called.
+    /// Returns the number of calls of a procedure.
     pub(crate) fn count(&self, program: u32, procedure: u32) -> usize {
         self.calls.borrow().iter().filter(|call| **call == (program, procedure)).count()
     }
@@ -301,7 +301,7 @@ pub(crate) fn user(id: u32) -> Caller {
     Caller::sys(&AuthSys { stamp: 0, machine_name, uid: id, gid: id, gids: GroupList::default() })
 }
 
-/// Returns a configuration for version 3 at the usual port, with MOUNT at the same.
+/// Returns a configuration for version 3 at the usual port, with MOUNT at the same port.
 pub(crate) fn config() -> Config {
     Config {
         server: "server".into(),

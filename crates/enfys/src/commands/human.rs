@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_begun_block_counts() {
+    fn a_partial_block_counts_as_a_block() {
         assert_eq!([0, 1, 1024, 1025].map(|bytes| SizeUnit::Blocks(1024).print(bytes)), ["0", "1", "1", "2"]);
     }
 }

@@ -36,7 +36,7 @@ const RETRANSMISSIONS: u32 = 2;
 /// Most bytes of this machine's name in a credential.
 const MACHINE_NAME_MAX: usize = 255;
 
-/// Why a command failed: what it tried, on which URL or path, and why.
+/// The failure of a command: its operation, the URL or path, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     message: String,
@@ -49,7 +49,7 @@ impl Failure {
         Self { message: message.into(), errno: None }
     }
 
-    /// Returns whether something was missing.
+    /// Returns whether the object was missing.
     pub fn is_missing(&self) -> bool {
         self.errno == Some(Errno::ENOENT)
     }
@@ -88,7 +88,7 @@ impl Session {
     /// Connects to the URL's server, unless that was done before, and finds the nearest directory above the URL's path.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses the client.
     pub async fn locate(&self, url: &Url) -> Result<Location, Failure> {
         let (client, caller) = self.connect(url).await?;
         let names: Vec<&[u8]> =
@@ -116,7 +116,7 @@ impl Session {
     /// Connects to the URL's server, unless that was done before.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses the client.
     pub async fn connect(&self, url: &Url) -> Result<(Client, Caller), Failure> {
         let key = url.with_path(b"/").map_err(|error| Failure::new(error.to_string()))?.to_string();
         if let Some(server) = self.servers.borrow().get(&key) {
@@ -172,7 +172,7 @@ impl Location {
     /// Returns the object at the path.
     ///
     /// # Errors
-    /// It is missing, or may not be seen.
+    /// It is missing, or the caller may not look it up.
     pub async fn object(&self, operation: &str, follow: bool) -> Result<Object, Failure> {
         self.fs.resolve(&self.path, follow).await.map_err(|cause| self.refused(operation, &cause))
     }
@@ -214,7 +214,7 @@ impl Location {
         Self { fs: self.fs.clone(), path: parent(&self.path), url }
     }
 
-    /// Whether both are on one server, called alike.
+    /// Whether both are on one server, by the same name.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let server = |url: &Url| url.with_path(b"/").map(|url| url.to_string());
         server(&self.url) == server(&other.url)
@@ -279,7 +279,7 @@ pub fn below(url: &Url, path: &[u8]) -> Url {
 /// One sentence.
 pub fn parse_url(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error: url::UrlError| error.to_string())?;
-    // Servers may have objects of these names or refuse them; none resolves them as a path's.
+    // Servers may have objects of these names or refuse them; no server resolves them as in a path.
     if url.path().split(|byte| *byte == b'/').any(|name| matches!(name, b"." | b"..")) {
         return Err("a URL's path cannot contain `.` or `..`".to_owned());
     }
@@ -322,7 +322,7 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         local_lock: options.local_lock.unwrap_or(LocalLock::None),
-        // A command reads and writes whole files once, and what it looks up it has just changed itself.
+        // A command reads and writes whole files once, and looks up names that it has just changed itself.
         caches: Caches::none(),
     }
 }
@@ -352,7 +352,7 @@ pub fn machine_name() -> String {
 /// Returns a random number.
 pub fn random_u64() -> u64 {
     let mut bytes = [0; 8];
-    // Early at boot there may be none; the process ID still distinguishes clients.
+    // Early at boot there may be no random numbers; the process ID still distinguishes clients.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }

@@ -35,7 +35,7 @@ impl TimeFormat {
             return full(&zoned);
         }
         let age = self.now.seconds - time.seconds;
-        // The format of the POSIX locale, as POSIX has it for `ls`.
+        // The format of the POSIX locale, as POSIX specifies for `ls`.
         let format =
             if (0..=RECENT_SECONDS).contains(&age) && time <= self.now { "%b %e %H:%M" } else { "%b %e  %Y" };
         zoned.strftime(format).to_string()
@@ -46,7 +46,7 @@ impl TimeFormat {
         self.zoned(time).map_or_else(|| time.seconds.to_string(), |zoned| full(&zoned))
     }
 
-    /// Returns the local time; `None` outside of the years from -9999 to 9999, which a server may name.
+    /// Returns the local time; `None` outside of the years from -9999 to 9999, which a server may return.
     fn zoned(&self, time: Timestamp) -> Option<Zoned> {
         let nanoseconds = i32::try_from(time.nanoseconds).ok()?;
         Some(jiff::Timestamp::new(time.seconds, nanoseconds).ok()?.to_zoned(self.zone.clone()))

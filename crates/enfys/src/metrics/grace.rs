@@ -9,7 +9,7 @@ use server::GraceSnapshot;
 
 use super::encode::{begin, gauge, gauge_seconds};
 
-/// Most clients that are named, so that a scrape stays short.
+/// Maximum number of named clients, so that a scrape remains short.
 pub(super) const NAMES_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,7 +38,7 @@ pub(super) fn encode(
     gauge(
         encoder,
         "enfys_grace_clients_waited_for",
-        "NFSv4 clients that may still reclaim what they held before the restart.",
+        "NFSv4 clients that may still reclaim their state from before the restart.",
         waiting_for as u64,
     )?;
     let mut family = begin(

@@ -145,7 +145,7 @@ fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendErr
 /// Installs a filter, which cannot be removed again.
 ///
 /// Without `SECCOMP_FILTER_FLAG_SPEC_ALLOW`, kernels before 5.16 turn off speculative store bypass for all threads, which slows down
-/// memory accesses. That protects from foreign code that measures times; this process runs none.
+/// memory accesses. That protects against foreign code that measures times; this process runs no such code.
 fn install(program: &BpfProgram, flags: libc::c_ulong) -> io::Result<()> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let program = libc::sock_fprog {
@@ -278,7 +278,7 @@ mod tests {
         for allowed in [AddressFamily::INET, AddressFamily::INET6, AddressFamily::UNIX] {
             assert_ne!(socket(allowed, SocketType::STREAM, None).err(), Some(Errno::NOSYS));
         }
-        socket(AddressFamily::NETLINK, SocketType::RAW, None).expect("to ask who owns a connection");
+        socket(AddressFamily::NETLINK, SocketType::RAW, None).expect("to look up the owner of a connection");
         // Threads and programs inherit the filter, and can still be started.
         let of_thread = std::thread::spawn(|| rustix::process::chroot("/"));
         assert_eq!(of_thread.join().unwrap(), Err(Errno::NOSYS));

@@ -82,7 +82,7 @@ fn crash(server: &mut Server, version: &str, victim: Victim, first: u64) -> (Man
             server.kill();
         }
         if victim != Victim::Server {
-            client.kill().expect("a living child");
+            client.kill().expect("a running child");
             client.wait().expect("a child");
         }
         if victim != Victim::Client {

@@ -78,7 +78,7 @@ request! {
 }
 
 request! {
-    /// Asks for figures of the file system.
+    /// Asks for statistics of the file system.
     Statfs {
         /// Any inode of it.
         node: NodeId,
@@ -119,7 +119,7 @@ request! {
         node: NodeId,
         /// Its name.
         name: Name,
-        /// Most bytes of the value; 0 asks for its length. A longer value is answered by ERANGE.
+        /// Most bytes of the value; 0 requests its length. A longer value is answered by ERANGE.
         size: u32,
     } |a| {
         let args: abi::GetxattrIn = a.take()?;

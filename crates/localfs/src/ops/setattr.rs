@@ -22,7 +22,7 @@ use crate::sync_state::ChangeId;
 use crate::sys;
 use crate::volume::Volume;
 
-/// Bytes of a file from which on truncation is left to threads for long work.
+/// Size of a file in bytes from which truncation runs on threads for long work.
 const MANY_BYTES: u64 = 64 << 20;
 const SECOND_NS: u32 = 1_000_000_000;
 
@@ -60,7 +60,7 @@ impl Volume {
         Ok((object, change, number))
     }
 
-    /// Sets attributes of an object. The change is `None` where there was nothing to do.
+    /// Sets attributes of an object. The change is `None` if nothing changed.
     pub(crate) fn setattr_cached(
         &self,
         context: &Context,
@@ -131,7 +131,7 @@ impl Volume {
         for time in [set.accessed, set.modified].into_iter().flatten() {
             match time {
                 _ if owns(who, file) => {}
-                // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
+                // POSIX.1-2024 futimens(): to now for callers that may write (EACCES), to another time for the owner only (EPERM).
                 SetTime::Now | SetTime::Kept(_) => self.require(context, object, before, WRITE)?,
                 SetTime::To(_) => return Err(Error::NotPermitted),
             }
@@ -217,7 +217,7 @@ pub(crate) fn set_mode(file: &OpenFile, mode: u32) -> Result<()> {
     let mode_bits = Mode::from_raw_mode(mode);
     let done = match file.reach {
         Reach::Path => match sys::chmod(file.as_fd(), mode) {
-            // Before Linux 6.6, or where a sandbox does not know the call: by its path in /proc.
+            // Before Linux 6.6, or in a sandbox that does not know the call: by its path in /proc.
             Err(Errno::NOSYS | Errno::PERM) => {
                 rustix::fs::chmodat(CWD, file.name_in_proc(), mode_bits, AtFlags::empty())
             }

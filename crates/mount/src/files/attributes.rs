@@ -48,7 +48,7 @@ impl Files {
         let asked = access_bits(node.inode.kind(), request.mask);
         let caller = self.caller(program);
         if asked == 0 {
-            // F_OK: the object must be there.
+            // F_OK: the object must exist.
             return node.inode.attributes(&caller).await.map(drop).map_err(|error| errno(&error));
         }
         let granted = node.inode.access(&caller, asked).await.map_err(|error| errno(&error))?;

@@ -22,10 +22,10 @@ trait Sink {
 
     fn new(size: u32) -> Self;
 
-    /// Adds `.` or `..`, and returns whether it found room.
+    /// Adds `.` or `..`, and returns whether it fits.
     fn push_dot(&mut self, inode: u64, next: u64, name: &[u8]) -> bool;
 
-    /// Adds an entry, and returns whether it found room.
+    /// Adds an entry, and returns whether it fits.
     fn push(&mut self, files: &Files, entry: &Entry, next: u64) -> bool;
 }
 

@@ -17,7 +17,7 @@ use xdr::Writer;
 use super::{AttemptError, ReadRequest, ReplySender, Route};
 use crate::reserved;
 
-/// How long a source may take to accept a connection.
+/// Time limit for a source to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs READs of one source until it fails or is idle.
@@ -66,7 +66,7 @@ struct Source {
     reader: Reader<ReplySender>,
     decoder: RecordDecoder,
     buffer: BytesMut,
-    /// When the reader's time began.
+    /// The start of the reader's clock.
     begun: Instant,
 }
 
@@ -143,7 +143,7 @@ impl Source {
     fn answer(&mut self) {
         let granted = self.reader.max_read();
         while let Some((answer, outcome)) = self.reader.poll_answer() {
-            // The receiver is gone if the READ is not wanted any longer.
+            // The receiver is gone if the READ is no longer needed.
             let _ = answer.send(outcome.map(|data| (data, granted)).map_err(AttemptError::Read));
         }
     }

@@ -9,8 +9,8 @@ use crate::replay::reply_cache::CallKey;
 use crate::request::{Request, Served};
 
 impl Server {
-    /// Serves NLM. A late copy of a LOCK, UNLOCK or CANCEL would undo a newer call of the same owner, so the reply cache has these. No
-    /// log has them: a restart ends all locks.
+    /// Serves NLM. A late copy of a LOCK, UNLOCK or CANCEL would undo a newer call of the same owner, so their replies are cached. They
+    /// are not logged: a restart ends all locks.
     pub(super) async fn nlm(
         &self,
         request: &Request<'_>,

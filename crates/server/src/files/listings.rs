@@ -30,7 +30,7 @@ pub(crate) struct Keeper<'r> {
 }
 
 impl Keeper<'_> {
-    /// Notes an entry as the backend shows it.
+    /// Notes an entry of the backend.
     pub(crate) fn saw(&mut self, entry: &Entry<'_>) {
         self.may_be_kept &= match &entry.object {
             Some((_, attributes)) => self.watch.is_final(attributes),
@@ -38,14 +38,14 @@ impl Keeper<'_> {
         };
     }
 
-    /// Excludes a client that may have to see something else.
+    /// Excludes a client whose view may differ.
     pub(crate) fn except(&mut self, client: ClientId) {
         if self.except.len() <= MAX_EXCEPT && !self.except.contains(&client) {
             self.except.push(client);
         }
     }
 
-    /// Notes that the reply holds something that only the caller sees.
+    /// Notes that the reply depends on the caller.
     pub(crate) fn spoil(&mut self) {
         self.may_be_kept = false;
     }
@@ -62,7 +62,7 @@ impl Keeper<'_> {
     }
 }
 
-/// Returns the source of the reply to a READDIR that passed its own checks. `holder` is the caller if it may see something else than others.
+/// Returns the source of the reply to a READDIR that passed its own checks. `holder` is the caller if its view may differ.
 pub(crate) async fn listing_source<'r>(
     request: &'r Request<'r>,
     export: &Export,

@@ -28,10 +28,10 @@ const CONTEXTS_MAX: usize = 16_384;
 /// The greatest number of unfinished contexts.
 const HALF_MADE_MAX: usize = 256;
 
-/// How long an unused context is kept. Making another costs a client two round trips.
+/// Lifetime of an unused context. A new one costs a client two round trips.
 const IDLE_LIFE: Duration = Duration::from_secs(3600);
 
-/// How long the server waits for the next token.
+/// The limit of the wait for the next token.
 const HALF_MADE_LIFE: Duration = Duration::from_secs(60);
 
 const SHARDS: usize = 16;
@@ -125,7 +125,7 @@ struct HalfMade {
 }
 
 impl Contexts {
-    /// `secret` differs at every start, so that handles of an earlier process are invalid. `number_key` is the same at every start: logs of
+    /// `secret` is different at every start, so that handles of an earlier process are invalid. `number_key` is the same at every start: logs of
     /// requests that survive a restart contain the numbers of principals.
     pub(crate) fn new(secret: [u8; 16], number_key: [u8; 16]) -> Self {
         Self {

@@ -6,7 +6,7 @@
 //! - A call that is being executed is not executed again. A copy is dropped, since the first one's reply serves both. In version 4.0 it
 //!   waits for that reply: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop the request". If there is no room to wait, the
 //!   connection closes.
-//! - A client's transaction numbers start again when it reboots, so the number alone does not identify a retransmission: the arguments
+//! - A client's transaction numbers restart when it reboots, so the number alone does not identify a retransmission: the arguments
 //!   must be the same too. The port is not compared, because a client may return from another one.
 //! - The caller is compared too: another user of the same client must not be able to store a reply for another user's call.
 //! - A reply is used for ten minutes at most. A client that always begins with the same numbers must not get the reply of an earlier boot.
@@ -45,7 +45,7 @@ const SHARDS: usize = 16;
 /// Bytes of the arguments that are compared: all of them, except for WRITE.
 const DIGESTED_BYTES: usize = 1024;
 
-/// Bytes of a WRITE's arguments that are compared: handle, offsets, length, and as much of the data as Linux's server compares. A
+/// Bytes of a WRITE's arguments that are compared: handle, offsets, length, and the same part of the data as in Linux's server. A
 /// kilobyte took half a microsecond, a tenth of a small WRITE.
 const DIGESTED_BYTES_OF_WRITE: usize = 256;
 
@@ -122,7 +122,7 @@ impl Hasher for Identity {
         self.0
     }
     fn write(&mut self, _: &[u8]) {
-        unreachable!("only digests are hashed");
+        unreachable!("only digests are hashed here");
     }
     fn write_u64(&mut self, value: u64) {
         // The lowest bits are the same in a whole shard; the map must not use them to select a bucket.
@@ -163,7 +163,7 @@ struct Shard<M> {
 /// A copy that waits for its call.
 struct Waiting {
     digest: u64,
-    /// Tells it from other copies of its call, even if its task changes.
+    /// Distinguishes it from other copies of its call, even if its task changes.
     number: u64,
     waker: Waker,
 }
@@ -181,7 +181,7 @@ pub(crate) struct ReplyCache<M = RingStorage> {
     shards: [Mutex<Shard<M>>; SHARDS],
 }
 
-/// How to treat a call.
+/// The treatment of a call.
 pub(crate) enum Begin<'c, M: Memory = RingStorage> {
     /// Execute the call, then [`Execution::finish`].
     Execute(Execution<'c, M>),
@@ -219,7 +219,7 @@ impl<M: Memory> ReplyCache<M> {
         let began_s = now.as_secs() as u32;
         let execute = |is_finished| Begin::Execute(Execution { cache: self, key, began_s, is_finished });
         if let Some(xid) = running.get(&key.digest) {
-            // Two different calls with one digest: execute, and leave the first one's entry alone.
+            // Two different calls with one digest: execute, and keep the first one's entry.
             return if *xid == key.xid { Begin::InProgress } else { execute(true) };
         }
         if let Some(reply) = kept.get(key.digest)
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_what_is_written_is_compared_and_all_other_arguments() {
+    fn the_beginning_of_written_data_and_all_other_arguments_are_compared() {
         for (version, procedure, compared) in [
             (nfs2::VERSION, nfs2::Proc::WRITE.0, DIGESTED_BYTES_OF_WRITE),
             (nfs3::VERSION, nfs3::Proc::WRITE.0, DIGESTED_BYTES_OF_WRITE),

@@ -26,7 +26,7 @@ pub(super) fn an_acl_is_kept_and_shows_in_the_mode(t: &Subject) {
         assert_eq!(change.after.mode & 0o777, 0o660, "the mask shows as the group's bits");
         assert_eq!(me.get_acl(&object, AclKind::Access).unwrap(), Some(list.clone()));
         me.set_acl(&object, AclKind::Access, Some(&Acl::of_mode(0o640))).unwrap();
-        assert_eq!(me.get_acl(&object, AclKind::Access).unwrap(), None, "the mode says as much");
+        assert_eq!(me.get_acl(&object, AclKind::Access).unwrap(), None, "the mode shows the same");
         assert_eq!(me.getattr(&object).unwrap().mode & 0o777, 0o640);
     }
     assert_eq!(me.get_acl(&directory, AclKind::Default).unwrap(), None);

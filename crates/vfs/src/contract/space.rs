@@ -51,7 +51,7 @@ pub(super) fn allocate_extends_with_zeros(t: &Subject) {
     let mut wanted = vec![0; 100_005];
     wanted[10..17].copy_from_slice(b"content");
     assert_eq!(me.read(&file, 0, 200_000).unwrap(), wanted);
-    assert_eq!(me.allocate(&file, 0, 10).unwrap().after.size, 100_005, "a range inside leaves the size");
+    assert_eq!(me.allocate(&file, 0, 10).unwrap().after.size, 100_005, "a range inside keeps the size");
 }
 
 pub(super) fn deallocate_punches_and_keeps_the_size(t: &Subject) {

@@ -1,9 +1,9 @@
 //! A backend that fails by a script, for tests of servers and for the simulator.
 //!
-//! [`Faulty`] wraps a backend. A [`Rule`] says which operations fail and how: refused with an error (media offline, a
+//! [`Faulty`] wraps a backend. A [`Rule`] selects operations and their fault: refused with an error (media offline, a
 //! full disk, a broken one), cut short, done but answered with an error, or held until a [`Gate`] opens. Rules are
 //! tried in the order they were added; the first match applies its fault. Every operation is counted by [`Method`],
-//! so that a test can check how often it was requested.
+//! so that a test can check the number of requests.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Fault {
     HoldAfter(Gate),
 }
 
-/// Which operations fail, and how.
+/// The operations that fail, and their fault.
 #[derive(Debug, Clone)]
 pub struct Rule {
     method: Option<Method>,
@@ -94,7 +94,7 @@ pub struct Script {
     calls: [AtomicU64; Method::COUNT],
     /// The number of times that data may have been lost.
     losses: AtomicU64,
-    /// Whether the wrapped backend stands for a disk.
+    /// Whether the wrapped backend simulates a disk.
     is_stable: AtomicBool,
     outsiders: Outsiders,
 }

@@ -8,7 +8,7 @@ use super::permission::{require_read, require_write};
 use super::state::{State, drop_privileges};
 use crate::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Result, Seek, Stability};
 
-/// Bytes that one step copies at most: as many as a large WRITE, so that others do not wait longer for the lock.
+/// Maximum bytes copied in one step: those of a large WRITE, so that others do not wait longer for the lock.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl State {

@@ -15,8 +15,8 @@ pub(super) struct Slot {
 /// The entries of a directory, by name and by cookie.
 ///
 /// A cookie is never reused, and an entry keeps its cookie until its name is removed. So a listing that continues
-/// after a cookie visits each entry that stayed exactly once. Another object under an existing name (rename over it)
-/// keeps that name's cookie, because to a reader the name stayed.
+/// after a cookie visits each remaining entry exactly once. Another object under an existing name (rename over it)
+/// keeps that name's cookie, because for a reader the name remained.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) parent: u64,
@@ -63,7 +63,7 @@ impl Directory {
         self.by_cookie.remove(&cookie).map(|slot| slot.fileid)
     }
 
-    /// Whether `cookie` was given, or starts a listing.
+    /// Whether `cookie` was issued, or starts a listing.
     pub(super) fn gave(&self, cookie: u64) -> bool {
         cookie == 0 || (FIRST_COOKIE..self.next_cookie).contains(&cookie)
     }

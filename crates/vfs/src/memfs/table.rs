@@ -9,7 +9,7 @@ const HANDLE_LENGTH: usize = 1 + 8 + 8;
 
 /// All objects, found in constant time.
 ///
-/// A file id is a place in the table (from 1 on) in the low half and the place's generation in the high half, so it
+/// A file id is a place in the table (from 1) in the low half and the place's generation in the high half, so it
 /// is never reused, and a handle with it never leads to another file.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -96,7 +96,7 @@ impl Table {
     /// Returns the file id in a handle.
     ///
     /// # Errors
-    /// [`Error::BadHandle`] where the handle was never given, [`Error::Stale`] where its file was removed, perhaps
+    /// [`Error::BadHandle`] where the handle was never issued, [`Error::Stale`] where its file was removed, perhaps
     /// with an earlier instance.
     pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
         let bytes: &[u8; HANDLE_LENGTH] = (**handle).try_into().map_err(|_| Error::BadHandle)?;

@@ -1,4 +1,4 @@
-//! A program's progress, in a file that a script waits on.
+//! A program's progress, in a file for a waiting script.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

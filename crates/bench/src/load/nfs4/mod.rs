@@ -52,7 +52,7 @@ pub const ATTRIBUTES: Bitmap = Bitmap::of(&[
 /// `connection` makes names and ranges differ between connections.
 ///
 /// # Errors
-/// If the server cannot be reached, or refuses any of it.
+/// If the server cannot be reached, or refuses a request.
 pub(super) async fn connect(
     plan: &LoadPlan,
     minor_version: u32,
@@ -96,7 +96,7 @@ fn owner(slot: usize) -> StateOwner {
     }
 }
 
-/// OPEN of a name in the current directory by the owner of `slot`. No delegation is wanted: there is no back channel.
+/// OPEN of a name in the current directory by the owner of `slot`. No delegation is requested: there is no back channel.
 #[must_use]
 pub fn open(slot: usize, share_access: ShareAccess, how: OpenHow, name: Component) -> OpenArgs {
     OpenArgs {

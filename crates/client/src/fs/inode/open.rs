@@ -23,12 +23,12 @@ use crate::locks::LockOwner;
 use crate::results::{FileHandle, OpenMode, OpenState, Opened, Stability};
 use crate::write;
 
-/// How a file is opened.
+/// Options of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFlags {
     /// For reading or writing.
     pub mode: OpenMode,
-    /// How stable data are when a write returns: `DataSync` for O_DSYNC, `FileSync` for O_SYNC.
+    /// Stability of data when a write returns: `DataSync` for O_DSYNC, `FileSync` for O_SYNC.
     pub stability: Stability,
     /// Whether reads and writes bypass the cache (O_DIRECT).
     pub direct: bool,
@@ -49,7 +49,7 @@ impl OpenFlags {
     }
 }
 
-/// An open file description. Give it back by [`Self::release`].
+/// An open file description. End it by [`Self::release`].
 pub struct OpenFile {
     pub(super) description: Arc<Description>,
     attributes: Attributes,
@@ -158,7 +158,7 @@ impl OpenFile {
         &self.description.caller
     }
 
-    /// Returns how the file was opened.
+    /// Returns the options of the open.
     #[must_use]
     pub fn flags(&self) -> OpenFlags {
         self.description.flags
@@ -190,7 +190,7 @@ impl OpenFile {
         &self.description.state
     }
 
-    /// Whether data pass the cache.
+    /// Whether data bypass the cache.
     pub(super) fn is_direct(&self) -> bool {
         self.flags().direct || !self.inode().mount.shared.caches_data
     }
@@ -203,8 +203,8 @@ impl OpenFile {
         taken.map_err(late_error)
     }
 
-    /// Makes everything stable that was written. Call it at each close(2) of a descriptor: it is what another client sees that
-    /// opens the file later (close-to-open consistency).
+    /// Makes all written data stable. Call it at each close(2) of a descriptor, so that another client that opens the file
+    /// later sees the data (close-to-open consistency).
     ///
     /// # Errors
     /// As close(2): errors of earlier writes that were not reported yet.
@@ -216,8 +216,8 @@ impl OpenFile {
     /// [`Self::flush`] before, which reports errors. A description that is dropped ends in the background.
     ///
     /// # Errors
-    /// An error of earlier writes that was not reported yet, or the server's refusal of CLOSE. The description has ended all
-    /// the same.
+    /// An error of earlier writes that was not reported yet, or the server's refusal of CLOSE. The description has ended
+    /// nevertheless.
     pub async fn release(&self) -> Result<(), OpError> {
         if self.is_released.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -234,7 +234,7 @@ impl Drop for OpenFile {
             let (description, errors) = (Arc::clone(&self.description), self.errors.lock().take());
             self.inode().client().background().spawn(async move {
                 // CLOSE ends locks.
-                // No caller is left to get an error; the file's next description gets it.
+                // No caller can get an error any more; the file's next description gets it.
                 let _ = description.end(errors).await;
             });
         }
@@ -256,7 +256,7 @@ impl Description {
         let hidden = self.uncount();
         let closed = inode.client().close_file(&self.caller, inode.handle(), &self.state).await;
         if let Some(hidden) = hidden {
-            // No caller waits for the outcome; a name that stays is visible to the user.
+            // No caller waits for the outcome; a remaining name is visible to the user.
             let _ = hidden.remove().await;
         }
         late.map_err(late_error).and(closed)

@@ -12,11 +12,11 @@ use crate::cache::FileId;
 use crate::cache::limiter::{Kind, Limiter, Permit, User};
 use crate::results::FileHandle;
 
-/// Bytes that are accounted for one object: itself, and its places in two maps.
+/// Bytes that are accounted for one object: its own, and those of its entries in two maps.
 pub(super) const NODE_BYTES: u64 = 768;
 /// Part of the budget beyond which objects that nobody holds are forgotten: an eighth.
 const NODES_PART: u64 = 8;
-/// Objects that are looked at in one search for some to forget, so that a table full of held ones costs little.
+/// Objects that one search for objects to forget examines, so that a table full of held ones costs little.
 const SCAN_MAX: usize = 64;
 
 /// A mount's record of one object.
@@ -25,7 +25,7 @@ pub(super) struct Node {
     pub(super) id: FileId,
     pub(super) handle: FileHandle,
     pub(super) kind: FileKind,
-    /// Accounts for the node. One that is needed exists also without room in the budget.
+    /// Accounts for the node. A needed node exists even beyond the budget.
     _permit: Option<Permit>,
     /// Set when the object is found in the table; the search for objects to forget clears it.
     used: AtomicBool,
@@ -42,7 +42,7 @@ pub(super) struct Table {
     by_handle: HashMap<FileHandle, FileId>,
     by_id: BTreeMap<FileId, Arc<Node>>,
     last: u64,
-    /// Where the search for objects to forget continues.
+    /// The position at which the search for objects to forget continues.
     hand: FileId,
 }
 
@@ -144,7 +144,7 @@ mod tests {
         assert!(Arc::ptr_eq(&file, &get(&mut table, 1, FileKind::Regular)));
         let other = get(&mut table, 1, FileKind::Directory);
         assert_ne!(file.id, other.id);
-        assert!(table.by_id(file.id).is_some(), "who holds the old object can still use it");
+        assert!(table.by_id(file.id).is_some(), "a holder of the old object can still use it");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn is_repeatable(op: &Op) -> bool {
 /// Returns the stateid for I/O.
 ///
 /// # Errors
-/// Why the open is lost, or that a lock through it is: data that the lock protected may have changed.
+/// The open is lost, or a lock through it: data that the lock protected may have changed.
 fn usable_stateid(file: &OpenFile) -> Result<Stateid, OpError> {
     if file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(file.io_stateid()?) }
 }
@@ -83,7 +83,7 @@ impl Nfs4 {
         self.execute(caller, ops, true).await
     }
 
-    /// Executes a compound, and again as a new request while an operation says DELAY or GRACE. An operation that has changed
+    /// Executes a compound, and again as a new request while an operation returns DELAY or GRACE. An operation that has changed
     /// something is not repeated (RFC 8881 §15.1.1.3): then the caller gets the results.
     async fn execute(&self, caller: &Caller, ops: &[Op], cache_this: bool) -> Result<Results, OpError> {
         let mut pause = DELAY_FIRST;
@@ -139,7 +139,7 @@ impl Nfs4 {
             self.replace_open(&session, file, &mut owner).await
         };
         match renewed {
-            // The session was lost meanwhile. In the next one the file is reclaimed, which takes the turn.
+            // The session was lost meanwhile. In the next one the file is reclaimed, which comes first.
             Err(OpError::Status(Status::BADSESSION)) => self.session().await.map(|_| ()),
             renewed => renewed,
         }

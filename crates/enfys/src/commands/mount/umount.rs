@@ -49,14 +49,14 @@ fn unmount(directory: &Path, arguments: &UmountArguments) -> Result<(), String> 
         Some(found) => found.device,
     };
     if arguments.force {
-        // Not every user may do this; the next step shows whether it was needed.
+        // Not every user may do this; the next step shows whether it was necessary.
         let _ = fuse::mount::abort(&path, device);
     }
     match fuse::mount::unmount(&path, arguments.lazy || arguments.force) {
-        // The end of its requests was the end of the mount.
+        // The abort of its requests has ended the mount.
         Err(_) if arguments.force && table::find(&path).is_ok_and(|found| found.is_none()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Err(format!(
-            "{shown}: in use (`fuser -vm {shown}` shows by whom): end these programs, or use --lazy"
+            "{shown}: in use (`fuser -vm {shown}` shows its users): end these programs, or use --lazy"
         )),
         result => result.map_err(failed),
     }

@@ -49,9 +49,9 @@ pub struct WriteFile<'a> {
     pub new: NewAttributes,
 }
 
-/// A tree that can be read and written. Paths never lead out of it, also not over symbolic links.
+/// A tree that can be read and written. Paths never lead out of it, not even over symbolic links.
 ///
-/// Every operation fails with what was tried, on which path, and why.
+/// Errors name the operation, the path, and the reason.
 pub trait Tree {
     /// A file that is open for reading.
     type Reader;
@@ -62,7 +62,7 @@ pub trait Tree {
     async fn attributes(&self, path: &TreePath) -> Result<Option<Attributes>, Failure>;
     /// Lists a directory.
     async fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Failure>;
-    /// Returns where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     async fn read_link(&self, path: &TreePath) -> Result<Vec<u8>, Failure>;
     /// Opens a regular file for reading.
     async fn open(&self, path: &TreePath) -> Result<Self::Reader, Failure>;
@@ -83,7 +83,7 @@ pub trait Tree {
     async fn write(&self, file: &Self::Writer, offset: u64, data: Bytes) -> Result<(), Failure>;
     /// Gives a file this size and these attributes, and closes it. Written data are then as safe as the tree promises.
     async fn finish(&self, file: Self::Writer, size: u64, new: &NewAttributes) -> Result<(), Failure>;
-    /// Creates a directory; one that exists is left as it is, and returned as `false`.
+    /// Creates a directory; `false` if it exists, which is not an error.
     async fn make_directory(&self, path: &TreePath, mode: u32) -> Result<bool, Failure>;
     /// Creates a symbolic link.
     async fn make_link(&self, path: &TreePath, target: &[u8]) -> Result<(), Failure>;
@@ -96,7 +96,7 @@ pub trait Tree {
     /// Sets attributes.
     async fn set_attributes(&self, path: &TreePath, new: &NewAttributes) -> Result<(), Failure>;
 
-    /// Lists directories, at least one; `None` for those that are to be listed again, after the others were used.
+    /// Lists directories, at least one; `None` for those to list again after the others were used.
     async fn list_many(&self, paths: &[TreePath]) -> Vec<Option<Result<Vec<Entry>, Failure>>> {
         let (mut listings, mut entries) = (Vec::new(), 0);
         for path in paths {
@@ -116,7 +116,7 @@ pub trait Tree {
         made
     }
 
-    /// Reads small files; what is returned of one that became shorter has fewer bytes.
+    /// Reads small files; the result is shorter for a file that became shorter.
     async fn read_files(&self, files: &[ReadFile<'_>]) -> Vec<Result<Bytes, Failure>> {
         let mut contents = Vec::new();
         for file in files {
@@ -171,7 +171,7 @@ pub trait Tree {
     fn user(&self) -> u32;
     /// Returns the server that holds the tree; `None` for this machine.
     fn server(&self) -> Option<String>;
-    /// Returns a path as messages show it.
+    /// Returns a path for messages.
     fn show(&self, path: &TreePath) -> String;
 
     /// Returns this tree if it is one of a server, which may copy between its files itself.

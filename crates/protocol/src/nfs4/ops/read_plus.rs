@@ -102,7 +102,7 @@ pub struct WriteSameArgs {
     pub stateid: Stateid,
     /// The stability of the data that the reply requires.
     pub stable: StableHow,
-    /// What to write.
+    /// The data to write.
     pub block: AppDataBlock,
 }
 

@@ -45,7 +45,7 @@ mod tests {
     use crate::programs::nfs2::tests::{Client, attributes};
 
     #[test]
-    fn sets_what_is_given_and_leaves_the_rest() {
+    fn sets_only_given_attributes() {
         let client = Client::new();
         let file = client.create(b"file");
         client.write(file, 0, b"12345");
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!((timed.mtime, timed.uid, timed.gid, timed.size), (mtime, 12, cut.gid, 2));
         assert_eq!(timed.atime, cut.atime);
         let same = attributes(set(Sattr::NONE));
-        assert_eq!(same, timed, "nothing was asked for");
+        assert_eq!(same, timed, "nothing was requested");
     }
 
     #[test]

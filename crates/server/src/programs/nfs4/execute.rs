@@ -1,4 +1,4 @@
-//! Which function executes which operation: one exhaustive match, so that a forgotten operation does not compile.
+//! The dispatch of operations to functions: one exhaustive match, so that a forgotten operation does not compile.
 //!
 //! An operation runs in place where it can. One that may have to wait for a backend becomes a [`Pending`], which the compound's
 //! future finishes: only compounds that wait need a future.
@@ -12,7 +12,7 @@ use super::in_place::InPlace;
 use super::ops::{self, open::StartedOpen};
 use super::status::Result;
 
-/// How far an operation has come.
+/// The progress of an operation.
 pub(crate) enum Execution<'r> {
     /// Its results are written.
     Done,
@@ -186,7 +186,7 @@ impl<'r> Compound<'r> {
             Pending::Commit => ops::commit::run(self, arguments, reply).await,
             Pending::Lookup => ops::lookup::run(self, arguments).await,
             Pending::Write => ops::write::run(self, arguments, reply).await,
-            // Allocated apart: they are frequent, and much smaller than the largest of the rare ones.
+            // Allocated separately: they are frequent, and much smaller than the largest of the rare ones.
             Pending::Open(call) => boxed(|| ops::open::run(self, call, arguments, reply)).await,
             Pending::Remove => boxed(|| ops::remove::run(self, arguments, reply)).await,
             Pending::Rare(rare) => boxed(|| self.finish_rare(rare, arguments, reply)).await,

@@ -74,7 +74,7 @@ impl State {
         self.send_waiting_v40(client);
     }
 
-    /// Asks for a connection to the client's callback address, if that is the address of the client. Does nothing for a
+    /// Requests a connection to the client's callback address, if that is the address of the client. Does nothing for a
     /// removed client.
     fn connect_v40(&self, client: &Arc<Client>) {
         let Some(v40) = client.v40().filter(|_| self.delegations.grants_any()) else {
@@ -127,7 +127,7 @@ impl State {
     fn take_down(&self, client: &Client, mut path: MutexGuard<'_, V40CallbackPath>) {
         match std::mem::take(&mut path.state) {
             PathState::Down => {}
-            // The transport still reports the outcome. For a removed client it need not try.
+            // The transport still reports the outcome. For a removed client no attempt is needed.
             PathState::Connecting => {
                 (path.state, path.is_stale) = (PathState::Connecting, true);
                 if client.is_removed() {
@@ -200,7 +200,7 @@ impl State {
         match parse_reply::<()>(reply) {
             Ok(()) => client.set_reachable(true),
             Err(error) => {
-                debug!(client = client.id(), %error, "client takes no callbacks");
+                debug!(client = client.id(), %error, "client accepts no callbacks");
                 self.take_down(client, path);
             }
         }

@@ -1,4 +1,4 @@
-//! NLM hosts: how they come, and how they leave by a notification of their restart.
+//! NLM hosts: their creation, and their removal by a notification of their restart.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::tables::shard::{Deferred, Notice};
 use crate::state::tables::slot_memory::SlotMemory;
 
 impl State {
-    /// Returns a host; makes it if there is none. `None` if there are too many.
+    /// Returns a host; creates it if there is none. `None` if there are too many.
     pub fn nlm_host(&self, now: Duration, name: &[u8], path: HostPath) -> Option<Arc<NlmHost>> {
         let name = HostName::new(path.address, name);
         let of_clients = {
@@ -37,7 +37,7 @@ impl State {
         Some(host)
     }
 
-    /// Returns a host that holds something, or did so a moment ago.
+    /// Returns a host that holds something, or did so recently.
     #[must_use]
     pub fn known_nlm_host(&self, name: &[u8], address: IpAddr) -> Option<Arc<NlmHost>> {
         self.nlm_hosts.get(&HostName::new(address, name))
@@ -64,11 +64,11 @@ impl State {
         }
     }
 
-    /// Frees all that the hosts of an address hold whose status monitor says that they restarted (SM_NOTIFY, FREE_ALL). Returns
-    /// how many hosts lost something.
+    /// Frees all locks and shares of the hosts of an address whose status monitor reports a restart (SM_NOTIFY, FREE_ALL).
+    /// Returns the number of hosts that lost something.
     ///
     /// A notification is accepted for its source address only. Without a host of that name, it is about the only host
-    /// of the address, if there is only one. `state` is the number after the restart: locks taken in that state stay.
+    /// of the address, if there is only one. `state` is the number after the restart: locks taken in that state remain.
     pub fn nlm_host_restarted(&self, address: IpAddr, name: &[u8], state: Option<i32>) -> usize {
         let meant = |names: Vec<HostName>| -> Vec<HostName> {
             let is_only = names.len() == 1;
@@ -91,7 +91,7 @@ impl State {
         restarted.len()
     }
 
-    /// Frees all that a host holds or waits for.
+    /// Frees all locks that a host holds, and ends its waits.
     fn free_nlm_host(&self, host: &NlmHost) {
         let is_its =
             |call: &CallKind| matches!(call, CallKind::Granted(grant) if grant.host.id() == host.id());

@@ -1,6 +1,6 @@
 //! Calls to lock managers and status monitors of clients: GRANTED, results of asynchronous calls, and SM_NOTIFY.
 //!
-//! One call at a time to each address, so that an address that does not answer takes one place of the driver's. A call that fails
+//! One call at a time to each address, so that an address that does not answer occupies one of the driver's permits. A call that fails
 //! is repeated after a pause that doubles.
 
 use core::net::IpAddr;
@@ -25,7 +25,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(2);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A lock that was granted to a waiting host, which has to be called.
+/// A lock that was granted to a waiting host, which must be called.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) host: Arc<NlmHost>,
@@ -67,7 +67,7 @@ impl CallKind {
     }
 }
 
-/// A call that the driver is to make.
+/// A call for the driver.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingCall {
     pub(crate) id: u64,
@@ -179,7 +179,7 @@ impl HostCalls {
         is_less
     }
 
-    /// Makes the addresses ready whose pause is over. Returns whether there are any.
+    /// Makes the addresses ready whose pause is over. Returns whether any is ready.
     pub(crate) fn retry(&self, now: Duration) -> bool {
         let mut queues = self.0.lock();
         let is_due = |queue: &Queue| queue.failures > 0 && queue.retry_at <= now && !queue.calls.is_empty();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_answer_is_called_once_at_a_time_and_holds_up_no_other() {
+    fn an_address_that_does_not_answer_is_called_once_at_a_time_and_delays_no_other() {
         let calls = HostCalls::default();
         for last in [1, 1, 2] {
             calls.push(result(last), false);

@@ -1,7 +1,7 @@
 //! Identifiers that clients cannot guess: client IDs, session IDs, verifiers, and the generations of stateids.
 //!
 //! All are SipHash-2-4 of a counter, keyed with the server's secret and the number of this server instance. So the state
-//! needs no random numbers, and two instances do not give out the same identifiers.
+//! needs no random numbers, and two instances do not assign the same identifiers.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,22 +15,22 @@ use crate::Settings;
 use crate::StateLog;
 use crate::state::state_log::key;
 
-/// How many client IDs in a row are tried until one is free.
+/// Maximum number of client IDs to try until one is free.
 pub(crate) const CLIENT_IDS_TRIED: usize = 1024;
 /// Bits of the keyed number in a client ID of version 4.0; the instance mark is above them.
 const CLIENT_ID_TAG_BITS: u32 = 48;
 
-/// Makes the identifiers of one server instance.
+/// Generator of the identifiers of one server instance.
 #[derive(Debug)]
 pub(crate) struct Ids {
     secret: [u8; 16],
     instance: u64,
-    /// Tells this instance's stateids and 4.0 client IDs from those of earlier instances. Never 0 or 0xffff, as in special
+    /// Distinguishes this instance's stateids and 4.0 client IDs from those of earlier instances. Never 0 or 0xffff, as in special
     /// stateids.
     boot: u16,
-    /// How many client IDs have been tried.
+    /// Number of client IDs tried.
     client_ids: AtomicU64,
-    /// How many session IDs and verifiers have been made.
+    /// Number of session IDs and verifiers made.
     session_ids: AtomicU64,
 }
 
@@ -107,8 +107,8 @@ impl Ids {
         id >> CLIENT_ID_TAG_BITS == u64::from(self.boot)
     }
 
-    /// Returns the client ID that `asker` sees in LOCK4denied: the real one only for its own locks, otherwise a number that
-    /// stands for the holder.
+    /// Returns the client ID that `asker` sees in LOCK4denied: the real one only for its own locks, otherwise a number for
+    /// the holder.
     ///
     /// RFC 8881 §18.10.3 wants the real ID. But §18.36.4 lets any principal create a session for a confirmed client ID, so
     /// a client that knows another's ID can act as that client. No known client uses the field.

@@ -1,4 +1,4 @@
-//! Who sends a request.
+//! The sender of a request.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ pub enum Principal {
     Anonymous,
     /// AUTH_SYS: the user on the client, before squashing.
     System(u32),
-    /// RPCSEC_GSS: the principal's exported name, which says the mechanism too (RFC 2743 §3.2).
+    /// RPCSEC_GSS: the principal's exported name, which includes the mechanism (RFC 2743 §3.2).
     Gss(Bytes),
 }
 

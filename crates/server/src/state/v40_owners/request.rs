@@ -37,7 +37,7 @@ pub enum OwnerEffect {
     Locked(Stateid),
 }
 
-/// How to treat a request that has a seqid.
+/// The treatment of a request with a seqid.
 #[derive(Debug)]
 pub enum V40Sequenced {
     /// Execute it, then [`State::end_owner_request`].

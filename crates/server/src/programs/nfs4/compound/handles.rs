@@ -80,7 +80,7 @@ impl<'r> Compound<'r> {
     /// Makes the file of a repeated OPEN current.
     ///
     /// # Errors
-    /// STALE if the export is gone or no longer open to this client, as for PUTFH. WRONGSEC if the call uses none of its flavors:
+    /// STALE if the export was removed or no longer permits this client, as for PUTFH. WRONGSEC if the call uses none of its flavors:
     /// a replay ends before OPEN itself checks that.
     pub(crate) fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };

@@ -160,7 +160,7 @@ mod tests {
             seen.push((root.mounted_on_fileid, root.fsid));
         }
         assert_ne!(seen[0].0, seen[1].0);
-        assert_ne!(seen[0].1, seen[1].1, "file systems of two exports are two");
+        assert_ne!(seen[0].1, seen[1].1, "two exports are two file systems");
         let above = lab.attributes(&["data"], &[n::FSID]);
         assert_eq!(above.fsid, Some(Fsid { major: 0, minor: 0 }));
     }

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_lookup_finds() {
+    fn finds_the_same_names_as_lookup() {
         let mut lab = lab();
         assert_eq!(lab.status_at(&["export"], secinfo("absent")), Status::NOENT);
         assert_eq!(lab.status_at(&[], secinfo("absent")), Status::NOENT);

@@ -1,9 +1,9 @@
-//! Which delegations an operation conflicts with.
+//! The delegations with which an operation conflicts.
 
 use super::super::io::IoKind;
 use super::entry_change::EntryChangeKind;
 
-/// Which delegations of others an operation conflicts with (§10.4, §10.4.4).
+/// The delegations of others with which an operation conflicts (§10.4, §10.4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conflict {
     /// Write delegations: READ, OPEN for reading.

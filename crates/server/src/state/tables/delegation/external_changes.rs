@@ -1,8 +1,8 @@
 //! Changes of delegated objects by local processes, which a backend reports ([`Backend::watch`](vfs::Backend::watch)).
 //!
 //! A local process does not wait for a recall, so the holder learns of its change afterwards: the change recalls as another
-//! client's would. The holder must learn of every change. So the watch begins before the server reads the attributes that it
-//! grants the delegation with, and a change between the two is noticed at the grant.
+//! client's would. The holder must learn of every change. So the watch begins before the server reads the attributes for the
+//! grant, and a change between the two is noticed at the grant.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub struct DelegationWatch {
 }
 
 impl DelegationWatch {
-    /// Joins a backend's watch with the notifier that it calls.
+    /// Combines a backend's watch with the notifier that it calls.
     #[must_use]
     pub fn new(notifier: Arc<ChangeNotifier>, watch: Box<dyn Watch>) -> Self {
         Self { notifier, _watch: watch }

@@ -1,8 +1,8 @@
 //! File times that the holder of a write delegation maintains (RFC 9754 §5).
 //!
-//! A client that asked for this is the authority for when its file was last read and changed. It answers CB_GETATTR with these
+//! A client that requested this is the authority for the times of the last read and change of its file. It answers CB_GETATTR with these
 //! times, and sets them by SETATTR before it returns the delegation. A reported time is accepted if it is not before the known
-//! one; times in the future count as now. What the holder's own reads and writes do to the times in the file system is hidden
+//! one; times in the future count as now. The effects of the holder's own reads and writes on the times in the file system are hidden
 //! from other clients meanwhile.
 
 use protocol::nfs4::types::Time;
@@ -17,7 +17,7 @@ pub fn timestamp(Time { seconds, nanoseconds }: Time) -> Option<Timestamp> {
     (nanoseconds < SECOND_NS).then_some(Timestamp { seconds, nanoseconds })
 }
 
-/// When a file was last read and changed, as other clients see it.
+/// The times of a file's last read and change, as other clients see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileTimes {
     /// The last access.
@@ -108,7 +108,7 @@ impl DelegatedTimes {
         self.is_changed |= self.known.modified > before;
     }
 
-    /// Sets times as the holder did by SETATTR, to earlier ones too; its earlier reports of them no longer count. `is_asked` says
+    /// Sets times as the holder did by SETATTR, to earlier ones too; its earlier reports of them no longer count. `is_asked` tells
     /// whether an answer to CB_GETATTR is awaited.
     pub(crate) fn set(&mut self, set: ReportedTimes, is_asked: bool) {
         self.known.accessed = set.accessed.unwrap_or(self.known.accessed);
@@ -121,7 +121,7 @@ impl DelegatedTimes {
         }
     }
 
-    /// Advances to times that the file is about to get as the holder reported.
+    /// Advances to the reported times that the file is about to get.
     pub(crate) fn advance(&mut self, times: FileTimes) {
         self.is_changed &= times.modified <= self.known.modified;
         self.known.accessed = self.known.accessed.max(times.accessed);

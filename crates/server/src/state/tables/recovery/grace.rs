@@ -20,7 +20,7 @@ use super::{ASKS, Clients, Reclaimers, RecordEntry, RecordState, Recovery, V40Re
 /// Time between two reclaims for which the period is extended.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Why a grace period ended.
+/// The reason why a grace period ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndOfGrace {
     /// Its time is over.
@@ -30,7 +30,7 @@ pub(crate) enum EndOfGrace {
 }
 
 impl Recovery {
-    /// Logs whether a grace period begins, and for whom.
+    /// Logs whether a grace period begins, and for which clients.
     pub(crate) fn log_start(&self, now: Duration) {
         let (waiting_for, hosts) = {
             let clients = self.clients.lock();
@@ -45,7 +45,7 @@ impl Recovery {
             names = %waiting_for,
             hosts,
             seconds,
-            "grace period began: new opens and locks wait until these clients have reclaimed what they held"
+            "grace period began: new opens and locks wait until these clients have reclaimed their state"
         );
     }
 
@@ -78,13 +78,13 @@ impl Recovery {
         true
     }
 
-    /// Returns how long the period lasts at most, and the clients it waits for, with at most `most` names; `None` outside of it.
+    /// Returns the maximum remaining time of the period, and the clients it waits for, with at most `most` names; `None` outside of it.
     pub(crate) fn grace_left(&self, now: Duration, most: usize) -> Option<(Duration, Reclaimers)> {
         let waiting_for = self.in_grace(now).then(|| self.clients.lock().reclaimers(most))?;
         Some((self.grace_ends().saturating_sub(now), waiting_for))
     }
 
-    /// Ends the period for all clients. Returns how many clients it waited for.
+    /// Ends the period for all clients. Returns the number of clients it waited for.
     ///
     /// §8.4.3, the second edge condition: "the indication that the client had not completed its reclaims at the time at which
     /// the grace period ended means that the server must reject a reclaim from client A" after the next restart.
@@ -143,7 +143,7 @@ impl Recovery {
     }
 
     /// Whether this name belongs to another principal's client that may still reclaim. A client that took the name now would
-    /// lose it when the other one comes back.
+    /// lose it when the other one returns.
     pub(crate) fn is_name_reserved(
         &self,
         now: Duration,
@@ -185,7 +185,7 @@ impl Recovery {
     /// Notes that a client has finished its reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
     /// RECLAIM_COMPLETE to terminate the grace period".
     pub(crate) fn complete_reclaim(&self, client: &Client, was_reclaiming: bool) {
-        // A version 4.0 client never says that it has finished. If it holds nothing it gets no record, and cannot reclaim the rest
+        // A version 4.0 client never reports that it has finished. If it holds nothing it gets no record, and cannot reclaim the rest
         // after the next restart. For later versions §18.51.3 says of state that was not reclaimed: "The client MUST NOT attempt
         // to reclaim them, either during the current server instance or in any subsequent server instance".
         let may_hold = client.v40().is_none() || client.has_state();
@@ -249,7 +249,7 @@ impl Recovery {
         let ends = clients.awaited + clients.hosts_awaited == 0 && self.in_grace.swap(false, AcqRel);
         drop(clients);
         if ends {
-            info!(clients = clients_at_start, lost = 0, "grace period ended: no client is left to wait for");
+            info!(clients = clients_at_start, lost = 0, "grace period ended: all clients have finished");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The delegations of a file that an operation meets.
+//! The delegations of a file for an operation on it.
 
 use super::super::delegation::conflict::Conflict;
 use super::super::file_key::FileKey;

@@ -15,7 +15,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{Conflict, OpenGrant, OpenRequest};
 
-/// How often an OPEN waits for conflicting delegations: new ones may be granted meanwhile, but not right after a recall.
+/// The number of times that an OPEN waits for conflicting delegations: new ones may be granted meanwhile, but not right after a recall.
 const LOOKS_MAX: u32 = 4;
 
 /// Checks the share bits. RFC 8881 §18.16.3: share_access without wants "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
@@ -59,11 +59,11 @@ pub(super) async fn open(
     let backend = &file.export.backend;
     // No delegation is granted until the truncation is done.
     let _changing = target.size.map(|_| compound.announce_change(file));
-    // Truncation is a write, whatever the share access.
+    // Truncation is a write, with any share access.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
     let against = against(arguments, target);
-    // Attributes hold as long as nothing waits. Checked once: delegations granted from here on conflict when the share is
+    // Attributes are current as long as nothing waits. Checked once: delegations granted from now on conflict when the share is
     // reserved.
     let seen = match compound.state().has_delegations(against) {
         true => {
@@ -136,7 +136,7 @@ pub(super) fn open_at_once<'r>(
     }
 }
 
-/// Returns which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
+/// Returns the delegations of others with which an OPEN conflicts (RFC 8881 §10.4).
 fn against(arguments: &OpenArgs, target: &Target<'_>) -> Conflict {
     let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
     let changes = writes || !arguments.share_deny.is_empty();

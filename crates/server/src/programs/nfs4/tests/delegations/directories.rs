@@ -327,7 +327,7 @@ fn unreported_change_causes_recall() {
     granted(&mut holder, &["export", "d"], ENTRIES);
     other.ok(vec![putfh(directory), make("new")]);
     assert_eq!(notified(&holder, Status::OK).1, [added("new")]);
-    // The directory's own attributes change, as they might by a local process.
+    // The directory's own attributes change, as by a local process.
     holder.ok(vec![putfh(directory), set(mode(0o750))]);
     other.ok(vec![putfh(directory), make("newer")]);
     assert_eq!(recalled(&holder).len(), 1);
@@ -490,7 +490,7 @@ fn notifies_again_after_transient_error() {
         granted(&mut holder, &["export", "d"], ENTRIES);
         other.ok(vec![putfh(directory), make("new")]);
         notified(&holder, answer);
-        assert_eq!(recalled(&holder).len(), 1, "{answer:?}: a holder that was not notified must look itself");
+        assert_eq!(recalled(&holder).len(), 1, "{answer:?}: a holder that was not notified must look it up");
         assert_eq!(granted(&mut holder, &["export"], ENTRIES).notification_types, ENTRIES, "{answer:?}");
     }
 }
@@ -546,8 +546,8 @@ fn reports_unavailable_directory_delegation() {
     assert_eq!(lab.status_at(&["export", "private"], set(mode(0o700))), Status::OK);
     assert_eq!(lab.status_at(&["export", "file"], ask(NONE, false)), Status::NOTDIR);
     assert_eq!(asked(&mut lab, &["export"], NONE), unavailable, "it cannot be called");
-    assert_eq!(asked(&mut holder, &[], NONE), unavailable, "names that lead to exports");
-    // RFC 8881 §18.39.3: a client that wants a signal when a delegation is available learns that none will come.
+    assert_eq!(asked(&mut holder, &[], NONE), unavailable, "names of exports");
+    // RFC 8881 §18.39.3: a client that wants a signal when a delegation is available learns that there will be no signal.
     assert_eq!(lab.status_at(&["export"], ask(NONE, true)), Status::DIRDELEG_UNAVAIL);
     let stateid = granted(&mut holder, &["export"], NONE).stateid;
     assert_eq!(asked(&mut holder, &["export"], NONE), unavailable, "it has one");
