@@ -135,7 +135,7 @@ pub struct DirEntry {
     pub fileid: u64,
     /// The cookie to continue after this entry.
     pub cookie: u64,
-    /// The object, if handle and attributes were asked for and sent.
+    /// The object, if handle and attributes were requested and sent.
     pub object: Option<Object>,
 }
 

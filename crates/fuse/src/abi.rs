@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Major version of the protocol.
 pub(crate) const MAJOR: u32 = 7;
-/// Newest minor version that this crate speaks.
+/// Newest minor version that this crate supports.
 pub(crate) const MINOR: u32 = 45;
 /// Oldest minor version that this crate accepts: Linux 5.4, whose requests have the layouts below.
 pub(crate) const MINOR_MIN: u32 = 31;

@@ -23,7 +23,7 @@ macro_rules! operations {
         /// A file system.
         ///
         /// Workers call the methods, several at a time, in any order. A method must not block: it answers at once, or moves the reply
-        /// elsewhere and returns. An operation that is not implemented is answered by ENOSYS, after which the kernel does without it or
+        /// elsewhere and returns. An operation that is not implemented is answered by ENOSYS, after which the kernel works without it or
         /// does not send it any more. A method that panics answers EIO.
         pub trait Filesystem: Send + Sync + 'static {
             $(
@@ -34,7 +34,7 @@ macro_rules! operations {
                 }
             )*
 
-            /// Lookups that the kernel has forgotten. An inode without lookups is not named by the kernel any more.
+            /// Lookups that the kernel has forgotten. The kernel no longer uses an inode without lookups.
             fn forget(&self, forgets: &[Forget]) {
                 let _ = forgets;
             }
@@ -92,7 +92,7 @@ operations! {
     read(Read) -> Data: READ;
     /// Writes; a program sees a count less than the request's as a short write.
     write(Write) -> Copied: WRITE;
-    /// Returns figures of the file system.
+    /// Returns statistics of the file system.
     statfs(Statfs) -> Statistics: STATFS;
     /// Releases an open file.
     release(Release) -> (): RELEASE;

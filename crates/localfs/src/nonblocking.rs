@@ -2,14 +2,14 @@
 //!
 //! A connection's thread serves many requests and must not block. Linux cannot create a name or write without
 //! blocking: ext4 refuses `RWF_NOWAIT` writes, and so do XFS and btrfs whenever the file's times change, which is
-//! always because the server reads them. So an operation runs in place as long as all that it needs is known to be in
+//! always because the server reads them. So an operation runs in place as long as all its data are known to be in
 //! memory. Otherwise it gives up *before it has any effect*, and runs again, from the start and as a whole, on the
 //! [pool](crate::pool), where it may block. It also gives up, on the pool too, when it needs a lock that is held for
 //! longer than [`ObjectLock`] spins, or when it is about to take long on a thread that is for short work.
 //!
 //! Like the identity ([`crate::identity`]), this state belongs to the thread and to one synchronous section of code,
 //! never across an await. Threads may block except within [`InPlace`]. Rejected: an argument of every function down
-//! to the system call, and an error type of its own beside [`vfs::Error`] in all of them.
+//! to the system call, and an error type of its own in addition to [`vfs::Error`] in all of them.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ thread_local! {
     static BLOCKED: RefCell<Option<Arc<dyn Lockable>>> = const { RefCell::new(None) };
 }
 
-/// Why a request gave up before it had any effect.
+/// The reason why a request gave up before it had any effect.
 #[derive(Debug)]
 pub(crate) enum WouldBlock {
     /// It has to wait for the disk.
@@ -230,7 +230,7 @@ pub(crate) fn would_block() -> bool {
     STATE.get().blocking == Blocking::Attempted
 }
 
-/// Lets the operation block from here on, because it is about to have effects and must finish.
+/// Lets the operation block from now on, because it is about to have effects and must finish.
 pub(crate) fn allow_blocking() {
     STATE.set(State { blocking: Blocking::Allowed, ..STATE.get() });
 }
@@ -275,8 +275,8 @@ mod tests {
         let section = InPlace::begin(0);
         assert!(require_blocking().is_err() && would_block());
         assert!(!section.end());
-        assert!(may_block() && require_blocking().is_ok(), "only in place");
-        assert!(InPlace::begin(0).end(), "and not forever");
+        assert!(may_block() && require_blocking().is_ok(), "it may not block in place");
+        assert!(InPlace::begin(0).end(), "and only during the section");
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn with_an_index_a_local_rename_in_the_directory_is_found_after_a_restart() {
     fixture.volume = None;
     std::fs::rename(fixture.path("d"), fixture.path("renamed")).expect("rename");
     std::fs::rename(fixture.path("renamed/a"), fixture.path("renamed/b")).expect("rename");
-    // Another file takes the old name, and must not be taken for the first.
+    // Another file gets the old name, and must not be mistaken for the first.
     std::fs::write(fixture.path("renamed/a"), b"not mine").expect("write");
     std::fs::remove_file(fixture.path("renamed/other")).expect("remove");
     fixture.restart();
@@ -77,7 +77,7 @@ fn remove_chain(fixture: &Fixture) {
 
 #[test]
 fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() {
-    // In memory nothing waits for a disk; deep directories are opened on the pool anyway.
+    // A file system in memory never waits for a disk; deep directories are opened on the pool anyway.
     let indexed = |config| localfs::Config { always_use_index: true, max_open_files: Some(64), ..config };
     let mut fixture = Fixture::with(indexed);
     let mut directory = fixture.fs().root();
@@ -431,7 +431,7 @@ fn too_many_dirty_files_go_to_the_device_at_once() {
     let stabilities: Vec<_> = files.iter().map(write).collect();
     assert_eq!(stabilities[0], Stability::Unstable);
     if common::is_in_memory(&fixture.config.directory) {
-        println!("skipped: in memory nothing is ever dirty");
+        println!("skipped: no file in memory is ever dirty");
         return;
     }
     assert_eq!(
@@ -455,7 +455,7 @@ fn a_file_written_here_can_be_executed_locally_soon_after() {
             // ETXTBSY: still open for writing.
             Err(error) => assert_eq!(error.raw_os_error(), Some(26), "{error}"),
         }
-        assert!(std::time::Instant::now() < deadline, "the descriptor is never given back");
+        assert!(std::time::Instant::now() < deadline, "the descriptor is never released");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     // And written again afterwards.
@@ -571,7 +571,7 @@ fn the_error_of_an_unreadable_directory_names_it_in_one_line() {
 fn the_error_of_a_missing_state_directory_names_the_export() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let config = localfs::Config { always_use_index: true, ..localfs::Config::new(directory.path()) };
-    let error = localfs::LocalFs::open(&config).expect_err("nowhere to keep it").to_string();
+    let error = localfs::LocalFs::open(&config).expect_err("no directory for it").to_string();
     assert!(error.contains("state directory"), "{error}");
 }
 

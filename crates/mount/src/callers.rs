@@ -1,4 +1,4 @@
-//! Who a request is made for: the program's user and groups, which AUTH_SYS names to the server.
+//! The caller of a request: the program's user and groups, which AUTH_SYS sends to the server.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use xdr::Opaque;
 
 use crate::ids::IdMap;
 
-/// How long the groups of a thread are used without looking at `/proc` again.
+/// Time for which the groups of a thread are used before `/proc` is read again.
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// Most threads that are remembered; then all are forgotten.
 const THREADS_MAX: usize = 4096;
 
-/// Whose rights requests have.
+/// The identity of requests at the server.
 #[derive(Clone, Debug)]
 pub enum Identity {
     /// Those of the program that makes the request.
@@ -79,7 +79,7 @@ impl Callers {
     }
 
     fn credential(&self, key: Key, groups: &[u32], machine_name: &str) -> Caller {
-        // The program's own group has its place; servers want the first sixteen of the others.
+        // The program's own group has a field of its own; servers accept the first sixteen of the others.
         let others = groups.iter().filter(|group| **group != key.gid).map(|group| self.groups.remote(*group));
         let others: Vec<u32> = others.take(MAX_GROUPS).collect();
         let name = &machine_name.as_bytes()[..machine_name.len().min(MAX_MACHINE_NAME)];

@@ -1,5 +1,5 @@
-//! The thread that drops pages of the kernel. The kernel waits for READs under way when it drops pages, so that no thread may do it that
-//! answers requests.
+//! The thread that drops pages of the kernel. The kernel waits for READs under way when it drops pages, so a thread that
+//! answers requests must not do it.
 
 use std::io;
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use std::thread;
 use fuse::{NodeId, Notifier};
 use tokio::sync::oneshot;
 
-/// A request to drop the pages of an inode; as long as operations under way, which the kernel bounds.
+/// A request to drop the pages of an inode; at most as many as operations under way, which the kernel bounds.
 type Drop = (NodeId, oneshot::Sender<()>);
 
 /// A handle to the thread, which ends with it.
@@ -27,16 +27,16 @@ impl Invalidator {
         thread::Builder::new().name("fuse-invalidate".to_owned()).spawn(move || {
             for (node, done) in requests {
                 report(own.invalidate_inode(node, 0, 0));
-                // Who waited may have given up.
+                // The waiting task may have stopped.
                 let _ = done.send(());
             }
         })?;
         Ok(Self { notifier, queue })
     }
 
-    /// Makes the kernel ask for attributes before it uses them again. Waits for no request.
+    /// Makes the kernel request attributes before it uses them again. Waits for no request.
     pub(crate) fn expire_attributes(&self, node: NodeId) {
-        // A negative offset leaves pages alone.
+        // A negative offset keeps pages.
         report(self.notifier.invalidate_inode(node, -1, 0));
     }
 

@@ -194,7 +194,7 @@ fn answers_a_burst_longer_than_any_buffer() {
     let args = ReadArgs { file, offset: 0, count: 500 * 4096 };
     let read = client.call::<ReadResult>(600, Proc::READ, &args).into_result().unwrap();
     let read_pages = read.data.chunks(4096).zip(0..);
-    assert!(read_pages.clone().count() >= 256, "1 MiB is the most that one READ brings");
+    assert!(read_pages.clone().count() >= 256, "1 MiB is the most that one READ returns");
     for (page, index) in read_pages {
         assert!(page.iter().all(|byte| *byte == index as u32 as u8), "page {index}");
     }
@@ -272,7 +272,7 @@ fn closes_on_endless_fragments() {
 }
 
 #[test]
-fn closes_on_what_is_not_rpc() {
+fn closes_on_bytes_that_are_not_rpc() {
     let server = start(limits());
     for garbage in [&b"\x80\0\0\x04GET "[..], b"\x80\0\0\0", b"\x80\0\0\x0c\0\0\0\x01\0\0\0\x01\0\0\0\0"] {
         let mut client = server.client();
@@ -320,11 +320,11 @@ fn one_client_cannot_take_every_connection() {
     assert!(server.client().receive().is_none());
     assert_eq!(server.closed(), (0, 1));
     let mut other = server.client_from([127, 0, 0, 2]);
-    assert!(other.is_alive(), "another address has room of its own");
+    assert!(other.is_alive(), "another address has a limit of its own");
 }
 
 #[test]
-fn long_requests_take_turns_when_memory_is_short() {
+fn long_requests_are_served_one_by_one_when_memory_is_short() {
     let server = start(Limits { request_memory_bytes: 1, ..limits() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -371,13 +371,13 @@ fn endless_records_delay_only_other_long_records() {
         assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock, "no memory for it");
         drop(holders);
         late.stream.set_nonblocking(false).unwrap();
-        let reply = late.receive().expect("memory was given back");
+        let reply = late.receive().expect("memory was released");
         assert_eq!(parse_reply::<WriteResult>(reply).unwrap().status(), NfsStat::OK);
     }
 }
 
 #[test]
-fn closes_on_a_client_that_takes_no_replies_and_serves_others() {
+fn closes_on_a_client_that_reads_no_replies_and_serves_others() {
     let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(300), ..Limits::default() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -405,7 +405,7 @@ fn closes_on_a_client_that_takes_no_replies_and_serves_others() {
 }
 
 #[test]
-fn closes_on_a_client_that_takes_replies_too_slowly() {
+fn closes_on_a_client_that_reads_replies_too_slowly() {
     let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(100), ..Limits::default() });
     let mut client = server.client();
     let file = file_of(&server, &mut client, 1 << 20);
@@ -451,7 +451,7 @@ fn refuses_connections_over_the_limit_until_one_closes() {
         if again.receive().is_some() {
             break;
         }
-        assert!(std::time::Instant::now() < until, "the place was never free again");
+        assert!(std::time::Instant::now() < until, "the connection was never released");
     }
     assert!(second.is_alive());
 }

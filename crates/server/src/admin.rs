@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub persistence: Option<PersistenceSnapshot>,
     /// Delegations and their recalls since the start.
     pub delegations: DelegationTotals,
-    /// NFSv4 clients, oldest first, up to the number that was asked for.
+    /// NFSv4 clients, oldest first, up to the number that was requested.
     pub clients: Vec<ClientSnapshot>,
     /// The number of further clients.
     pub omitted: u64,

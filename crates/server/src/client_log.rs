@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::{ExportId, Quoted, Suppressed};
 
-/// How many exports of one client, or of one connection of version 4.0, are logged when first used.
+/// Maximum number of exports of one client, or of one connection of version 4.0, whose first use is logged.
 const USED_EXPORTS_MAX: usize = 8;
 
 /// Exports whose first use was logged.
@@ -16,7 +16,7 @@ const USED_EXPORTS_MAX: usize = 8;
 pub(crate) struct UsedExports([AtomicU32; USED_EXPORTS_MAX]);
 
 impl UsedExports {
-    /// Returns true for the first use of an export. Behind [`USED_EXPORTS_MAX`] exports all others count as used.
+    /// Returns true for the first use of an export. After [`USED_EXPORTS_MAX`] exports all others count as used.
     #[inline]
     pub(crate) fn is_first(&self, ExportId(id): ExportId) -> bool {
         for place in &self.0 {
@@ -53,7 +53,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// Logs that a confirmed client is gone. `seen` is its last address and minor version.
+/// Logs that a confirmed client was removed. `seen` is its last address and minor version.
 pub(crate) fn left(
     (name, id): (&[u8], u64),
     seen: Option<(SocketAddr, u32)>,

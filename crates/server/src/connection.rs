@@ -86,7 +86,7 @@ impl Connection {
         self.owner == PeerOwner::Remote && self.peer.port() >= FIRST_UNPRIVILEGED_PORT
     }
 
-    /// Returns whether a superuser, here or on another machine, vouches for the claims of the peer.
+    /// Returns whether a superuser, here or on another machine, authenticates the claims of the peer.
     pub(crate) fn is_superusers(&self) -> bool {
         match self.owner {
             PeerOwner::Remote => self.peer.port() < FIRST_UNPRIVILEGED_PORT,
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Returns true for the connection's first refused call, which is to be logged.
+    /// Returns true for the connection's first refused call, which must be logged.
     pub(crate) fn is_first_refusal(&self) -> bool {
         !self.is_refusal_logged.swap(true, Relaxed)
     }

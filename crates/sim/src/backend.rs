@@ -80,7 +80,7 @@ impl Future for Until {
 /// [`MemFs`] whose changes take random time.
 pub type SlowFs = Wrapped<MemFs, Slowness>;
 
-/// Delays changes, and counts how often each was tried and made.
+/// Delays changes, and counts the attempts and successes of each.
 #[derive(Debug)]
 pub struct Slowness {
     clock: Arc<Clock>,
@@ -89,7 +89,7 @@ pub struct Slowness {
     done: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
-/// How changes are delayed.
+/// The delays of changes.
 const SLOW: Slow = Slow { percent: 50, slowest: Duration::from_secs(3) };
 
 /// Random delays of operations.
@@ -134,12 +134,12 @@ impl Slowness {
         Self { clock, rng: Mutex::new(Rng::new(seed)), executed: Mutex::default(), done: Arc::default() }
     }
 
-    /// Returns how often each change succeeded.
+    /// Returns the number of successes of each change.
     pub fn done(&self) -> BTreeMap<String, u32> {
         self.done.lock().clone()
     }
 
-    /// Returns how often each change was tried.
+    /// Returns the number of attempts of each change.
     pub fn executed(&self) -> BTreeMap<String, u32> {
         self.executed.lock().clone()
     }
@@ -170,7 +170,7 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Returns the name that scripts have for a change.
+/// Returns the name of a change in scripts.
 fn change_of(call: &Call<'_>) -> Option<String> {
     let verb = match call.method {
         Method::Setattr => "setattr",

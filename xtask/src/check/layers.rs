@@ -36,7 +36,7 @@ const OUTSIDE_WORLD: &[Forbidden] = &[
     Forbidden::root("std::net", "sockets belong to the net crate (addresses as values: core::net)"),
     Forbidden::root("std::fs", "files belong to localfs"),
     Forbidden::root("std::process::Command", "other programs belong to the binary"),
-    // `panicking` starts no thread and waits for none.
+    // `panicking` neither starts a thread nor waits for one.
     Forbidden::root("std::thread", "threads belong to the net crate").except("std::thread::panicking"),
     Forbidden::anywhere("Instant::now", "time is an argument"),
     Forbidden::anywhere("SystemTime::now", "time is an argument"),

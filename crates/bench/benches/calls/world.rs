@@ -63,22 +63,22 @@ impl World {
         }
     }
 
-    /// Returns the handle of `name` in the export, or of its top.
+    /// Returns the handle of `name` in the export, or of its root.
     pub(crate) fn handle(&self, name: Option<&str>) -> Vec<u8> {
         let root = self.backend.root();
         let found = name.map(|name| {
             let context = vfs::Context::new(ExportOptions::default().anonymous, Timestamp::default());
-            self.backend.lookup(&context, &root, name.as_bytes()).now().expect("the file is there").handle
+            self.backend.lookup(&context, &root, name.as_bytes()).now().expect("the file exists").handle
         });
         KEY.seal(EXPORT, &found.unwrap_or(root)).to_vec()
     }
 
-    /// Begins a batch: all calls until the next batch have one time of day, as calls from one read of a connection have.
+    /// Begins a batch: all calls until the next batch have one time of day, like calls from one read of a connection.
     pub(crate) fn begin_batch(&mut self) {
         self.batches += 1;
     }
 
-    /// Serves one record; its reply stays until the next.
+    /// Serves one record; its reply is kept until the next.
     pub(crate) fn serve(&mut self, record: Bytes) {
         self.reply.clear();
         let time = Duration::from_micros(self.batches);
@@ -90,11 +90,11 @@ impl World {
             &mut self.reply
         ));
         let Poll::Ready(_) = served.poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("memory does not wait")
+            panic!("a file system in memory does not wait")
         };
     }
 
-    /// Whether the last call was accepted and ended well: NFS statuses of all versions are 0 then.
+    /// Whether the last call was accepted and succeeded: NFS statuses of all versions are 0 then.
     pub(crate) fn is_well(&self) -> bool {
         let status = self.reply.inline().get(message::SUCCESS_HEADER_LENGTH..);
         // NULL has no results.

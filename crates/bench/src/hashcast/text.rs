@@ -13,7 +13,7 @@ const OUTCOMES_SHOWN_MAX: usize = 20;
 /// Writes a report; throughputs are means of `every` seconds.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_report(out: &mut impl Write, report: &Report, every: usize) -> fmt::Result {
     write_outcomes(out, &report.outcomes)?;
     writeln!(out)?;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn paper_and_count_stand_side_by_side() {
+    fn paper_and_count_are_shown_together() {
         let text =
             text(&Simulation { interval_seconds: 2.0, duration_seconds: 15.0, ..Simulation::papers() });
         for part in [

@@ -20,15 +20,15 @@ use super::system::{self, HEADER_BYTES};
 
 /// Largest packet of a TUN device with its header.
 const PACKET_BYTES_MAX: usize = HEADER_BYTES + 65_535;
-/// Packets read from one device before the other has its turn.
+/// Packets read from one device before the other is read.
 const BATCH_PACKETS: usize = 64;
 /// Maximum lateness that the histogram records, in nanoseconds.
 const LATENESS_MAX_NS: u64 = 10_000_000_000;
-/// From this lateness of the 99th percentile on, the link warns.
+/// Lateness of the 99th percentile from which the link warns.
 const LATENESS_WARNING_US: f64 = 1000.0;
-/// Time before a delivery that is not slept. Waking up takes 50 to 100 µs in a virtual machine.
+/// Time before a delivery in which the thread polls instead of sleeping. Waking up takes 50 to 100 µs in a virtual machine.
 const AWAKE: Duration = Duration::from_micros(250);
-/// How often other threads see new counters.
+/// Interval at which other threads see new counters.
 const SHOWN_EVERY: Duration = Duration::from_millis(10);
 
 /// Counts of packets that a link has carried so far.
@@ -40,7 +40,7 @@ pub struct Carried {
     pub to_client: Counters,
     /// Packets that the system did not take at their destination.
     pub refused: u64,
-    /// By how much packets arrived after they were due.
+    /// Lateness of packets at their arrival.
     pub lateness: Lateness,
 }
 
@@ -110,7 +110,7 @@ impl Carrier {
     /// Starts to carry packets between both ends.
     ///
     /// # Errors
-    /// Those of threads and files.
+    /// Errors of threads and files.
     pub fn start(ends: &Ends, settings: &Settings) -> io::Result<Self> {
         let (stopped, stop) = io::pipe()?;
         let shown = Arc::new(Mutex::new(Carried::default()));
@@ -135,7 +135,7 @@ impl Carrier {
     /// Stops. Packets on their way are dropped.
     ///
     /// # Errors
-    /// Why carrying ended before.
+    /// The error that ended the thread before.
     pub fn stop(mut self) -> io::Result<Carried> {
         self.join()
     }
@@ -154,7 +154,7 @@ impl Drop for Carrier {
     }
 }
 
-/// Packets in one direction: where they come from, and when they arrive.
+/// Packets in one direction: their source, and their times of arrival.
 struct Lane {
     from: File,
     direction: Direction<Box<[u8]>>,
@@ -174,7 +174,7 @@ impl Work {
     fn run(mut self) -> io::Result<Carried> {
         // A timer of the kernel fires up to 50 µs late by default; at either end that would be a tenth of a millisecond.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
-        // Without the right, other work of the machine makes the link late, which `Lateness` shows.
+        // Without the privilege, other work of the machine makes the link late, which `Lateness` shows.
         let _ = system::run_first();
         let start = Instant::now();
         let mut buffer = vec![0; PACKET_BYTES_MAX];
@@ -195,7 +195,7 @@ impl Work {
         }
     }
 
-    /// Hands over all packets that are due.
+    /// Delivers all packets that are due.
     fn deliver(&mut self, start: Instant) -> io::Result<()> {
         for lane in 0..self.lanes.len() {
             while let Some((due, packet)) = self.lanes[lane].direction.take_due(start.elapsed()) {
@@ -218,7 +218,7 @@ impl Work {
         let due = self.lanes.iter().filter_map(|lane| lane.direction.next_due()).min();
         let timeout = due.map(|due| due.saturating_sub(start.elapsed()));
         // Without a packet on its way, other threads still see the latest counters.
-        // A sleeping thread wakes up late, most of all in a virtual machine: it looks for packets instead at the end.
+        // A sleeping thread wakes up late, most of all in a virtual machine: it polls for packets instead at the end.
         let timeout = timeout.unwrap_or(SHOWN_EVERY).min(SHOWN_EVERY).saturating_sub(AWAKE);
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
         let mut watched = [
@@ -274,11 +274,11 @@ impl Lane {
     }
 }
 
-/// Returns how many packets of the wire a packet of the device is, and how many bytes they have.
+/// Returns the number of packets on the wire of a packet of the device, and their bytes.
 ///
 /// The header in front of it is `struct virtio_net_hdr`: flags, `gso_type`, `hdr_len`, `gso_size` and two more, in the
 /// machine's byte order. `hdr_len` is a hint only, so the lengths of headers are read in the packet, which is TCP over
-/// IPv4: no other is left uncut.
+/// IPv4: all others are cut.
 fn size_on_wire(packet: &[u8]) -> Size {
     let bytes = u32::try_from(packet.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
     let whole = Size { packets: 1, bytes };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_packets_are_as_long_as_they_are() {
+    fn plain_packets_count_their_own_length() {
         assert_eq!(size_on_wire(&packet(0, 0, 1500)), Size { packets: 1, bytes: 1500 });
         assert_eq!(size_on_wire(&[]), Size { packets: 1, bytes: 0 });
         assert_eq!(size_on_wire(&[0, 1, 0]), Size { packets: 1, bytes: 0 }, "cut off");

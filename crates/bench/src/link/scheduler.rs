@@ -1,7 +1,7 @@
-//! One direction of a link: which packet is lost, and when each other one arrives.
+//! One direction of a link: losses, and times of arrival of all other packets.
 //!
-//! The scheduler has no clock and no socket. A caller hands in packets with [`Direction::offer`], asks for the next time
-//! at which one is due, and takes it with [`Direction::take_due`]; every call carries the time since the link's start.
+//! The scheduler has no clock and no socket. A caller passes packets to [`Direction::offer`], queries the next time
+//! at which one is due, and takes it with [`Direction::take_due`]; each call gets the time since the link's start.
 //!
 //! A packet passes these stages, in this order: an outage, the queue in front of the line, the line with its rate, loss,
 //! then delay and jitter. A lost packet has used the line. Packets stay in order, unless the link reorders on purpose: a
@@ -44,7 +44,7 @@ pub struct Counters {
     pub delivered_bytes: u64,
     /// Packets lost at random.
     pub lost: u64,
-    /// Packets that found the queue full.
+    /// Packets dropped because the queue was full.
     pub queue_full: u64,
     /// Packets offered during an outage.
     pub down: u64,
@@ -56,7 +56,7 @@ pub struct Counters {
     pub queue_max: u64,
 }
 
-/// A packet as the line sees it.
+/// A packet on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Packets on the wire.
@@ -101,7 +101,7 @@ struct InFlight<P> {
 }
 
 impl<P> Direction<P> {
-    /// Makes one direction of a link; `seed` should differ from that of the other.
+    /// Creates one direction of a link; `seed` should differ from that of the other.
     #[must_use]
     pub fn new(settings: &Settings, seed: u64) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl<P> Direction<P> {
         }
     }
 
-    /// Takes a packet that enters the link at `now`, which never runs backwards.
+    /// Takes a packet that enters the link at `now`, which never decreases.
     pub fn offer(&mut self, now: Duration, size: Size, packet: P) -> Verdict {
         let packets = u64::from(size.packets);
         self.counters.offered += packets;
@@ -209,7 +209,7 @@ impl<P> Direction<P> {
         self.last_due
     }
 
-    /// Draws no random number for what never happens: the others then do not depend on it.
+    /// Draws no random number for impossible events: the other numbers then do not depend on them.
     fn happens(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.random.f64() < probability
     }
@@ -275,7 +275,7 @@ mod tests {
             link.offer(MS(0), FULL, number);
         }
         assert_eq!(drain(&mut link), [(MS(1), 0), (MS(2), 1), (MS(3), 2)]);
-        // The line was idle from 3 ms on.
+        // The line was idle after 3 ms.
         link.offer(MS(10), FULL, 3);
         assert_eq!(drain(&mut link), [(MS(11), 3)]);
         assert_eq!(link.counters().delivered_bytes, 6000);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn outage_drops_what_enters_and_delivers_what_travels() {
+    fn outage_drops_only_packets_that_enter_during_it() {
         let outages = vec![Outage { start: MS(10), length: MS(5) }];
         let mut link = link(Settings { delay: MS(8), outages, ..Settings::default() });
         let verdicts = [9, 10, 14, 15].map(|at| link.offer(MS(at), SMALL, at as u32));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn reordered_packets_overtake_those_that_travel() {
+    fn reordered_packets_overtake_those_in_flight() {
         let mut link = link(Settings { delay: MS(20), reorder: 0.1, ..Settings::default() });
         for number in 0..1000 {
             link.offer(US(u64::from(number) * 100), SMALL, number);

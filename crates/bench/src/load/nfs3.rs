@@ -399,7 +399,7 @@ impl Workload for Write {
             return Err(format!("{} bytes written of {}", written.count, self.count));
         }
         if written.committed < self.stable {
-            return Err(format!("{:?} where {:?} was asked for", written.committed, self.stable));
+            return Err(format!("{:?} where {:?} was requested", written.committed, self.stable));
         }
         if *self.verifier.get_or_insert(written.verf) != written.verf {
             return Err("the write verifier changed: unstable data may be lost".into());

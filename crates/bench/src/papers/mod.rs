@@ -1,7 +1,7 @@
-//! The papers' tables and figures: each with what it found, a plan that repeats it, and a rule that judges the finding.
+//! The papers' tables and figures: each with its finding, a plan that repeats it, and a rule that judges the finding.
 //!
-//! Only findings are judged: which side wins, by what ratio, how it scales. Absolute numbers of other machines are shown
-//! beside ours, not compared. [`FIGURES`] is the registry, [`judge`] applies a rule, [`page`] writes the page.
+//! Only findings are judged: the winner, the ratio, the scaling. Absolute numbers of other machines are shown
+//! with ours, not compared. [`FIGURES`] is the registry, [`judge`] applies a rule, [`page`] writes the page.
 
 mod of_1994;
 mod of_2002;
@@ -16,7 +16,7 @@ pub use self::runs::{Pick, Runs};
 use crate::plan::Plan;
 use crate::result::RunResult;
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Seconds for each figure: enough to see a large effect.
@@ -52,7 +52,7 @@ impl Scale {
 pub enum Verdict {
     /// The finding is seen here too.
     Confirmed,
-    /// The opposite is seen, because its cause is not there.
+    /// The opposite is seen, because the cause is missing here.
     Reversed,
     /// Neither.
     NotSeen,
@@ -130,7 +130,7 @@ impl Figure {
     /// Returns the plan for a scale.
     ///
     /// # Errors
-    /// The error in it, which a test excludes.
+    /// An error in the plan, which a test excludes.
     pub fn plan(&self, scale: Scale) -> Result<Plan, Vec<String>> {
         let name = self.name.replace(':', "-");
         Plan::parse(self.name, &format!("name = '{name}'\n{}{}", scale.times(), (self.plan)(scale)))
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_judged() {
+    fn missing_results_are_not_judged() {
         for figure in figures(None).unwrap() {
             assert_eq!(figure.judge(&[]).verdict, Verdict::NotMeasured, "{}", figure.name);
         }

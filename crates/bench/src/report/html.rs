@@ -1,4 +1,4 @@
-//! A page that stands alone: figures as SVG, light and dark, the data under each figure, and how to repeat it.
+//! A self-contained page: figures as SVG, light and dark, the data under each figure, and the commands to repeat it.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ struct Cell {
 /// Returns the page about results.
 ///
 /// # Errors
-/// Those of the template, which cannot fail with these values.
+/// Errors of the template, which cannot fail with these values.
 pub fn of_results(results: &[RunResult]) -> Result<String, String> {
     let groups = group(results);
     let warnings = groups.iter().flat_map(|group| {
@@ -84,7 +84,7 @@ pub fn of_results(results: &[RunResult]) -> Result<String, String> {
 /// Returns the page about Hash-Cast; `command` is the command line that made it.
 ///
 /// # Errors
-/// Those of the template, which cannot fail with these values.
+/// Errors of the template, which cannot fail with these values.
 pub fn of_hashcast(report: &hashcast::Report, every: usize, command: &str) -> Result<String, String> {
     let simulation = &report.hashed.simulation;
     let figures = [
@@ -165,7 +165,7 @@ fn versions(results: &[RunResult]) -> String {
     format!("enfys {enfys}; targets: {servers}; Linux {kernels}")
 }
 
-/// Returns the plans with all that decides the numbers.
+/// Returns the plans with everything that affects the numbers.
 fn repeat(results: &[RunResult]) -> String {
     let lines: BTreeSet<String> = results
         .iter()
@@ -209,7 +209,7 @@ mod tests {
     use crate::result::tests::result;
 
     #[test]
-    fn a_page_stands_alone() {
+    fn a_page_is_self_contained() {
         let page = of_results(&[result("enfys", "3", 1, 1000), result("<ganesha>", "3", 1, 500)]).unwrap();
         for outside in ["http://", "https://", "src=", "@import", "<script", "url(http"] {
             let own =

@@ -1,4 +1,4 @@
-//! How evenly clients share: Jain's index, and clusters of winners and losers.
+//! Fairness between clients: Jain's index, and clusters of winners and losers.
 
 use super::are_usable;
 

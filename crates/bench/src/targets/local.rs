@@ -16,9 +16,9 @@ use crate::link::system::die_with_this_thread;
 
 /// The path that every server exports.
 pub const EXPORT: &str = "/export";
-/// How long it may take to end after SIGTERM; then it is killed.
+/// Time limit for its end after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a failed run waits to see whether the server ended.
+/// Time that a failed run waits to check whether the server ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two checks of a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ const MEMORY: &str = "16GiB";
 pub struct Starting {
     /// This program, which is also the server.
     pub program: PathBuf,
-    /// Where exported directories are made.
+    /// The parent of exported directories.
     pub scratch: PathBuf,
 }
 
@@ -41,7 +41,7 @@ pub struct LocalServer {
     starting: Starting,
     place: TempDir,
     child: Child,
-    /// Where it listens.
+    /// Its address.
     address: SocketAddr,
 }
 
@@ -58,7 +58,7 @@ impl LocalServer {
         Ok(Self { name: name.to_owned(), starting: starting.clone(), place, child, address })
     }
 
-    /// Restarts the server with the same directory: its caches are empty then. What is in memory alone is lost.
+    /// Restarts the server with the same directory: its caches are empty then. Data in memory only are lost.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -98,7 +98,7 @@ impl LocalServer {
         version(&self.name)
     }
 
-    /// Whether it still runs; if not, how it ended, and the end of its log.
+    /// Checks that it still runs; otherwise returns its exit status and the end of its log.
     ///
     /// # Errors
     /// How it ended.
@@ -109,7 +109,7 @@ impl LocalServer {
         }
     }
 
-    /// Returns how it ended, if it ends now: a process that is killed closes its connections some time before its end is seen.
+    /// Returns its exit status, if it ends now: a process that is killed closes its connections some time before its end is seen.
     pub fn await_end(&mut self) -> Option<String> {
         let deadline = Instant::now() + END_TIMEOUT;
         loop {
@@ -141,10 +141,10 @@ pub fn url(address: SocketAddr) -> String {
     format!("nfs://{}{EXPORT}?nfsport={port}&mountport={port}", address.ip())
 }
 
-/// Makes the directory that a server exports; it makes its state directory itself.
+/// Creates the directory that a server exports; the server creates its state directory itself.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn prepare_place(place: &Path) -> io::Result<()> {
     fs::create_dir_all(place.join("export"))
 }

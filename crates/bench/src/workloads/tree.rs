@@ -29,12 +29,12 @@ impl Tree {
         (0..self.levels.len()).flat_map(of_level)
     }
 
-    /// Returns how many directories there are, without the root.
+    /// Returns the number of directories without the root.
     pub(super) fn directory_count(&self) -> u64 {
         self.levels.iter().sum()
     }
 
-    /// Returns a directory by its number in the order of [`Self::directories`]; from their count on, the root.
+    /// Returns a directory by its number in the order of [`Self::directories`]; the root for numbers from their count.
     pub(super) fn directory_number(&self, mut number: u64) -> String {
         for (level, count) in self.levels.iter().enumerate() {
             if number < *count {

@@ -45,7 +45,7 @@ pub struct Plan {
 struct Stream {
     /// Where the next sequential read begins.
     next: u64,
-    /// Everything between [`Self::start`] and here was asked for.
+    /// Everything between [`Self::start`] and here was requested.
     end: u64,
     /// Where the stream began.
     start: u64,

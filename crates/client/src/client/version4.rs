@@ -12,7 +12,7 @@ use crate::xattr::XattrMode;
 /// Defines operations that pass to version 4.
 macro_rules! operations {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $what:literal;)*) => {
-        /// Operations of version 4; most need 4.2. Each fails with the server's status, or why there is no reply, and with
+        /// Operations of version 4; most need 4.2. Each fails with the server's status, or the reason of a missing reply, and with
         /// [`OpError::Unsupported`] (EOPNOTSUPP) where the version does not have it.
         impl Client {
             $(
@@ -38,15 +38,15 @@ operations! {
     fn list_xattrs(handle: FileHandle) -> Vec<Bytes>, "extended attributes";
     /// Removes an extended attribute.
     fn remove_xattr(handle: FileHandle, name: &[u8]) -> Changed, "extended attributes";
-    /// Returns which kinds of entries the lists of [`crate::acl::Acl::Nfs4`] can have, by the bits of `aclsupport`
+    /// Returns the kinds of entries that the lists of [`crate::acl::Acl::Nfs4`] can have, by the bits of `aclsupport`
     /// (RFC 8881 §6.2.1.2): 1 for allow, 2 for deny, 4 for audit, 8 for alarm; 0 if there are no lists.
     fn acl_support(handle: FileHandle) -> u32, "access control lists";
-    /// Reserves space for a range of a file; the file grows if the range ends behind it.
+    /// Reserves space for a range of a file; the file grows if the range ends after it.
     fn allocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "preallocation";
-    /// Makes a hole of a range of a file, whose size stays.
+    /// Turns a range of a file into a hole; the size of the file does not change.
     fn deallocate(handle: FileHandle, state: &OpenState, offset: u64, length: u64) -> Attributes, "holes";
-    /// Returns the first offset from `offset` on with this content. `None` if there is none: `offset` is behind the last data,
-    /// or behind the file.
+    /// Returns the first offset at or after `offset` with this content. `None` if there is none: `offset` is after the last data,
+    /// or after the end of the file.
     fn seek(handle: FileHandle, state: &OpenState, offset: u64, content: Content) -> Option<u64>, "SEEK";
     /// Lets a range of the destination share the blocks of the source.
     fn clone_range(

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::error::{Error, OpError};
 use crate::results::{Creation, Object, OpenMode, Stability};
 
-/// How a file is opened (open(2)).
+/// Options of open(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// For reading or writing.
@@ -42,7 +42,7 @@ impl OpenOptions {
     pub const CREATE: Self = Self { mode: OpenMode::WRITE, create: true, truncate: true, ..Self::READ };
 }
 
-/// An open file. Close it by [`Self::close`]: errors of writing come out there at the latest.
+/// An open file. Close it by [`Self::close`]: it reports remaining errors of writing.
 pub struct File {
     fs: FileSystem,
     path: Vec<u8>,
@@ -135,7 +135,7 @@ impl File {
         Object { handle: self.file.inode().handle(), attributes: self.file.opened_attributes() }
     }
 
-    /// Reads from `offset` on until `count` bytes or the end of the file.
+    /// Reads `count` bytes at `offset`, or less at the end of the file.
     ///
     /// # Errors
     /// As pread(2).

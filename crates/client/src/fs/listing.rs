@@ -22,9 +22,9 @@ const ENTRIES_MAX: usize = 1 << 17;
 pub struct Listing {
     /// Entries in the server's order, without `.` and `..`.
     pub entries: Vec<DirEntry>,
-    /// Where the rest begins; `None` if there is no rest.
+    /// The start of the rest; `None` if there is no rest.
     position: Option<(u64, [u8; 8])>,
-    /// Positions that were reached.
+    /// Positions reached so far.
     cookies: HashSet<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Listing {
 
 impl FileSystem {
     /// Lists directories with handles and attributes, many in a request and many requests in flight. Handles and attributes that
-    /// the server left out are looked up. Together the listings have a bounded number of entries, beyond which they are not whole:
+    /// the server left out are looked up. Together the listings have a bounded number of entries, and are incomplete beyond it:
     /// [`Self::list_rest`] returns the rest.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl FileSystem {
         true
     }
 
-    /// Looks up the objects that a server has left out. An entry that is gone is left out; another failure is the directory's.
+    /// Looks up the objects that a server has left out. An entry that was removed is omitted; another failure is the directory's.
     async fn look_up_missing(&self, directories: &[Object], listings: &mut [Result<Listing, OpError>]) {
         let mut missing = Vec::new();
         for (at, listing) in listings.iter().enumerate() {

@@ -21,7 +21,7 @@ pub(crate) struct HeldRanges {
 }
 
 impl HeldRanges {
-    /// Returns whether there is room for the ranges that one lock may add: itself, and the rest of a range that it splits.
+    /// Returns whether the ranges that one lock may add fit: its own, and the rest of a range that it splits.
     pub(crate) fn has_room(&self) -> bool {
         self.ranges.len() + 2 <= RANGES_MAX
     }
@@ -45,7 +45,7 @@ impl HeldRanges {
         }
     }
 
-    /// Merges the range at `at` with the next one if they touch and are alike.
+    /// Merges the range at `at` with the next one if they are adjacent and equal in kind and open.
     fn merge(&mut self, at: usize) {
         let Some(next) = self.ranges.get(at + 1).copied() else { return };
         let one = &mut self.ranges[at];
@@ -109,7 +109,7 @@ mod tests {
     use LockKind::{Exclusive, Shared};
 
     #[test]
-    fn a_lock_replaces_what_was_there_and_splits_it() {
+    fn a_lock_replaces_and_splits_earlier_ranges() {
         let ranges = locked(&[(0, 99, Shared), (40, 59, Exclusive)]);
         assert_eq!(ranges.ranges, [held(0, 39, Shared), held(40, 59, Exclusive), held(60, 99, Shared)]);
         let ranges = locked(&[(10, 19, Shared), (30, 39, Shared), (0, 50, Exclusive)]);

@@ -32,7 +32,7 @@ struct CallbackSlot {
 
 /// The request of a callback.
 pub(crate) trait CallbackHandler {
-    /// Executes one operation behind CB_SEQUENCE.
+    /// Executes one operation after CB_SEQUENCE.
     fn execute(&self, op: &CbOp) -> CbOpResult;
 }
 
@@ -41,7 +41,7 @@ impl CallbackSlots {
         Self { session, slots: Mutex::new(vec![CallbackSlot::default(); CALLBACK_SLOTS as usize]) }
     }
 
-    /// Answers a callback. Returns the record of the reply; `None` for a record that no reply is possible to.
+    /// Answers a callback. Returns the record of the reply; `None` for a record to which no reply is possible.
     pub(crate) fn answer(&self, record: Bytes, handler: &dyn CallbackHandler) -> Option<Bytes> {
         let mut reader = Reader::new(record);
         let header = match CallHeader::parse(&mut reader) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_no_callbacks_get_the_errors_of_rpc() {
+    fn other_records_get_the_errors_of_rpc() {
         let (slots, counter) = (CallbackSlots::new([1; 16]), Counter::default());
         let reply = slots.answer(call(vec![], 7), &counter).unwrap();
         assert!(parse_reply::<CbCompoundResult>(reply).is_err());

@@ -87,7 +87,7 @@ pub(super) fn split_port(authority: &str) -> Result<(Host, Option<u16>), UrlErro
     };
     let (host, port) = (&authority[..colon], &authority[colon + 1..]);
     if port.contains(':') {
-        return Err(UrlError::new(format!("an IPv6 address stands in brackets: nfs://[{authority}]/…")));
+        return Err(UrlError::new(format!("an IPv6 address must be in brackets: nfs://[{authority}]/…")));
     }
     let number = port.parse().ok().filter(|number| *number > 0);
     let is_number = port.bytes().all(|byte| byte.is_ascii_digit());

@@ -83,7 +83,7 @@ fn paths_are_raw_bytes() {
 }
 
 #[test]
-fn wrong_urls_are_explained() {
+fn errors_of_urls_name_the_cause() {
     for (text, message) in [
         ("http://h/a", "expected nfs://HOST/PATH"),
         ("/export", "expected nfs://HOST/PATH"),
@@ -92,7 +92,7 @@ fn wrong_urls_are_explained() {
         ("nfs://h:70000/", "expected a port from 1 to 65535"),
         ("nfs://h:+1/", "expected a port from 1 to 65535"),
         ("nfs://h:/", "expected a port from 1 to 65535"),
-        ("nfs://fe80::1/", "stands in brackets: nfs://[fe80::1]/"),
+        ("nfs://fe80::1/", "in brackets: nfs://[fe80::1]/"),
         ("nfs://[fe80::1/", "in brackets"),
         ("nfs://[fe80::x]/", "expected an IPv6 address in brackets"),
         ("nfs://10.0.0/", "neither a host name nor an address"),
@@ -113,13 +113,13 @@ fn wrong_urls_are_explained() {
 }
 
 #[test]
-fn a_port_is_given_once_or_twice_alike() {
+fn a_repeated_port_must_be_equal() {
     assert_eq!(url("nfs://h/?nfsport=7").to_string(), "nfs://h:7/");
     assert_eq!(url("nfs://h:7/?port=7").options.port, Some(7));
 }
 
 #[test]
-fn the_form_of_mount_is_a_source_too() {
+fn the_syntax_of_mount_is_accepted() {
     let source = |text: &[u8]| Url::from_mount_source(text);
     let found = source(b"[fe80::1%eth0]:/export/a%20").unwrap();
     assert_eq!((found.host().to_string(), found.path()), ("[fe80::1%25eth0]".into(), &b"/export/a%20"[..]));
@@ -185,7 +185,7 @@ fn the_last_option_of_a_kind_applies() {
 }
 
 #[test]
-fn what_does_not_exist_yet_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     for (list, message) in [
         ("sec=krb5", "Kerberos is not supported by this client yet: use sec=sys"),
         ("sec=krb5p", "Kerberos is not supported"),

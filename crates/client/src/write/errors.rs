@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_description_hears_of_an_error_once() {
+    fn every_description_gets_an_error_once() {
         let mut log = ErrorLog::default();
         let (mut first, mut second) = (log.open(FileId(1)), log.open(FileId(1)));
         log.record(Errno::ENOSPC);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn error_that_nobody_heard_of_reaches_the_next_description() {
+    fn unreported_error_reaches_the_next_description() {
         let mut log = ErrorLog::default();
         log.record(Errno::EIO);
         let mut late = log.open(FileId(1));

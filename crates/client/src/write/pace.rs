@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Seconds after which the rate is not doubled any more.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// A bucket of bytes. It fills at a rate that doubles every second: a fast server is not held up for long.
+/// A bucket of bytes. It fills at a rate that doubles every second: a fast server is not delayed for long.
 #[derive(Debug)]
 pub(super) struct RewritePace {
     /// Bytes in the first second.
     first_rate: u64,
     /// Most bytes at once.
     burst: u64,
-    /// When rewriting began; `None` while there is nothing to rewrite.
+    /// The start of rewriting; `None` while there is nothing to rewrite.
     since: Option<Duration>,
     last: Duration,
     tokens: f64,
@@ -23,7 +23,7 @@ impl RewritePace {
         Self { first_rate: first_rate.max(1), burst, since: None, last: Duration::ZERO, tokens: 0.0 }
     }
 
-    /// Takes `bytes`, at most the burst, or returns when they will be there.
+    /// Takes `bytes`, at most the burst, or returns the time at which they will be available.
     pub(super) fn take(&mut self, now: Duration, bytes: u64) -> Result<(), Duration> {
         debug_assert!(bytes <= self.burst);
         let since = *self.since.get_or_insert_with(|| {
@@ -44,7 +44,7 @@ impl RewritePace {
         Ok(())
     }
 
-    /// Notes that nothing is left to rewrite: the next loss starts slowly again.
+    /// Notes that rewriting is complete: the next loss starts slowly again.
     pub(super) fn end(&mut self) {
         self.since = None;
     }

@@ -18,24 +18,24 @@ pub type Verifier = [u8; 8];
 /// A request to send, after the lock around the caches is released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteAction {
-    /// Send a WRITE. Its end comes by `handle_written`.
+    /// Send a WRITE. `handle_written` reports its end.
     Write {
         /// The file.
         file: FileId,
-        /// Where the data begin.
+        /// Offset of the data.
         offset: u64,
         /// The data in order, at most `wsize` bytes, not copied.
         data: Vec<Bytes>,
-        /// The least that the server must do before it replies.
+        /// The stability that the server must reach before it replies.
         stability: Stability,
         /// The request.
         id: RequestId,
     },
-    /// Send a COMMIT. Its end comes by `handle_committed`.
+    /// Send a COMMIT. `handle_committed` reports its end.
     Commit {
         /// The file.
         file: FileId,
-        /// Where the range begins.
+        /// Start of the range.
         offset: u64,
         /// Length of the range; 0 up to the end of the file.
         count: u32,
@@ -47,7 +47,7 @@ pub enum WriteAction {
 /// The reply to a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes written, from the offset on. Less than was sent is legal; the rest is sent again.
+    /// Bytes written from the offset. A part is legal; the rest is sent again.
     pub count: u32,
     /// The stability that the server reports, which may exceed the request.
     pub stability: Stability,
@@ -55,12 +55,12 @@ pub struct Written {
     pub verifier: Verifier,
 }
 
-/// How a request ended without an effect.
+/// The end of a request without an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Not executed: the same has to be asked again.
+    /// Not executed: the same request must be repeated.
     Retry,
-    /// Refused for good.
+    /// Refused permanently.
     Failed(Errno),
 }
 

@@ -130,7 +130,7 @@ fn renames_and_links_that_the_first_execution_made_are_no_errors() {
     assert_eq!(linked.unwrap_err(), OpError::Status(Status::EXIST));
 }
 
-/// The server recognises the verifier of an exclusive CREATE, so that a repetition is the same creation.
+/// The server recognizes the verifier of an exclusive CREATE, so that a repetition is the same creation.
 #[test]
 fn a_repeated_exclusive_creation_succeeds() {
     let test = Test::new();
@@ -195,7 +195,7 @@ fn jukebox_is_repeated_after_seconds_with_a_new_transaction_id() {
     assert_eq!(xids.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{xids:?}");
 }
 
-/// Returns a successful CREATE or MKDIR that says nothing of the new object.
+/// Returns a successful CREATE or MKDIR without results about the new object.
 fn without_object(handle: Option<WireHandle>) -> CreateResult {
     Outcome::Ok(CreateOk { obj: handle, obj_attributes: None, dir_wcc: WccData::default() })
 }

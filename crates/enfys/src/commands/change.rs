@@ -13,7 +13,7 @@ use super::walk::{Entry, named};
 /// Directories of one level whose entries are changed together.
 const DIRECTORIES: usize = 256;
 
-/// A change for each object; `None` leaves it as it is.
+/// A change for each object; `None` leaves it unchanged.
 pub type Change<'a> = &'a dyn Fn(&Attributes) -> Option<SetAttributes>;
 
 /// Changes an object, and with `is_recursive` everything below; reports what fails. A directory is changed before it is listed.
@@ -39,7 +39,7 @@ struct Changer<'a> {
 }
 
 impl Changer<'_> {
-    /// Changes the entries of directories of one level, and what is below.
+    /// Changes the entries of directories of one level, and the objects below.
     fn entries<'s>(&'s self, directories: Vec<Entry>) -> Pin<Box<dyn Future<Output = ()> + 's>> {
         Box::pin(async move {
             for chunk in directories.chunks(DIRECTORIES) {

@@ -9,7 +9,7 @@ use super::human::SizeUnit;
 pub struct Space {
     /// Where it is, as in `HOST:/PATH`.
     pub source: String,
-    /// The path that was asked for.
+    /// The requested path.
     pub path: String,
     /// All bytes.
     pub total: u64,

@@ -12,9 +12,9 @@ use rustix::thread::{
 /// that acts as a caller, who could then exceed quotas and use blocks reserved for root.
 pub const KEPT: CapabilitySet = CapabilitySet::SETUID // setfsuid(2): to become each caller
     .union(CapabilitySet::SETGID) // setfsgid(2), setgroups(2): with the caller's groups
-    .union(CapabilitySet::DAC_OVERRIDE) // files are opened once for all callers, whatever their modes
+    .union(CapabilitySet::DAC_OVERRIDE) // files are opened once for all callers, regardless of their modes
     .union(CapabilitySet::DAC_READ_SEARCH) // open_by_handle_at(2)
-    .union(CapabilitySet::FOWNER) // root callers: modes, times, ACLs, sticky directories
+    .union(CapabilitySet::FOWNER) // callers that are root: modes, times, ACLs, sticky directories
     .union(CapabilitySet::CHOWN) // root callers: owners and groups
     .union(CapabilitySet::FSETID) // root callers: set-group-ID for groups that root is not in
     .union(CapabilitySet::MKNOD) // root callers: device files
@@ -24,7 +24,7 @@ pub const KEPT: CapabilitySet = CapabilitySet::SETUID // setfsuid(2): to become 
 const TO_ACT_AS_CALLERS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::DAC_OVERRIDE);
 
-/// Useless to a server that acts as its own user. FSETID would even do harm: a write to a set-user-ID file, which the server makes
+/// Useless to a server that acts as its own user. FSETID would even be harmful: a write to a set-user-ID file, which the server makes
 /// with its own capabilities, would leave the bit.
 const ONLY_TO_ACT_AS_CALLERS: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::FSETID);
@@ -35,7 +35,7 @@ const LAST: u32 = 63;
 /// Removes all capabilities that serving does not need from this thread. Returns the names of the remaining ones.
 ///
 /// # Errors
-/// Why they could not be removed.
+/// The reason why they could not be removed.
 pub fn reduce() -> Result<String, String> {
     let failed = |error: Errno| error.to_string();
     let before = capabilities(None).map_err(failed)?;

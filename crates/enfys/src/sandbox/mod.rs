@@ -1,5 +1,5 @@
-//! The sandbox: the server drops capabilities, new privileges, system calls, and access to files outside the exports. A client
-//! that takes the server over through a bug then gains little.
+//! The sandbox: the server drops capabilities, new privileges, system calls, and access to files outside the exports. This limits a client
+//! that controls the server through a bug.
 //!
 //! All of this is permanent, and inherited by the programs that the server runs (getent(1)).
 

@@ -1,4 +1,4 @@
-//! A server with few file descriptors, none of which one client can take from others.
+//! A server with few file descriptors: one client cannot exhaust them for others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

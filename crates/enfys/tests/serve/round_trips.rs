@@ -11,8 +11,8 @@ use crate::server::{ENFYS, Server, TestDir};
 const DIRECTORIES: u64 = 20;
 /// Files in each of them.
 const FILES: u64 = 25;
-/// Most requests that do not depend on the number of files: to make a session, find the objects that are named, make and list the
-/// directories of each level, and leave.
+/// Most requests that do not depend on the number of files: create a session, find the named objects, create and list the
+/// directories of each level, and destroy the session.
 const FIXED_MAX: u64 = 30;
 /// Minimum number of files in a compound, and number of requests in flight together.
 const FILES_OF_COMPOUND: u64 = 8;
@@ -131,7 +131,7 @@ fn version_3_takes_few_requests_for_each_file() {
 }
 
 #[test]
-fn a_copy_of_many_files_spares_those_that_are_their_own_targets() {
+fn a_copy_of_many_files_skips_those_that_are_their_own_targets() {
     let place = Place::new();
     let tree = place.tree.display().to_string();
     place.requests("4.2", &format!("cp -r -T {tree} @tree"));

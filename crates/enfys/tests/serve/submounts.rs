@@ -149,11 +149,7 @@ fn submounts_are_served_with_their_own_fsid() {
         assert_eq!(seen.fileid, Some(std::fs::metadata(mount_point).unwrap().ino()));
         assert_eq!(seen.mounted_on_fileid, Some(covered));
         let (name, above) = path.split_last().unwrap();
-        assert_eq!(
-            listed(&mut client4, above),
-            (name.as_bytes().to_vec(), seen),
-            "as LOOKUP and GETATTR see it"
-        );
+        assert_eq!(listed(&mut client4, above), (name.as_bytes().to_vec(), seen), "as in LOOKUP and GETATTR");
         let up = handle(&mut client4, path, Some(Op::LookupParent));
         assert_eq!(up, handle(&mut client4, above, None));
     }

@@ -123,7 +123,7 @@ fn a_read_that_waits_for_the_disk_blocks_no_other_connection_and_a_bad_sector_is
         assert!(failures < 64, "only the bad sector");
     }
     assert!(failures > 0);
-    // And again, now that the other blocks are cached.
+    // The same after the other blocks are cached.
     assert_eq!(scene.client.read_at(large, LARGE_BYTES / 2, LARGE_READ), Err(NfsStat::IO));
     assert!(scene.client.read_at(large, LARGE_BYTES / 2 + 65_536, LARGE_READ).is_ok());
 }

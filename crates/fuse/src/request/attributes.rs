@@ -11,7 +11,7 @@ request! {
     Getattr {
         /// The inode.
         node: NodeId,
-        /// An open file through which they are asked for.
+        /// An open file through which they are requested.
         handle: Option<FileHandle>,
     } |a| {
         let node = a.node();
@@ -165,7 +165,7 @@ request! {
     Statx {
         /// The inode.
         node: NodeId,
-        /// An open file through which they are asked for.
+        /// An open file through which they are requested.
         handle: Option<FileHandle>,
         /// `AT_STATX_…`.
         flags: u32,

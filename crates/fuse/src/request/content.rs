@@ -145,7 +145,7 @@ request! {
 }
 
 request! {
-    /// Asks for a lock, or for one that conflicts with it.
+    /// Requests a lock, or a query for a conflicting one.
     Lock {
         /// The inode.
         node: NodeId,
@@ -198,13 +198,13 @@ request! {
 }
 
 request! {
-    /// Looks for data or a hole (`SEEK_DATA`, `SEEK_HOLE`).
+    /// Finds data or a hole (`SEEK_DATA`, `SEEK_HOLE`).
     Lseek {
         /// The inode.
         node: NodeId,
         /// The open file.
         handle: FileHandle,
-        /// Where to start.
+        /// The start offset.
         offset: u64,
         /// `SEEK_DATA` or `SEEK_HOLE`.
         whence: u32,

@@ -79,7 +79,7 @@ impl Volume {
                 (Outcome::ResizeExisting(existing, size), Some(context)) => {
                     self.resize(context, Create::File(CreateMode::Unchecked), (existing, size))
                 }
-                (Outcome::ResizeExisting(..), None) => unreachable!("only where it was asked for"),
+                (Outcome::ResizeExisting(..), None) => unreachable!("only where it was requested"),
             }
         })
     }

@@ -30,7 +30,7 @@ impl Relay<'_> {
     /// Carries bytes until the sender has closed its stream, and closes the receiver's.
     ///
     /// # Errors
-    /// Returns the error of a socket. One of the sender comes after the delay of the link.
+    /// Returns the error of a socket. An error of the sender is returned after the delay of the link.
     pub(super) async fn run(&self) -> io::Result<()> {
         let timer = Timer::new()?;
         let mut lane = Lane::new(self.opens_at);
@@ -103,7 +103,7 @@ impl Relay<'_> {
             ready = self.from.readable(), if step.room > 0 => ready,
             ready = self.to.writable(), if step.due > 0 => ready,
             waited = timer.wait(step.wake.unwrap_or(Duration::MAX).saturating_sub(now)), if step.wake.is_some() => waited,
-            // Only a lane that waits for nothing comes here; there is none.
+            // Only a lane that waits for no event reaches this; no lane does.
             else => Err(io::Error::other("a lane without events")),
         }
     }

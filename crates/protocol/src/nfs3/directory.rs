@@ -79,7 +79,7 @@ pub struct DeviceData {
     pub spec: SpecData,
 }
 
-/// What MKNOD creates (§3.3.11, `mknoddata3`).
+/// The object that MKNOD creates (§3.3.11, `mknoddata3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum MknodData {
     /// A character device.

@@ -65,7 +65,7 @@ impl Piece {
             if u64::from(all.count) < wanted {
                 break;
             }
-            // Report the bytes before an error; the next step meets the error itself.
+            // Report the bytes before an error; the next step gets the error itself.
             let written = self.write_extent(export, (context, authority), wanted, extent).await;
             let Ok(written) = written else { break };
             wanted += extent.length();
@@ -116,9 +116,9 @@ fn is_beyond(span: &Span, size: u64) -> bool {
 
 /// Returns the status for a source that fails after `done` bytes; DELAY if the copy may try again.
 ///
-/// The client must not take a source's statuses about stateids and rights for those of the destination. RFC 7862 §11.1.2.1 has
-/// OFFLOAD_DENIED mean that it "should fall back to the normal copy semantics"; Linux's client does so, and makes an I/O error
-/// of most other statuses.
+/// The client must not confuse a source's statuses about stateids and rights with those of the destination. RFC 7862 §11.1.2.1 has
+/// OFFLOAD_DENIED mean that it "should fall back to the normal copy semantics"; Linux's client does so, and converts most other statuses to
+/// an I/O error.
 pub(crate) fn of_source(error: FetchError, is_given_up: bool, done: u64) -> Status {
     let is_passing = match error {
         FetchError::Busy | FetchError::Refused(Status::DELAY | Status::GRACE) => true,

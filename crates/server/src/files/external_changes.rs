@@ -12,7 +12,7 @@ use crate::state::{Client, DelegationKind, DelegationWatch, NotDelegated};
 /// not want that. Read the attributes that the reply shows beside the delegation after this.
 ///
 /// # Errors
-/// Why nothing is delegated.
+/// The reason why nothing is delegated.
 pub(crate) async fn watch(
     request: &Request<'_>,
     client: &Arc<Client>,

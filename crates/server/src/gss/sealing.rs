@@ -26,7 +26,7 @@ pub(crate) struct Sealing {
 }
 
 impl Sealing {
-    /// Makes one for the reply to the call with this number; none if the mechanism fails.
+    /// Creates the protection of the reply to the call with this number; `None` if the mechanism fails.
     pub(super) fn new(context: Arc<Context>, service: Service, sequence: u32) -> Option<Self> {
         let checksum = context.with(|security| security.get_mic(&sequence.to_be_bytes())).ok()?;
         let verifier = Opaque::new(checksum).ok()?;
@@ -65,7 +65,7 @@ impl Sealing {
         checksum + protection
     }
 
-    /// Returns whether results are sent as they are, so that they may stay in a file.
+    /// Returns whether results are sent unchanged, so that they may stay in a file.
     pub(crate) fn leaves_plain(&self) -> bool {
         self.service == Service::None
     }
@@ -84,7 +84,7 @@ impl Sealing {
             reply.raw(&copied);
             body = reply.inline_since(length_at);
         }
-        // Behind its length.
+        // After its length.
         let body = &body[size_of::<u32>()..];
         match self.service {
             Service::None => true,

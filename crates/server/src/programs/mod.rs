@@ -1,4 +1,4 @@
-//! The RPC programs that the server answers, one module each. No program imports another; what they share is in
+//! The RPC programs that the server answers, one module each. No program imports another; shared code is in
 //! [`files`](crate::files) and [`state`](crate::state).
 
 pub(crate) mod mount;

@@ -1,6 +1,6 @@
 //! Snapshots of clients, their sessions and state, for administrators.
 //!
-//! A snapshot disturbs requests little: the table is locked for [`BATCH`] records at a time, and sessions and slots are read
+//! A snapshot hardly delays requests: the table is locked for [`BATCH`] records at a time, and sessions and slots are read
 //! outside of that lock. A concurrent change is seen before or after it happened, never twice. The caller bounds the list. A
 //! snapshot contains no secrets: no verifiers, no stateids, no session IDs, with which anybody on the network could destroy the
 //! session.
@@ -28,7 +28,7 @@ const BATCH: usize = 256;
 /// The status of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientStatus {
-    /// It has not confirmed its client ID.
+    /// The client has not confirmed its client ID.
     Unconfirmed,
     /// Its lease has not expired.
     Active,
@@ -103,7 +103,7 @@ pub struct GraceSnapshot {
 }
 
 impl State {
-    /// Returns the clients that `wanted` accepts in the order of their creation, at most `most`; and how many were left out.
+    /// Returns the clients that `wanted` accepts in the order of their creation, at most `most`; and the number of omitted ones.
     pub fn snapshot_clients(
         &self,
         now: Duration,

@@ -119,7 +119,7 @@ impl Step {
         OpenHow::Create(CreateHow::Guarded(FileAttributes::default()))
     }
 
-    /// Returns how the step creates a file by OPEN, if it does.
+    /// Returns the mode of creation, if the step is an OPEN that creates a file.
     fn created(&self) -> Option<(&str, OpenHow)> {
         match self {
             Self::Create(name) => Some((name, Self::guarded())),
@@ -137,7 +137,7 @@ impl Step {
         steps
     }
 
-    /// Returns the backend's record of the change; `None` if the change names a handle.
+    /// Returns the backend's record of the change; `None` if the change is by a handle.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         match self {

@@ -224,7 +224,7 @@ impl Client {
             Purpose::Write { file, value } => {
                 self.open(file, ShareAccess::BOTH, write(Stateid::CURRENT, value))
             }
-            _ => unreachable!("only reads and writes are asked for"),
+            _ => unreachable!("only reads and writes are requested"),
         };
         self.peer.send(PROGRAM, ops, purpose, now)
     }

@@ -25,7 +25,7 @@ pub(super) struct SharedFile {
     pub(super) synced: u64,
     /// The newest version of which something may have been written.
     pub(super) begun: u64,
-    /// Who has the file's lock.
+    /// The holder of the file's lock.
     pub(super) holder: Option<ProgramId>,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Model {
     /// Whether a file is written by one program of one host only, without a lock. A server that forgets replies when it restarts may
     /// execute a REMOVE again, so that a lock file excludes no program.
     pub(super) is_private: bool,
-    /// Changes of names that must have been made exactly once, as `Slowness` names them.
+    /// Changes of names that must have been made exactly once, by their names in `Slowness`.
     pub(super) once: BTreeSet<String>,
-    /// The current step of each program, to report where a run is stuck.
+    /// The current step of each program, to report the step at which a run hangs.
     pub(super) doing: BTreeMap<ProgramId, String>,
-    /// How often a property was checked.
+    /// Number of checks of each property.
     pub(super) checks: usize,
 }
 

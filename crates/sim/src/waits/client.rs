@@ -160,7 +160,10 @@ impl Client {
     /// Handles the loss of its client ID, after a restart or a long silence.
     fn loses_server(&mut self, model: &LockModel) -> Result<(), String> {
         if self.kills == model.kills && self.silence == Silence::Never {
-            return Err(format!("client {} was forgotten without being silent", self.index));
+            return Err(format!(
+                "the record of client {} was removed although it was not silent",
+                self.index
+            ));
         }
         self.kills = model.kills;
         self.processes.iter_mut().for_each(Process::loses_server);

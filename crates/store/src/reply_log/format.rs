@@ -33,15 +33,15 @@ const _: () = assert!(WINDOW > CELLS_MAX * CELL && WINDOW.is_multiple_of(CELL));
 
 /// The key of a log's checksums, random for each new log.
 ///
-/// A reply may contain bytes that a client chose. If its record is torn, those bytes must not pass for records. Checksums
-/// never leave the server, so one guess in 2^32 is right, and only a kill in the middle of a copy tears a record.
+/// A reply may contain bytes that a client chose. If its record is torn, those bytes must not be taken for records. Checksums
+/// never leave the server, so one guess in 2^32 succeeds, and only a kill in the middle of a copy tears a record.
 pub(super) type Key = [u8; 16];
 
 /// Content of a file.
 pub(super) enum Scan {
     /// Nothing.
     Empty,
-    /// Something else than a log of this version, and what.
+    /// Not a log of this version; with a description.
     Unknown(&'static str),
     /// A log that was written before the last boot and not synced.
     BeforeBoot,

@@ -21,12 +21,12 @@ pub(super) struct Queue {
     pub(super) key: Key,
     /// The number of the last change.
     pub(super) last: u64,
-    /// The number of the last change that is to be written now.
+    /// The number of the last change to write now.
     pub(super) wanted: u64,
     pub(super) waiting: WaitQueue,
     /// Whether the log's thread has nothing to do.
     pub(super) is_idle: bool,
-    /// Whether the log's thread is to end.
+    /// Whether the log's thread must end.
     pub(super) ends: bool,
 }
 
@@ -53,7 +53,7 @@ impl Queue {
         (std::mem::take(&mut self.changes), self.last)
     }
 
-    /// Puts changes that were taken and could not be written in front of newer ones, as one batch.
+    /// Inserts changes that were taken and could not be written before newer ones, as one batch.
     pub(super) fn put_back(&mut self, changes: &[u8]) {
         let newer = std::mem::take(&mut self.changes);
         self.changes = format::reencode_as_batch(&[changes, &newer].concat(), &self.key);

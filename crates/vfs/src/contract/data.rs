@@ -130,7 +130,7 @@ pub(super) fn a_megabyte_is_written_and_read(t: &Subject) {
 }
 
 // RFC 1813 §3.3.7: "If stable was FILE_SYNC, then committed must also be FILE_SYNC: anything else constitutes a protocol
-// violation." More than asked for is allowed, less never.
+// violation." More than requested is allowed, less never.
 pub(super) fn stability_is_at_least_as_requested(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     for asked in ALL {

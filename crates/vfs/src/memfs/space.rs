@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use crate::{Error, Result};
 
 /// Bytes charged for an entry of a directory, name and both indexes included: a bound on memory, because hard links
-/// make entries without files.
+/// create entries without files.
 pub(super) const ENTRY_BYTES: u64 = 512;
 
 /// Bytes in use, in total and by owner, for pages, entries, texts of symbolic links and extended attributes.
@@ -22,7 +22,7 @@ impl Space {
         Self { limit, quota, used: 0, by_owner: BTreeMap::new(), refusals: 0 }
     }
 
-    /// Sets other limits; use above them stays.
+    /// Sets other limits; usage above them remains.
     pub(super) fn set_limits(&mut self, limit: u64, quota: Option<u64>) {
         (self.limit, self.quota) = (limit, quota);
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_below_what_is_used_takes_nothing_away() {
+    fn a_limit_below_the_usage_removes_nothing() {
         let mut space = Space::new(100, None);
         space.charge(1, 80).unwrap();
         space.set_limits(50, Some(60));

@@ -1,4 +1,4 @@
-//! `kernel-probe`: operations on a mount that no common program does, or not exactly enough.
+//! `kernel-probe`: operations on a mount that common programs lack, or do not control exactly.
 //!
 //! Every command checks its own results and reports errors on standard error.
 
@@ -28,11 +28,11 @@ use std::process::ExitCode;
 /// The result of a command: nothing, or an error.
 pub(crate) type Checked = Result<(), String>;
 
-/// A command: its name, its arguments for the usage message, how many, and the function that does it.
+/// A command: its name, its arguments for the usage message, their number, and its function.
 type Command = (&'static str, &'static str, usize, fn(&[OsString]) -> Checked);
 
 const COMMANDS: &[Command] = &[
-    ("tree", "DIR FILES: make the same tree of many kinds of files every time", 2, |a| {
+    ("tree", "DIR FILES: create the same tree of many kinds of files on every run", 2, |a| {
         tree::make(Path::new(&a[0]), number(&a[1])?)
     }),
     ("manifest", "DIR: print every entry with its metadata and a checksum", 1, |a| {
@@ -47,7 +47,7 @@ const COMMANDS: &[Command] = &[
     ("append", "FILE RECORDS: write with O_APPEND from several descriptors at once", 2, |a| {
         append::check(Path::new(&a[0]), number(&a[1])?)
     }),
-    ("populate", "DIR FILES: make the files that `listing` looks for", 2, |a| {
+    ("populate", "DIR FILES: create the files that `listing` expects", 2, |a| {
         listing::populate(Path::new(&a[0]), number(&a[1])?)
     }),
     ("listing", "DIR SAME_DIR FILES ROUNDS: list DIR while SAME_DIR changes", 4, |a| {
@@ -63,38 +63,38 @@ const COMMANDS: &[Command] = &[
     ("flocks", "FILE SAME_FILE: whole-file locks of two processes", 2, |a| {
         locks::check_flock(Path::new(&a[0]), Path::new(&a[1]))
     }),
-    ("populate-reads", "DIR FILES: make the files that `locked-reads` reads", 2, |a| {
+    ("populate-reads", "DIR FILES: create the files that `locked-reads` reads", 2, |a| {
         locked_reads::populate(Path::new(&a[0]), number(&a[1])?)
     }),
     ("locked-reads", "DIR FILES ROUNDS: open, lock, read, unlock and close each file", 3, |a| {
         locked_reads::check(Path::new(&a[0]), number(&a[1])?, number(&a[2])?)
     }),
-    ("locked-writes", "FILE STOP: write under a lock until the file STOP is there", 2, |a| {
+    ("locked-writes", "FILE STOP: write under a lock until the file STOP exists", 2, |a| {
         locked_writes::check(Path::new(&a[0]), Path::new(&a[1]))
     }),
-    ("changes", "NEW_DIR PROGRESS STOP: change names until the file STOP is there", 3, |a| {
+    ("changes", "NEW_DIR PROGRESS STOP: change names until the file STOP exists", 3, |a| {
         changes::make(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]))
     }),
-    ("contest", "NEW_DIR PROGRESS STOP: contend for names until the file STOP is there", 3, |a| {
+    ("contest", "NEW_DIR PROGRESS STOP: contend for names until the file STOP exists", 3, |a| {
         contest::hold(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]))
     }),
-    ("reads", "FILE READERS: read it past the cache, all at once", 2, |a| {
+    ("reads", "FILE READERS: read it concurrently without the cache", 2, |a| {
         reads::at_once(Path::new(&a[0]), number(&a[1])?)
     }),
     ("holes", "FILE: punch holes, find them, reserve space", 1, |a| ranges::check_holes(Path::new(&a[0]))),
     ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {
         ranges::check_copy(Path::new(&a[0]), Path::new(&a[1]))
     }),
-    ("copy-over", "FILE OTHER: have the kernel copy over what the other file has", 2, |a| {
+    ("copy-over", "FILE OTHER: have the kernel copy over the other file's content", 2, |a| {
         ranges::copy_over(Path::new(&a[0]), Path::new(&a[1]))
     }),
     (
         "uncommitted",
-        "FILE NEW_FILE SENT GO: copy it, make SENT before it is committed, set its times when GO is there",
+        "FILE NEW_FILE SENT GO: copy it, make SENT before it is committed, set its times when GO exists",
         4,
         |a| uncommitted::write(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]), Path::new(&a[3])),
     ),
-    ("hold", "FILE: lock as standard input says", 1, |a| locks::hold(Path::new(&a[0]))),
+    ("hold", "FILE: lock by the commands on standard input", 1, |a| locks::hold(Path::new(&a[0]))),
 ];
 
 fn main() -> ExitCode {

@@ -40,7 +40,7 @@ struct ByHandle {
 impl ByHandle {
     /// Returns a call by a handle as long as `like`. The renderings of two handles must differ from their first bytes on.
     fn new(like: FileHandle, render: impl Fn(FileHandle) -> Template) -> Self {
-        let filled = |byte| FileHandle::new(&vec![byte; like.len()]).expect("as long as another handle");
+        let filled = |byte| FileHandle::new(&vec![byte; like.len()]).expect("the length of another handle");
         let template = render(filled(0));
         let handle_at = Template::field(&template, &render(filled(u8::MAX)));
         Self { template, handle_at }
@@ -60,7 +60,7 @@ enum Step {
     Read,
 }
 
-/// LOOKUP of the name, ACCESS as open(2) asks, READ of all; the three count as one operation.
+/// LOOKUP of the name, ACCESS as for open(2), READ of the whole file; the three count as one operation.
 pub(super) struct OpenRead {
     lookup: Template,
     name: NameField,
@@ -120,7 +120,7 @@ impl Workload for OpenRead {
             Step::Access => {
                 let granted = success(reply.results::<AccessResult>()?)?.access;
                 if !granted.contains(Access::READ) {
-                    return Err(format!("{granted:?} alone is granted"));
+                    return Err(format!("only {granted:?} is granted"));
                 }
                 *step = Step::Read;
                 Ok(Outcome::Continues)

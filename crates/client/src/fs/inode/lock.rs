@@ -7,10 +7,10 @@ use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 
-/// Where the numbers of the owners of [`OpenFile::flock`] begin. Programs that number owners themselves stay below.
+/// The first number of the owners of [`OpenFile::flock`]. Programs that number owners themselves use lower numbers.
 pub const FLOCK_NUMBERS: u64 = 1 << 63;
 
-/// Byte-range locks, as fcntl(2) has them. All locks are advisory.
+/// Byte-range locks, as in fcntl(2). All locks are advisory.
 ///
 /// Locks of one owner never conflict, even through different opens. A further lock replaces the owner's locks in the range.
 /// The client reclaims locks when the server restarts; where it cannot, operations on the file fail with [`LockLost`](OpError::LockLost)
@@ -86,7 +86,7 @@ impl OpenFile {
 }
 
 impl Inode {
-    /// Unlocks all that these owners have locked.
+    /// Releases all locks of these owners.
     pub(super) async fn unlock_all(&self, caller: &Caller, owners: BTreeSet<LockOwner>) {
         if !owners.is_empty() {
             self.sync_data().await;
@@ -98,7 +98,7 @@ impl Inode {
     }
 }
 
-/// Locks of the whole file, as flock(2) has them: each open file is an owner of its own. As in Linux's client they are byte-range
+/// Locks of the whole file, as in flock(2): each open file is an owner of its own. As in Linux's client they are byte-range
 /// locks at the server, so that they conflict with those of fcntl(2) there.
 impl OpenFile {
     /// Locks the file, and waits until it is free. A lock of the other kind is replaced, but not atomically.
@@ -112,7 +112,7 @@ impl OpenFile {
     /// Locks the file if it is free.
     ///
     /// # Errors
-    /// As [`Self::flock`], and EWOULDBLOCK (EAGAIN).
+    /// As [`Self::flock`], and EWOULDBLOCK (EAGAIN) if another owner has a conflicting lock.
     pub async fn try_flock(&self, kind: LockKind) -> Result<(), OpError> {
         self.try_lock(self.flock_owner(), LockRange::WHOLE, kind).await
     }

@@ -10,10 +10,10 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::xattr::XattrMode;
 
-/// The names that NFS carries: those of users (RFC 8276 §5).
+/// The prefix of names that NFS carries: those of users (RFC 8276 §5).
 const PREFIX: &[u8] = b"user.";
 
-/// Extended attributes, with names as xattr(7) has them. The protocol carries those with `user.` in front only.
+/// Extended attributes, with names as in xattr(7). The protocol carries only those with the prefix `user.`.
 impl Inode {
     /// Returns the value of an extended attribute.
     ///
@@ -59,7 +59,7 @@ impl Inode {
 
 /// Access control lists.
 impl Inode {
-    /// Returns the lists: POSIX ones with version 3, the list of version 4 with that.
+    /// Returns the lists: POSIX lists with version 3, the list of version 4 with version 4.
     ///
     /// # Errors
     /// EOPNOTSUPP if the server has none.

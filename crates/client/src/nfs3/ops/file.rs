@@ -58,7 +58,7 @@ impl Nfs3 {
         let ok = self.call(caller, &arguments).await?;
         if ok.count as usize > length || (ok.count == 0 && length > 0) || ok.committed < stable {
             return Err(OpError::BadReply(
-                "a WRITE of more or less than was sent, or less stable than asked for",
+                "a WRITE of more or less than was sent, or less stable than requested",
             ));
         }
         let stability = match ok.committed {

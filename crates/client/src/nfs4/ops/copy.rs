@@ -34,7 +34,7 @@ enum Ended {
 
 impl Nfs4 {
     /// Copies a range of one file to another at the server, and waits for a copy in the background. Returns how many bytes were
-    /// copied, which may be fewer than asked for. If the caller drops the future, the copy is cancelled.
+    /// copied, which may be fewer than requested. If the caller drops the future, the copy is cancelled.
     pub(crate) async fn copy(
         self: &Arc<Self>,
         caller: &Caller,
@@ -153,7 +153,7 @@ impl Nfs4 {
 fn reply(response: &WriteResponse, asked: u64) -> Result<CopyReply, OpError> {
     // A count of 0 asks for all that follows.
     if asked > 0 && response.count > asked {
-        return Err(OpError::BadReply("a COPY of more than was asked for"));
+        return Err(OpError::BadReply("a COPY of more than was requested"));
     }
     let stability = match response.committed {
         StableHow::Unstable => Stability::Unstable,

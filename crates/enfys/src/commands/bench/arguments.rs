@@ -30,7 +30,7 @@ Examples:
     --ready-port 2049 -- sh -c 'nfs-ls nfs://$LINK_SERVER/export'
       A server at one end, and a client at the other.
   enfys bench link --delay 10ms --rate 100mbit --loss 1% --measure
-      Measure the link itself: is it what was asked for?
+      Measure the link itself: does it have the requested properties?
 
 The link joins two network namespaces of this machine by TUN devices, whose packets this process carries. Both ends are \
 the kernel's TCP: it sees the delay, and its buffers, its coalescing and its recovery of losses are real. The server's end \

@@ -4,7 +4,7 @@ use super::compare::{Age, Compare, Size};
 use crate::commands::attributes::{Attributes, FileKind, Timestamp, nanoseconds};
 use crate::commands::pattern::Pattern;
 
-/// An entry that an expression is evaluated for.
+/// An entry for which an expression is evaluated.
 #[derive(Debug)]
 pub struct Entry<'a> {
     /// Its path, as it is printed.
@@ -45,7 +45,7 @@ pub(super) enum Test {
     FileId(Compare),
 }
 
-/// Which of the three times.
+/// One of the three times.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Which {
     Accessed,
@@ -60,7 +60,7 @@ pub(super) enum Permissions {
     Exactly(u32),
     /// All of these.
     All(u32),
-    /// At least one of these; with none it holds.
+    /// At least one of these; true without any.
     Any(u32),
 }
 

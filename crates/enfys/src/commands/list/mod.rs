@@ -16,11 +16,11 @@ pub struct Listed {
     /// The name as it is printed.
     pub name: Vec<u8>,
     pub attributes: Attributes,
-    /// Where a symbolic link leads, if it was read.
+    /// The target of a symbolic link, if it was read.
     pub target: Option<Vec<u8>>,
 }
 
-/// How entries are printed.
+/// The format of entries.
 #[derive(Debug)]
 pub struct ListFormat<'a> {
     /// Lines with attributes (`-l`).

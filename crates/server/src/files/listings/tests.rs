@@ -63,7 +63,7 @@ impl Pair {
         self.files.lookup(&root(), &self.directory, name.as_bytes()).now().expect("there").handle
     }
 
-    /// Returns how often the backend was asked for entries.
+    /// Returns the number of requests for entries to the backend.
     fn backend_listings(&self) -> u64 {
         self.files.calls(Method::Readdir)
     }

@@ -126,7 +126,7 @@ impl Peer {
     fn deliver(&self, record: Bytes) -> Result<Bytes, Disposition> {
         let mut reply = Writer::new();
         let outcome = self.server.handle(&self.connection, self.now, record, &mut reply).now_or_never();
-        match outcome.expect("the toy and memory answer at once").disposition {
+        match outcome.expect("the test mechanism and the file system in memory answer at once").disposition {
             Disposition::Reply => Ok(reply.into_bytes()),
             silent => {
                 assert!(reply.is_empty());

@@ -56,7 +56,7 @@ pub(super) async fn serve(
 
 type Visit<'v> = &'v mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send);
 
-/// Visits the entries after a cookie. Backends want the verifier that came with it, which version 2 does not have: they get the
+/// Visits the entries after a cookie. Backends expect the verifier of the cookie, which version 2 does not have: they get the
 /// current one.
 async fn list(target: &Target<'_>, cookie: u64, visit: Visit<'_>) -> Result<ReadDirEnd, Error> {
     let (backend, request) = (&target.export.backend, ReadDir { cookie, verifier: [0; 8], plus: false });
@@ -70,7 +70,7 @@ async fn list(target: &Target<'_>, cookie: u64, visit: Visit<'_>) -> Result<Read
     backend.readdir(&target.context, &target.handle, ReadDir { verifier, ..request }, visit).await
 }
 
-/// Returns the backend's cookie that a number stands for.
+/// Returns the backend's cookie for a number.
 ///
 /// # Errors
 /// [`Error::BadCookie`] if it is not known, and none or several of the directory's cookies have it as their hash.
@@ -96,7 +96,7 @@ async fn cookie_of(
 
 /// Writes the entries of a reply.
 struct Page<'p> {
-    /// Where the entries begin.
+    /// The start of the entries.
     start: Mark,
     /// Bytes for entries.
     room: usize,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_every_name_once_whatever_the_size_of_pages() {
+    fn lists_every_name_once_with_any_size_of_pages() {
         for wide in [false, true] {
             let client = if wide { Client::over(WideCookies::new) } else { Client::new() };
             let mut expected = client.fill(300);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_after_any_entry_and_while_others_go() {
+    fn continues_after_any_entry_and_during_removals() {
         for wide in [false, true] {
             let client = if wide { Client::over(WideCookies::new) } else { Client::new() };
             let expected: BTreeSet<_> = client.fill(50).into_iter().collect();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_server_goes_on() {
+    fn a_restarted_server_continues() {
         let client = Client::over(WideCookies::new);
         let mut expected = client.fill(300);
         expected.sort();

@@ -23,8 +23,8 @@ impl State {
         Ok(shard.delegation_at(index).times.as_ref().expect("checked above").known)
     }
 
-    /// Notes times that the file is about to get as reported by the client that maintains them. Call it before the file shows
-    /// them, so that others never see times go back ([`State::apply_held_attributes`]).
+    /// Notes reported times that the file is about to get from the client that maintains them. Call it before the file has
+    /// them, so that the times never go back for others ([`State::apply_held_attributes`]).
     pub fn advance_times(&self, client: &Client, file: FileKey, times: FileTimes) {
         self.change_times(client, file, |known, _| known.advance(times));
     }

@@ -11,7 +11,7 @@ use super::callback::{Callback, Outbox};
 use super::wire::ClientId;
 use crate::ConnectionId;
 
-/// How long a client may take to answer.
+/// Time limit for a client's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between two attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ impl V40Connections {
 pub(crate) enum PathState {
     #[default]
     Down,
-    /// The transport was asked for a connection.
+    /// A connection was requested from the transport.
     Connecting,
     Up(ConnectionId, Arc<Outbox>),
 }
@@ -73,9 +73,9 @@ pub(crate) enum PathState {
 #[derive(Debug, Default)]
 pub(crate) struct V40CallbackPath {
     pub(crate) state: PathState,
-    /// The connection that was asked for is no longer the wanted one.
+    /// The requested connection is no longer needed.
     pub(crate) is_stale: bool,
-    /// When a connection was last asked for.
+    /// When a connection was last requested.
     pub(crate) requested_at: Duration,
     /// Callbacks without an answer, by number, with the time of sending.
     pub(crate) sent: HashMap<u64, (Duration, Callback)>,

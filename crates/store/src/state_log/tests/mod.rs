@@ -1,4 +1,4 @@
-//! The log over restarts, crashes and damage; the threads that write it, and when.
+//! The log over restarts, crashes and damage; the threads that write it, and the times of their writes.
 
 use std::future::Future;
 use std::hash::Hasher;
@@ -72,7 +72,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// Makes a file of some changes, each synced by itself; returns where each record ends.
+/// Makes a file of some changes, each synced by itself; returns the end of each record.
 fn file_of(path: &Path) -> Vec<usize> {
     let (log, _) = FileStateLog::open(path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
@@ -192,7 +192,7 @@ fn a_missing_sector_is_a_torn_tail_and_other_zeros_in_a_record_are_damage() {
 }
 
 #[test]
-fn any_flipped_bit_is_noticed_and_nothing_before_it_is_believed() {
+fn any_flipped_bit_is_noticed_and_only_later_records_count() {
     let (_directory, path) = new_path();
     let ends = file_of(&path);
     let whole = written(&path);
@@ -288,7 +288,7 @@ fn a_log_that_cannot_be_written_is_removed_and_nobody_waits() {
     fs::remove_file(&new).unwrap();
     fs::create_dir(&new).unwrap();
     let (log, recovered) = FileStateLog::open(&path, false).unwrap();
-    assert_eq!(recovered.entries.len(), 2, "records behind the damage");
+    assert_eq!(recovered.entries.len(), 2, "records after the damage");
     set(&log, b"c-g", Some(b"not written"));
     assert!(!path.exists(), "the next server finds nothing");
     // Later it is written again, with all changes since.
@@ -353,7 +353,7 @@ struct Unsynced {
     batch: Vec<u8>,
     /// Number of synced changes. Each change sets another key.
     changes: usize,
-    /// Where each record of the batch ends in the file.
+    /// The end of each record of the batch in the file.
     ends: Vec<usize>,
 }
 
@@ -405,7 +405,7 @@ impl Unsynced {
         file
     }
 
-    /// Returns how many changes the file must have: all synced ones, and those of the batch up to the first incomplete one.
+    /// Returns the number of changes that the file must have: all synced ones, and those of the batch up to the first incomplete one.
     fn expected(&self, is_written: impl Fn(usize) -> bool) -> usize {
         let starts = std::iter::once(self.synced.len()).chain(self.ends.iter().copied());
         let is_whole = |start: usize, end: usize| (start / SECTOR..end.div_ceil(SECTOR)).all(&is_written);
@@ -513,14 +513,14 @@ impl FileStateLog {
         self.wait(number, Exclusive);
     }
 
-    /// Returns how many syncs the calling thread and the log's thread have made after the first `count`.
+    /// Returns the numbers of syncs of the calling thread and the log's thread after the first `count`.
     fn syncs_since(&self, count: usize) -> (usize, usize) {
         let threads = &self.log.shared.syncs.lock()[count..];
         let here = threads.iter().filter(|thread| **thread == std::thread::current().id()).count();
         (here, threads.len() - here)
     }
 
-    /// Returns how many syncs each thread makes during `change`.
+    /// Returns the number of syncs of each thread during `change`.
     fn syncs_of(&self, change: impl FnOnce()) -> (usize, usize) {
         self.set_fast();
         let count = self.log.shared.syncs.lock().len();
@@ -547,7 +547,7 @@ fn a_caller_that_waits_alone_syncs_itself() {
 }
 
 #[test]
-fn a_shared_thread_does_not_sync_and_neither_does_any_if_syncs_are_slow_or_others_wait() {
+fn no_caller_syncs_on_a_shared_thread_or_if_syncs_are_slow_or_others_wait() {
     let (_directory, path) = new_path();
     let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));

@@ -94,7 +94,7 @@ fn stable_writes_survive_a_crash() {
         let write = || pair.write(file, 0, b"data", asked).into_result().unwrap();
         let content = || pair.read(file, 0, 10).into_result().unwrap().data.to_vec();
         // RFC 1813 §3.3.7: for FILE_SYNC "the server must commit the data written plus all file system metadata", for
-        // DATA_SYNC "all of the data"; `committed` is never less than what was asked for.
+        // DATA_SYNC "all of the data"; `committed` is never less than what was requested.
         let written = write();
         assert!(level(written.committed) >= level(asked), "{asked:?}: {:?}", written.committed);
         memory.crash([9; 8]);

@@ -36,7 +36,11 @@ mod tests {
         }
         assert_eq!(lab.lab.server.counts().opens, 1);
         other.lab.seconds = lab.lab.seconds;
-        assert_eq!(other.status(renew(other.client_id)), Status::EXPIRED, "it held nothing and is forgotten");
+        assert_eq!(
+            other.status(renew(other.client_id)),
+            Status::EXPIRED,
+            "it held no state and its record is removed"
+        );
         assert_eq!(lab.status(renew(5)), Status::STALE_CLIENTID);
     }
 }

@@ -46,7 +46,7 @@ mod tests {
         let sequence = sequence.as_result().unwrap();
         assert_eq!((sequence.session_id, sequence.slot_id), (lab.session, 0));
         assert_eq!(sequence.sequence_id, lab.sequence);
-        assert!(sequence.target_highest_slot_id >= 63, "the client asked for 64 slots");
+        assert!(sequence.target_highest_slot_id >= 63, "the client requested 64 slots");
         assert!(!sequence.status_flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED));
     }
 

@@ -221,7 +221,7 @@ fn current_stateid_ignores_seqid() {
     let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 4 });
     assert_eq!(lab.status(upgraded(read)), Status::OK);
     let close = || Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
-    assert_eq!(lab.status(upgraded(close())), Status::OLD_STATEID, "CLOSE uses the stateid that it saw");
+    assert_eq!(lab.status(upgraded(close())), Status::OLD_STATEID, "CLOSE uses the current stateid");
     assert_eq!(lab.status(at(&["export"], vec![opening(), close()])), Status::OK);
 }
 

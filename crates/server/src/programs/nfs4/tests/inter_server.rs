@@ -192,7 +192,7 @@ fn joins_short_reads() {
     let mut flight = scene.ask(args);
     let size = 3 * MIB + 5;
     let first = scene.fetch().unwrap();
-    // RFC 8881 §18.22.3 lets a server return less than was asked for.
+    // RFC 8881 §18.22.3 lets a server return less than was requested.
     let (content, at) = (vec![Extent::Data(bytes(0, 10))], scene.client.now());
     let short = Fetched { content, is_end: false, granted: GRANTED, size: Some(size), at };
     first.answer(Ok(short));

@@ -32,7 +32,7 @@ fn a_restarted_host_loses_its_locks_shares_and_waits() {
 }
 
 #[test]
-fn a_notification_is_believed_of_the_hosts_own_address_and_of_a_new_state_only() {
+fn a_notification_is_accepted_only_from_the_hosts_address_and_with_a_new_state() {
     let (lab, file, mut one, mut two) = two_hosts();
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
     notify(&mut two, "one", 5);

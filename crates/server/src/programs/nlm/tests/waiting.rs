@@ -18,7 +18,7 @@ fn waiting_hosts_get_the_lock_in_their_order_and_are_called() {
     assert_eq!(call.path().address, two.connection.peer.ip());
     let (procedure, args) = called::<TestArgs>(&call);
     assert_eq!(procedure, Proc::GRANTED.0);
-    assert_eq!(args.alock, two.lock_of(whole(file)), "as it was asked for");
+    assert_eq!(args.alock, two.lock_of(whole(file)), "as it was requested");
     assert_eq!(one.lock(whole(file)), Stats::DENIED, "it is held already");
     answer(&lab, &call, Stats::GRANTED);
     assert_eq!(two.unlock(whole(file)), Stats::GRANTED);

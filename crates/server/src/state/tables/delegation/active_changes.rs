@@ -14,7 +14,7 @@ pub(crate) struct ActiveChanges {
     groups: Box<[AtomicU64]>,
     /// Operations that know their file only by name. They prevent every grant.
     unnamed: AtomicU64,
-    /// Whether any delegation was asked for since the start.
+    /// Whether any delegation was requested since the start.
     is_wanted: AtomicBool,
 }
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn unnamed_changes_prevent_every_grant_and_end_once_delegations_are_wanted() {
         let changes = ActiveChanges::default();
-        let unnamed = changes.begin_unnamed().expect("no delegation was asked for");
+        let unnamed = changes.begin_unnamed().expect("no delegation was requested");
         let epoch = changes.epoch(7);
         assert!(changes.is_changing(7) && changes.is_changing(8), "it may be any file");
         assert!(changes.begin_unnamed().is_none());

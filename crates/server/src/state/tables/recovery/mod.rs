@@ -87,9 +87,9 @@ pub(crate) struct Recovery {
 #[derive(Debug, Default)]
 struct Clients {
     entry: HashMap<Name, RecordEntry>,
-    /// How many of these may still reclaim.
+    /// Number of these that may still reclaim.
     awaited: usize,
-    /// How many there were at the start.
+    /// Their number at the start.
     awaited_at_start: usize,
     /// NLM hosts.
     hosts: HostRecords,
@@ -127,7 +127,7 @@ pub(crate) enum V40Request {
     Asks,
     /// A lease renewal.
     Renews,
-    /// A READ, WRITE or the like by reclaimed state.
+    /// A READ, WRITE or other I/O by reclaimed state.
     Uses,
 }
 
@@ -155,7 +155,7 @@ impl Recovery {
     pub(crate) fn new(records: Records, lease: Duration, now: Duration) -> Self {
         let Records { log, entries, read_at } = records;
         let mut clients = Clients::default();
-        // The time of day stands for the number of a server without a log, or of the first one.
+        // The time of day is the number of a server without a log, or of the first one.
         clients.hosts = HostRecords::read(&entries, read_at.seconds as i32, log.as_deref());
         clients.hosts_awaited = clients.hosts.awaited();
         let (mut previous_lease, mut useless) = (None, Vec::new());
@@ -322,7 +322,7 @@ impl Recovery {
         }
         let number = client.record_change();
         client.set_record_change(None);
-        // A client that gets state from here on sees that it has no record; one that got state before is seen below.
+        // A client that gets state from now on sees that it has no record; one that got state before is seen below.
         fence(SeqCst);
         if client.has_state() || client.revoked() > 0 {
             client.set_record_change(number);

@@ -57,7 +57,7 @@ fn delegreturn(stateid: Stateid) -> Op {
 }
 
 fn change_of(client: &mut Lab, path: &[&'static str]) -> u64 {
-    client.attributes(path, &[n::CHANGE]).change.expect("it was asked for")
+    client.attributes(path, &[n::CHANGE]).change.expect("it was requested")
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn listed_change(client: &mut Lab) -> u64 {
     let OpResult::ReadDir(result) = client.last(at(&["export"], vec![list])) else { panic!() };
     let listing = result.into_result().unwrap();
     let entry = listing.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is listed");
-    Attributes::from_file_attributes(&entry.attributes).unwrap().change.expect("it was asked for")
+    Attributes::from_file_attributes(&entry.attributes).unwrap().change.expect("it was requested")
 }
 
 #[test]
