@@ -1,7 +1,6 @@
 //! Filebench's file server: whole files are created, written, appended to, read, deleted (2015, Figures 14 and 15).
 
-use super::file_set::FileSet;
-use super::flow::Flow;
+use super::flow::{Flow, FlowSettings};
 use super::{Parameters, Workload};
 use crate::runner::{Task, Who};
 use crate::targets::{Fault, Files, How, OpenFile as _};
@@ -10,29 +9,20 @@ use crate::targets::{Fault, Files, How, OpenFile as _};
 const PREALLOCATED: f64 = 0.8;
 
 /// `fileserver`.
-pub struct Fileserver {
-    set: FileSet,
-    io_bytes: u64,
-    append_bytes: u64,
-}
+pub struct Fileserver(FlowSettings);
 
 impl Workload for Fileserver {
     fn new(parameters: &Parameters<'_>) -> Self {
-        let (files, mean) = (parameters.count("files"), parameters.size("mean-size"));
-        Self {
-            set: FileSet::new(files, mean, parameters.count("directory-width"), PREALLOCATED),
-            io_bytes: parameters.size("io-size"),
-            append_bytes: parameters.size("append"),
-        }
+        Self(FlowSettings::new(parameters, PREALLOCATED))
     }
 
     async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
-        self.set.prepare(files, who).await
+        self.0.set.prepare(files, who).await
     }
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
-        let mut flow = Flow::new(task, self.io_bytes, self.append_bytes).await?;
-        let (set, who) = (&self.set, task.who);
+        let mut flow = Flow::new(task, &self.0).await?;
+        let (set, who) = (&self.0.set, task.who);
         let mut rng = task.rng.clone();
         task.ready().await;
         while !task.meter.is_over() {

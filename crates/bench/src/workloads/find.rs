@@ -1,7 +1,6 @@
 //! A tree is searched, with the attributes of all files, as find(1) does (1994, Table 2). Each thread searches all of it.
 
-use super::files::{make_directory, make_files};
-use super::tree::Tree;
+use super::tree::EmptyFiles;
 use super::{Parameters, Workload};
 use crate::runner::{Ends, Op, Task, Who};
 use crate::targets::{Fault, Files};
@@ -9,28 +8,18 @@ use crate::targets::{Fault, Files};
 const LIST: Op = Op::metadata("list");
 
 /// `find`.
-pub struct Find {
-    files: u64,
-    tree: Tree,
-}
+pub struct Find(EmptyFiles);
 
 impl Workload for Find {
     const ENDS: Ends = Ends::Work;
     const KEEPS_FILES: bool = true;
 
     fn new(parameters: &Parameters<'_>) -> Self {
-        let files = parameters.count("files");
-        Self { files, tree: Tree::new(files, parameters.count("directory-width")) }
+        Self(EmptyFiles::new(parameters))
     }
 
     async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
-        if who.client > 0 {
-            return Ok(());
-        }
-        for directory in self.tree.directories() {
-            make_directory(files, &directory).await?;
-        }
-        make_files(files, (0..self.files).map(|index| (self.tree.file(index), 0))).await
+        self.0.prepare(files, who).await
     }
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
@@ -44,7 +33,7 @@ impl Workload for Find {
             let directories = entries.iter().filter(|(_, status)| status.is_directory);
             waiting.extend(directories.map(|(name, _)| format!("{directory}{separator}{name}")));
         }
-        let expected = self.files + self.tree.directory_count();
+        let expected = self.0.files + self.0.tree.directory_count();
         if found != expected && !task.meter.is_over() {
             return Err(Fault::new(format!("found {found} entries of {expected}")));
         }

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::Parameters;
+use super::file_set::{FileSet, root};
 use super::files::{pattern, read_whole};
 use crate::runner::{Meter, Op, Task};
 use crate::targets::{Buffer, Fault, Files, How, OpenFile};
@@ -16,6 +18,26 @@ const FSYNC: Op = Op::metadata("fsync");
 const DELETE: Op = Op::metadata("delete");
 const STAT: Op = Op::metadata("stat");
 
+/// Files and sizes in bytes of a loop.
+pub(super) struct FlowSettings {
+    pub(super) set: FileSet,
+    pub(super) io_bytes: u64,
+    pub(super) append_bytes: u64,
+}
+
+impl FlowSettings {
+    /// Reads `files`, `mean-size`, `directory-width`, `io-size` and `append`; `preallocated` is the part of the files that exists
+    /// at the start.
+    pub(super) fn new(parameters: &Parameters<'_>, preallocated: f64) -> Self {
+        let (files, mean) = (parameters.count("files"), parameters.size("mean-size"));
+        Self {
+            set: FileSet::new(files, mean, parameters.count("directory-width"), preallocated),
+            io_bytes: parameters.size("io-size"),
+            append_bytes: parameters.size("append"),
+        }
+    }
+}
+
 /// The state of a thread.
 pub(super) struct Flow<'t, F: Files> {
     files: F,
@@ -27,10 +49,10 @@ pub(super) struct Flow<'t, F: Files> {
 
 impl<'t, F: Files> Flow<'t, F> {
     /// Enters the directory of the thread's client.
-    pub(super) async fn new(task: &'t Task<F>, io_bytes: u64, append_bytes: u64) -> Result<Self, Fault> {
-        let files = task.files.enter(&super::file_set::root(task.who)).await?;
-        let append = pattern(0, append_bytes);
-        Ok(Self { files, meter: &task.meter, buffer: Buffer::default(), io_bytes: io_bytes.max(1), append })
+    pub(super) async fn new(task: &'t Task<F>, settings: &FlowSettings) -> Result<Self, Fault> {
+        let files = task.files.enter(&root(task.who)).await?;
+        let (append, io_bytes) = (pattern(0, settings.append_bytes), settings.io_bytes.max(1));
+        Ok(Self { files, meter: &task.meter, buffer: Buffer::default(), io_bytes, append })
     }
 
     pub(super) async fn create(&self, path: &str) -> Result<F::File, Fault> {

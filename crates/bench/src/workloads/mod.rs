@@ -2,6 +2,7 @@
 
 mod basic;
 mod bonnie;
+mod client_file;
 mod create;
 mod file_set;
 mod files;

@@ -1,5 +1,35 @@
 //! A tree of directories of one width, with files in its lowest directories.
 
+use super::Parameters;
+use super::files::{make_directory, make_files};
+use crate::runner::Who;
+use crate::targets::{Fault, Files};
+
+/// A tree of empty files that all clients share.
+pub(super) struct EmptyFiles {
+    pub(super) files: u64,
+    pub(super) tree: Tree,
+}
+
+impl EmptyFiles {
+    /// Reads `files` and `directory-width`.
+    pub(super) fn new(parameters: &Parameters<'_>) -> Self {
+        let files = parameters.count("files");
+        Self { files, tree: Tree::new(files, parameters.count("directory-width")) }
+    }
+
+    /// Makes the tree, once for all clients.
+    pub(super) async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
+        if who.client > 0 {
+            return Ok(());
+        }
+        for directory in self.tree.directories() {
+            make_directory(files, &directory).await?;
+        }
+        make_files(files, (0..self.files).map(|index| (self.tree.file(index), 0))).await
+    }
+}
+
 /// The shape of a tree: each directory has at most `width` entries.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {

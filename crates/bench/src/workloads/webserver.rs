@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use super::file_set::{FileSet, make_log};
-use super::flow::Flow;
+use super::file_set::make_log;
+use super::flow::{Flow, FlowSettings};
 use super::{Parameters, Workload};
 use crate::runner::{Task, Who};
 use crate::targets::{Fault, Files, How, OpenFile as _};
@@ -14,9 +14,7 @@ const LOG: &str = "log";
 
 /// `webserver`.
 pub struct Webserver {
-    set: FileSet,
-    io_bytes: u64,
-    append_bytes: u64,
+    settings: FlowSettings,
     /// How files are opened for reading: servers delegate only files that are not open for writing.
     how: How,
     /// Bytes of each client's log, from which the next entry starts.
@@ -25,29 +23,26 @@ pub struct Webserver {
 
 impl Workload for Webserver {
     fn new(parameters: &Parameters<'_>) -> Self {
-        let (files, mean) = (parameters.count("files"), parameters.size("mean-size"));
         Self {
-            set: FileSet::new(files, mean, parameters.count("directory-width"), 1.0),
-            io_bytes: parameters.size("io-size"),
-            append_bytes: parameters.size("append"),
+            settings: FlowSettings::new(parameters, 1.0),
             how: if parameters.flag("delegations") { How::READ } else { How::BOTH },
             logged: Mutex::default(),
         }
     }
 
     async fn prepare<F: Files>(&self, files: &F, who: Who) -> Result<(), Fault> {
-        self.set.prepare(files, who).await?;
+        self.settings.set.prepare(files, who).await?;
         make_log(files, who, LOG).await
     }
 
     async fn work<F: Files>(&self, task: &Task<F>) -> Result<(), Fault> {
-        let mut flow = Flow::new(task, self.io_bytes, self.append_bytes).await?;
+        let mut flow = Flow::new(task, &self.settings).await?;
         let log = task.files.open(&format!("{}/{LOG}", super::file_set::root(task.who)), How::WRITE).await?;
         let mut rng = task.rng.clone();
         task.ready().await;
         while !task.meter.is_over() {
             for _ in 0..READS {
-                let path = self.set.path(rng.u64(0..self.set.count()));
+                let path = self.settings.set.path(rng.u64(0..self.settings.set.count()));
                 let file = flow.open(&path, self.how).await?;
                 flow.read_whole(&file).await?;
                 flow.close(file).await?;
@@ -63,6 +58,6 @@ impl Webserver {
     fn next_entry(&self, who: Who) -> u64 {
         let mut logged = self.logged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let end = logged.entry(who.client).or_default();
-        std::mem::replace(end, *end + self.append_bytes)
+        std::mem::replace(end, *end + self.settings.append_bytes)
     }
 }
