@@ -68,6 +68,19 @@ mount_export() {
     mount $(mount_flags) -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
 }
 
+# mount_locking DIRECTORY: mounts version 3 with locks of the server (NLM), for which the client needs a port mapper and a status
+# monitor of its own.
+mount_locking() {
+    mount -t tmpfs state /var/lib/nfs
+    mkdir -p /var/lib/nfs/{sm,sm.bak} /run/rpcbind "$1"
+    chown -R statd /var/lib/nfs
+    rpcinfo -p 127.0.0.1 &>/dev/null || rpcbind -w
+    rpc.statd --no-notify
+    until_true rpcinfo -t 127.0.0.1 100024 1
+    mount -t nfs -o "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp" "$SERVER:$(export_root)/export" "$1"
+    if grep -q " $1 nfs .*nolock" /proc/mounts; then fail 'the locks of this mount are local'; fi
+}
+
 # Drops the client's caches, so that the next reads come from the server.
 remount() {
     cd /

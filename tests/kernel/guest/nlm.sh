@@ -2,17 +2,7 @@
 # versions: 3
 # backends: local
 # limit: 300
-# A lock manager of version 3 needs a port mapper and a status monitor on its own machine.
-mount -t tmpfs state /var/lib/nfs
-mkdir -p /var/lib/nfs/{sm,sm.bak}
-chown -R statd /var/lib/nfs
-mkdir -p /run/rpcbind
-rpcinfo -p 127.0.0.1 &>/dev/null || rpcbind -w
-rpc.statd --no-notify
-until_true rpcinfo -t 127.0.0.1 100024 1
-mkdir -p /run/nlm
-mount -t nfs -o "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp" "$SERVER:$(export_root)/export" /run/nlm
-if grep -q ' /run/nlm nfs .*nolock' /proc/mounts; then fail 'the locks of this mount are local'; fi
+mount_locking /run/nlm
 VERSION=4.1 mount_other
 three=/run/nlm/${D##*/} four=/run/other/${D##*/}
 : >"$D/file"
