@@ -10,7 +10,7 @@ use protocol::nfs4::types::Status;
 use protocol::{nfs3, nfs4, nfsacl};
 
 use crate::acl::Acl;
-use crate::attributes::{Attributes, Changed, SetAttributes};
+use crate::attributes::{Attributes, Before, Changed, SetAttributes};
 use crate::background::Background;
 use crate::config::{Caller, Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
@@ -430,6 +430,9 @@ operations! {
     fn get_attributes(handle: FileHandle) -> Attributes;
     /// Sets attributes and returns all of them. `state` is that of an open file whose size is set.
     fn set_attributes(handle: FileHandle, state: &OpenState, set: &SetAttributes) -> Attributes;
+    /// Sets attributes as [`Self::set_attributes`] does, and returns what the object was before, if the server says so, and is
+    /// afterwards.
+    fn change_attributes(handle: FileHandle, state: &OpenState, set: &SetAttributes) -> (Option<Before>, Attributes);
     /// Returns which of the asked permissions ([`crate::results::access`]) the caller has, and the attributes.
     fn access(handle: FileHandle, asked: u32) -> (u32, Attributes);
     /// Returns the content of a symbolic link.

@@ -208,6 +208,17 @@ impl AttributeCache {
         self.entries.get(&file).is_some_and(|entry| entry.is_fresh(now))
     }
 
+    /// Returns how long [`Self::get`] returns attributes from now on, if nothing happens.
+    pub fn usable_for(&self, file: FileId, now: Duration) -> Duration {
+        let entry = self.entries.get(&file).filter(|entry| !entry.outdated);
+        entry.map_or(Duration::ZERO, |entry| entry.fresh_for(now))
+    }
+
+    /// Returns how long [`Self::is_fresh`] is true from now on, if nothing happens.
+    pub fn fresh_for(&self, file: FileId, now: Duration) -> Duration {
+        self.entries.get(&file).map_or(Duration::ZERO, |entry| entry.fresh_for(now))
+    }
+
     /// Returns the last known attributes, however old.
     pub fn last_known(&self, file: FileId) -> Option<&Attributes> {
         self.entries.get(&file).map(|entry| &entry.attributes)
@@ -425,7 +436,14 @@ impl Entry {
     }
 
     fn is_fresh(&self, now: Duration) -> bool {
-        !self.expired && now < self.checked_at.saturating_add(self.timeout)
+        !self.fresh_for(now).is_zero()
+    }
+
+    fn fresh_for(&self, now: Duration) -> Duration {
+        if self.expired {
+            return Duration::ZERO;
+        }
+        self.checked_at.saturating_add(self.timeout).saturating_sub(now)
     }
 
     /// Decides whether the content is valid, once no own change is in flight.

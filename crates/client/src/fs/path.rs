@@ -64,6 +64,7 @@ impl FileSystem {
                 let started = mount.start();
                 let object = self.client().lookup_chain(caller, inode.handle(), left).await?;
                 let (found, attributes) = mount.found(&object, started);
+                let (found, attributes) = found.with_sent_data(caller, attributes).await?;
                 Ok(found.object(attributes))
             }
         }

@@ -140,6 +140,22 @@ impl FileWrites {
         ticket
     }
 
+    /// Covers everything that the server has not acknowledged; `None` if there is nothing.
+    pub(super) fn flush(&mut self, id: u64) -> Option<SyncTicket> {
+        let ticket = SyncTicket::new();
+        let mut pending = Pending::until_acknowledged(id, ticket.clone());
+        for (part, mark) in self.states.parts(&(0..u64::MAX)) {
+            if !matches!(mark.state, PageState::Written | PageState::Committing) {
+                pending.cover(&part, false);
+            }
+        }
+        if pending.finish_if_done() {
+            return None;
+        }
+        self.tickets.push(pending);
+        Some(ticket)
+    }
+
     /// Drops everything from `size` on, and sends nothing until the server has truncated the file. The ticket is done when no WRITE
     /// beyond `size` is under way.
     pub(super) fn truncate(&mut self, size: u64) -> SyncTicket {
@@ -266,8 +282,13 @@ impl FileWrites {
                 (mark.request, mark.verifier) = (None, written.verifier);
             });
             for range in &acknowledged {
-                self.tickets.iter_mut().for_each(|ticket| ticket.acknowledged(range));
+                self.tickets.retain_mut(|ticket| !ticket.acknowledged(range));
             }
+            // Also where the program has written again since: the server has what was there before.
+            self.tickets.retain_mut(|ticket| {
+                ticket.needs_stable() || ticket.id >= sent.tickets_before || !ticket.acknowledged(&done)
+            });
+            self.overwritten &= !self.tickets.is_empty();
             acknowledged.into_iter().map(|range| (range, Effect::Uncommitted)).collect()
         } else {
             let stable = self.states.apply(&done, Event::RepliedStable, own, |mark| mark.request = None);

@@ -66,11 +66,23 @@ pub(super) struct Pending {
     unacknowledged: RangeSet,
     /// Covered bytes that are not stable.
     unstable: RangeSet,
+    /// Whether acknowledged bytes are waited for until they are stable.
+    needs_stable: bool,
 }
 
 impl Pending {
     pub(super) fn new(id: u64, ticket: SyncTicket) -> Self {
-        Self { id, ticket, unacknowledged: RangeSet::default(), unstable: RangeSet::default() }
+        let (unacknowledged, unstable) = (RangeSet::default(), RangeSet::default());
+        Self { id, ticket, unacknowledged, unstable, needs_stable: true }
+    }
+
+    /// As [`Self::new`], for a ticket that is done when everything is acknowledged.
+    pub(super) fn until_acknowledged(id: u64, ticket: SyncTicket) -> Self {
+        Self { needs_stable: false, ..Self::new(id, ticket) }
+    }
+
+    pub(super) fn needs_stable(&self) -> bool {
+        self.needs_stable
     }
 
     /// Covers `range` too.
@@ -81,8 +93,10 @@ impl Pending {
         }
     }
 
-    pub(super) fn acknowledged(&mut self, range: &Range<u64>) {
+    /// The server has acknowledged `range`. Returns true if the ticket is done.
+    pub(super) fn acknowledged(&mut self, range: &Range<u64>) -> bool {
         self.unacknowledged.subtract(range);
+        self.finish_if_done()
     }
 
     /// Returns true if the ticket is done.
@@ -104,13 +118,14 @@ impl Pending {
 
     /// Returns true if only a COMMIT is missing.
     pub(super) fn needs_commit(&self) -> bool {
-        self.unacknowledged.is_empty()
+        self.needs_stable && self.unacknowledged.is_empty()
     }
 
     pub(super) fn finish_if_done(&self) -> bool {
-        if self.unstable.is_empty() {
+        let left = if self.needs_stable { &self.unstable } else { &self.unacknowledged };
+        if left.is_empty() {
             self.ticket.finish();
         }
-        self.unstable.is_empty()
+        left.is_empty()
     }
 }

@@ -168,6 +168,16 @@ impl WriteBehind {
         }
     }
 
+    /// Returns a ticket that is done when the server has acknowledged everything that was written before this call, stable or not,
+    /// or it failed. `None` if it has.
+    pub fn flush(&mut self, file: FileId) -> Option<SyncTicket> {
+        let id = self.last_ticket + 1;
+        let ticket = self.files.get_mut(&file)?.flush(id)?;
+        self.last_ticket = id;
+        self.changed(file);
+        Some(ticket)
+    }
+
     /// Notes that the program sets the size. Cached data beyond it are gone, and nothing of the file is sent until
     /// [`end_truncate`](Self::end_truncate). Send the SETATTR when the ticket is done: a late WRITE would make the file longer
     /// again.
@@ -202,6 +212,14 @@ impl WriteBehind {
             writes.discard(0);
             self.changed(file);
         }
+    }
+
+    /// Data that did not pass the cache are lost: each description of the file gets `error`.
+    pub fn note_error(&mut self, file: FileId, error: Errno) {
+        let settings = self.settings;
+        let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));
+        writes.errors.record(error);
+        self.changed(file);
     }
 
     /// Notes that the program opens the file.

@@ -114,3 +114,64 @@ fn dropped_file_is_written_too() {
         assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 1);
     });
 }
+
+/// The same past the cache: data are kept until they are committed.
+#[test]
+fn data_past_the_cache_are_written_again_after_a_restart() {
+    let link = Link::new();
+    let client = link.client();
+    let stable = Rc::new(RefCell::new(Vec::new()));
+    let seen = stable.clone();
+    let mut is_first = true;
+    link.answer(move |call| {
+        if call.is(PROGRAM, Proc::COMMIT.0) && std::mem::take(&mut is_first) {
+            let lost = CommitOk { file_wcc: WccData::default(), verf: [77; 8] };
+            return call.reply(&CommitResult::Ok(lost));
+        }
+        if call.is(PROGRAM, Proc::WRITE.0) {
+            let arguments: WriteArgs = call.arguments();
+            seen.borrow_mut().push((arguments.stable, arguments.offset, arguments.data.to_vec()));
+        }
+        Answer::Serve
+    });
+    link.run(async {
+        let top = Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
+        let (set, flags) = (SetAttributes::with_mode(0o644), OpenFlags { direct: true, ..OpenFlags::BOTH });
+        let file = top.create(&root(), b"file", flags, Creation::IfMissing, &set).await.unwrap();
+        for (offset, text) in [(0, "first"), (100, "second"), (2, "newer")] {
+            file.write(offset, Bytes::from(text)).await.unwrap();
+        }
+        assert_eq!(file.sync().await, Ok(()));
+        assert_eq!(file.sync().await, Ok(()));
+        file.release().await.unwrap();
+    });
+    let writes: Vec<_> =
+        [(0, "first"), (100, "second"), (2, "newer")].map(|(at, text)| (at, text.as_bytes().to_vec())).into();
+    let of = |wanted| {
+        let stable = stable.borrow();
+        let of = stable.iter().filter(|(how, ..)| *how == wanted);
+        of.map(|(_, at, data)| (*at, data.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!((of(StableHow::Unstable), of(StableHow::FileSync)), (writes.clone(), writes));
+    assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
+}
+
+/// What is kept past the cache is bounded: then each write is committed.
+#[test]
+fn data_past_the_cache_are_committed_when_too_much_is_kept() {
+    let link = Link::new();
+    let client = link.client();
+    link.run(async {
+        let top = Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root();
+        let (set, flags) = (SetAttributes::with_mode(0o644), OpenFlags { direct: true, ..OpenFlags::BOTH });
+        let file = top.create(&root(), b"file", flags, Creation::IfMissing, &set).await.unwrap();
+        for part in 0..48 {
+            file.write(part << 20, Bytes::from(vec![1; 1 << 20])).await.unwrap();
+        }
+        // 32 MiB are kept at most, so that 48 MiB take one COMMIT before the last one.
+        assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
+        file.sync().await.unwrap();
+        assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 2);
+        file.release().await.unwrap();
+    });
+}

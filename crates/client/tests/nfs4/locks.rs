@@ -162,6 +162,7 @@ fn reclaims_locks_after_a_restart() {
     world.restart();
     // The next call finds the new server; it has its lock before anyone else may ask.
     world.run(first.write_at(0, Bytes::from_static(b"under the lock"))).unwrap();
+    world.run(first.sync()).unwrap();
     assert_eq!(peer.count(OpNum::LOCK), 3, "two ranges of the first owner, one of the second");
     let at = |op| peer.compounds.borrow().iter().position(|ops| ops.contains(&op)).unwrap();
     assert!(at(OpNum::OPEN) < at(OpNum::LOCK) && at(OpNum::LOCK) < at(OpNum::RECLAIM_COMPLETE));

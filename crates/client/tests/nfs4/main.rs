@@ -1,4 +1,5 @@
-//! NFS version 4 against the server of this workspace, in one thread and virtual time.
+//! NFS version 4 against the server of this workspace, in one thread and virtual time, without caches: each request is sent
+//! at its time. The tests of operations run with caches in `nfs4_cached`.
 
 mod attributes;
 mod locks;
@@ -7,3 +8,6 @@ mod soft;
 mod space;
 mod v40;
 mod world;
+
+/// Whether clients have caches.
+const CACHES: bool = false;

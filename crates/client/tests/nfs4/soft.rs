@@ -32,7 +32,7 @@ fn operations_fail_while_there_is_no_server() {
         let (fs, peer) = world.mounted_soft(version, 2);
         peer.cut(&world, true);
         for _ in 0..5 {
-            assert!(is_without_server(&world.run(fs.stat(b""))), "{version:?}");
+            assert!(is_without_server(&world.run(fs.stat(b"missing"))), "{version:?}");
         }
         world.restart();
         peer.cut(&world, false);

@@ -32,6 +32,7 @@ fn open(world: &World, fs: &FileSystem, name: &[u8]) -> File {
 
 fn write(world: &World, file: &File, text: &'static [u8]) {
     world.run(file.write_at(0, Bytes::from_static(text))).unwrap();
+    world.run(file.sync()).unwrap();
 }
 
 fn read(world: &World, file: &File) -> Vec<u8> {
@@ -183,7 +184,12 @@ fn an_expired_lease_is_replaced_and_files_are_opened_again_by_name() {
     peer.cut(&world, false);
     write(&world, &kept, b"again");
     assert_eq!(read(&world, &renamed), b"text");
-    let error = world.run(removed.read_at(0, 1)).unwrap_err();
+    let error = world
+        .run(async {
+            removed.write_at(0, Bytes::from_static(b"text")).await?;
+            removed.sync().await
+        })
+        .unwrap_err();
     assert_eq!(error.errno(), Errno::ESTALE, "its name is another file's");
     for file in [kept, renamed, removed] {
         world.run(file.close()).unwrap();

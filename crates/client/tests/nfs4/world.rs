@@ -48,7 +48,7 @@ struct ManualClock(AtomicU64);
 
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -93,7 +93,7 @@ struct Path {
 impl World {
     pub(crate) fn new() -> Rc<Self> {
         let clock = Arc::new(ManualClock::default());
-        clock.0.store(1000, Ordering::Relaxed);
+        clock.0.store(1_000_000_000, Ordering::Relaxed);
         let backend: Arc<dyn Backend> = Arc::new(MemFs::new(&MemOptions::default()));
         let log = Arc::new(Log::default());
         let server = start(&backend, &log, 1, now_of(clock.now()));
@@ -216,7 +216,7 @@ impl World {
         let deadlines = peers.iter().filter_map(|peer| peer.engine.deadline());
         let maintenance = self.maintained.get() + Duration::from_secs(1);
         let next = deadlines.chain([maintenance, until]).min().unwrap_or(until).max(self.now());
-        self.clock.0.store(next.as_millis() as u64, Ordering::Relaxed);
+        self.clock.0.store(next.as_nanos() as u64, Ordering::Relaxed);
         if next >= maintenance {
             self.maintained.set(next);
             while self.server().maintain(self.time()) {}
@@ -466,7 +466,6 @@ fn config(number: usize, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
-        // These tests count requests, each at its time.
-        caches: Caches::none(),
+        caches: if crate::CACHES { Caches::default() } else { Caches::none() },
     }
 }

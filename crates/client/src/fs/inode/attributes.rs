@@ -1,22 +1,48 @@
 //! Attributes, permissions, and the content of symbolic links.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use protocol::nfs4::types::Status;
 
 use super::{Inode, OpenFile};
 use crate::attributes::{Attributes, Changed, FileKind, SetAttributes, SetTime};
-use crate::cache::attributes::Started;
+use crate::cache::attributes::{Epoch, Started};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{FsStat, OpenState};
 
 impl Inode {
-    /// Returns the attributes, cached ones within their timeout. The size covers data that are written behind; times are those
-    /// that the server has sent last.
+    /// Returns the attributes, cached ones within their timeout. Data that are written behind are sent before, so that the size
+    /// and the times are those of the last write; they need not be stable.
     ///
     /// # Errors
     /// As fstat(2).
     pub async fn attributes(&self, caller: &Caller) -> Result<Attributes, OpError> {
+        self.send_data().await;
+        self.known_attributes(caller).await
+    }
+
+    /// Returns the object with attributes that the server has just sent, or with later ones if data were written behind.
+    pub(in crate::fs) async fn with_sent_data(
+        self,
+        caller: &Caller,
+        attributes: Attributes,
+    ) -> Result<(Self, Attributes), OpError> {
+        if !self.send_data().await {
+            return Ok((self, attributes));
+        }
+        let attributes = self.known_attributes(caller).await?;
+        Ok((self, attributes))
+    }
+
+    /// Returns the size that programs see, without sending what is written behind.
+    pub(super) async fn size(&self, caller: &Caller) -> Result<u64, OpError> {
+        self.known_attributes(caller).await.map(|attributes| attributes.size)
+    }
+
+    async fn known_attributes(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let now = self.mount.now();
         let cached = self.mount.shared.state.lock().attributes(self.node.id, now);
         match cached {
@@ -25,11 +51,45 @@ impl Inode {
         }
     }
 
+    /// Returns how long the attributes that the client has may be used without asking the server. Whoever keeps copies of them keeps
+    /// these no longer.
+    #[must_use]
+    pub fn attributes_usable_for(&self) -> Duration {
+        let now = self.mount.now();
+        self.mount.shared.state.lock().metadata.attributes.usable_for(self.node.id, now)
+    }
+
+    /// Returns how long names of this directory may be used without asking the server, and that they are absent; zero if they
+    /// are not cached (`lookupcache=none`).
+    #[must_use]
+    pub fn names_usable_for(&self) -> Duration {
+        if !self.mount.shared.caches_names {
+            return Duration::ZERO;
+        }
+        let now = self.mount.now();
+        self.mount.shared.state.lock().metadata.attributes.fresh_for(self.node.id, now)
+    }
+
+    /// Returns the period in which nobody but this client has changed the object, as far as it knows. Content that was read in
+    /// another one is not valid. `None` if nothing is known.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.mount.shared.state.lock().metadata.attributes.epoch(self.node.id)
+    }
+
     /// Returns the attributes as the server has them now, with the size that programs see.
     pub(super) async fn refresh(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let started = self.mount.start();
-        let attributes = self.client().get_attributes(caller, self.handle()).await?;
+        let attributes = self.client().get_attributes(caller, self.handle()).await;
+        let attributes = attributes.inspect_err(|error| self.forget_if_stale(error))?;
         Ok(self.learn(started, attributes))
+    }
+
+    /// Makes the next user of this object's attributes ask the server, if it has said that the object is gone.
+    pub(super) fn forget_if_stale(&self, error: &OpError) {
+        if is_stale(error) {
+            self.expire();
+        }
     }
 
     /// Stores attributes from the reply to the request `started`, and returns them as programs see them.
@@ -54,7 +114,7 @@ impl Inode {
         let sets_times = set.mtime != SetTime::Keep || set.atime != SetTime::Keep;
         if sets_times || set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
             // A WRITE afterwards would change the times again, or may be refused.
-            self.sync_data().await;
+            self.sync_cached_data().await;
         }
         let none = OpenState::default();
         let state = file.map_or(&none, OpenFile::state);
@@ -71,9 +131,9 @@ impl Inode {
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
         let change = self.start_change();
-        match self.client().set_attributes(caller, self.handle(), state, set).await {
-            Ok(attributes) => {
-                change.end(Some(Changed { after: Some(attributes), ..Changed::default() }));
+        match self.client().change_attributes(caller, self.handle(), state, set).await {
+            Ok((before, attributes)) => {
+                change.end(Some(Changed { before, after: Some(attributes), ..Changed::default() }));
                 Ok(self.mount.shared.state.lock().seen(self.node.id, attributes))
             }
             Err(error) => {
@@ -94,7 +154,8 @@ impl Inode {
             return Ok(granted);
         }
         let started = self.mount.start();
-        let (granted, attributes) = self.client().access(caller, self.handle(), asked).await?;
+        let asked_server = self.client().access(caller, self.handle(), asked).await;
+        let (granted, attributes) = asked_server.inspect_err(|error| self.forget_if_stale(error))?;
         self.learn(started, attributes);
         self.mount.shared.state.lock().access.note(self.node.id, caller, asked, granted);
         Ok(granted)
@@ -118,4 +179,9 @@ impl Inode {
     pub async fn stat_fs(&self, caller: &Caller) -> Result<FsStat, OpError> {
         self.client().fs_stat(caller, self.handle()).await
     }
+}
+
+/// Returns whether an error says that an object is gone: its name may now mean another one.
+pub(super) fn is_stale(error: &OpError) -> bool {
+    matches!(error, OpError::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED))
 }

@@ -1,12 +1,14 @@
 //! Reads and writes that bypass the cache (O_DIRECT).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use super::OpenFile;
-use crate::errno::Errno;
+use super::open::Description;
 use crate::error::OpError;
-use crate::results::Stability;
+use crate::results::{Stability, WriteReply};
 
 /// READs or WRITEs of one call that are in flight: 32 MiB of 1 MiB each fill a link of 25 Gbit/s over 10 ms.
 const REQUESTS_MAX: usize = 32;
@@ -14,7 +16,7 @@ const REQUESTS_MAX: usize = 32;
 impl OpenFile {
     /// Reads from `offset` on until `count` bytes or the end of the file. Several READs are in flight.
     pub(super) async fn read_direct(&self, offset: u64, count: usize) -> Result<Vec<Bytes>, OpError> {
-        self.inode().sync_data().await;
+        self.inode().sync_cached_data().await;
         let size = self.inode().mount.info().read_max as usize;
         let mut ranges =
             (0..count).step_by(size).map(|start| (offset + start as u64, size.min(count - start)));
@@ -57,65 +59,73 @@ impl OpenFile {
 
     /// Writes all of `data` at `offset`, with several WRITEs in flight.
     pub(super) async fn write_direct(&self, offset: u64, data: Bytes) -> Result<(), OpError> {
-        self.inode().sync_data().await;
-        let size = self.inode().mount.info().write_max as usize;
+        let inode = self.inode();
+        inode.sync_cached_data().await;
+        let size = inode.mount.info().write_max as usize;
         let mut starts = (0..data.len()).step_by(size);
         let mut running = FuturesUnordered::new();
+        let mut needs_commit = false;
         let outcome = loop {
             while running.len() < REQUESTS_MAX
                 && let Some(start) = starts.next()
             {
                 let part = data.slice(start..data.len().min(start + size));
-                running.push(self.write_range(offset + start as u64, part));
+                let stability = self.flags().stability;
+                running.push(self.description.write_range(offset + start as u64, part, stability));
             }
             match running.next().await {
-                Some(Ok(())) => {}
+                Some(Ok(too_much)) => needs_commit |= too_much,
                 Some(Err(error)) => break Err(error),
                 None => break Ok(()),
             }
         };
-        self.inode().mount.shared.state.lock().writes.pages_mut().invalidate(self.inode().node.id);
-        outcome
-    }
-
-    /// Writes data that fit one WRITE, with further WRITEs if the server takes less.
-    async fn write_range(&self, mut offset: u64, mut data: Bytes) -> Result<(), OpError> {
-        let (client, handle) = (self.inode().client(), self.inode().handle());
-        while !data.is_empty() {
-            let stability = self.flags().stability;
-            let change = self.inode().start_change();
-            let write = client.write(self.caller(), handle, self.state(), offset, data.clone(), stability);
-            let reply = match write.await {
-                Ok(reply) => reply,
-                Err(error) => {
-                    change.end_failed(&error);
-                    return Err(error);
-                }
-            };
-            change.end(Some(reply.file));
-            if reply.stability == Stability::Unstable {
-                self.note_unstable(reply.verifier)?;
-            }
-            offset += u64::from(reply.count);
-            data = data.slice(reply.count as usize..);
+        inode.drop_clean_data();
+        if needs_commit {
+            inode.commit_uncached().await;
         }
-        Ok(())
-    }
-
-    /// Notes an unstable WRITE. A changed verifier shows that earlier ones may be lost, and their data are not cached.
-    pub(super) fn note_unstable(&self, verifier: [u8; 8]) -> Result<(), OpError> {
-        let before = self.unstable.lock().replace(verifier);
-        if before.is_some_and(|before| before != verifier) { Err(data_lost()) } else { Ok(()) }
-    }
-
-    /// Makes data stable that were written around the cache.
-    pub(super) async fn commit_direct(&self) -> Result<(), OpError> {
-        let Some(verifier) = self.unstable.lock().take() else { return Ok(()) };
-        let reply = self.inode().client().commit(self.caller(), self.inode().handle(), 0, 0).await?;
-        if reply.verifier == verifier { Ok(()) } else { Err(data_lost()) }
+        outcome
     }
 }
 
-fn data_lost() -> OpError {
-    OpError::Invalid(Errno::EIO, "the server restarted and has lost data that were written")
+impl Description {
+    /// Writes data that fit one WRITE, with further WRITEs if the server takes less. They are kept until a COMMIT if they are not
+    /// stable. Returns whether too much is kept.
+    async fn write_range(
+        self: &Arc<Self>,
+        mut offset: u64,
+        mut data: Bytes,
+        stability: Stability,
+    ) -> Result<bool, OpError> {
+        let mut needs_commit = false;
+        while !data.is_empty() {
+            let reply = self.write_once(offset, data.clone(), stability).await?;
+            let rest = data.split_off(reply.count as usize);
+            needs_commit |= self.inode.note_written(self, offset, &data, &reply);
+            offset += u64::from(reply.count);
+            data = rest;
+        }
+        Ok(needs_commit)
+    }
+
+    /// Sends a WRITE.
+    pub(super) async fn write_once(
+        &self,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<WriteReply, OpError> {
+        let (inode, change) = (&self.inode, self.inode.start_change());
+        let written =
+            inode.client().write(&self.caller, inode.handle(), &self.state, offset, data, stability);
+        match written.await {
+            Ok(reply) => {
+                change.end(Some(reply.file));
+                Ok(reply)
+            }
+            Err(error) => {
+                change.end_failed(&error);
+                Err(error)
+            }
+        }
+    }
 }

@@ -110,7 +110,10 @@ impl OpenDirectory {
         let bytes = self.inode.mount.info().read_max.min(LISTING_BYTES);
         let (client, handle) = (self.inode.client(), self.inode.handle());
         let read = client.read_directory(caller, handle, (cookie, verifier), bytes, reading.is_plus).await;
-        let page = read.inspect_err(|_| self.forget_listing())?;
+        let page = read.inspect_err(|error| {
+            self.forget_listing();
+            self.inode.forget_if_stale(error);
+        })?;
         if !page.eof && page.next_cookie == cookie {
             return Err(looping());
         }

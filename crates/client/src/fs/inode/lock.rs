@@ -40,6 +40,8 @@ impl OpenFile {
         kind: LockKind,
         wait: bool,
     ) -> Result<(), OpError> {
+        // What was written without the lock is at the server before those who hold it now are waited for.
+        self.inode().sync_data().await;
         // Noted first: the reply to a lock may be lost.
         self.lock_owners.lock().insert(owner);
         let (client, handle) = (self.inode().client(), self.inode().handle());

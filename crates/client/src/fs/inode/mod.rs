@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 
@@ -41,6 +41,7 @@ mod space;
 mod state;
 mod table;
 mod truncate;
+mod uncommitted;
 mod unlinked;
 mod write;
 mod xattr;
@@ -73,6 +74,8 @@ struct Shared {
     flusher: Arc<Flusher>,
     /// Open descriptions of all files.
     open_files: AtomicUsize,
+    /// Bytes of data that were written past the cache and are not committed.
+    uncommitted_bytes: AtomicU64,
     /// The number of the next name of an open file without a name.
     next_hidden: AtomicU32,
 }
@@ -129,6 +132,7 @@ impl Mount {
             root: node,
             flusher: Arc::default(),
             open_files: AtomicUsize::new(0),
+            uncommitted_bytes: AtomicU64::new(0),
             next_hidden: AtomicU32::new(0),
         });
         flusher::start(&shared);

@@ -2,6 +2,7 @@
 
 use protocol::nfs4::types::Status;
 
+use super::attributes::is_stale;
 use super::{Inode, OpenFile, OpenFlags};
 use crate::attributes::{Attributes, Before, Changed, FileKind, SetAttributes};
 use crate::cache::names::Lookup;
@@ -42,7 +43,7 @@ impl Inode {
         let Some(inode) = self.mount.inode_by_id(file) else { return Ok(None) };
         match inode.attributes(caller).await {
             Ok(attributes) => Ok(Some((inode, attributes))),
-            Err(OpError::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED)) => {
+            Err(error) if is_stale(&error) => {
                 self.mount.shared.state.lock().metadata.names.forget(self.node.id, name);
                 Ok(None)
             }
@@ -83,7 +84,10 @@ impl Inode {
         let target = match &looked_up {
             Ok(object) => Some(self.mount.found(object, started)),
             Err(OpError::Status(Status::NOENT)) => None,
-            Err(error) => return Err(error.clone()),
+            Err(error) => {
+                self.forget_if_stale(error);
+                return Err(error.clone());
+            }
         };
         let file = target.as_ref().map(|(inode, _)| inode.node.id);
         {
@@ -93,9 +97,9 @@ impl Inode {
                 state.metadata.names.looked_up(names_started, self.node.id, name, file);
             }
         }
-        let target = target.ok_or(OpError::Status(Status::NOENT))?;
-        target.0.node.opens.lock().note_name(self.id(), name);
-        Ok(target)
+        let (inode, attributes) = target.ok_or(OpError::Status(Status::NOENT))?;
+        inode.node.opens.lock().note_name(self.id(), name);
+        inode.with_sent_data(caller, attributes).await
     }
 
     /// Notes that this client's change made a name mean `target`, or removed it.

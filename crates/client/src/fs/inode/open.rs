@@ -60,8 +60,6 @@ pub struct OpenFile {
     pub(super) number: u64,
     /// Owners that may have locked something through this file.
     pub(super) lock_owners: Mutex<BTreeSet<LockOwner>>,
-    /// The verifier of unstable WRITEs past the cache since the last COMMIT; `None` if there were none.
-    pub(super) unstable: Mutex<Option<[u8; 8]>>,
 }
 
 /// State that requests for an open file need. Background requests hold it too.
@@ -98,7 +96,8 @@ impl Inode {
         let name = self.known_name();
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
         let started = self.mount.start();
-        let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await?;
+        let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
+        let opened = opened.inspect_err(|error| self.forget_if_stale(error))?;
         Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
     }
 
@@ -142,7 +141,6 @@ impl OpenFile {
             errors: Mutex::new(Some(errors)),
             is_released: AtomicBool::new(false),
             lock_owners: Mutex::default(),
-            unstable: Mutex::new(None),
         }
     }
 
@@ -188,6 +186,18 @@ impl OpenFile {
 
     pub(super) fn state(&self) -> &OpenState {
         &self.description.state
+    }
+
+    /// Fails where a request with the state of this description would: data are read from the cache and written to it without one.
+    ///
+    /// # Errors
+    /// [`OpError::LockLost`] if the server has given up a lock through this description; the status if it has given up the open.
+    pub(super) fn check_state(&self) -> Result<(), OpError> {
+        match &self.state().file {
+            Some(file) if file.has_lost_lock() => Err(OpError::LockLost),
+            Some(file) => Ok(file.stateid().map(drop)?),
+            None => Ok(()),
+        }
     }
 
     /// Whether data bypass the cache.
@@ -244,8 +254,11 @@ impl Drop for OpenFile {
 impl Description {
     async fn end(self: Arc<Self>, errors: Option<write::OpenFile>) -> Result<(), OpError> {
         let (inode, shared) = (&self.inode, &self.inode.mount.shared);
+        if inode.has_uncommitted_of(&self) {
+            inode.commit_uncached().await;
+        }
         if self.is_writer() {
-            inode.sync_data().await;
+            inode.sync_cached_data().await;
             let mut opens = inode.node.opens.lock();
             if opens.writer.as_ref().is_some_and(|writer| Arc::ptr_eq(writer, &self)) {
                 opens.writer = None;

@@ -57,8 +57,9 @@ impl OpenFile {
         let wanted = offset..offset.saturating_add(count as u64);
         let mut fetched = Vec::new();
         let mut is_first = true;
-        let known_size = self.attributes().await?.size;
+        let known_size = self.inode().size(self.caller()).await?;
         loop {
+            self.check_state()?;
             match self.find(&wanted, known_size, &fetched, std::mem::take(&mut is_first)) {
                 Found::Data(data) => return Ok(data),
                 Found::Fetch(fetches) => {

@@ -1,11 +1,16 @@
-//! Space, holes, and copies between files of one server.
+//! Space, holes, and copies between files of one server. The server must have what was written behind before it counts holes or
+//! copies; what was cached of a file that it changes is dropped.
 
 use protocol::nfs4::types::Status;
 
 use super::OpenFile;
+use crate::attributes::Changed;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{Content, CopyReply, Ranges, Stability};
+
+/// How often data are copied that a server loses by a restart before it has stored them.
+const COPIES_MAX: u32 = 8;
 
 /// Space and holes. They need version 4.2: others fail with EOPNOTSUPP.
 impl OpenFile {
@@ -15,8 +20,11 @@ impl OpenFile {
     /// As fallocate(2) without flags: ENOSPC, EFBIG, EOPNOTSUPP; EINVAL for an empty range.
     pub async fn allocate(&self, offset: u64, length: u64) -> Result<(), OpError> {
         check(offset, length)?;
-        let (client, handle) = (self.inode().client(), self.inode().handle());
-        client.allocate(self.caller(), handle, self.state(), offset, length).await.map(|_| ())
+        let inode = self.inode();
+        inode.sync_data().await;
+        let change = inode.start_change();
+        let allocated = inode.client().allocate(self.caller(), inode.handle(), self.state(), offset, length);
+        change.end_with(allocated.await)
     }
 
     /// Makes a hole of a range; the size stays.
@@ -25,8 +33,11 @@ impl OpenFile {
     /// As fallocate(2) with `FALLOC_FL_PUNCH_HOLE`.
     pub async fn punch_hole(&self, offset: u64, length: u64) -> Result<(), OpError> {
         check(offset, length)?;
-        let (client, handle) = (self.inode().client(), self.inode().handle());
-        client.deallocate(self.caller(), handle, self.state(), offset, length).await.map(|_| ())
+        let inode = self.inode();
+        inode.sync_data().await;
+        let change = inode.start_change();
+        let emptied = inode.client().deallocate(self.caller(), inode.handle(), self.state(), offset, length);
+        change.end_with(emptied.await)
     }
 
     /// Returns the first offset from `offset` on with data, or in a hole. Every file ends with a hole.
@@ -35,6 +46,7 @@ impl OpenFile {
     /// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`: ENXIO behind the last data or the end of the file.
     pub async fn seek(&self, offset: u64, content: Content) -> Result<u64, OpError> {
         let (client, handle) = (self.inode().client(), self.inode().handle());
+        self.inode().send_data().await;
         let found = client.seek(self.caller(), handle, self.state(), offset, content).await?;
         found.ok_or(OpError::Invalid(Errno::ENXIO, "nothing of this kind follows"))
     }
@@ -43,8 +55,8 @@ impl OpenFile {
 /// Copies between files of one server. They need version 4.2: others fail with EOPNOTSUPP.
 impl OpenFile {
     /// Copies at most `count` bytes of `source` from `source_offset` on to `offset` of this file, at the server. Returns how many:
-    /// fewer than requested are not an error, 0 means that the source ends there. The data are stable after [`Self::sync`]. If the
-    /// future is dropped, some of them may have been copied.
+    /// fewer than asked for are no error, 0 means that the source ends there. The data are stable then. If the future is dropped,
+    /// some of them may have been copied.
     ///
     /// # Errors
     /// As copy_file_range(2): EXDEV if the files are of different servers or the server cannot copy between their file systems,
@@ -64,7 +76,7 @@ impl OpenFile {
         let reply = match self.copy_once(source, source_offset, offset, count).await {
             // RFC 7862 §15.2.3: a range that ends behind the source fails. copy_file_range(2) shortens it.
             Err(OpError::Status(Status::INVAL)) => {
-                let size = source.attributes().await?.size;
+                let size = source.inode().refresh(source.caller()).await?.size;
                 let left = size.saturating_sub(source_offset);
                 if left == 0 {
                     return Ok(0);
@@ -76,12 +88,10 @@ impl OpenFile {
             }
             outcome => outcome?,
         };
-        if reply.stability == Stability::Unstable && reply.count > 0 {
-            self.note_unstable(reply.verifier)?;
-        }
         Ok(reply.count)
     }
 
+    /// Copies, and commits the data. They are copied again if the server has restarted meanwhile: nobody here has them.
     async fn copy_once(
         &self,
         source: &Self,
@@ -89,10 +99,32 @@ impl OpenFile {
         offset: u64,
         count: u64,
     ) -> Result<CopyReply, OpError> {
+        source.inode().sync_data().await;
+        let inode = self.inode();
+        inode.sync_data().await;
         let from = (source.inode().handle(), source.state());
-        let to = (self.inode().handle(), self.state());
+        let to = (inode.handle(), self.state());
         let ranges = Ranges { source_offset, destination_offset: offset, count };
-        self.inode().client().copy(self.caller(), from, to, ranges).await
+        for _ in 0..COPIES_MAX {
+            let change = inode.start_change();
+            let copied = inode.client().copy(self.caller(), from, to, ranges).await;
+            // COPY returns no attributes: those that are cached must be fetched before they are used again.
+            change.end(Some(Changed::default()));
+            inode.drop_clean_data();
+            let reply = copied?;
+            if reply.stability > Stability::Unstable || reply.count == 0 {
+                return Ok(reply);
+            }
+            let started = inode.mount.start();
+            let committed = inode.client().commit(self.caller(), inode.handle(), 0, 0).await?;
+            if let Some(attributes) = committed.file.after {
+                inode.learn(started, attributes);
+            }
+            if committed.verifier == reply.verifier {
+                return Ok(reply);
+            }
+        }
+        Err(OpError::Invalid(Errno::EIO, "the server restarted after each copy and has lost the data"))
     }
 
     /// Lets a range of this file share the blocks of `source` (reflink); a count of 0 means all bytes that follow.
@@ -108,10 +140,15 @@ impl OpenFile {
         count: u64,
     ) -> Result<(), OpError> {
         self.same_server(source)?;
+        source.inode().sync_data().await;
+        let inode = self.inode();
+        inode.sync_data().await;
         let from = (source.inode().handle(), source.state());
-        let to = (self.inode().handle(), self.state());
+        let to = (inode.handle(), self.state());
         let ranges = Ranges { source_offset, destination_offset: offset, count };
-        self.inode().client().clone_range(self.caller(), from, to, ranges).await.map(|_| ())
+        let change = inode.start_change();
+        let cloned = inode.client().clone_range(self.caller(), from, to, ranges);
+        change.end_with(cloned.await)
     }
 
     fn same_server(&self, source: &Self) -> Result<(), OpError> {

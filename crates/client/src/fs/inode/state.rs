@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::access::AccessCache;
+use super::attributes::is_stale;
 use super::table::Table;
 use super::{Inode, Mount, Shared};
 use crate::attributes::{Attributes, Changed};
@@ -144,6 +145,13 @@ impl Inode {
     }
 }
 
+impl Inode {
+    /// Drops what is cached of the content, except data that are not stable.
+    pub(super) fn drop_clean_data(&self) {
+        self.mount.shared.state.lock().writes.pages_mut().invalidate(self.node.id);
+    }
+}
+
 impl Change {
     /// Notes the effect of the request; `None` if it certainly had none.
     pub(super) fn end(mut self, changed: Option<Changed>) {
@@ -154,7 +162,30 @@ impl Change {
     /// Notes that the request failed. A server that refused it changed nothing.
     pub(super) fn end_failed(self, error: &OpError) {
         let is_refused = matches!(error, OpError::Status(_) | OpError::Invalid(..));
+        if is_stale(error) {
+            self.shared.state.lock().metadata.attributes.expire(self.file);
+        }
         self.end(if is_refused { None } else { Some(Changed::default()) });
+    }
+
+    /// The request returned the attributes after it, or failed. The content may differ.
+    pub(super) fn end_with(self, outcome: Result<Attributes, OpError>) -> Result<(), OpError> {
+        let changed = |attributes| Changed { after: Some(attributes), ..Changed::default() };
+        self.end_changed(outcome.map(changed))
+    }
+
+    /// The request returned its effect, or failed.
+    pub(super) fn end_changed(self, outcome: Result<Changed, OpError>) -> Result<(), OpError> {
+        match outcome {
+            Ok(changed) => {
+                self.end(Some(changed));
+                Ok(())
+            }
+            Err(error) => {
+                self.end_failed(&error);
+                Err(error)
+            }
+        }
     }
 
     /// As [`Self::end`], under the lock.

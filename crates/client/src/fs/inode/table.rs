@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::uncommitted::Uncommitted;
 use super::unlinked::Opens;
 use crate::attributes::FileKind;
 use crate::cache::FileId;
@@ -30,6 +31,9 @@ pub(super) struct Node {
     /// Set when the object is found in the table; the search for objects to forget clears it.
     used: AtomicBool,
     pub(super) opens: Mutex<Opens>,
+    pub(super) uncommitted: Mutex<Uncommitted>,
+    /// Held by one who commits what was written past the cache.
+    pub(super) commit_lock: futures_util::lock::Mutex<()>,
     /// Held by the caller that changes the size.
     pub(super) size_lock: futures_util::lock::Mutex<()>,
 }
@@ -82,9 +86,17 @@ impl Table {
         }
         self.last += 1;
         let id = FileId(self.last);
-        let used = AtomicBool::new(true);
-        let (opens, size_lock) = (Mutex::default(), futures_util::lock::Mutex::default());
-        let node = Arc::new(Node { id, handle, kind, _permit: permit, used, opens, size_lock });
+        let node = Arc::new(Node {
+            id,
+            handle,
+            kind,
+            _permit: permit,
+            used: AtomicBool::new(true),
+            opens: Mutex::default(),
+            uncommitted: Mutex::default(),
+            commit_lock: futures_util::lock::Mutex::default(),
+            size_lock: futures_util::lock::Mutex::default(),
+        });
         self.by_handle.insert(handle, id);
         self.by_id.insert(id, Arc::clone(&node));
         (node, forgotten)

@@ -25,6 +25,8 @@ impl Inode {
         size: u64,
     ) -> Result<Attributes, OpError> {
         let _turn = self.node.size_lock.lock().await;
+        // If they had to be written again after the truncation, the file would be longer again.
+        self.commit_uncached().await;
         let (truncation, sent) = self.start_truncation(size);
         self.mount.shared.flusher.wait(sent).await?;
         let outcome = self.send_attributes(caller, state, set).await;

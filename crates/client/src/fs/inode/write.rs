@@ -41,6 +41,7 @@ impl OpenFile {
         if self.is_direct() {
             return self.write_direct(offset, data).await;
         }
+        self.check_state()?;
         self.become_writer().await;
         for start in (0..data.len()).step_by(PIECE) {
             let piece = data.slice(start..data.len().min(start + PIECE));
@@ -94,9 +95,7 @@ impl OpenFile {
     /// # Errors
     /// As fsync(2): errors of writes since the last report.
     pub async fn sync(&self) -> Result<(), OpError> {
-        if self.is_direct() {
-            self.commit_direct().await?;
-        }
+        self.inode().commit_uncached().await;
         self.sync_range(0..u64::MAX).await
     }
 
@@ -115,10 +114,27 @@ impl Inode {
     /// Waits until the data of this file are stable that were written before, or failed: then the error waits for its
     /// descriptions.
     pub(super) async fn sync_data(&self) {
+        self.commit_uncached().await;
+        self.sync_cached_data().await;
+    }
+
+    /// As [`Self::sync_data`], for data that were written to the cache.
+    pub(super) async fn sync_cached_data(&self) {
         if self.unstable_bytes() > 0 {
             // The client has ended: nothing is there to wait for.
             let _ = self.wait_stable(0..u64::MAX).await;
         }
+    }
+
+    /// Waits until the server has acknowledged the data of this file that were written before, stable or not. Returns whether
+    /// there were any.
+    pub(super) async fn send_data(&self) -> bool {
+        let shared = &self.mount.shared;
+        let ticket = shared.state.lock().writes.flush(self.node.id);
+        let Some(ticket) = ticket else { return false };
+        // The client has ended: nothing is there to wait for.
+        let _ = shared.flusher.wait(ticket).await;
+        true
     }
 
     async fn wait_stable(&self, range: Range<u64>) -> Result<(), OpError> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Inode;
 use crate::acl::Acl;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Changed};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -35,8 +35,9 @@ impl Inode {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<(), OpError> {
-        let set = self.client().set_xattr(caller, self.handle(), of_user(name)?, value, mode);
-        set.await.map(|_| ())
+        let name = of_user(name)?;
+        let change = self.start_change();
+        change.end_changed(self.client().set_xattr(caller, self.handle(), name, value, mode).await)
     }
 
     /// Lists the names of all extended attributes.
@@ -53,7 +54,9 @@ impl Inode {
     /// # Errors
     /// As removexattr(2): ENODATA, and as [`Self::get_xattr`].
     pub async fn remove_xattr(&self, caller: &Caller, name: &[u8]) -> Result<(), OpError> {
-        self.client().remove_xattr(caller, self.handle(), of_user(name)?).await.map(|_| ())
+        let name = of_user(name)?;
+        let change = self.start_change();
+        change.end_changed(self.client().remove_xattr(caller, self.handle(), name).await)
     }
 }
 
@@ -72,7 +75,17 @@ impl Inode {
     /// # Errors
     /// EOPNOTSUPP if the server has no lists of this kind, EPERM for callers other than the owner.
     pub async fn set_acl(&self, caller: &Caller, acl: &Acl) -> Result<Option<Attributes>, OpError> {
-        self.client().set_acl(caller, self.handle(), acl).await
+        let change = self.start_change();
+        match self.client().set_acl(caller, self.handle(), acl).await {
+            Ok(after) => {
+                change.end(Some(Changed { after, ..Changed::default() }));
+                Ok(after)
+            }
+            Err(error) => {
+                change.end_failed(&error);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use protocol::nfs3::{Access, AccessArgs, GetattrArgs, PostOpAttr, ReadlinkArgs, 
 
 use super::super::Nfs3;
 use super::super::calls::to_wire;
-use super::super::convert::{attributes, post_op, set_attributes};
-use crate::attributes::{Attributes, SetAttributes};
+use super::super::convert::{attributes, changed, post_op, set_attributes};
+use crate::attributes::{Attributes, Before, Changed, SetAttributes};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{FileHandle, Object, OpenState};
@@ -26,17 +26,35 @@ impl Nfs3 {
         &self,
         caller: &Caller,
         handle: FileHandle,
-        _state: &OpenState,
+        state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
+        self.change_attributes(caller, handle, state, set).await.map(|(_, attributes)| attributes)
+    }
+
+    /// Sets attributes, and returns those before, if the server sends them, and those afterwards.
+    pub(crate) async fn change_attributes(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        _state: &OpenState,
+        set: &SetAttributes,
+    ) -> Result<(Option<Before>, Attributes), OpError> {
         let object = to_wire(&handle)?;
         let arguments = |set| SetattrArgs { object, new_attributes: set_attributes(set), guard: None };
         let (first, second) = set.steps();
-        let mut wcc = self.call(caller, &arguments(&first)).await?;
+        let mut done = changed(&self.call(caller, &arguments(&first)).await?)?;
         if let Some(second) = second {
-            wcc = self.call(caller, &arguments(&second)).await?;
+            let next = changed(&self.call(caller, &arguments(&second)).await?)?;
+            // Another client may have changed the object between.
+            let is_joined = next.before.is_some() && next.before == done.after.as_ref().map(weak);
+            done = Changed { before: done.before.filter(|_| is_joined), ..next };
         }
-        self.or_fetched(caller, handle, &wcc.after).await
+        let attributes = match done.after {
+            Some(attributes) => attributes,
+            None => self.get_attributes(caller, handle).await?,
+        };
+        Ok((done.before, attributes))
     }
 
     /// Returns which of the asked permissions the caller has.
@@ -79,4 +97,9 @@ impl Nfs3 {
     ) -> Result<Object, OpError> {
         Ok(Object { handle, attributes: self.or_fetched(caller, handle, wire).await? })
     }
+}
+
+/// Returns attributes as a later reply has them in its weak cache consistency data.
+fn weak(attributes: &Attributes) -> Before {
+    Before::Weak { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime }
 }

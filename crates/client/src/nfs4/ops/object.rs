@@ -8,9 +8,9 @@ use protocol::nfs4::types::Stateid;
 
 use super::super::Nfs4;
 use super::super::convert::set_attributes;
-use super::super::getattr::{get_attributes, take_attributes};
+use super::super::getattr::{get_attributes, get_change, take_attributes, take_change};
 use super::super::wire::{put, take};
-use crate::attributes::{Attributes, SetAttributes};
+use crate::attributes::{Attributes, Before, SetAttributes};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::results::{FileHandle, OpenState};
@@ -35,15 +35,29 @@ impl Nfs4 {
         state: &OpenState,
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
+        self.change_attributes(caller, handle, state, set).await.map(|(_, attributes)| attributes)
+    }
+
+    /// Sets attributes, and returns the change attribute before, if the server has one, and all attributes afterwards. The
+    /// former is read in the same compound, though not atomically.
+    pub(crate) async fn change_attributes(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        set: &SetAttributes,
+    ) -> Result<(Option<Before>, Attributes), OpError> {
         self.with_stateid(state, |stateid| {
-            let mut ops = vec![put(handle)];
+            let mut ops = vec![put(handle), get_change()];
             ops.extend(set_ops(stateid, set));
-            let before = ops.len();
+            let changes = ops.len() - 2;
             ops.push(get_attributes());
             async move {
                 let mut results = self.change(caller, &ops).await?;
-                results.skip_many(before)?;
-                take_attributes(&mut results)
+                results.skip()?;
+                let before = take_change(&mut results)?.map(Before::Change);
+                results.skip_many(changes)?;
+                Ok((before, take_attributes(&mut results)?))
             }
         })
         .await

@@ -1,0 +1,107 @@
+//! What caches keep, drop, and send at which moment.
+
+use bytes::Bytes;
+use client::attributes::SetAttributes;
+use client::config::Version;
+use client::fs::{File, FileSystem, OpenOptions};
+use client::locks::{LockKind, LockOwner, LockRange};
+use client::results::OpenMode;
+use protocol::nfs4::types::OpNum;
+
+use crate::world::World;
+
+const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, truncate: false, ..OpenOptions::CREATE };
+const ME: LockOwner = LockOwner::Process(1);
+
+fn open(world: &World, fs: &FileSystem) -> File {
+    world.run(fs.open(b"file", &BOTH)).unwrap()
+}
+
+fn write(world: &World, file: &File, at: u64, text: &'static [u8]) {
+    world.run(file.write_at(at, Bytes::from_static(text))).unwrap();
+}
+
+fn read(world: &World, file: &File) -> Vec<u8> {
+    world.run(file.read_at(0, 1 << 20)).unwrap().concat()
+}
+
+#[test]
+fn a_change_of_attributes_keeps_the_data() {
+    for version in [Version::V40, Version::V42] {
+        let world = World::new();
+        let (fs, peer) = world.mounted(version);
+        let file = open(&world, &fs);
+        write(&world, &file, 0, b"0123456789");
+        world.run(file.sync()).unwrap();
+        world.run(fs.set_attributes(b"file", &SetAttributes::with_mode(0o600), true)).unwrap();
+        assert_eq!(read(&world, &file), b"0123456789");
+        let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+        world.run(file.set_attributes(&size(4))).unwrap();
+        assert_eq!(read(&world, &file), b"0123");
+        assert_eq!(peer.count(OpNum::READ), 0);
+        // What was cut off does not come back.
+        world.run(file.set_attributes(&size(6))).unwrap();
+        assert_eq!(read(&world, &file), b"0123\0\0");
+        world.run(file.close()).unwrap();
+    }
+}
+
+#[test]
+fn a_lock_keeps_the_data_unless_another_client_has_changed_them() {
+    let world = World::new();
+    let ((one, peer), (two, _)) = (world.mounted(Version::V42), world.mounted(Version::V42));
+    let (first, second) = (open(&world, &one), open(&world, &two));
+    write(&world, &first, 0, b"first");
+    world.run(first.sync()).unwrap();
+    world.run(first.lock(ME, LockRange::WHOLE, LockKind::Exclusive)).unwrap();
+    assert_eq!((read(&world, &first), peer.count(OpNum::READ)), (b"first".to_vec(), 0));
+    write(&world, &first, 0, b"FIRST");
+    world.run(first.unlock(ME, LockRange::WHOLE)).unwrap();
+
+    world.run(second.lock(ME, LockRange::WHOLE, LockKind::Exclusive)).unwrap();
+    assert_eq!(read(&world, &second), b"FIRST", "it was written before the unlock");
+    write(&world, &second, 0, b"other");
+    world.run(second.unlock(ME, LockRange::WHOLE)).unwrap();
+
+    world.run(first.lock(ME, LockRange::WHOLE, LockKind::Shared)).unwrap();
+    assert_eq!((read(&world, &first), peer.count(OpNum::READ)), (b"other".to_vec(), 1));
+}
+
+#[test]
+fn stat_shows_the_size_and_the_time_of_data_that_were_written_behind() {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V42);
+    let file = open(&world, &fs);
+    let before = file.opened_attributes().mtime;
+    world.pass(std::time::Duration::from_secs(100));
+    for at in 0..10 {
+        write(&world, &file, at * 4, b"data");
+    }
+    assert_eq!(peer.count(OpNum::WRITE), 0);
+    let by_file = world.run(file.stat()).unwrap();
+    assert_eq!((by_file.size, by_file.mtime.seconds), (40, before.seconds + 100));
+    assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::COMMIT)), (1, 0));
+    write(&world, &file, 40, b"more");
+    assert_eq!(world.run(fs.stat(b"file")).unwrap().size, 44);
+    assert_eq!(peer.count(OpNum::WRITE), 2);
+    world.run(file.stat()).unwrap();
+    assert_eq!(peer.count(OpNum::WRITE), 2, "nothing was written since");
+    world.run(file.close()).unwrap();
+}
+
+#[test]
+fn a_copy_and_a_hole_are_seen_in_cached_data() {
+    let world = World::new();
+    let (fs, _) = world.mounted(Version::V42);
+    let (file, source) = (open(&world, &fs), world.run(fs.open(b"source", &BOTH)).unwrap());
+    write(&world, &file, 0, b"0123456789");
+    assert_eq!(read(&world, &file), b"0123456789");
+    write(&world, &source, 0, b"01234");
+    assert_eq!(world.run(file.copy_from(&source, 0, 10, 5)), Ok(5));
+    assert_eq!(read(&world, &file), b"012345678901234");
+    write(&world, &file, 2, b"xx");
+    world.run(file.punch_hole(0, 2)).unwrap();
+    assert_eq!(read(&world, &file), b"\0\0xx45678901234");
+    world.run(file.allocate(15, 1)).unwrap();
+    assert_eq!(read(&world, &file), b"\0\0xx45678901234\0");
+}

@@ -1,0 +1,20 @@
+//! The operations of version 4 with caches, write-behind and read-ahead: the scenarios of `nfs4`, and what only caches show.
+
+#[path = "../nfs4/attributes.rs"]
+mod attributes;
+mod caching;
+#[path = "../nfs4/locks.rs"]
+mod locks;
+#[path = "../nfs4/log.rs"]
+mod log;
+#[path = "../nfs4/soft.rs"]
+mod soft;
+#[path = "../nfs4/space.rs"]
+mod space;
+#[path = "../nfs4/v40.rs"]
+mod v40;
+#[path = "../nfs4/world.rs"]
+mod world;
+
+/// Whether clients have caches.
+const CACHES: bool = true;
