@@ -84,8 +84,8 @@ pub const TRANSFER_MAX: u32 = 1 << 20;
 
 impl Config {
     /// Returns the usual configuration: the highest version that the server has at the usual port, one connection,
-    /// unlimited retransmission of requests, no caches. `server` is a name for messages, `owner` the client's own name, at most
-    /// 1,024 bytes; `verifier` must differ at each start.
+    /// unlimited retransmission of requests, and caches with a budget of [`MEMORY_DEFAULT`]. `server` is a name for messages,
+    /// `owner` the client's own name, at most 1,024 bytes; `verifier` must differ at each start.
     #[must_use]
     pub fn new(server: &str, owner: &[u8], verifier: [u8; 8], machine: Caller) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Config {
             read_size: TRANSFER_MAX,
             write_size: TRANSFER_MAX,
             local_lock: LocalLock::None,
-            caches: Caches::none(),
+            caches: Caches::default(),
         }
     }
 }
@@ -190,7 +190,10 @@ impl Caches {
             Some(url::LookupCache::None) => LookupCache::None,
         };
         let readdirplus = options.readdir_plus != Some(url::ReaddirPlus::Never);
-        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data: true }
+        // nfs(5) on `noac`: it "forces application writes to become synchronous so that local changes to a file become visible
+        // on the server immediately".
+        let data = options.attribute_cache != Some(false);
+        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data }
     }
 
     /// Returns a configuration without caches and without write-behind.
@@ -214,8 +217,10 @@ mod tests {
         let caches = |list: &str| {
             let mut options = Options::default();
             options.apply_list(list).unwrap();
-            Caches::new(Limiter::new(Budget::new(0)), &options).metadata
+            Caches::new(Limiter::new(Budget::new(0)), &options)
         };
+        assert_eq!((caches("").data, caches("actimeo=0").data, caches("noac").data), (true, true, false));
+        let caches = |list: &str| caches(list).metadata;
         assert_eq!(caches(""), MetadataOptions::default());
         assert_eq!(caches("noac").timeouts, Timeouts::noac());
         assert_eq!(caches("actimeo=7").timeouts, Timeouts::actimeo(Duration::from_secs(7)));

@@ -1,9 +1,6 @@
 //! Values of the client as values of the FUSE protocol.
 
-use std::time::Duration;
-
 use client::attributes::{Attributes, FileKind, FsId, SetAttributes, SetTime, Timestamp};
-use client::cache::attributes::Timeouts;
 use client::error::OpError;
 use client::results::{FsInfo, FsStat, access};
 use fuse::{Errno, Setattr, Statistics};
@@ -32,14 +29,13 @@ pub(crate) struct View {
     pub(crate) groups: IdMap,
     /// The file system of the mount's root.
     pub(crate) fsid: FsId,
-    pub(crate) timeouts: Timeouts,
     pub(crate) block_size: u32,
 }
 
 impl View {
-    pub(crate) fn new(users: IdMap, groups: IdMap, fsid: FsId, timeouts: Timeouts, info: &FsInfo) -> Self {
+    pub(crate) fn new(users: IdMap, groups: IdMap, fsid: FsId, info: &FsInfo) -> Self {
         let block_size = info.read_max.clamp(FRAGMENT, BLOCK_SIZE_MAX);
-        Self { users, groups, fsid, timeouts, block_size }
+        Self { users, groups, fsid, block_size }
     }
 
     /// Returns attributes as programs see them.
@@ -69,19 +65,6 @@ impl View {
         // Multiplication by an odd number is a permutation: numbers stay distinct in each file system.
         let other = fsid.major.rotate_left(32) ^ fsid.minor;
         fileid ^ other.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
-    }
-
-    /// Returns the time for which the kernel may cache attributes.
-    pub(crate) fn attribute_timeout(&self, kind: FileKind) -> Duration {
-        match kind {
-            FileKind::Directory => self.timeouts.acdirmin,
-            _ => self.timeouts.acregmin,
-        }
-    }
-
-    /// Returns the time for which the kernel may cache a name.
-    pub(crate) fn entry_timeout(&self) -> Duration {
-        self.timeouts.acregmin.min(self.timeouts.acdirmin)
     }
 
     /// Returns the attributes that a request sets.

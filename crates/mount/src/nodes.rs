@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use client::attributes::{Attributes, Before};
-use client::cache::attributes::version;
+use client::cache::attributes::{Epoch, version};
 use client::fs::inode::Inode;
 use fuse::{Errno, Forget, NodeId};
 use parking_lot::Mutex;
@@ -21,8 +21,8 @@ pub(crate) struct Node {
 struct Cached {
     /// The attributes that the kernel was given last.
     attributes: Option<Before>,
-    /// The content that the kernel's pages have.
-    pages: Option<Before>,
+    /// The period in which the kernel's pages were read.
+    pages: Option<Epoch>,
 }
 
 /// Caches that the kernel may keep at an open.
@@ -49,9 +49,16 @@ impl Node {
 
     /// Notes that the file is opened and has these attributes, and returns the caches that are still valid.
     pub(crate) fn validate(&self, attributes: &Attributes) -> Valid {
-        let now = version(attributes);
-        let mut cached = self.cached.lock();
-        Valid { attributes: cached.attributes == Some(now), pages: cached.pages.replace(now) == Some(now) }
+        let pages = self.validate_pages();
+        Valid { attributes: self.cached.lock().attributes == Some(version(attributes)), pages }
+    }
+
+    /// Notes that the kernel reads from now on what the client has now. Returns whether its pages have that already: nobody but
+    /// this client has changed the file since the last call.
+    pub(crate) fn validate_pages(&self) -> bool {
+        let now = self.inode.epoch();
+        let before = std::mem::replace(&mut self.cached.lock().pages, now);
+        now.is_some() && before == now
     }
 }
 

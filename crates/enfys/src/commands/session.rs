@@ -113,11 +113,20 @@ impl Session {
         ))
     }
 
-    /// Connects to the URL's server, unless that was done before.
+    /// Connects to the URL's server, unless that was done before, without caches: a command reads and writes whole files once,
+    /// and what it looks up it has just changed itself.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses the client.
     pub async fn connect(&self, url: &Url) -> Result<(Client, Caller), Failure> {
+        self.connect_with(url, Caches::none()).await
+    }
+
+    /// As [`Self::connect`], with caches.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub async fn connect_with(&self, url: &Url, caches: Caches) -> Result<(Client, Caller), Failure> {
         let key = url.with_path(b"/").map_err(|error| Failure::new(error.to_string()))?.to_string();
         if let Some(server) = self.servers.borrow().get(&key) {
             return Ok((server.client.clone(), server.caller.clone()));
@@ -130,7 +139,8 @@ impl Session {
             let reserved_port = url.options.reserved_port.unwrap_or(true);
             let route = Route { addresses: addresses.clone(), reserved_port, record_max: RECORD_MAX };
             let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-            match Client::connect(Arc::clone(&engine), config(url, caller.clone(), version)).await {
+            let config = Config { caches: caches.clone(), ..config(url, caller.clone(), version) };
+            match Client::connect(Arc::clone(&engine), config).await {
                 Ok(client) => {
                     outcome = Ok((client, transport));
                     break;
@@ -322,7 +332,6 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
         local_lock: options.local_lock.unwrap_or(LocalLock::None),
-        // A command reads and writes whole files once, and looks up names that it has just changed itself.
         caches: Caches::none(),
     }
 }

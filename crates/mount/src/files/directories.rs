@@ -1,6 +1,6 @@
 //! Listings.
 
-use client::fs::inode::Entry;
+use client::fs::inode::{Entry, Inode};
 use fuse::{Data, Errno, Fsync, ListingPlus, NodeId, Open, Opened, Readdir, Release};
 
 use super::{Files, errno};
@@ -25,8 +25,8 @@ trait Sink {
     /// Adds `.` or `..`, and returns whether it fits.
     fn push_dot(&mut self, inode: u64, next: u64, name: &[u8]) -> bool;
 
-    /// Adds an entry, and returns whether it fits.
-    fn push(&mut self, files: &Files, entry: &Entry, next: u64) -> bool;
+    /// Adds an entry of a directory, and returns whether it fits.
+    fn push(&mut self, files: &Files, directory: &Inode, entry: &Entry, next: u64) -> bool;
 }
 
 impl Sink for fuse::Listing {
@@ -40,7 +40,7 @@ impl Sink for fuse::Listing {
         self.push(inode, next, DIRECTORY, name)
     }
 
-    fn push(&mut self, files: &Files, entry: &Entry, next: u64) -> bool {
+    fn push(&mut self, files: &Files, _directory: &Inode, entry: &Entry, next: u64) -> bool {
         let mode = entry.kind.map_or(0, kind_bits);
         self.push(files.inode_number(entry), next, mode, &entry.name)
     }
@@ -63,12 +63,12 @@ impl Sink for Plus {
         self.listing.push(&without_node(inode, DIRECTORY), next, name)
     }
 
-    fn push(&mut self, files: &Files, entry: &Entry, next: u64) -> bool {
+    fn push(&mut self, files: &Files, directory: &Inode, entry: &Entry, next: u64) -> bool {
         let Some((inode, attributes)) = &entry.object else {
             let mode = entry.kind.map_or(0, kind_bits);
             return self.listing.push(&without_node(files.inode_number(entry), mode), next, &entry.name);
         };
-        let granted = files.entry(inode, attributes);
+        let granted = files.entry(directory, inode, attributes);
         let has_room = self.listing.push(&granted, next, &entry.name);
         if has_room {
             self.lookups.push(granted.node);
@@ -126,7 +126,7 @@ impl Files {
                 _ => {
                     let index = usize::try_from(at - ENTRIES_FROM).map_err(|_| Errno::INVAL)?;
                     match position.entry(index)? {
-                        Step::Entry(entry) => sink.push(self, entry, next),
+                        Step::Entry(entry) => sink.push(self, directory.open.inode(), entry, next),
                         Step::End => return Ok(sink),
                         // Available entries are returned before more are fetched.
                         Step::Fetch(_) if at > request.offset && at > ENTRIES_FROM => return Ok(sink),

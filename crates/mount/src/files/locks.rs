@@ -47,7 +47,9 @@ impl Files {
             self.lockers.lock().insert((request.node, request.owner));
         }
         // An earlier holder of the lock may have changed the file.
-        self.drop_pages(request.node).await;
+        if !self.nodes.get(request.node)?.validate_pages() {
+            self.drop_pages(request.node).await;
+        }
         Ok(())
     }
 

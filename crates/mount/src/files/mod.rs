@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::attributes::Attributes;
-use client::cache::attributes::Timeouts;
 use client::config::{Caller, Version};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile};
@@ -44,8 +43,6 @@ pub struct Settings {
     pub users: IdMap,
     /// Groups with another number at the server.
     pub groups: IdMap,
-    /// The time for which the kernel may cache attributes and names.
-    pub timeouts: Timeouts,
     /// Whether the kernel may cache that a name is missing.
     pub caches_missing_names: bool,
     /// The caller of requests that need no rights: for attributes, for free space.
@@ -88,13 +85,13 @@ impl Files {
     pub async fn new(mount: Mount, settings: Settings) -> Result<Self, OpError> {
         let root = mount.root();
         let attributes = root.attributes(&settings.machine).await?;
-        let Settings { identity, users, groups, timeouts, caches_missing_names, machine, seed } = settings;
+        let Settings { identity, users, groups, caches_missing_names, machine, seed } = settings;
         Ok(Self {
             nodes: Nodes::new(root),
             open_files: Handles::from(0),
             open_directories: Handles::from(DIRECTORIES_FROM),
             callers: Callers::new(identity, users.clone(), groups.clone()),
-            view: View::new(users, groups, attributes.fsid, timeouts, &mount.info()),
+            view: View::new(users, groups, attributes.fsid, &mount.info()),
             caches_missing_names,
             machine,
             verifiers: AtomicU64::new(seed),
@@ -176,16 +173,16 @@ impl Files {
         self.callers.caller(program)
     }
 
-    /// Counts a lookup, and returns the entry for the kernel.
-    fn entry(&self, inode: &Inode, attributes: &Attributes) -> Entry {
+    /// Counts a lookup, and returns the entry of a directory for the kernel, which may use it as long as the client does.
+    fn entry(&self, directory: &Inode, inode: &Inode, attributes: &Attributes) -> Entry {
         let node = self.nodes.look_up(inode);
         node.grant(attributes);
         Entry {
             node: node.id(),
             generation: 0,
             attributes: self.view.attributes(attributes),
-            entry_timeout: self.view.entry_timeout(),
-            attribute_timeout: self.view.attribute_timeout(attributes.kind),
+            entry_timeout: directory.names_usable_for(),
+            attribute_timeout: inode.attributes_usable_for(),
         }
     }
 
@@ -194,7 +191,7 @@ impl Files {
         node.grant(attributes);
         fuse::GrantedAttributes {
             attributes: self.view.attributes(attributes),
-            timeout: self.view.attribute_timeout(attributes.kind),
+            timeout: node.inode.attributes_usable_for(),
         }
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use client::attributes::{FileKind, SetAttributes};
 use client::error::OpError;
-use client::fs::inode::OpenFlags;
+use client::fs::inode::{Inode, OpenFlags};
 use client::results::{Creation, NewObject, OpenMode};
 use fuse::{Created, Entry, Errno, Link, Lookup, Mkdir, Mknod, NodeId, Rename, Rmdir, Symlink, Unlink};
 use rustix::fs::OFlags;
@@ -19,20 +19,11 @@ impl Files {
     pub(crate) async fn lookup(&self, program: fuse::Caller, request: Lookup) -> Result<Entry, Errno> {
         let parent = self.nodes.get(request.parent)?;
         match parent.inode.lookup(&self.caller(program), &request.name).await {
-            Ok((inode, attributes)) => Ok(self.entry(&inode, &attributes)),
-            Err(error) if errno(&error) == Errno::NOENT && self.caches_missing_names => Ok(self.missing()),
+            Ok((inode, attributes)) => Ok(self.entry(&parent.inode, &inode, &attributes)),
+            Err(error) if errno(&error) == Errno::NOENT && self.caches_missing_names => {
+                Ok(missing(&parent.inode))
+            }
             Err(error) => Err(errno(&error)),
-        }
-    }
-
-    /// Returns an entry by which the kernel remembers that a name is missing.
-    fn missing(&self) -> Entry {
-        Entry {
-            node: NodeId(0),
-            generation: 0,
-            attributes: fuse::Attributes::default(),
-            entry_timeout: self.view.entry_timeout(),
-            attribute_timeout: std::time::Duration::ZERO,
         }
     }
 
@@ -57,7 +48,7 @@ impl Files {
         if set.size == Some(0) {
             attributes.size = 0;
         }
-        let entry = self.entry(file.inode(), &attributes);
+        let entry = self.entry(&parent.inode, file.inode(), &attributes);
         let opened = self.opened(file, &attributes)?;
         Ok(Created { entry, opened })
     }
@@ -84,7 +75,7 @@ impl Files {
         let caller = self.caller(program);
         let created = parent.inode.create(&caller, &request.name, flags, creation, &set).await;
         let file = created.map_err(|error| errno(&error))?;
-        let entry = self.entry(file.inode(), &file.opened_attributes());
+        let entry = self.entry(&parent.inode, file.inode(), &file.opened_attributes());
         // The file exists, regardless of CLOSE's result.
         let _ = file.release().await;
         Ok(entry)
@@ -111,14 +102,14 @@ impl Files {
         let set = SetAttributes::with_mode(mode & 0o7777);
         let made = parent.inode.make(&self.caller(program), name, kind, &set).await;
         let (inode, attributes) = made.map_err(|error| errno(&error))?;
-        Ok(self.entry(&inode, &attributes))
+        Ok(self.entry(&parent.inode, &inode, &attributes))
     }
 
     pub(crate) async fn link(&self, program: fuse::Caller, request: Link) -> Result<Entry, Errno> {
         let (node, parent) = (self.nodes.get(request.node)?, self.nodes.get(request.parent)?);
         let linked = node.inode.link(&self.caller(program), &parent.inode, &request.name).await;
         let attributes = linked.map_err(|error| errno(&error))?;
-        Ok(self.entry(&node.inode, &attributes))
+        Ok(self.entry(&parent.inode, &node.inode, &attributes))
     }
 
     pub(crate) async fn unlink(&self, program: fuse::Caller, request: Unlink) -> Result<(), Errno> {
@@ -142,5 +133,16 @@ impl Files {
         let caller = self.caller(program);
         let renamed = from.inode.rename(&caller, &request.name, &to.inode, &request.new_name).await;
         renamed.map_err(|error| errno(&error))
+    }
+}
+
+/// Returns an entry by which the kernel remembers that a name is missing in a directory.
+fn missing(directory: &Inode) -> Entry {
+    Entry {
+        node: NodeId(0),
+        generation: 0,
+        attributes: fuse::Attributes::default(),
+        entry_timeout: directory.names_usable_for(),
+        attribute_timeout: std::time::Duration::ZERO,
     }
 }

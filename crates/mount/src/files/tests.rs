@@ -48,7 +48,7 @@ fn client_config(port: u16, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
-        caches: Caches::none(),
+        caches: Caches::default(),
     }
 }
 
@@ -89,7 +89,6 @@ fn settings_of_mount() -> Settings {
         identity: Identity::PerProgram { machine_name: "test".to_owned() },
         users: IdMap::default(),
         groups: IdMap::default(),
-        timeouts: Timeouts::default(),
         caches_missing_names: true,
         machine: root(),
         seed: 1,

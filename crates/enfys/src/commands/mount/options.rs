@@ -1,13 +1,17 @@
 //! The options after `-o`: those of a mount point, in one table; all others are those of nfs(5), which the client knows.
 
-use std::time::Duration;
-
-use client::cache::attributes::Timeouts;
+use client::cache::limiter::{BUDGET_MIN, Budget, Limiter};
+use client::config::Caches;
 use client::url::{LookupCache, Options as NfsOptions};
 use mount::IdMap;
 
 /// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.85;
+/// Without `memory=` caches have this part of the machine's memory, a quarter, and at most so many bytes.
+const MEMORY_PART: u64 = 4;
+const MEMORY_USUAL_MAX: u64 = 256 << 20;
+/// Least and most MiB of `memory=`.
+const MEMORY_MIB: std::ops::RangeInclusive<u32> = (BUDGET_MIN >> 20) as u32..=1 << 20;
 
 /// The settings of all options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct MountOptions {
     pub noexec: bool,
     pub users: IdMap,
     pub groups: IdMap,
+    /// Memory for caches and data that are written behind; `None`: a part of the machine's.
+    pub memory_mib: Option<u32>,
 }
 
 /// The effect of an option.
@@ -57,6 +63,7 @@ const OPTIONS: &[Row] = &[
     ("noexec", Flag(|options| options.noexec = true), "Programs cannot be executed"),
     ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
+    ("memory", Value(|options, mib| set_memory(options, mib)), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
     ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
     ("user", Ignored, ""), ("nouser", Ignored, ""), ("users", Ignored, ""), ("owner", Ignored, ""), ("group", Ignored, ""),
     ("atime", Ignored, ""), ("noatime", Ignored, ""), ("relatime", Ignored, ""), ("norelatime", Ignored, ""),
@@ -105,21 +112,11 @@ impl MountOptions {
         }
     }
 
-    /// Returns how long the kernel may use attributes and names: as long as the client.
-    pub fn timeouts(&self) -> Timeouts {
-        let nfs = &self.nfs;
-        if nfs.attribute_cache == Some(false) {
-            return Timeouts::noac();
-        }
-        let usual = Timeouts::default();
-        let seconds =
-            |value: Option<u32>, usual| value.map_or(usual, |value| Duration::from_secs(value.into()));
-        Timeouts {
-            acregmin: seconds(nfs.file_attributes_min_seconds, usual.acregmin),
-            acregmax: seconds(nfs.file_attributes_max_seconds, usual.acregmax),
-            acdirmin: seconds(nfs.directory_attributes_min_seconds, usual.acdirmin),
-            acdirmax: seconds(nfs.directory_attributes_max_seconds, usual.acdirmax),
-        }
+    /// Returns the caches of the client. `machine` is the memory of the machine in bytes.
+    pub fn caches(&self, machine: u64) -> Caches {
+        let usual = (machine / MEMORY_PART).min(MEMORY_USUAL_MAX);
+        let bytes = self.memory_mib.map_or(usual, |mib| u64::from(mib) << 20);
+        Caches::new(Limiter::new(Budget::new(bytes)), &self.nfs)
     }
 
     /// Whether the kernel may remember that a name is missing.
@@ -131,6 +128,13 @@ impl MountOptions {
     pub fn allows_others(&self, is_root: bool) -> bool {
         self.allow_other.unwrap_or(is_root)
     }
+}
+
+fn set_memory(options: &mut MountOptions, mib: &str) -> Result<(), String> {
+    let given = mib.parse().ok().filter(|mib| MEMORY_MIB.contains(mib));
+    let range = || format!("expected a number of MiB from {} to {}", MEMORY_MIB.start(), MEMORY_MIB.end());
+    options.memory_mib = Some(given.ok_or_else(range)?);
+    Ok(())
 }
 
 fn suggestion(name: &str) -> Option<String> {
@@ -148,6 +152,10 @@ pub fn help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use client::cache::attributes::Timeouts;
+
     use super::*;
 
     fn applied(list: &str) -> Result<MountOptions, String> {
@@ -161,9 +169,21 @@ mod tests {
         let options =
             applied("ro,vers=4.1,noexec,actimeo=7,map_uid=1000:501,_netdev,x-systemd.automount,rw").unwrap();
         assert_eq!((options.read_only, options.noexec), (false, true));
-        assert_eq!(options.timeouts(), Timeouts::actimeo(Duration::from_secs(7)));
+        let timeouts = options.caches(1 << 30).metadata.timeouts;
+        assert_eq!(timeouts, Timeouts::actimeo(Duration::from_secs(7)));
         assert_eq!(options.nfs.words()[0], "version=4.1");
-        assert_eq!(applied("noac").unwrap().timeouts(), Timeouts::noac());
+        assert_eq!(applied("noac").unwrap().caches(1 << 30).metadata.timeouts, Timeouts::noac());
+    }
+
+    #[test]
+    fn caches_have_a_quarter_of_the_memory_or_what_is_given() {
+        let budget = |list, machine| applied(list).unwrap().caches(machine).memory.budget().total >> 20;
+        assert_eq!((budget("", 400 << 20), budget("", 64 << 30)), (100, 256));
+        assert_eq!((budget("memory=1024", 400 << 20), budget("memory=16", 64 << 30)), (1024, 16));
+        for wrong in ["memory=15", "memory=1048577", "memory=1G"] {
+            let error = applied(wrong).unwrap_err();
+            assert_eq!(error, format!("`{wrong}`: expected a number of MiB from 16 to 1048576"));
+        }
     }
 
     #[test]

@@ -73,7 +73,8 @@ async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> R
 /// Connects to the server, and finds the directory to mount.
 async fn connect(session: &Session, plan: &Plan) -> Result<Files, String> {
     let url = &plan.url;
-    let (client, caller) = session.connect(url).await.map_err(|failure| failure.to_string())?;
+    let caches = plan.options.caches(machine_memory());
+    let (client, caller) = session.connect_with(url, caches).await.map_err(|failure| failure.to_string())?;
     let path: Vec<&[u8]> = url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
     let refused = |error| failed("mount", url, &error).to_string();
     let mount = Mount::new(client, &caller, &path).await.map_err(refused)?;
@@ -87,12 +88,19 @@ async fn connect(session: &Session, plan: &Plan) -> Result<Files, String> {
         identity,
         users: plan.options.users.clone(),
         groups: plan.options.groups.clone(),
-        timeouts: plan.options.timeouts(),
         caches_missing_names: plan.options.caches_missing_names(),
         machine: caller,
         seed: random_u64(),
     };
     Files::new(mount, settings).await.map_err(refused)
+}
+
+/// Returns the bytes of memory of this machine; 0 if that is unknown.
+fn machine_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();
+    let kib: u64 = line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    kib << 10
 }
 
 /// Mounts, and starts the threads that serve. Returns the whole path of the directory too.
