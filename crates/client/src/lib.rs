@@ -6,6 +6,8 @@
 //! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
 //! - [`fs`] has files by path, as POSIX programs see them.
 //!
+//! [`raw`] is the low-level interface: sessions and compounds of any operations.
+//!
 //! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.
 #![forbid(unsafe_code)]
 
@@ -27,6 +29,7 @@ mod nfs4;
 mod opens;
 mod owner;
 mod permits;
+pub mod raw;
 mod read;
 mod read_retry;
 mod reader;

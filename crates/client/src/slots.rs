@@ -71,6 +71,11 @@ impl Slots {
         }
     }
 
+    /// Returns the sequence ID of each slot's last executed request; 0 before the first.
+    pub(crate) fn sequences(&self) -> &[u32] {
+        &self.sequences
+    }
+
     /// Returns how many slots are busy.
     pub(crate) fn busy(&self) -> usize {
         self.busy.len()

@@ -30,8 +30,8 @@ struct CallbackSlot {
     reply: Option<CbCompoundResult>,
 }
 
-/// The request of a callback.
-pub(crate) trait CallbackHandler {
+/// Executes the requests of callbacks.
+pub trait CallbackHandler {
     /// Executes one operation after CB_SEQUENCE.
     fn execute(&self, op: &CbOp) -> CbOpResult;
 }

@@ -52,7 +52,13 @@ pub(crate) struct Setup<'a> {
     pub(crate) connection: ConnectionId,
     pub(crate) config: &'a Config,
     pub(crate) minor_version: u32,
+    /// What CREATE_SESSION asks for.
+    pub(crate) flags: CreateSessionFlags,
 }
+
+/// The flags of CREATE_SESSION that a client of files asks for.
+pub(crate) const SESSION_FLAGS: CreateSessionFlags =
+    CreateSessionFlags::PERSIST.union(CreateSessionFlags::CONN_BACK_CHAN);
 
 impl Setup<'_> {
     /// Executes one operation outside a session, again while the server says DELAY.
@@ -111,13 +117,7 @@ impl Setup<'_> {
 
     /// EXCHANGE_ID.
     async fn exchange_id(&self) -> Result<Registration, OpError> {
-        let args = ExchangeIdArgs {
-            client_owner: ClientOwner { verifier: self.config.verifier, owner_id: owner_id(self.config)? },
-            flags: ExchangeIdFlags::USE_NON_PNFS,
-            state_protect: StateProtectArgs::None,
-            implementation: List::default(),
-        };
-        let ok = take!(self.call(Op::ExchangeId(args)).await?, ExchangeId)?;
+        let ok = take!(self.call(exchange_id(self.config)?).await?, ExchangeId)?;
         Ok(Registration {
             client_id: ok.client_id,
             sequence: ok.sequence_id,
@@ -134,8 +134,8 @@ impl Setup<'_> {
         if self.minor_version == 0 {
             return Ok(self.begin_v40_session(registration, connections));
         }
-        let args = self.session_args(registration);
-        let outcome = take!(self.call(Op::CreateSession(args)).await?, CreateSession);
+        let create = create_session(self.config, self.flags, registration.client_id, registration.sequence);
+        let outcome = take!(self.call(create).await?, CreateSession);
         // §18.36.4: the sequence ID counts except after errors of the sequencing itself.
         if !matches!(outcome, Err(OpError::Status(Status::SEQ_MISORDERED | Status::STALE_CLIENTID))) {
             registration.sequence = registration.sequence.wrapping_add(1);
@@ -157,33 +157,11 @@ impl Setup<'_> {
             id: ok.session_id,
             client_id: registration.client_id,
             minor_version: self.minor_version,
+            granted: ok.flags,
             limits,
             sequencer: Sequencer::Slots(slots),
         };
         Ok(Session::new(Arc::clone(self.engine), connections.to_vec(), new))
-    }
-
-    fn session_args(&self, registration: &Registration) -> CreateSessionArgs {
-        let channel = |request, response, operations, requests| ChannelAttributes {
-            header_pad_size: 0,
-            max_request_size: request,
-            max_response_size: response,
-            max_response_size_cached: CACHED_MAX,
-            max_operations: operations,
-            max_requests: requests,
-            rdma_ird: List::default(),
-        };
-        let Config { read_size, write_size, slots, .. } = self.config;
-        let (request, response) = (write_size + OVERHEAD, read_size + OVERHEAD);
-        CreateSessionArgs {
-            client_id: registration.client_id,
-            sequence: registration.sequence,
-            flags: CreateSessionFlags::PERSIST | CreateSessionFlags::CONN_BACK_CHAN,
-            fore_channel: channel(request, response, OPERATIONS_MAX, (*slots).clamp(1, SLOTS_MAX)),
-            back_channel: channel(CALLBACK_SIZE, CALLBACK_SIZE, 8, CALLBACK_SLOTS),
-            callback_program: CALLBACK_PROGRAM,
-            sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
-        }
     }
 
     /// RECLAIM_COMPLETE: the client has reclaimed all its state. In 4.0 only the end of the grace period says so.
@@ -235,6 +213,45 @@ impl Setup<'_> {
     }
 }
 
+/// Returns EXCHANGE_ID of the client.
+pub(crate) fn exchange_id(config: &Config) -> Result<Op, OpError> {
+    Ok(Op::ExchangeId(ExchangeIdArgs {
+        client_owner: ClientOwner { verifier: config.verifier, owner_id: owner_id(config)? },
+        flags: ExchangeIdFlags::USE_NON_PNFS,
+        state_protect: StateProtectArgs::None,
+        implementation: List::default(),
+    }))
+}
+
+/// Returns CREATE_SESSION of the client.
+pub(crate) fn create_session(
+    config: &Config,
+    flags: CreateSessionFlags,
+    client_id: ClientId,
+    sequence: u32,
+) -> Op {
+    let channel = |request, response, operations, requests| ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: request,
+        max_response_size: response,
+        max_response_size_cached: CACHED_MAX,
+        max_operations: operations,
+        max_requests: requests,
+        rdma_ird: List::default(),
+    };
+    let Config { read_size, write_size, slots, .. } = config;
+    let (request, response) = (write_size + OVERHEAD, read_size + OVERHEAD);
+    Op::CreateSession(CreateSessionArgs {
+        client_id,
+        sequence,
+        flags,
+        fore_channel: channel(request, response, OPERATIONS_MAX, (*slots).clamp(1, SLOTS_MAX)),
+        back_channel: channel(CALLBACK_SIZE, CALLBACK_SIZE, 8, CALLBACK_SLOTS),
+        callback_program: CALLBACK_PROGRAM,
+        sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
+    })
+}
+
 /// Returns success if the server does not know the session or client that was to be destroyed.
 fn gone_is_left(outcome: Result<(), OpError>) -> Result<(), OpError> {
     match outcome {
@@ -244,7 +261,7 @@ fn gone_is_left(outcome: Result<(), OpError>) -> Result<(), OpError> {
 }
 
 /// Returns an error that names the missing program or minor version, if the server lacks one.
-fn as_unsupported(error: OpError) -> OpError {
+pub(crate) fn as_unsupported(error: OpError) -> OpError {
     match error {
         OpError::Status(Status::MINOR_VERS_MISMATCH)
         | OpError::Call(CallError::Rpc(RpcError::NotExecuted(

@@ -19,7 +19,7 @@ use protocol::nfs4::types::{SessionId, Status};
 use super::background::Background;
 use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
-use super::establish::{Registration, Setup};
+use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
 use super::reclaim_locks::reclaim_locks;
@@ -92,7 +92,8 @@ impl Nfs4 {
         connections: Vec<ConnectionId>,
         minor_version: u32,
     ) -> Result<Self, OpError> {
-        let setup = Setup { engine: &engine, connection: connections[0], config: &config, minor_version };
+        let (connection, flags) = (connections[0], SESSION_FLAGS);
+        let setup = Setup { engine: &engine, connection, config: &config, minor_version, flags };
         let (registration, session) = setup.first_session(&connections).await?;
         let (state, waiting) = (SessionState::Ready(session), Vec::new());
         let current = Current { registration, state, waiting, unreachable: (0, CallError::TimedOut) };
@@ -374,6 +375,7 @@ impl Nfs4 {
             connection: self.connections[0],
             config: &self.config,
             minor_version: self.minor_version,
+            flags: SESSION_FLAGS,
         }
     }
 }

@@ -22,4 +22,9 @@ mod statuses;
 mod v40;
 mod wire;
 
+pub use callback::CallbackHandler;
+pub(crate) use establish::{Setup, as_unsupported, create_session, exchange_id};
 pub(crate) use keeper::Nfs4;
+pub(crate) use session::Session;
+pub use session::Unexecuted;
+pub(crate) use wire::encode_compound;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
-use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk, SequenceStatus};
+use protocol::nfs4::ops::session::{CreateSessionFlags, SequenceArgs, SequenceOk, SequenceStatus};
 use protocol::nfs4::types::{ClientId, MAX_OPERATIONS, Outcome, SessionId, Status, Utf8};
 use rpc::auth::OpaqueAuth;
 use rpc::message::{Rejection, ReplyHeader, RpcError, parse_reply};
@@ -44,7 +44,7 @@ pub(crate) struct Limits {
 
 /// Why a compound was not executed, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unexecuted {
+pub enum Unexecuted {
     /// The session is lost. The compound may have been executed if it was sent.
     SessionLost {
         /// Whether the server may have executed it.
@@ -64,6 +64,8 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
+    /// What the server granted of the flags of CREATE_SESSION.
+    pub(crate) granted: CreateSessionFlags,
     pub(crate) limits: Limits,
     engine: Arc<Engine>,
     connections: Vec<ConnectionId>,
@@ -91,13 +93,14 @@ pub(crate) struct NewSession {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
+    pub(crate) granted: CreateSessionFlags,
     pub(crate) limits: Limits,
     pub(crate) sequencer: Sequencer,
 }
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>, connections: Vec<ConnectionId>, new: NewSession) -> Arc<Self> {
-        let NewSession { id, client_id, minor_version, limits, sequencer } = new;
+        let NewSession { id, client_id, minor_version, granted, limits, sequencer } = new;
         let table = Table {
             sequencer,
             queue: WaitQueue::default(),
@@ -109,6 +112,7 @@ impl Session {
             id,
             client_id,
             minor_version,
+            granted,
             limits,
             engine,
             connections,
@@ -279,6 +283,14 @@ impl Session {
     /// Returns the number of compounds in slots, and of those that had to wait for one so far.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         (self.table.lock().sequencer.busy(), self.slot_waits.load(Ordering::Relaxed))
+    }
+
+    /// Returns the sequence ID of the last executed request in each slot; nothing in 4.0.
+    pub(crate) fn sequences(&self) -> Vec<u32> {
+        match &self.table.lock().sequencer {
+            Sequencer::Slots(slots) => slots.sequences().to_vec(),
+            Sequencer::Calls { .. } => Vec::new(),
+        }
     }
 
     fn pick_connection(&self) -> ConnectionId {

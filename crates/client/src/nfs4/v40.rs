@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::session::CreateSessionFlags;
 use protocol::nfs4::ops::setclientid::{
     CallbackClient, RenewArgs, SetClientIdArgs, SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult,
 };
@@ -98,6 +99,7 @@ impl Setup<'_> {
             id: SessionId::default(),
             client_id: registration.client_id,
             minor_version: 0,
+            granted: CreateSessionFlags::empty(),
             limits,
             sequencer: Sequencer::Calls { in_use: 0, max },
         };

@@ -1,10 +1,13 @@
 //! One connection: records out by gathered writes, records in without a copy.
 
-use std::future::poll_fn;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use client::engine::{ConnectionId, Engine};
+use client::engine::{Action, ConnectionId, Engine};
 use rpc::record::{HEADER_LENGTH, LAST_FRAGMENT, RecordDecoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,56 +18,111 @@ const READ_SIZE: usize = 64 << 10;
 /// Parts of one gathered write.
 const PARTS_MAX: usize = 64;
 
-/// Carries records in both directions until either ends.
-pub(super) async fn serve(
-    engine: &Engine,
-    id: ConnectionId,
-    mut stream: TcpStream,
-    record_max: usize,
-) -> io::Result<()> {
-    let (reader, writer) = stream.split();
-    tokio::select! {
-        ended = receive(engine, id, reader, record_max) => ended,
-        ended = send(engine, id, writer) => ended,
+/// A connection that carries records of an [`Engine`].
+pub struct Carrier {
+    stream: TcpStream,
+    incoming: Incoming,
+    /// What is left of a record that is being sent.
+    unsent: VecDeque<Bytes>,
+}
+
+/// Received bytes of incomplete records.
+struct Incoming {
+    decoder: RecordDecoder,
+    buffer: BytesMut,
+}
+
+impl Carrier {
+    /// Takes a connection that is up. `record_max` is the maximum bytes of a record from the server.
+    #[must_use]
+    pub fn new(stream: TcpStream, record_max: usize) -> Self {
+        let incoming = Incoming { decoder: RecordDecoder::new(record_max), buffer: BytesMut::new() };
+        Self { stream, incoming, unsent: VecDeque::new() }
+    }
+
+    /// Runs `work`, which uses the engine, and carries its records meanwhile in the same task. The engine must have no connection but
+    /// this one. When the connection ends, the engine is shut down, so that all calls of the work fail.
+    pub async fn carry<T>(
+        &mut self,
+        engine: &Arc<Engine>,
+        id: ConnectionId,
+        work: impl Future<Output = T>,
+    ) -> T {
+        engine.handle_connected(id);
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            // Calls in flight fail with what was found out, if the policy does not allow retries.
+            _ = self.serve(engine, id) => engine.handle_disconnected(id),
+            () = given_up(engine) => {}
+        }
+        engine.shut_down();
+        work.await
+    }
+
+    /// Returns the connection. Nothing may be in flight.
+    #[must_use]
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Carries records in both directions until either ends.
+    pub(super) async fn serve(&mut self, engine: &Engine, id: ConnectionId) -> io::Result<()> {
+        let (reader, writer) = self.stream.split();
+        tokio::select! {
+            ended = self.incoming.receive(engine, id, reader) => ended,
+            ended = send(engine, id, writer, &mut self.unsent) => ended,
+        }
     }
 }
 
-async fn receive(
-    engine: &Engine,
-    id: ConnectionId,
-    mut reader: ReadHalf<'_>,
-    record_max: usize,
-) -> io::Result<()> {
-    let (mut decoder, mut buffer) = (RecordDecoder::new(record_max), BytesMut::new());
-    loop {
-        while let Some(record) = decoder.decode(&mut buffer).map_err(io::Error::other)? {
-            if !engine.handle_record(id, record) {
-                return Err(io::ErrorKind::InvalidData.into());
+/// Waits until the engine gives its connection up, and passes its deadlines meanwhile.
+async fn given_up(engine: &Engine) {
+    while let Some(Action::Connect { .. }) = super::next_action(engine).await {}
+}
+
+impl Incoming {
+    async fn receive(
+        &mut self,
+        engine: &Engine,
+        id: ConnectionId,
+        mut reader: ReadHalf<'_>,
+    ) -> io::Result<()> {
+        let Self { decoder, buffer } = self;
+        loop {
+            while let Some(record) = decoder.decode(buffer).map_err(io::Error::other)? {
+                if !engine.handle_record(id, record) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            }
+            buffer.reserve(decoder.bytes_wanted().max(READ_SIZE));
+            if reader.read_buf(buffer).await? == 0 {
+                return Ok(());
             }
         }
-        buffer.reserve(decoder.bytes_wanted().max(READ_SIZE));
-        if reader.read_buf(&mut buffer).await? == 0 {
-            return Ok(());
-        }
     }
 }
 
-async fn send(engine: &Engine, id: ConnectionId, mut writer: WriteHalf<'_>) -> io::Result<()> {
-    while let Some(record) = poll_fn(|context| engine.poll_record(id, context)).await {
+async fn send(
+    engine: &Engine,
+    id: ConnectionId,
+    mut writer: WriteHalf<'_>,
+    unsent: &mut VecDeque<Bytes>,
+) -> io::Result<()> {
+    loop {
+        write_all(&mut writer, unsent).await?;
+        let Some(record) = poll_fn(|context| engine.poll_record(id, context)).await else { return Ok(()) };
         let length: usize = record.iter().map(Bytes::len).sum();
         let mark = (length as u32 | LAST_FRAGMENT).to_be_bytes();
         debug_assert_eq!(mark.len(), HEADER_LENGTH);
-        let mut parts = Vec::with_capacity(record.len() + 1);
-        parts.push(Bytes::copy_from_slice(&mark));
-        parts.extend(record);
-        write_all(&mut writer, parts).await?;
+        unsent.push_back(Bytes::copy_from_slice(&mark));
+        unsent.extend(record);
     }
-    Ok(())
 }
 
 /// Writes all parts, several at a time.
-async fn write_all(writer: &mut WriteHalf<'_>, parts: Vec<Bytes>) -> io::Result<()> {
-    let mut parts = std::collections::VecDeque::from(parts);
+async fn write_all(writer: &mut WriteHalf<'_>, parts: &mut VecDeque<Bytes>) -> io::Result<()> {
     while !parts.is_empty() {
         let slices: Vec<IoSlice<'_>> = parts.iter().take(PARTS_MAX).map(|part| IoSlice::new(part)).collect();
         let mut written = writer.write_vectored(&slices).await?;

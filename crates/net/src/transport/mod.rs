@@ -12,6 +12,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 mod connection;
 
+pub use connection::Carrier;
+
 /// How long an attempt to connect may take, for each address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -100,7 +102,7 @@ async fn connect_and_serve(engine: Arc<Engine>, route: Arc<Route>, id: Connectio
         Ok(stream) => {
             engine.handle_connected(id);
             // The outcome is ignored: calls without a reply are sent again.
-            let _ = connection::serve(&engine, id, stream, route.record_max).await;
+            let _ = Carrier::new(stream, route.record_max).serve(&engine, id).await;
             engine.handle_disconnected(id);
         }
         Err(reason) => engine.handle_connect_failed(id, ConnectError { reason: reason.into() }),
