@@ -1,37 +1,46 @@
 //! A client that waits for each reply: NFSv3, MOUNT, and the part of NFSv4.1 that the tests need.
 
-use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::future::{Future, poll_fn};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use client::config::{Caller, Config, Version};
+use client::engine::{ConnectionId, Engine, RetryPolicy};
+use client::raw::{RawSession, send_compound};
+use net::transport::{Carrier, SystemClock};
 use protocol::mount::{DirPath, MountResult, MountStat};
 use protocol::nfs3::{
     CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Fattr, FileHandle, Filename,
     GetattrArgs, LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr, Proc, ReadArgs, ReadOk, RenameArgs,
     RenameWcc, Sattr, StableHow, WccData, WriteArgs, WriteOk, WriteVerf,
 };
-use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
-use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
+use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lookup::LookupArgs as Lookup4;
 use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
-use protocol::nfs4::ops::session::{
-    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
-};
-use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Stateid, Status, Utf8};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
+use protocol::nfs4::types::{Component, Handle, SessionId, StateOwner, Stateid, Status};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use rpc::message::{CallHeader, MessageType, RpcError, encode_call, encode_success, parse_reply, peek};
-use rpc::record::{RecordDecoder, finish_record, start_record};
+use rpc::message::{CallHeader, RpcError, encode_call, encode_success, parse_reply, peek};
+use rpc::record::{finish_record, start_record};
 use rustix::process::{getgid, getuid};
-use xdr::{Decode, Encode, List, Opaque, Writer};
+use tokio::runtime::{Builder, Runtime};
+use xdr::{Decode, Encode, Opaque, Writer};
 
 /// Longest time for a reply; far above the usual one.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than any reply here.
 const MAX_RECORD: usize = 2 << 20;
 
+/// Carries the records of all clients.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_current_thread().enable_all().build().expect("a runtime"));
+
+/// Slots of a session to ask for.
+const SLOTS: u32 = 8;
 /// OPENs in one compound.
 const OPENS_AT_ONCE: usize = 50;
 
@@ -47,11 +56,10 @@ fn ordinary_user() -> u32 {
 
 /// A connection, and the user of its calls.
 pub struct Client {
-    stream: TcpStream,
-    decoder: RecordDecoder,
-    buffer: BytesMut,
-    /// Callbacks that arrived while the client waited for a reply.
-    calls: VecDeque<Bytes>,
+    carrier: Carrier,
+    engine: Arc<Engine>,
+    connection: ConnectionId,
+    /// Transaction ID of the last call.
     xid: u32,
     pub uid: u32,
 }
@@ -71,30 +79,36 @@ impl Client {
     }
 
     fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
-        let (decoder, buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
-        Self { stream, decoder, buffer, calls: VecDeque::new(), xid: 1, uid: ordinary_user() }
+        stream.set_nonblocking(true).expect("an option");
+        let _runtime = RUNTIME.enter();
+        let stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+        Self::carried_by(Carrier::new(stream, MAX_RECORD), 1)
+    }
+
+    fn carried_by(carrier: Carrier, first_xid: u32) -> Self {
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid));
+        let policy = RetryPolicy { timeout: PATIENCE, retries: Some(0), fails_fast: true };
+        let connection = engine.open_connection(protocol::nfs3::PORT, policy).expect("the first one");
+        Self { carrier, engine, connection, xid: 0, uid: ordinary_user() }
     }
 
     /// CREATE in version 3, or the reason why the call was refused.
     pub fn try_create(&mut self, directory: FileHandle, name: &str) -> Result<NfsStat, RpcError> {
-        let arguments =
-            CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
-        let created: Outcome<CreateOk, WccData> = self.ask(NFS3, Proc::CREATE.0, &arguments)?;
+        let created: Outcome<CreateOk, WccData> =
+            self.ask(NFS3, Proc::CREATE.0, &create_args(directory, name))?;
         Ok(created.status())
     }
 
-    /// Sends the same call without waiting for the reply.
-    pub fn send_create(&mut self, directory: FileHandle, name: &str) {
-        let arguments =
-            CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
-        self.send(NFS3, Proc::CREATE.0, &arguments);
+    /// Sends the same call, and closes the connection without waiting for the reply.
+    pub fn send_create(self, directory: FileHandle, name: &str) {
+        let call = record(&self.credential(), 1, NFS3, Proc::CREATE.0, &create_args(directory, name));
+        self.into_stream().write_all(&call).expect("room in the socket");
     }
 
     /// Gives the next call the transaction ID of the last call of `other`, as a retransmission over another connection has it.
     pub fn repeats(self, other: &Self) -> Self {
-        Self { xid: other.xid - 1, ..self }
+        Self { uid: self.uid, ..Self::carried_by(self.carrier, other.xid) }
     }
 
     /// Calls a procedure and decodes its results.
@@ -109,75 +123,57 @@ impl Client {
         procedure: u32,
         arguments: &impl Encode,
     ) -> Result<R, RpcError> {
-        self.send(program, procedure, arguments);
-        loop {
-            let record = self.receive();
-            match peek(&record).expect("a message") {
-                (_, MessageType::CALL) => self.calls.push_back(record),
-                _ => return parse_reply(record),
-            }
-        }
+        let credential = self.credential();
+        let call = self.engine.call(self.connection, |xid| {
+            self.xid = xid;
+            vec![call(&credential, xid, program, procedure, arguments)]
+        });
+        parse_reply(self.run(call).expect("a reply"))
     }
 
     /// Sends a call that is refused; returns the reason.
     pub fn refused(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> RpcError {
-        self.send(program, procedure, arguments);
-        parse_reply::<()>(self.receive()).expect_err("a call that is not executed")
+        self.ask::<()>(program, procedure, arguments).expect_err("a call that is not executed")
     }
 
     /// Waits for the next callback.
     fn called(&mut self) -> Bytes {
-        self.calls.pop_front().unwrap_or_else(|| self.receive())
+        let engine = Arc::clone(&self.engine);
+        let called = async { tokio::time::timeout(PATIENCE, poll_fn(|cx| engine.poll_callback(cx))).await };
+        self.run(called).expect("a callback in time").expect("an open connection").1
     }
 
     fn answer(&mut self, xid: u32, results: &impl Encode) {
         let mut reply = Writer::new();
-        let start = start_record(&mut reply);
         encode_success(&mut reply, xid);
         results.encode(&mut reply);
-        finish_record(&mut reply, start);
-        self.stream.write_all(reply.inline()).expect("the server reads");
+        self.engine.send_reply(self.connection, vec![reply.into_bytes()]);
+        // The next poll of this finds the reply sent.
+        self.run(tokio::task::yield_now());
     }
 
-    fn send(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) {
-        self.try_send(program, procedure, arguments).expect("the server reads");
+    /// Waits for what a future of this client returns.
+    fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        RUNTIME.block_on(self.carrier.carry(&self.engine, self.connection, work))
     }
 
-    fn try_send(
-        &mut self,
-        (program, version): (u32, u32),
-        procedure: u32,
-        arguments: &impl Encode,
-    ) -> std::io::Result<()> {
-        self.xid += 1;
-        let credential = OpaqueAuth::sys(&AuthSys {
+    fn user(&self) -> AuthSys {
+        AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"client"),
             uid: self.uid,
             gid: if self.uid == getuid().as_raw() { getgid().as_raw() } else { self.uid },
             gids: GroupList::default(),
-        });
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, program, version, procedure) };
-        let mut call = Writer::new();
-        let start = start_record(&mut call);
-        encode_call(&mut call, &header, arguments);
-        finish_record(&mut call, start);
-        self.stream.write_all(call.inline())
+        }
     }
 
-    fn receive(&mut self) -> Bytes {
-        loop {
-            if let Some(record) = self.decoder.decode(&mut self.buffer).expect("a record") {
-                return record;
-            }
-            let mut chunk = [0; 4096];
-            let read = match self.stream.read(&mut chunk) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                read => read.expect("an answer"),
-            };
-            assert_ne!(read, 0, "the server closed the connection");
-            self.buffer.extend_from_slice(&chunk[..read]);
-        }
+    fn credential(&self) -> OpaqueAuth {
+        OpaqueAuth::sys(&self.user())
+    }
+
+    fn into_stream(self) -> TcpStream {
+        let _runtime = RUNTIME.enter();
+        self.carrier.into_stream().into_std().expect("a socket")
     }
 
     fn nfs3<T: Decode, F: Decode>(&mut self, procedure: Proc, arguments: &impl Encode) -> Result<T, NfsStat> {
@@ -256,23 +252,59 @@ impl Client {
     }
 
     /// Sends READs without reading replies, until the server stops reading.
-    pub fn clog(mut self, file: FileHandle) -> TcpStream {
-        self.stream.set_nonblocking(true).expect("an option");
+    pub fn clog(self, file: FileHandle) -> TcpStream {
         let arguments = ReadArgs { file, offset: 0, count: 1 << 20 };
-        while self.try_send(NFS3, Proc::READ.0, &arguments).is_ok() {}
-        self.stream
+        let call = record(&self.credential(), 1, NFS3, Proc::READ.0, &arguments);
+        let mut stream = self.into_stream();
+        while stream.write_all(&call).is_ok() {}
+        stream
     }
+}
+
+/// Returns a call.
+fn call(
+    credential: &OpaqueAuth,
+    xid: u32,
+    (program, version): (u32, u32),
+    procedure: u32,
+    arguments: &impl Encode,
+) -> Bytes {
+    let credential = credential.clone();
+    let header = CallHeader { credential, ..CallHeader::new(xid, program, version, procedure) };
+    let mut call = Writer::new();
+    encode_call(&mut call, &header, arguments);
+    call.into_bytes()
+}
+
+/// Returns a call with its record mark, for a socket.
+fn record(
+    credential: &OpaqueAuth,
+    xid: u32,
+    program: (u32, u32),
+    procedure: u32,
+    arguments: &impl Encode,
+) -> Bytes {
+    let mut record = Writer::new();
+    let start = start_record(&mut record);
+    record.raw(&call(credential, xid, program, procedure, arguments));
+    finish_record(&mut record, start);
+    record.into_bytes()
+}
+
+fn create_args(directory: FileHandle, name: &str) -> CreateArgs {
+    CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) }
 }
 
 fn entry(dir: FileHandle, name: &str) -> DirOpArgs {
     DirOpArgs { dir, name: Filename::new(name.to_owned().into_bytes()).expect("a short name") }
 }
 
-/// An NFSv4.1 client with a session.
+/// An NFSv4.1 client with a session, of which it uses the first slot.
 pub struct Client4 {
     client: Client,
     minor_version: u32,
     session: SessionId,
+    /// The sequence ID of the last request.
     sequence: u32,
     /// The result of CREATE_SESSION.
     pub granted: CreateSessionFlags,
@@ -342,37 +374,16 @@ impl Client4 {
         Self::over(Client::connect(address), name, flags, 1)
     }
 
-    fn over(client: Client, name: &str, flags: CreateSessionFlags, minor_version: u32) -> Self {
-        let mut this = Self {
-            client,
-            minor_version,
-            session: SessionId::default(),
-            sequence: 0,
-            granted: CreateSessionFlags::empty(),
-        };
-        let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
-        let owner = ClientOwner { verifier: [1; 8], owner_id };
-        let exchange = Op::ExchangeId(ExchangeIdArgs {
-            client_owner: owner,
-            flags: ExchangeIdFlags::empty(),
-            state_protect: StateProtectArgs::None,
-            implementation: List::default(),
+    fn over(mut client: Client, name: &str, flags: CreateSessionFlags, minor_version: u32) -> Self {
+        let machine = Caller::sys(&client.user());
+        let config = Arc::new(Config {
+            version: Version::ALL.into_iter().find(|version| version.minor() == Some(minor_version)),
+            slots: SLOTS,
+            ..Config::new("the server", name.as_bytes(), [1; 8], machine)
         });
-        let OpResult::ExchangeId(id) = this.alone(exchange) else { panic!("EXCHANGE_ID's only result") };
-        let id = id.into_result().expect("a client id");
-        let create = Op::CreateSession(CreateSessionArgs {
-            client_id: id.client_id,
-            sequence: id.sequence_id,
-            flags,
-            fore_channel: channel(),
-            back_channel: channel(),
-            callback_program: 0x4000_0000,
-            sec_parms: List::default(),
-        });
-        let OpResult::CreateSession(session) = this.alone(create) else { panic!("as CREATE_SESSION") };
-        let session = session.into_result().expect("a session");
-        (this.session, this.granted) = (session.session_id, session.flags);
-        this
+        let creating = RawSession::create(Arc::clone(&client.engine), client.connection, config, flags);
+        let session = client.run(creating).expect("a session");
+        Self { client, minor_version, session: session.id(), sequence: 0, granted: session.flags() }
     }
 
     /// Sends RECLAIM_COMPLETE.
@@ -386,21 +397,14 @@ impl Client4 {
         Self { client: Client::connect(address), minor_version, session, sequence: sequence - 1, granted }
     }
 
-    fn alone(&mut self, op: Op) -> OpResult {
-        self.send(vec![op]).results.into_vec().pop().expect("a result")
-    }
-
-    fn send(&mut self, ops: Vec<Op>) -> CompoundResult {
-        let ops = List::new(ops).expect("few operations");
-        let arguments = CompoundArgs { tag: Utf8::from_static(b""), minor_version: self.minor_version, ops };
-        self.client.call(NFS4, 1, &arguments)
-    }
-
     /// Runs operations after a SEQUENCE; returns their results, or the error.
     pub fn run(&mut self, ops: Vec<Op>) -> Result<Vec<OpResult>, Status> {
         self.sequence += 1;
-        let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
-        let result = self.send(std::iter::once(sequence).chain(ops).collect());
+        let sequence = SequenceArgs::in_first_slot(self.session, self.sequence);
+        let (engine, connection) = (Arc::clone(&self.client.engine), self.client.connection);
+        let caller = Caller::sys(&self.client.user());
+        let sent = send_compound(&engine, connection, &caller, self.minor_version, Some(sequence), &ops);
+        let result = self.client.run(sent).expect("results");
         if result.status == Status::OK {
             Ok(result.results.into_vec().split_off(1))
         } else {
@@ -475,16 +479,4 @@ fn open(owner: usize, claim: OpenClaim) -> Op {
         how: OpenHow::NoCreate,
         claim,
     })
-}
-
-fn channel() -> ChannelAttributes {
-    ChannelAttributes {
-        header_pad_size: 0,
-        max_request_size: 1 << 20,
-        max_response_size: 1 << 20,
-        max_response_size_cached: 8192,
-        max_operations: 256,
-        max_requests: 8,
-        rdma_ird: List::default(),
-    }
 }

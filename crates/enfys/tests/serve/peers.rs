@@ -109,7 +109,6 @@ fn a_call_from_a_closed_socket_is_not_from_root() {
     let mut thief = connect_as(&server, NOBODY);
     thief.uid = 0;
     thief.send_create(root, "planted");
-    drop(thief);
     server.signal(Signal::CONT);
     server.await_log(0, "the owner of this local socket is not known");
     assert_eq!(std::fs::read_dir(&export).unwrap().count(), 0);
