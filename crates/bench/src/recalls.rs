@@ -18,7 +18,9 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::session::CreateSessionFlags;
 use protocol::nfs4::types::{Component, Handle, Outcome, StateOwner, Stateid, Status};
+use tokio::runtime::{Builder, Runtime};
 use xdr::Opaque;
 
 use self::client::Client;
@@ -134,9 +136,11 @@ fn run(peer: Peer, place: &PeerConfig, case: Case, want: DelegationWant) -> Resu
     let scratch = tempfile::tempdir_in(&place.scratch).map_err(|error| error.to_string())?;
     let running = RunningPeer::start(peer, &PeerConfig { scratch: scratch.path().into(), ..place.clone() })?;
     let holders = Holders::start(running.server, case, want)?;
-    let mut opener = Client::connect(running.server, "opener")?;
-    let directory = directory(&mut opener)?;
-    let opened = open_all(&mut opener, directory, case, running.pid());
+    let opened = runtime()?.block_on(async {
+        let (opener, mut carrier) =
+            Client::connect(running.server, "opener", CreateSessionFlags::empty()).await?;
+        opener.run(&mut carrier, open_all(&opener, case, running.pid())).await
+    });
     // If a holder failed, its error is the cause; the opener only waits for it.
     let returned = holders.end()?;
     let took = opened?;
@@ -147,25 +151,37 @@ fn run(peer: Peer, place: &PeerConfig, case: Case, want: DelegationWant) -> Resu
     }
 }
 
+/// A runtime for clients that share the calling thread.
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+}
+
 /// Opens all files in turn.
-fn open_all(opener: &mut Client, directory: Handle, case: Case, server: u32) -> Result<OpenCost, String> {
+async fn open_all(opener: &Client, case: Case, server: u32) -> Result<OpenCost, String> {
+    let directory = directory(opener).await?;
     let cpu = || process::cpu_time(server).map_err(|error| format!("its CPU time: {error}"));
     let (began, cpu_before) = (Instant::now(), cpu()?);
     let mut put_off = 0;
     for file in 0..case.files {
-        put_off += open_to_write(opener, directory, file, case.delay)?;
+        put_off += open_to_write(opener, directory, file, case.delay).await?;
     }
     Ok(OpenCost { time: began.elapsed(), cpu: cpu()? - cpu_before, put_off })
 }
 
 /// Opens a file for writing and closes it; returns the number of DELAY replies.
-fn open_to_write(client: &mut Client, directory: Handle, file: u32, delay: Duration) -> Result<u32, String> {
+async fn open_to_write(
+    client: &Client,
+    directory: Handle,
+    file: u32,
+    delay: Duration,
+) -> Result<u32, String> {
     let (mut put_off, mut pause) = (0, RETRY_MIN);
     loop {
+        // More precise than the runtime's timers, and nothing else is to be done in this thread.
         thread::sleep(delay);
         let open = open(OpenClaim::Null(name(file)), ShareAccess::BOTH.with_want(DelegationWant::NO_DELEG));
         let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
-        match client.call(vec![Op::PutFh(PutFhArgs { handle: directory }), open, close])? {
+        match client.call(&[Op::PutFh(PutFhArgs { handle: directory }), open, close]).await? {
             (Status::OK, _) => return Ok(put_off),
             (Status::DELAY, _) => {
                 put_off += 1;
@@ -189,14 +205,14 @@ fn open(claim: OpenClaim, share_access: ShareAccess) -> Op {
 }
 
 /// Returns the directory of the small files.
-fn directory(client: &mut Client) -> Result<Handle, String> {
+async fn directory(client: &Client) -> Result<Handle, String> {
     let path = EXPORT.split('/').filter(|part| !part.is_empty());
     let lookups = path.chain([layout::DIRECTORY, layout::SMALL_DIRECTORY]).map(|part| {
         let name = Opaque::new(part.to_owned().into_bytes()).expect("the names are short");
         Op::Lookup(LookupArgs { name })
     });
-    let operations = std::iter::once(Op::PutRootFh).chain(lookups).chain([Op::GetFh]).collect();
-    match client.call(operations)? {
+    let operations: Vec<Op> = std::iter::once(Op::PutRootFh).chain(lookups).chain([Op::GetFh]).collect();
+    match client.call(&operations).await? {
         (Status::OK, results) => match results.last() {
             Some(OpResult::GetFh(Outcome::Ok(handle))) => Ok(*handle),
             other => Err(format!("GETFH: {other:?}")),
