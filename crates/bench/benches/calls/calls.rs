@@ -1,9 +1,10 @@
 //! The calls, built once and sent many times with other transaction and sequence IDs.
 
 use bench::load::requests::{
-    ATTRIBUTES, NFS3, NFS4, Template, arguments, component, create_session, exchange_id, open, patch,
+    ATTRIBUTES, NFS3, NFS4, Template, arguments, component, open, patch, session_config,
 };
 use bytes::{Bytes, BytesMut};
+use client::raw::{create_session, exchange_id};
 use protocol::nfs3::{self, Proc};
 use protocol::nfs4;
 use protocol::nfs4::attributes::SetAttributes;
@@ -14,7 +15,7 @@ use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::open::{CreateHow, OpenHow, ShareAccess};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::remove::RemoveArgs;
-use protocol::nfs4::ops::session::{ReclaimCompleteArgs, SequenceArgs};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
 use protocol::nfs4::types::{Handle, Mode, SessionId, Stateid};
 use rpc::record::HEADER_LENGTH;
 use xdr::{Encode, Opaque};
@@ -177,11 +178,13 @@ fn in_session(session: SessionId, slot: usize, keep: bool, operations: Vec<Op>) 
 
 /// Returns a client and its session, of as many slots as a batch has calls.
 fn open_session(world: &mut World, owner: &'static str) -> SessionId {
-    let results = world.ask(vec![Op::ExchangeId(exchange_id(owner.to_owned()))]);
+    let config = session_config(owner, 1, BATCH as u32 + 1);
+    let results = world.ask(vec![exchange_id(&config).expect("a short name")]);
     let [OpResult::ExchangeId(made)] = &results[..] else { panic!("{results:?}") };
     let made = made.as_result().expect("a client");
-    let create = create_session(made.client_id, made.sequence_id, BATCH as u32 + 1);
-    let results = world.ask(vec![Op::CreateSession(create)]);
+    let flags = CreateSessionFlags::empty();
+    let create = create_session(&config, flags, made.client_id, made.sequence_id);
+    let results = world.ask(vec![create]);
     let [OpResult::CreateSession(made)] = &results[..] else { panic!("{results:?}") };
     let session_id = made.as_result().expect("a session").session_id;
     // On the slot that no batch uses.

@@ -17,7 +17,7 @@ use super::template::{Program, Template};
 use crate::error::LoadError;
 
 /// Time limit for one call outside the measured window.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection that waits for each reply.
 #[derive(Debug)]
@@ -83,11 +83,6 @@ impl Caller {
     /// Returns the connection, with nothing outstanding on it.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
-    }
-
-    /// Takes an idle connection (back).
-    pub(crate) fn from_stream(stream: TcpStream) -> Self {
-        Self { stream }
     }
 }
 

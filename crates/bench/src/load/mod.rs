@@ -23,7 +23,7 @@ use tokio::task::{JoinSet, LocalSet};
 /// Parameters of the generator's requests.
 pub mod requests {
     pub use super::nfs3::NFS3;
-    pub use super::nfs4::{ATTRIBUTES, NFS4, arguments, component, create_session, exchange_id, open};
+    pub use super::nfs4::{ATTRIBUTES, NFS4, arguments, component, open, session_config};
     pub use super::template::{Program, Template, patch};
 }
 
@@ -93,7 +93,7 @@ async fn measure(plan: &LoadPlan) -> Result<Measurement, LoadError> {
     }
     let window = observe(plan, &tally, &mut running).await?;
     let streams = drain(&mut running).await?;
-    nfs4::end_all(prepared.sessions, streams, &plan.xids).await?;
+    nfs4::end_all(prepared.sessions, streams).await?;
     let shape = Shape { depth: depth as u32, ..plan.shape };
     Ok(window.into_measurement(plan.operation, shape, &tally))
 }
@@ -116,9 +116,9 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
         // Missing files are made over version 3. A server without it must have them; the lookups below check that.
         drop(handles);
         for index in 0..plan.shape.connections {
-            let (caller, session, workload) = nfs4::connect(plan, minor_version, index).await?;
+            let (stream, session, workload) = nfs4::connect(plan, minor_version, index).await?;
             depth = depth.min(session.depth());
-            connections.push((caller.into_stream(), workload));
+            connections.push((stream, workload));
             sessions.push(session);
         }
     } else {

@@ -17,6 +17,17 @@ pub struct Program {
     pub version: u32,
 }
 
+/// The user of all calls; the servers are configured not to squash it.
+pub(super) fn user() -> AuthSys {
+    AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"enfys-bench"),
+        uid: 0,
+        gid: 0,
+        gids: GroupList::new(&[0]).expect("one group is not too many"),
+    }
+}
+
 /// One request, complete with its record mark, ready to be copied and patched.
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -24,18 +35,11 @@ pub struct Template {
 }
 
 impl Template {
-    /// Returns a call by user 0; the servers are configured not to squash it.
+    /// Returns a call by user 0.
     #[must_use]
     pub fn call(program: Program, procedure: u32, arguments: &impl Encode) -> Self {
-        let credential = AuthSys {
-            stamp: 0,
-            machine_name: Opaque::from_static(b"enfys-bench"),
-            uid: 0,
-            gid: 0,
-            gids: GroupList::new(&[0]).expect("one group is not too many"),
-        };
         let header = CallHeader {
-            credential: OpaqueAuth::sys(&credential),
+            credential: OpaqueAuth::sys(&user()),
             ..CallHeader::new(0, program.number, program.version, procedure)
         };
         let mut writer = Writer::new();

@@ -12,11 +12,12 @@ use protocol::nfs4;
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::types::{Bitmap, Component, StateOwner};
+use tokio::net::TcpStream;
 use xdr::Opaque;
 
-use self::session::Setup;
+pub use self::session::session_config;
 pub(super) use self::session::{Session, end_all};
-pub use self::session::{create_session, exchange_id};
+use self::session::{Setup, carrier};
 pub use self::slots::arguments;
 use super::LoadPlan;
 use super::caller::Caller;
@@ -57,10 +58,10 @@ pub(super) async fn connect(
     plan: &LoadPlan,
     minor_version: u32,
     connection: u32,
-) -> Result<(Caller, Session, Box<dyn Workload>), LoadError> {
-    let mut caller = Caller::connect(plan.server).await?;
-    let mut session = Session::open(&mut caller, minor_version, plan.shape.depth, &plan.xids).await?;
-    let mut setup = Setup::new(plan, connection, &mut caller, &mut session);
+) -> Result<(TcpStream, Session, Box<dyn Workload>), LoadError> {
+    let mut carrier = carrier(Caller::connect(plan.server).await?.into_stream());
+    let mut session = Session::open(&mut carrier, plan, minor_version).await?;
+    let mut setup = Setup::new(plan, connection, &mut carrier, &mut session);
     let workload: Box<dyn Workload> = match plan.operation {
         Operation::SequenceGetattr41 => Box::new(getattr::SequenceGetattr::new(&mut setup).await?),
         Operation::OpenReadClose41 | Operation::OpenReadClose42 => {
@@ -75,7 +76,7 @@ pub(super) async fn connect(
         Operation::Readdir41 | Operation::Readdir42 => Box::new(readdir::Readdir::new(&mut setup).await?),
         other => unreachable!("{other} is not an operation of version 4"),
     };
-    Ok((caller, session, workload))
+    Ok((carrier.into_stream(), session, workload))
 }
 
 /// Returns a name of this generator.

@@ -1,44 +1,39 @@
-//! A client and its session: created for one connection, destroyed after it.
+//! A client and its session: made over one connection by the client's engine, destroyed after the measurement.
+//!
+//! The engine carries the calls before and after the measurement. In between, the load has the connection and the slots.
 
+use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use protocol::nfs4;
+use client::config::{self, Config, Version};
+use client::engine::{CallError, ConnectionId, Engine, RetryPolicy};
+use client::error::OpError;
+use client::raw::{RawSession, send_compound};
+use net::transport::{Carrier, SystemClock};
 use protocol::nfs4::compound::{Op, OpResult};
-use protocol::nfs4::ops::backchannel::{CallbackSecParms, SecParmsList};
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::exchange_id::{
-    DestroyClientIdArgs, ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs,
-};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::ops::session::{
-    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
-};
-use protocol::nfs4::types::{ClientId, ClientOwner, Handle, Outcome as Answer, SessionId, Stateid};
+use protocol::nfs4::ops::session::CreateSessionFlags;
+use protocol::nfs4::types::{Handle, Outcome as Answer, Stateid};
 use tokio::net::TcpStream;
-use xdr::{List, Opaque};
 
-use super::slots::{Slots, all_well, arguments};
-use super::{NFS4, component};
+use super::component;
+use super::slots::{Slots, all_well};
 use crate::error::LoadError;
 use crate::layout;
 use crate::load::LoadPlan;
-use crate::load::caller::Caller;
-use crate::load::workload::Xids;
+use crate::load::caller::CALL_TIMEOUT;
+use crate::load::replies::REPLY_BYTES_MAX;
+use crate::load::template::user;
 use crate::operation::LARGE_BYTES;
 
-/// Room for a compound's other operations around a large payload.
-const COMPOUND_SLACK_BYTES: u32 = 4 << 10;
-/// Most operations of one compound that this generator sends.
-const OPERATIONS_MAX: u32 = 16;
-/// A program number for callbacks, which are never sent: the session has no back channel.
-const CALLBACK_PROGRAM: u32 = 0x4000_0000;
-
 /// A client and its session.
-#[derive(Debug)]
 pub(crate) struct Session {
-    client: ClientId,
-    id: SessionId,
+    engine: Arc<Engine>,
+    connection: ConnectionId,
+    raw: RawSession,
     slots: Rc<Slots>,
     minor_version: u32,
     /// Opens that last for the whole measurement, and are closed after it.
@@ -46,22 +41,30 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Makes a client, and a session of `slots` slots over `caller`'s connection.
+    /// Makes a client, and a session over `carrier`'s connection with as many slots as the plan's depth.
     pub(super) async fn open(
-        caller: &mut Caller,
+        carrier: &mut Carrier,
+        plan: &LoadPlan,
         minor_version: u32,
-        slots: u32,
-        xids: &Xids,
     ) -> Result<Self, LoadError> {
-        let mut bare = Bare { caller, minor_version, xids };
-        let owner = format!("enfys-bench-{}-{}", std::process::id(), xids.take(0));
-        let (client, first) = bare.exchange_id(owner).await?;
-        let (id, granted) = bare.create_session(client, first, slots).await?;
-        let slots = Rc::new(Slots::new(id, minor_version, granted as usize));
-        let mut session = Self { client, id, slots, minor_version, open: Vec::new() };
-        let complete = vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })];
-        session.call(caller, "RECLAIM_COMPLETE", complete, xids).await?;
-        Ok(session)
+        let first_xid = plan.xids.take(0);
+        let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid));
+        let policy = RetryPolicy { timeout: CALL_TIMEOUT, retries: Some(0), fails_fast: true };
+        let connection =
+            engine.open_connection(plan.server.port(), policy).map_err(|error| failed("connect", error))?;
+        let config = session_config(
+            &format!("enfys-bench-{}-{first_xid}", std::process::id()),
+            minor_version,
+            plan.shape.depth,
+        );
+        let opening =
+            RawSession::open(Arc::clone(&engine), connection, Arc::new(config), CreateSessionFlags::empty());
+        let raw = carrier.carry(&engine, connection, opening).await.map_err(|error| match error {
+            OpError::Call(error) => failed("CREATE_SESSION", error),
+            error => LoadError::wrong("CREATE_SESSION", error),
+        })?;
+        let slots = Rc::new(Slots::new(raw.id(), minor_version, raw.sequences()));
+        Ok(Self { engine, connection, raw, slots, minor_version, open: Vec::new() })
     }
 
     /// Returns the slots that the server granted; at most as many as requested.
@@ -76,42 +79,70 @@ impl Session {
 
     /// Sends `operations` outside the measured window and returns their results.
     async fn call(
-        &mut self,
-        caller: &mut Caller,
+        &self,
+        carrier: &mut Carrier,
         what: &str,
-        operations: Vec<Op>,
-        xids: &Xids,
+        operations: &[Op],
     ) -> Result<Vec<OpResult>, LoadError> {
-        let compound = self.slots.single(operations);
-        let result = caller.call(what, xids.take(0), NFS4, nfs4::PROC_COMPOUND, &compound).await?;
-        let mut results = all_well(result).map_err(|why| LoadError::wrong(what, why))?;
+        let (caller, sequence) = (config::Caller::sys(&user()), Some(self.slots.single()));
+        let call =
+            send_compound(&self.engine, self.connection, &caller, self.minor_version, sequence, operations);
+        let result = carrier.carry(&self.engine, self.connection, call).await;
+        let mut results = all_well(result.map_err(|error| failed(what, error))?)
+            .map_err(|why| LoadError::wrong(what, why))?;
         results.remove(0);
         Ok(results)
     }
 
     /// Destroys the session and its client.
-    async fn end(mut self, caller: &mut Caller, xids: &Xids) -> Result<(), LoadError> {
+    async fn end(mut self, carrier: &mut Carrier) -> Result<(), LoadError> {
         for (handle, open_stateid) in std::mem::take(&mut self.open) {
             let close = Op::Close(CloseArgs { seqid: 0, open_stateid });
-            self.call(caller, "CLOSE", vec![Op::PutFh(PutFhArgs { handle }), close], xids).await?;
+            self.call(carrier, "CLOSE", &[Op::PutFh(PutFhArgs { handle }), close]).await?;
         }
-        let mut bare = Bare { caller, minor_version: self.minor_version, xids };
-        let session = Op::DestroySession(DestroySessionArgs { session_id: self.id });
-        bare.call("DESTROY_SESSION", session).await?;
-        let client = Op::DestroyClientId(DestroyClientIdArgs { client_id: self.client });
-        bare.call("DESTROY_CLIENTID", client).await?;
-        Ok(())
+        let ended = carrier.carry(&self.engine, self.connection, self.raw.destroy()).await;
+        ended.map_err(|error| LoadError::wrong("DESTROY_SESSION", error))
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+/// Returns the configuration of a client whose sessions have this number of slots. Its name is new on every run, so that the
+/// verifier does not matter.
+#[must_use]
+pub fn session_config(owner: &str, minor_version: u32, slots: u32) -> Config {
+    Config {
+        version: Version::ALL.into_iter().find(|version| version.minor() == Some(minor_version)),
+        slots,
+        read_size: LARGE_BYTES,
+        write_size: LARGE_BYTES,
+        ..Config::new("the server", owner.as_bytes(), [0; 8], config::Caller::sys(&user()))
+    }
+}
+
+fn failed(what: &str, error: CallError) -> LoadError {
+    match error {
+        CallError::TimedOut => LoadError::Silent(what.to_owned()),
+        CallError::Unreachable(error) => {
+            LoadError::Connection(what.to_owned(), std::io::Error::other(error.to_string()))
+        }
+        error => LoadError::wrong(what, error),
+    }
+}
+
+/// Returns a carrier of the calls around the measurement.
+pub(super) fn carrier(stream: TcpStream) -> Carrier {
+    Carrier::new(stream, REPLY_BYTES_MAX)
+}
+
 /// Destroys each session on the connection with the same index.
-pub(crate) async fn end_all(
-    sessions: Vec<Session>,
-    streams: Vec<TcpStream>,
-    xids: &Xids,
-) -> Result<(), LoadError> {
+pub(crate) async fn end_all(sessions: Vec<Session>, streams: Vec<TcpStream>) -> Result<(), LoadError> {
     for (session, stream) in sessions.into_iter().zip(streams) {
-        session.end(&mut Caller::from_stream(stream), xids).await?;
+        session.end(&mut carrier(stream)).await?;
     }
     Ok(())
 }
@@ -122,22 +153,22 @@ pub(super) struct Setup<'a> {
     pub(super) connection: u32,
     pub(super) session: &'a mut Session,
     plan: &'a LoadPlan,
-    caller: &'a mut Caller,
+    carrier: &'a mut Carrier,
 }
 
 impl<'a> Setup<'a> {
     pub(super) fn new(
         plan: &'a LoadPlan,
         connection: u32,
-        caller: &'a mut Caller,
+        carrier: &'a mut Carrier,
         session: &'a mut Session,
     ) -> Self {
-        Self { connection, session, plan, caller }
+        Self { connection, session, plan, carrier }
     }
 
     /// Calls inside the session.
     pub(super) async fn call(&mut self, what: &str, operations: Vec<Op>) -> Result<Vec<OpResult>, LoadError> {
-        self.session.call(self.caller, what, operations, &self.plan.xids).await
+        self.session.call(self.carrier, what, &operations).await
     }
 
     /// Returns the handle of `name` in the directory of the measurement.
@@ -162,84 +193,4 @@ impl<'a> Setup<'a> {
 /// Results of the right status and the wrong kind.
 pub(super) fn unexpected(what: &str, results: &[OpResult]) -> LoadError {
     LoadError::wrong(what, format!("results {results:?}"))
-}
-
-/// Calls before and after all sessions.
-struct Bare<'a> {
-    caller: &'a mut Caller,
-    minor_version: u32,
-    xids: &'a Xids,
-}
-
-impl Bare<'_> {
-    async fn call(&mut self, what: &str, operation: Op) -> Result<Vec<OpResult>, LoadError> {
-        let compound = arguments(self.minor_version, vec![operation]);
-        let xid = self.xids.take(0);
-        let result = self.caller.call(what, xid, NFS4, nfs4::PROC_COMPOUND, &compound).await?;
-        all_well(result).map_err(|why| LoadError::wrong(what, why))
-    }
-
-    async fn exchange_id(&mut self, owner: String) -> Result<(ClientId, u32), LoadError> {
-        let exchange = exchange_id(owner);
-        let results = self.call("EXCHANGE_ID", Op::ExchangeId(exchange)).await?;
-        match &results[..] {
-            [OpResult::ExchangeId(Answer::Ok(made))] => Ok((made.client_id, made.sequence_id)),
-            _ => Err(unexpected("EXCHANGE_ID", &results)),
-        }
-    }
-
-    async fn create_session(
-        &mut self,
-        client_id: ClientId,
-        sequence: u32,
-        slots: u32,
-    ) -> Result<(SessionId, u32), LoadError> {
-        let create = create_session(client_id, sequence, slots);
-        let results = self.call("CREATE_SESSION", Op::CreateSession(create)).await?;
-        match &results[..] {
-            [OpResult::CreateSession(Answer::Ok(made))] if made.fore_channel.max_requests > 0 => {
-                Ok((made.session_id, made.fore_channel.max_requests.min(slots)))
-            }
-            _ => Err(unexpected("CREATE_SESSION", &results)),
-        }
-    }
-}
-
-/// EXCHANGE_ID of a client without pNFS.
-///
-/// # Panics
-/// If the owner's name is longer than the protocol allows.
-#[must_use]
-pub fn exchange_id(owner: String) -> ExchangeIdArgs {
-    let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
-    ExchangeIdArgs {
-        // The owner's name is new on every run, so that the verifier does not matter.
-        client_owner: ClientOwner { verifier: [0; 8], owner_id },
-        flags: ExchangeIdFlags::USE_NON_PNFS,
-        state_protect: StateProtectArgs::None,
-        implementation: List::default(),
-    }
-}
-
-/// CREATE_SESSION with this number of slots, without a back channel.
-#[must_use]
-pub fn create_session(client_id: ClientId, sequence: u32, slots: u32) -> CreateSessionArgs {
-    let channel = |bytes, max_requests| ChannelAttributes {
-        header_pad_size: 0,
-        max_request_size: bytes,
-        max_response_size: bytes,
-        max_response_size_cached: COMPOUND_SLACK_BYTES,
-        max_operations: OPERATIONS_MAX,
-        max_requests,
-        rdma_ird: List::default(),
-    };
-    CreateSessionArgs {
-        client_id,
-        sequence,
-        flags: CreateSessionFlags::empty(),
-        fore_channel: channel(LARGE_BYTES + COMPOUND_SLACK_BYTES, slots),
-        back_channel: channel(COMPOUND_SLACK_BYTES, 1),
-        callback_program: CALLBACK_PROGRAM,
-        sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
-    }
 }

@@ -50,9 +50,9 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Creates `count` unused slots of a session.
-    pub(super) fn new(session: SessionId, minor_version: u32, count: usize) -> Self {
-        Self { session, minor_version, sequences: vec![Cell::new(0); count] }
+    /// Takes over the slots of a session, with the sequence id last used on each.
+    pub(super) fn new(session: SessionId, minor_version: u32, sequences: Vec<u32>) -> Self {
+        Self { session, minor_version, sequences: sequences.into_iter().map(Cell::new).collect() }
     }
 
     /// Returns the number of slots.
@@ -67,26 +67,25 @@ impl Slots {
         sequence
     }
 
-    fn sequence(&self, slot: usize, sequence_id: u32, highest: usize, keep: Keep) -> Op {
-        Op::Sequence(SequenceArgs {
+    fn sequence(&self, slot: usize, sequence_id: u32, highest: usize, keep: Keep) -> SequenceArgs {
+        SequenceArgs {
             session_id: self.session,
             sequence_id,
             slot_id: slot as u32,
             highest_slot_id: highest as u32,
             cache_this: keep == Keep::Yes,
-        })
+        }
     }
 
-    /// Returns the next single call, on the first slot.
-    pub(super) fn single(&self, operations: Vec<Op>) -> CompoundArgs {
-        let sequence = self.sequence(0, self.advance(0), 0, Keep::No);
-        arguments(self.minor_version, [vec![sequence], operations].concat())
+    /// Returns the SEQUENCE of the next single call, on the first slot.
+    pub(super) fn single(&self) -> SequenceArgs {
+        self.sequence(0, self.advance(0), 0, Keep::No)
     }
 
     /// Returns a compound of `operations` that is sent repeatedly on `slot`.
     pub(super) fn request(&self, slot: usize, keep: Keep, operations: &[Op]) -> Request {
         let render = |sequence_id| {
-            let sequence = self.sequence(slot, sequence_id, self.count() - 1, keep);
+            let sequence = Op::Sequence(self.sequence(slot, sequence_id, self.count() - 1, keep));
             let compound = arguments(self.minor_version, [&[sequence], operations].concat());
             Template::call(NFS4, nfs4::PROC_COMPOUND, &compound)
         };
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn each_slot_counts_its_own_requests() {
-        let slots = Slots::new([7; 16], 2, 3);
+        let slots = Slots::new([7; 16], 2, vec![0; 3]);
         let requests = [0, 2].map(|slot| slots.request(slot, Keep::Yes, &[Op::PutRootFh]));
         let mut sent = Vec::new();
         // RFC 8881 §18.46.3: a slot's sequence id rises by one with each request on it, from 1.
@@ -163,9 +162,7 @@ mod tests {
             sent.push((sequence.slot_id, sequence.sequence_id));
         }
         assert_eq!(sent, [(0, 1), (2, 1), (2, 2), (0, 2), (2, 3)]);
-        match slots.single(vec![]).ops.first() {
-            Some(Op::Sequence(sequence)) => assert_eq!((sequence.slot_id, sequence.sequence_id), (0, 3)),
-            other => panic!("{other:?}"),
-        }
+        let single = slots.single();
+        assert_eq!((single.slot_id, single.sequence_id), (0, 3));
     }
 }
