@@ -247,8 +247,8 @@ impl Client {
     ///
     /// # Errors
     /// Status DENIED (EAGAIN) if another owner has it and the caller does not wait; OPENMODE if the file is open for
-    /// something else; EDEADLK if the server finds a deadlock; ENOLCK in version 4.0, and in
-    /// version 3 unless locks are kept on this machine.
+    /// something else; EDEADLK if the server finds a deadlock; ENOLCK in version 3
+    /// unless locks are kept on this machine.
     #[allow(clippy::too_many_arguments, reason = "they are those of fcntl(2)")]
     pub async fn lock(
         &self,

@@ -267,12 +267,12 @@ mod tests {
     fn a_seqid_goes_on_with_the_next_file_of_its_owner() {
         let files = OpenFiles::new(true);
         let mut owner = files.take_owner();
-        let sent = owner.start_request();
-        owner.end_request(sent, Some(Status::OK));
-        let (number, next) = (owner.number(), owner.clone().start_request());
+        let sent = owner.seqid.start_request();
+        owner.seqid.end_request(sent, Some(Status::OK));
+        let (number, next) = (owner.number(), owner.clone().seqid.start_request());
         files.free_owner(owner);
         let mut again = files.take_owner();
-        assert_eq!((again.number(), again.start_request()), (number, next));
+        assert_eq!((again.number(), again.seqid.start_request()), (number, next));
         // Its outcome is unknown.
         files.free_owner(again);
         assert_ne!(files.take_owner().number(), number);

@@ -14,28 +14,17 @@ pub(crate) const SEQID_UNCHANGED: &[Status] = &[
     Status::MOVED,
 ];
 
-/// An owner of opens or locks. Its requests are sent one after the other: each needs a mutable reference.
+/// An open-owner. Its requests are sent one after the other: each needs a mutable reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,
-    seqid: Seqid,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seqid {
-    /// Servers of 4.1 and later ignore seqids (RFC 8881 §8.1.2).
-    Ignored,
-    /// The seqid of the next request.
-    Next(u32),
-    /// A request was sent whose outcome is unknown.
-    Unknown,
+    pub(crate) seqid: Seqid,
 }
 
 impl Owner {
     /// Creates an owner that the server does not know.
     pub(crate) fn new(number: u32, has_seqids: bool) -> Self {
-        // §9.1.7: the first seqid may be any.
-        Self { number, seqid: if has_seqids { Seqid::Next(0) } else { Seqid::Ignored } }
+        Self { number, seqid: Seqid::new(has_seqids) }
     }
 
     /// Returns an owner that must not be used.
@@ -50,27 +39,51 @@ impl Owner {
 
     /// Returns whether the seqid of the next request is known.
     pub(crate) fn is_known(&self) -> bool {
-        self.seqid != Seqid::Unknown
+        self.seqid.is_known()
+    }
+}
+
+/// The seqid of an open-owner or a lock-owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seqid {
+    /// Servers of 4.1 and later ignore seqids (RFC 8881 §8.1.2).
+    Ignored,
+    /// The seqid of the next request.
+    Next(u32),
+    /// A request was sent whose outcome is unknown.
+    Unknown,
+}
+
+impl Seqid {
+    /// Creates the seqid of an owner that the server does not know.
+    pub(crate) fn new(has_seqids: bool) -> Self {
+        // §9.1.7: the first seqid may be any.
+        if has_seqids { Self::Next(0) } else { Self::Ignored }
+    }
+
+    /// Returns whether the seqid of the next request is known.
+    pub(crate) fn is_known(&self) -> bool {
+        *self != Self::Unknown
     }
 
     /// Returns the seqid for a request that is sent now. Until [`Self::end_request`] the next one is unknown.
     pub(crate) fn start_request(&mut self) -> u32 {
-        match self.seqid {
-            Seqid::Next(seqid) => {
-                self.seqid = Seqid::Unknown;
+        match *self {
+            Self::Next(seqid) => {
+                *self = Self::Unknown;
                 seqid
             }
-            Seqid::Ignored | Seqid::Unknown => 0,
+            Self::Ignored | Self::Unknown => 0,
         }
     }
 
     /// Notes the status of the request with this seqid; `None` if the server has not executed its operation.
     pub(crate) fn end_request(&mut self, sent: u32, status: Option<Status>) {
-        if self.seqid == Seqid::Ignored {
+        if *self == Self::Ignored {
             return;
         }
         let advances = status.is_some_and(|status| !SEQID_UNCHANGED.contains(&status));
-        self.seqid = Seqid::Next(if advances { sent.wrapping_add(1) } else { sent });
+        *self = Self::Next(if advances { sent.wrapping_add(1) } else { sent });
     }
 }
 
@@ -81,11 +94,11 @@ mod tests {
     #[test]
     fn statuses_advance_the_seqid_except_those_listed() {
         let after = |status| {
-            let mut owner = Owner::new(1, true);
-            let sent = owner.start_request();
-            assert!(!owner.is_known());
-            owner.end_request(sent, status);
-            owner.start_request().wrapping_sub(sent)
+            let mut seqid = Seqid::new(true);
+            let sent = seqid.start_request();
+            assert!(!seqid.is_known());
+            seqid.end_request(sent, status);
+            seqid.start_request().wrapping_sub(sent)
         };
         for status in [Status::OK, Status::DELAY, Status::GRACE, Status::NOENT, Status::EXPIRED] {
             assert_eq!(after(Some(status)), 1, "{status:?}");
@@ -98,10 +111,10 @@ mod tests {
 
     #[test]
     fn the_seqid_wraps_around_and_later_versions_have_none() {
-        let mut owner = Owner::new(1, true);
-        owner.end_request(u32::MAX, Some(Status::OK));
-        assert_eq!(owner.start_request(), 0);
-        let mut later = Owner::new(1, false);
+        let mut seqid = Seqid::new(true);
+        seqid.end_request(u32::MAX, Some(Status::OK));
+        assert_eq!(seqid.start_request(), 0);
+        let mut later = Seqid::new(false);
         let sent = later.start_request();
         later.end_request(sent, Some(Status::OK));
         assert!(later.is_known());

@@ -5,17 +5,20 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
+use futures_util::lock::{Mutex as AsyncMutex, MutexGuard, OwnedMutexGuard};
 use parking_lot::Mutex;
 use protocol::nfs4::types::{Handle, Stateid};
 
 use super::ranges::{HeldRange, HeldRanges};
 use super::{LockOwner, LockRange, Waiters};
 use crate::opens::OpenFile;
+use crate::owner::Seqid;
 
 /// All lock owners of the client.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
+    /// Whether this is version 4.0, in which owners have seqids.
+    is_v40: bool,
     lockers: Mutex<HashMap<(Handle, LockOwner), Arc<Locker>>>,
     last_number: AtomicU64,
     pub(crate) waiters: Waiters,
@@ -26,11 +29,14 @@ pub(crate) struct Locks {
 /// An owner that locks one file through several opens has a lock stateid for each open.
 #[derive(Debug)]
 pub(crate) struct Locker {
-    pub(crate) number: u64,
+    /// Replaced with a lock-owner whose seqid is not known.
+    number: AtomicU64,
     pub(crate) file: Handle,
     pub(crate) owner: LockOwner,
     /// Held by the LOCK or LOCKU of this owner that is under way, so that the table has the server's order.
     turn: Arc<AsyncMutex<()>>,
+    /// Locked during each request that has it.
+    seqid: AsyncMutex<Seqid>,
     state: Mutex<State>,
 }
 
@@ -69,6 +75,8 @@ pub(crate) struct Unlocking {
     pub(crate) snapshot: Snapshot,
     /// Whether nothing will be locked through this open afterwards.
     pub(crate) is_last: bool,
+    /// Whether the owner will have no locks afterwards.
+    pub(crate) is_last_of_owner: bool,
 }
 
 /// A [`Locker`] in use. It is forgotten when nobody uses it and it holds nothing.
@@ -79,13 +87,22 @@ pub(crate) struct LockerUse {
 }
 
 impl Locks {
+    /// Creates a table without locks.
+    pub(crate) fn new(is_v40: bool) -> Arc<Self> {
+        Arc::new(Self { is_v40, ..Self::default() })
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Returns the owner on this file, which may have no locks yet.
     pub(crate) fn locker(self: &Arc<Self>, file: Handle, owner: LockOwner) -> LockerUse {
         let mut lockers = self.lockers.lock();
         let locker = lockers.entry((file, owner)).or_insert_with(|| {
-            let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+            let (number, seqid) = (AtomicU64::new(self.next_number()), Seqid::new(self.is_v40).into());
             let (turn, state) = (Arc::default(), Mutex::default());
-            Arc::new(Locker { number, file, owner, turn, state })
+            Arc::new(Locker { number, file, owner, turn, seqid, state })
         });
         LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) }
     }
@@ -102,7 +119,7 @@ impl Locks {
         let lockers = self.lockers.lock();
         let in_use = |locker: &Arc<Locker>| LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) };
         let mut all: Vec<_> = lockers.values().map(in_use).collect();
-        all.sort_unstable_by_key(|locker| locker.number);
+        all.sort_unstable_by_key(|locker| locker.number());
         all
     }
 
@@ -119,7 +136,7 @@ impl Locks {
     /// Returns the owner with this number.
     pub(crate) fn owner_of(&self, number: u64) -> Option<LockOwner> {
         let lockers = self.lockers.lock();
-        lockers.values().find(|locker| locker.number == number).map(|locker| locker.owner)
+        lockers.values().find(|locker| locker.number() == number).map(|locker| locker.owner)
     }
 
     /// Notes that the server has given up all locks through an open.
@@ -131,6 +148,17 @@ impl Locks {
 }
 
 impl Locker {
+    /// Returns the number, which the owner's name at the server is made of.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no other request with the owner's seqid is under way. Do not wait for a session meanwhile: the task that makes
+    /// sessions takes the seqid too. Whoever takes an open-owner's turn as well takes that first.
+    pub(crate) async fn seqid(&self) -> MutexGuard<'_, Seqid> {
+        self.seqid.lock().await
+    }
+
     /// Waits until no other request of this owner is under way.
     pub(crate) async fn turn(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.turn).lock_owned().await
@@ -177,7 +205,12 @@ impl Locker {
         let overlaps = |open| state.held.iter().any(|held| held.open == open && held.range.overlaps(range));
         let opens = state.opens.keys().copied().filter(|open| overlaps(*open));
         opens
-            .map(|open| Unlocking { open, snapshot: state.snapshot(open), is_last: !has(&rest, open) })
+            .map(|open| Unlocking {
+                open,
+                snapshot: state.snapshot(open),
+                is_last: !has(&rest, open),
+                is_last_of_owner: rest.is_empty(),
+            })
             .collect()
     }
 
@@ -206,6 +239,15 @@ impl Locker {
             of_open.stateid = None;
         }
         state.refresh_lost();
+        state.prune();
+    }
+
+    /// Notes that the server has forgotten the owner, which had no locks left.
+    pub(crate) fn released(&self) {
+        let mut state = self.state.lock();
+        for of_open in state.opens.values_mut() {
+            of_open.stateid = None;
+        }
         state.prune();
     }
 
@@ -293,6 +335,18 @@ impl State {
     }
 }
 
+impl LockerUse {
+    /// Replaces a lock-owner of version 4.0 whose seqid is not known. Its locks are lost: the server takes no request for them.
+    pub(crate) fn replace(&self, seqid: &mut Seqid) {
+        self.locker.number.store(self.locks.next_number(), Ordering::Relaxed);
+        *seqid = Seqid::new(self.locks.is_v40);
+        let opens: Vec<u32> = self.locker.state.lock().opens.keys().copied().collect();
+        for open in opens {
+            self.locker.lose_of_open(open);
+        }
+    }
+}
+
 impl Deref for LockerUse {
     type Target = Locker;
 
@@ -341,10 +395,10 @@ mod tests {
         let file = open(&files);
         let locker = locks.locker(file.handle, LockOwner::Process(1));
         lock(&locker, &file, 0, 9);
-        let number = locker.number;
+        let number = locker.number();
         drop(locker);
         let locker = locks.find(file.handle, LockOwner::Process(1)).expect("it has a lock");
-        assert_eq!((locker.number, locks.owner_of(number)), (number, Some(LockOwner::Process(1))));
+        assert_eq!((locker.number(), locks.owner_of(number)), (number, Some(LockOwner::Process(1))));
         let [part] = locker.unlocking(LockRange { first: 0, last: 4 })[..] else { panic!("one open") };
         assert!(!part.is_last && locker.unlocked(part, LockRange { first: 0, last: 4 }, Some(STATEID)));
         let [rest] = locker.unlocking(LockRange::WHOLE)[..] else { panic!("one open") };

@@ -22,7 +22,6 @@ use super::compound_size::CompoundSize;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
-use super::reclaim_locks::reclaim_locks;
 use super::recovery::Reopening;
 use super::revoked::{REVOKED, free_revoked};
 use super::session::{Session, SessionEvent, Unexecuted};
@@ -106,7 +105,7 @@ impl Nfs4 {
             current,
             lease,
             opens: OpenFiles::new(minor_version == 0),
-            locks: Arc::default(),
+            locks: Locks::new(minor_version == 0),
             background: Arc::default(),
             offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
@@ -343,7 +342,7 @@ impl Nfs4 {
             open.extend(reopened?);
         }
         let lockers = self.locks.all();
-        let reclaiming = lockers.iter().map(|locker| reclaim_locks(&self.engine, session, locker, &open));
+        let reclaiming = lockers.iter().map(|locker| self.reclaim_locks(session, locker, &open));
         let mut running = stream::iter(reclaiming).buffer_unordered(RECLAIMS_MAX);
         while let Some(reclaimed) = running.next().await {
             reclaimed?;

@@ -10,6 +10,7 @@ mod establish;
 mod getattr;
 mod keeper;
 mod lock_owner;
+mod locking;
 mod offloads;
 mod ops;
 mod owned;

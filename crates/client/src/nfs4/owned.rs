@@ -18,7 +18,7 @@ use super::wire::{Results, put, take};
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::opens::OpenMode;
-use crate::owner::Owner;
+use crate::owner::{Owner, Seqid};
 use crate::results::Object;
 
 /// How often an OPEN is tried with another owner after BAD_SEQID.
@@ -41,27 +41,32 @@ fn has_seqid(op: &Op) -> bool {
     )
 }
 
-/// Executes a compound in a session, and updates the owner's seqid by its status. Returns the status of the
-/// operation with the seqid, or that of the operation before it which failed.
-async fn send_as(
+/// Executes a compound in a session, and updates the seqids of its owners by its status. Returns the status of the
+/// operation with the seqids, or that of the operation before it which failed.
+async fn send_as<const OWNERS: usize>(
     session: &Arc<Session>,
     caller: &Caller,
-    owner: &mut Owner,
-    ops: impl Fn(u32) -> Vec<Op>,
+    mut seqids: [&mut Seqid; OWNERS],
+    ops: impl Fn([u32; OWNERS]) -> Vec<Op>,
 ) -> Result<(Results, Status), Unexecuted> {
-    let seqid = owner.start_request();
-    let ops = ops(seqid);
+    let sent = seqids.each_mut().map(|seqid| seqid.start_request());
+    let mut end = |status| {
+        for (seqid, sent) in seqids.iter_mut().zip(sent) {
+            seqid.end_request(sent, status);
+        }
+    };
+    let ops = ops(sent);
     let outcome = session.compound(caller.credential(), &ops, true).await;
     match outcome {
         Ok(results) => {
             let status = ops.iter().position(has_seqid).and_then(|at| results.status_at(at));
-            owner.end_request(seqid, status);
+            end(status);
             let status = status.unwrap_or(results.status());
             Ok((results, status))
         }
         Err(error) => {
             if error == (Unexecuted::SessionLost { was_sent: false }) {
-                owner.end_request(seqid, None);
+                end(None);
             }
             Err(error)
         }
@@ -69,18 +74,20 @@ async fn send_as(
 }
 
 impl Nfs4 {
-    /// Executes a compound with an operation of an owner in a session. `ops` gets the seqid. The compound is executed again as a
-    /// new request while the operation says DELAY or GRACE. Returns the operation's status too.
-    pub(super) async fn run_as(
+    /// Executes a compound with an operation of an owner in a session; a lock-owner's first LOCK has the seqid of the open-owner
+    /// too. `ops` gets the seqids. The compound is executed again as a new request while the operation says DELAY or GRACE.
+    /// Returns the operation's status too.
+    pub(super) async fn run_as<const OWNERS: usize>(
         &self,
         session: &Arc<Session>,
         caller: &Caller,
-        owner: &mut Owner,
-        ops: impl Fn(u32) -> Vec<Op>,
+        mut seqids: [&mut Seqid; OWNERS],
+        ops: impl Fn([u32; OWNERS]) -> Vec<Op>,
     ) -> Result<(Results, Status), Unexecuted> {
         let mut pause = DELAY_FIRST;
         loop {
-            let (results, status) = send_as(session, caller, owner, &ops).await?;
+            let (results, status) =
+                send_as(session, caller, seqids.each_mut().map(|seqid| &mut **seqid), &ops).await?;
             match status {
                 Status::DELAY => {
                     self.engine.sleep(pause).await;
@@ -106,8 +113,8 @@ impl Nfs4 {
                 self.opens.replace_owner(owner);
             }
             let number = owner.number();
-            let ops = |seqid| open_ops(session, number, seqid, opening);
-            let (results, status) = self.run_as(session, caller, owner, ops).await?;
+            let ops = |[seqid]: [u32; 1]| open_ops(session, number, seqid, opening);
+            let (results, status) = self.run_as(session, caller, [&mut owner.seqid], ops).await?;
             match status {
                 Status::BAD_SEQID if owners_left > 1 => {
                     owners_left -= 1;
@@ -143,8 +150,9 @@ impl Nfs4 {
         handle: Handle,
         open_stateid: Stateid,
     ) -> Result<Result<Stateid, OpError>, Unexecuted> {
-        let ops = |seqid| vec![put(handle), Op::OpenConfirm(OpenConfirmArgs { open_stateid, seqid })];
-        let (mut results, status) = self.run_as(session, caller, owner, ops).await?;
+        let ops =
+            |[seqid]: [u32; 1]| vec![put(handle), Op::OpenConfirm(OpenConfirmArgs { open_stateid, seqid })];
+        let (mut results, status) = self.run_as(session, caller, [&mut owner.seqid], ops).await?;
         if matches!(status, Status::STALE_CLIENTID | Status::STALE_STATEID | Status::EXPIRED) {
             session.lose(Status::STALE_CLIENTID);
             return Err(Unexecuted::SessionLost { was_sent: true });

@@ -99,8 +99,8 @@ impl Nfs4 {
         open_stateid: Stateid,
         handle: Handle,
     ) -> Result<(), OpError> {
-        let ops = |seqid| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
-        self.run_as(session, &file.caller, owner, ops).await.map(|_| ()).map_err(as_lost)
+        let ops = |[seqid]: [u32; 1]| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
+        self.run_as(session, &file.caller, [&mut owner.seqid], ops).await.map(|_| ()).map_err(as_lost)
     }
 
     /// Opens a file again whose stateid the server has refused. The locks through it are lost. First, the client tells a server of 4.1

@@ -7,6 +7,7 @@ mod log;
 mod soft;
 mod space;
 mod v40;
+mod v40_locks;
 mod world;
 
 /// Whether clients have caches.

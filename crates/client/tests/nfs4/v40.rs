@@ -10,7 +10,6 @@ use client::config::Version;
 use client::errno::Errno;
 use client::error::OpError;
 use client::fs::{File, FileSystem, OpenOptions};
-use client::locks::{LockKind, LockOwner, LockRange};
 use client::many::{NewFile, ReadFile};
 use client::results::{Creation, OpenMode, Stability};
 use protocol::nfs4::types::{OpNum, Status};
@@ -226,14 +225,4 @@ fn many_files_are_read_and_written() {
         assert!(client.remove_many(&caller, &found, false).await.into_iter().all(|removed| removed.is_ok()));
     });
     assert_eq!(world.server().counts().opens, 0);
-}
-
-#[test]
-fn locks_are_refused_with_a_reason() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V40);
-    let file = open(&world, &fs, b"file");
-    let error =
-        world.run(file.try_lock(LockOwner::Process(1), LockRange::WHOLE, LockKind::Shared)).unwrap_err();
-    assert_eq!((error.errno(), peer.count(OpNum::LOCK)), (Errno::ENOLCK, 0));
 }

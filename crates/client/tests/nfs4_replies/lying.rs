@@ -84,7 +84,8 @@ fn writes_of_the_wrong_length_or_stability_are_refused() {
     let write = |count: u32, committed: StableHow| {
         let lies = move || {
             let ok = WriteOk { count, committed, verifier: [1; 8] };
-            vec![put(), OpResult::Write(Ok(ok).into())]
+            let change = OpResult::GetAttr(Ok(FileAttributes::default()).into());
+            vec![put(), change, OpResult::Write(Ok(ok).into())]
         };
         let (link, client) = lying(OpNum::WRITE, lies);
         let data = Bytes::from_static(b"0123456789");

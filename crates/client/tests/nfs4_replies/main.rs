@@ -1,5 +1,6 @@
-//! Version 4.1 over a link whose replies the test chooses.
+//! Versions 4.0 and 4.1 over a link whose replies the test chooses.
 
+mod bad_seqids;
 #[allow(dead_code, reason = "the tests of version 3 use the rest")]
 #[path = "../nfs3/link.rs"]
 mod link;

@@ -1,25 +1,23 @@
-//! LOCK (RFC 8881 §18.10): locks a byte range, and waits for it.
+//! LOCK (RFC 8881 §18.10; RFC 7530 §16.10): locks a byte range, and waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::nfs4::compound::{Op, OpResult};
-use protocol::nfs4::ops::lock::{
-    ExistingLockOwner, LockArgs, LockOutcome, LockType, Locker as WireLocker, OpenToLockOwner,
-};
-use protocol::nfs4::types::{Stateid, Status};
+use protocol::nfs4::compound::OpResult;
+use protocol::nfs4::ops::lock::{LockOutcome, LockType};
+use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
-use super::super::getattr::{get_attributes, take_attributes};
-use super::super::lock_owner::lock_owner;
+use super::super::getattr::take_attributes;
+use super::super::locking::{Locking, Sent};
 use super::super::statuses::{Recovery, recovery};
-use super::super::wire::put;
 use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::locks::{HeldRange, LockKind, LockOwner, LockRange, LockerUse, Snapshot};
+use crate::locks::{HeldRange, LockKind, LockOwner, LockRange, LockerUse};
 use crate::opens::OpenFile;
+use crate::owner::Seqid;
 use crate::results::{FileHandle, OpenState};
 
 /// The pause before the second LOCK of a task that waits; each further one is twice as long. CB_NOTIFY_LOCK ends it.
@@ -45,6 +43,8 @@ enum Attempt {
     Denied,
     /// State was replaced meanwhile.
     Again,
+    /// The server expects another seqid of the lock-owner or the open-owner.
+    BadSeqid,
 }
 
 impl Nfs4 {
@@ -63,11 +63,6 @@ impl Nfs4 {
         kind: LockKind,
         wait: bool,
     ) -> Result<Attributes, OpError> {
-        if !self.has_sessions() {
-            // LOCK has a seqid of the lock-owner there, and the first one a seqid of the open-owner too (RFC 7530 §16.10).
-            let why = "this client does not lock in version 4.0: use version 4.1 or 4.2";
-            return Err(OpError::Invalid(Errno::ENOLCK, why));
-        }
         let file = state.file.clone().ok_or(OpError::Invalid(Errno::EBADF, "the file is not open"))?;
         let is_open_for = if kind == LockKind::Shared { file.mode.read } else { file.mode.write };
         if !is_open_for {
@@ -78,7 +73,7 @@ impl Nfs4 {
         let locker = self.locks.locker(handle, owner);
         let too_many = OpError::Invalid(Errno::ENOLCK, "too many tasks wait for locks");
         let waiter = match wait {
-            true => Some(self.locks.waiters.join(handle, locker.number).ok_or(too_many)?),
+            true => Some(self.locks.waiters.join(handle, locker.number()).ok_or(too_many)?),
             false => None,
         };
         let mut pause = POLL_FIRST;
@@ -126,68 +121,58 @@ impl Nfs4 {
         if !locker.has_room() {
             return Err(OpError::Invalid(Errno::ENOLCK, "too many locked ranges"));
         }
+        let mut bad_seqids = 0;
         for _ in 0..TRIES_MAX {
             match self.lock_once(locker, asked).await? {
                 Attempt::Granted(attributes) => return Ok(Some(attributes)),
                 Attempt::Denied => return Ok(None),
                 Attempt::Again => {}
+                Attempt::BadSeqid => {
+                    self.replace_owner(locker, &asked.file, bad_seqids).await?;
+                    bad_seqids += 1;
+                }
             }
         }
         Err(OpError::BadReply("it loses the state of every lock"))
     }
 
-    /// Sends LOCK and GETATTR as one compound.
     async fn lock_once(&self, locker: &LockerUse, asked: &Asked) -> Result<Attempt, OpError> {
         let Asked { caller, file, range, kind, wait } = asked;
         self.reclaim_over(locker).await?;
-        let (snapshot, open_stateid) = (locker.snapshot(file.owner), file.io_stateid()?);
-        let lock = Op::Lock(LockArgs {
-            lock_type: lock_type(*kind, *wait),
-            reclaim: false,
-            offset: range.offset(),
-            length: range.wire_length(),
-            locker: self.wire_locker(locker, snapshot, open_stateid).await?,
-        });
-        let mut results = self.change(caller, &[put(locker.file), lock, get_attributes()]).await?;
-        results.skip()?;
-        let Some(OpResult::Lock(outcome)) = results.take_results(1).pop() else {
+        let (lock_type, range) = (lock_type(*kind, *wait), *range);
+        let locking = Locking { caller, file, range, lock_type, reclaim: false };
+        let mut attempts = self.attempts();
+        let sent = loop {
+            let session = attempts.session().await?;
+            match self.lock_in(&session, locker, &locking).await {
+                Ok(sent) => break sent,
+                Err(error) => attempts.handle(error)?,
+            }
+        };
+        let mut sent = match sent {
+            Ok(sent) => sent,
+            Err(Status::BAD_SEQID) => return Ok(Attempt::BadSeqid),
+            Err(status) => return Err(status.into()),
+        };
+        sent.results.skip()?;
+        let Some(OpResult::Lock(outcome)) = sent.results.take_results(1).pop() else {
             return Err(OpError::BadReply("the result of another operation"));
         };
         match outcome {
             LockOutcome::Ok(stateid) => {
-                let held = HeldRange { range: *range, kind: *kind, open: file.owner };
-                if !locker.granted(snapshot, file, stateid, held) {
+                let held = HeldRange { range, kind: *kind, open: file.owner };
+                if !locker.granted(sent.snapshot, file, stateid, held) {
                     return Ok(Attempt::Again);
                 }
-                take_attributes(&mut results).map(Attempt::Granted)
+                take_attributes(&mut sent.results).map(Attempt::Granted)
             }
             LockOutcome::Denied(_) => Ok(Attempt::Denied),
+            LockOutcome::Error(Status::BAD_SEQID) => Ok(Attempt::BadSeqid),
             LockOutcome::Error(status) => {
-                self.recover_lock(locker, asked, snapshot, open_stateid, status).await?;
+                self.recover_lock(locker, asked, &sent, status).await?;
                 Ok(Attempt::Again)
             }
         }
-    }
-
-    /// Returns the owner of a LOCK: its lock stateid, or its name and the open for its first lock.
-    async fn wire_locker(
-        &self,
-        locker: &LockerUse,
-        snapshot: Snapshot,
-        open_stateid: Stateid,
-    ) -> Result<WireLocker, OpError> {
-        Ok(match snapshot.stateid {
-            Some(stateid) => {
-                let lock_stateid = Stateid { seqid: 0, ..stateid };
-                WireLocker::Existing(ExistingLockOwner { lock_stateid, lock_seqid: 0 })
-            }
-            None => WireLocker::New(OpenToLockOwner {
-                open_seqid: 0,
-                open_stateid,
-                lock_seqid: 0,
-                lock_owner: lock_owner(self.session().await?.client_id, locker.number),
-            }),
-        })
     }
 
     /// Makes another LOCK possible after one failed because of its stateid.
@@ -198,21 +183,45 @@ impl Nfs4 {
         &self,
         locker: &LockerUse,
         asked: &Asked,
-        snapshot: Snapshot,
-        open_stateid: Stateid,
+        sent: &Sent,
         status: Status,
     ) -> Result<(), OpError> {
         match recovery(status) {
             Recovery::Retry => Ok(()),
             // Reclaimed meanwhile.
-            Recovery::Reopen if locker.snapshot(asked.file.owner) != snapshot => Ok(()),
-            Recovery::Reopen if snapshot.stateid.is_some() => {
-                locker.lose_of_open(asked.file.owner);
+            Recovery::Reopen if locker.snapshot(asked.file.owner) != sent.snapshot => Ok(()),
+            Recovery::Reopen if sent.snapshot.stateid.is_some() => {
+                if self.is_lease_kept().await? {
+                    locker.lose_of_open(asked.file.owner);
+                }
                 if asked.file.has_lost_lock() { Err(OpError::LockLost) } else { Ok(()) }
             }
-            Recovery::Reopen => self.renew_open(&asked.file, open_stateid).await,
+            Recovery::Reopen => self.renew_open(&asked.file, sent.open_stateid).await,
             _ => Err(OpError::Status(status)),
         }
+    }
+
+    /// Replaces an owner of version 4.0 whose seqid the server refuses: first the lock-owner, whose locks are lost, then the
+    /// open-owner, with which all locks through the open are lost.
+    ///
+    /// # Errors
+    /// BAD_SEQID if both were replaced before.
+    async fn replace_owner(
+        &self,
+        locker: &LockerUse,
+        file: &OpenFile,
+        replaced_before: u32,
+    ) -> Result<(), OpError> {
+        let is_open_known = file.turn().await.is_known();
+        match replaced_before {
+            0 if is_open_known => *locker.seqid().await = Seqid::Unknown,
+            0 | 1 => {
+                file.turn().await.seqid = Seqid::Unknown;
+                self.renew_open(file, file.io_stateid()?).await?;
+            }
+            _ => return Err(OpError::Status(Status::BAD_SEQID)),
+        }
+        Ok(())
     }
 }
 

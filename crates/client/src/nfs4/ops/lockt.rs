@@ -1,9 +1,10 @@
-//! LOCKT (RFC 8881 §18.11): returns a lock that conflicts.
+//! LOCKT (RFC 8881 §18.11; RFC 7530 §16.11): returns a lock that conflicts.
 
 use std::sync::Arc;
 
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::lock::{LockDenied, LockOutcome, LockTArgs, LockType};
+use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
 use super::super::lock_owner::{lock_owner, number_of};
@@ -13,6 +14,9 @@ use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 use crate::results::FileHandle;
+
+/// How often a LOCKT of version 4.0 is repeated because the client ID was lost, before the caller gets an error.
+const TRIES_MAX: u32 = 8;
 
 impl Nfs4 {
     /// Returns a lock that a lock of this owner conflicts with.
@@ -26,21 +30,33 @@ impl Nfs4 {
     ) -> Result<Option<LockConflict>, OpError> {
         // An owner without locks is forgotten afterwards.
         let locker = self.locks.locker(handle, owner);
-        let client_id = self.session().await?.client_id;
-        let test = Op::LockT(LockTArgs {
-            lock_type: lock_type(kind, false),
-            offset: range.offset(),
-            length: range.wire_length(),
-            owner: lock_owner(client_id, locker.number),
-        });
-        let mut results = self.read_only(caller, &[put(handle), test]).await?;
-        results.skip()?;
-        match results.take_results(1).pop() {
-            Some(OpResult::LockT(LockOutcome::Ok(()))) => Ok(None),
-            Some(OpResult::LockT(LockOutcome::Denied(denied))) => Ok(Some(self.conflict(client_id, &denied))),
-            Some(OpResult::LockT(LockOutcome::Error(status))) => Err(OpError::Status(status)),
-            _ => Err(OpError::BadReply("the result of another operation")),
+        for _ in 0..TRIES_MAX {
+            let session = self.session().await?;
+            let test = Op::LockT(LockTArgs {
+                lock_type: lock_type(kind, false),
+                offset: range.offset(),
+                length: range.wire_length(),
+                owner: lock_owner(session.client_id, locker.number()),
+            });
+            let mut results = self.read_only(caller, &[put(handle), test]).await?;
+            results.skip()?;
+            return match results.take_results(1).pop() {
+                Some(OpResult::LockT(LockOutcome::Ok(()))) => Ok(None),
+                Some(OpResult::LockT(LockOutcome::Denied(denied))) => {
+                    Ok(Some(self.conflict(session.client_id, &denied)))
+                }
+                // RFC 7530 §9.6.2, §9.6.3: the server has restarted, or the lease has ended.
+                Some(OpResult::LockT(LockOutcome::Error(
+                    status @ (Status::STALE_CLIENTID | Status::EXPIRED),
+                ))) if !self.has_sessions() => {
+                    session.lose(status);
+                    continue;
+                }
+                Some(OpResult::LockT(LockOutcome::Error(status))) => Err(OpError::Status(status)),
+                _ => Err(OpError::BadReply("the result of another operation")),
+            };
         }
+        Err(OpError::BadReply("it loses the client ID with every LOCKT"))
     }
 
     fn conflict(&self, client_id: u64, denied: &LockDenied) -> LockConflict {

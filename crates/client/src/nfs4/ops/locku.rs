@@ -1,19 +1,17 @@
-//! LOCKU (RFC 8881 §18.12), with FREE_STATEID (§18.38) when an owner's last lock on a file is removed.
+//! LOCKU (RFC 8881 §18.12; RFC 7530 §16.12): unlocks a byte range.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::lock::{LockType, LockUArgs};
-use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::Stateid;
+use protocol::nfs4::types::Status;
 
 use super::super::Nfs4;
 use super::super::statuses::{Recovery, recovery};
-use super::super::wire::{put, take};
+use super::super::wire::take;
 use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::{LockOwner, LockRange, LockerUse, Unlocking};
+use crate::owner::Seqid;
 use crate::results::FileHandle;
 
 /// How often a LOCKU is repeated because state was replaced, before the caller gets the error.
@@ -73,30 +71,32 @@ impl Nfs4 {
         range: LockRange,
         part: Unlocking,
     ) -> Result<(), OpError> {
-        let Some(stateid) = part.snapshot.stateid else {
+        if part.snapshot.stateid.is_none() {
             // The server has dropped the lock.
             locker.unlocked(part, range, None);
             return Ok(());
-        };
-        let lock_stateid = Stateid { seqid: 0, ..stateid };
-        let unlock = LockUArgs {
-            lock_type: LockType::Write,
-            seqid: 0,
-            lock_stateid,
-            offset: range.offset(),
-            length: range.wire_length(),
-        };
-        let mut ops = vec![put(locker.file), Op::LockU(unlock)];
-        if part.is_last {
-            // Whether the server has freed the stateid does not matter: it finds it again by the owner's name.
-            ops.push(Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid }));
         }
-        let mut results = self.change(caller, &ops).await?;
+        let mut attempts = self.attempts();
+        let sent = loop {
+            let session = attempts.session().await?;
+            match self.unlock_in(&session, caller, locker, range, part).await {
+                Ok(sent) => break sent,
+                Err(error) => attempts.handle(error)?,
+            }
+        };
+        let Some(mut results) = sent else { return Ok(()) };
         results.skip()?;
         match take!(results, LockU) {
             Ok(stateid) => {
-                locker.unlocked(part, range, (!part.is_last).then_some(stateid));
+                let keeps_stateid = !part.is_last || !self.has_sessions();
+                locker.unlocked(part, range, keeps_stateid.then_some(stateid));
+                // In 4.0, a server that still finds locks remembers the owner (RFC 7530 §16.37.3).
+                if !self.has_sessions() && part.is_last_of_owner && results.skip().is_ok() {
+                    locker.released();
+                }
             }
+            // The owner is replaced before its next request.
+            Err(OpError::Status(Status::BAD_SEQID)) => *locker.seqid().await = Seqid::Unknown,
             Err(OpError::Status(status)) => match recovery(status) {
                 Recovery::Retry => {}
                 // The server does not know the lock, unless it was reclaimed meanwhile.

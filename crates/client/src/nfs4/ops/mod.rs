@@ -31,6 +31,8 @@ mod open;
 mod space;
 mod xattr;
 
+pub(super) use lock::lock_type;
+
 /// How often an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
 
@@ -125,6 +127,20 @@ impl Nfs4 {
             }
         }
         run(usable_stateid(file)?).await
+    }
+
+    /// Asks a server of 4.0 that refuses a stateid whether it still knows the client. If not, waits until state is reclaimed in the
+    /// next session, and returns false. Later versions learn of a lost session by SEQUENCE.
+    async fn is_lease_kept(&self) -> Result<bool, OpError> {
+        if self.has_sessions() {
+            return Ok(true);
+        }
+        let session = self.session().await?;
+        match self.setup().renew(&session).await {
+            Ok(()) => Ok(true),
+            Err(OpError::Status(Status::BADSESSION)) => self.session().await.map(|_| false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a file again whose stateid the server refuses. The locks through it are lost.

@@ -214,7 +214,7 @@ impl Nfs4 {
             // There is no seqid that the server would take.
             return Ok(Status::BAD_SEQID);
         }
-        let ops = |seqid| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
-        self.run_as(session, caller, &mut owner, ops).await.map(|(_, status)| status)
+        let ops = |[seqid]: [u32; 1]| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
+        self.run_as(session, caller, [&mut owner.seqid], ops).await.map(|(_, status)| status)
     }
 }
