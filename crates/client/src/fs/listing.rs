@@ -95,7 +95,8 @@ impl FileSystem {
         let pages = self.client().list_many(self.caller(), &parts).await;
         for (at, page) in unfinished.into_iter().zip(pages) {
             let listing = &mut listings[at];
-            let added = page.and_then(|page| {
+            let added = page.and_then(|mut page| {
+                self.mounted().correct_sizes(&mut page.entries);
                 *entries += page.entries.len();
                 listing.as_mut().map_or(Ok(()), |listing| listing.add(page))
             });
@@ -146,7 +147,9 @@ impl FileSystem {
     ) -> Result<Vec<DirEntry>, OpError> {
         let bytes = self.info().read_max.min(BYTES_MAX);
         while let Some(position) = listing.position {
-            let page = self.client().read_directory(self.caller(), directory, position, bytes, plus).await?;
+            let read = self.client().read_directory(self.caller(), directory, position, bytes, plus);
+            let mut page = read.await?;
+            self.mounted().correct_sizes(&mut page.entries);
             listing.add(page)?;
         }
         Ok(listing.entries)

@@ -140,6 +140,12 @@ impl FileWrites {
         ticket
     }
 
+    /// Returns whether the server has not acknowledged some data.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        let bytes: u64 = PageState::ALL.iter().map(|state| self.states.bytes(*state)).sum();
+        bytes > self.states.bytes(PageState::Written) + self.states.bytes(PageState::Committing)
+    }
+
     /// Covers everything that the server has not acknowledged; `None` if there is nothing.
     pub(super) fn flush(&mut self, id: u64) -> Option<SyncTicket> {
         let ticket = SyncTicket::new();

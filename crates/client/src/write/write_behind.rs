@@ -118,6 +118,11 @@ impl WriteBehind {
         self.files.get(&file).map_or(0, bytes)
     }
 
+    /// Returns whether the server has not acknowledged some data of a file: its attributes will change when it does.
+    pub fn has_unacknowledged(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(FileWrites::has_unacknowledged)
+    }
+
     /// Returns where the unstable data of a file end: its size is at least that, even if the server's attributes show less.
     pub fn unstable_end(&self, file: FileId) -> Option<u64> {
         self.files.get(&file)?.states().end()

@@ -82,6 +82,8 @@ fn stat_shows_the_size_and_the_time_of_data_that_were_written_behind() {
     assert_eq!((by_file.size, by_file.mtime.seconds), (40, before.seconds + 100));
     assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::COMMIT)), (1, 0));
     write(&world, &file, 40, b"more");
+    let listed = world.run(fs.read_dir(b"", true)).unwrap();
+    assert_eq!(listed[0].object.map(|object| object.attributes.size), Some(44));
     assert_eq!(world.run(fs.stat(b"file")).unwrap().size, 44);
     assert_eq!(peer.count(OpNum::WRITE), 2);
     world.run(file.stat()).unwrap();

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::net::{Ipv4Addr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
+use client::cache::attributes::Timeouts;
 use client::config::{Caches, Config, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::url::LocalLock;
@@ -135,6 +137,32 @@ fn what_is_written_is_read_and_shown() {
         files.release(PROGRAM, release(node, handle)).await.expect("an open file");
         let read = Read { node, handle, offset: 0, size: 1, lock_owner: None, flags: 0 };
         assert_eq!(files.read(PROGRAM, read).await, Err(Errno::BADF));
+    });
+}
+
+#[test]
+fn the_kernel_uses_attributes_no_longer_than_the_client() {
+    with_files(async |files: Rc<Files>| {
+        let fuse::Created { entry, opened } = files.created("f").await;
+        let (node, handle) = (entry.node, opened.handle);
+        let attributes = Getattr { node, handle: None };
+        let inode = files.nodes.get(node).expect("a file").inode.clone();
+        let write_flags = fuse::WriteFlags::empty();
+        let data = Bytes::from_static(b"text");
+        let write = Write { node, handle, offset: 0, data, write_flags, lock_owner: None, flags: 0 };
+        files.write(PROGRAM, write).await.expect("an open file");
+        assert_eq!(inode.attributes_usable_for(), Duration::ZERO, "the WRITE will change them");
+        let granted = files.getattr(PROGRAM, attributes.clone()).await.expect("a file");
+        assert_eq!(granted.attributes.size, 4);
+        for _ in 0..2 {
+            let granted = files.getattr(PROGRAM, attributes.clone()).await.expect("a file");
+            let (left, least) = (inode.attributes_usable_for(), Timeouts::default().acregmin);
+            assert!(left <= granted.timeout && granted.timeout <= least, "{left:?} {granted:?}");
+            assert!(!granted.timeout.is_zero());
+        }
+        let missing = files.found("missing").await.expect("a name that the kernel remembers as missing");
+        assert!(missing.entry_timeout <= Timeouts::default().acdirmax);
+        files.release(PROGRAM, release(node, handle)).await.expect("an open file");
     });
 }
 

@@ -52,11 +52,15 @@ impl Inode {
     }
 
     /// Returns how long the attributes that the client has may be used without asking the server. Whoever keeps copies of them keeps
-    /// these no longer.
+    /// these no longer. Zero if data are written behind, which will change them.
     #[must_use]
     pub fn attributes_usable_for(&self) -> Duration {
         let now = self.mount.now();
-        self.mount.shared.state.lock().metadata.attributes.usable_for(self.node.id, now)
+        let state = self.mount.shared.state.lock();
+        if state.writes.has_unacknowledged(self.node.id) {
+            return Duration::ZERO;
+        }
+        state.metadata.attributes.usable_for(self.node.id, now)
     }
 
     /// Returns how long names of this directory may be used without asking the server, and that they are absent; zero if they

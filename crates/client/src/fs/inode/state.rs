@@ -17,7 +17,7 @@ use crate::cache::metadata::Metadata;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::results::Object;
+use crate::results::{DirEntry, Object};
 use crate::write::WriteBehind;
 
 pub(super) struct State {
@@ -105,6 +105,16 @@ impl Mount {
         let attributes = state.seen(node.id, object.attributes);
         drop(state);
         (self.inode_of(node), attributes)
+    }
+
+    /// Gives the files of a listing the sizes that programs see.
+    pub(in crate::fs) fn correct_sizes(&self, entries: &mut [DirEntry]) {
+        let state = self.shared.state.lock();
+        for object in entries.iter_mut().filter_map(|entry| entry.object.as_mut()) {
+            if let Some(file) = state.table.find(&object.handle) {
+                object.attributes = state.seen(file, object.attributes);
+            }
+        }
     }
 
     /// Notes that a request that returns attributes is sent now.

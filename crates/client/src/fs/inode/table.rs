@@ -109,6 +109,11 @@ impl Table {
         Some(Arc::clone(node))
     }
 
+    /// Returns the number of the object with this handle, if it is known.
+    pub(super) fn find(&self, handle: &FileHandle) -> Option<FileId> {
+        self.by_handle.get(handle).copied()
+    }
+
     /// Forgets objects that nobody holds and that were not used since the last search.
     fn forget_some(&mut self, may_go: impl Fn(FileId) -> bool) -> Vec<FileId> {
         let after = self.by_id.range(self.hand..).chain(self.by_id.range(..self.hand));

@@ -63,7 +63,7 @@ const OPTIONS: &[Row] = &[
     ("noexec", Flag(|options| options.noexec = true), "Programs cannot be executed"),
     ("map_uid", Value(|options, pair| options.users.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a user with another number at the server"),
     ("map_gid", Value(|options, pair| options.groups.add(pair).map_err(|error| error.to_string())), "REMOTE:LOCAL: a group with another number at the server"),
-    ("memory", Value(|options, mib| set_memory(options, mib)), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
+    ("memory", Value(set_memory), "MIB: memory for caches and unwritten data (default a quarter, at most 256)"),
     ("defaults", Ignored, ""), ("auto", Ignored, ""), ("noauto", Ignored, ""), ("nofail", Ignored, ""), ("_netdev", Ignored, ""),
     ("user", Ignored, ""), ("nouser", Ignored, ""), ("users", Ignored, ""), ("owner", Ignored, ""), ("group", Ignored, ""),
     ("atime", Ignored, ""), ("noatime", Ignored, ""), ("relatime", Ignored, ""), ("norelatime", Ignored, ""),
