@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes};
+use client::cache::limiter::{Budget, Limiter};
 use client::config::{Caches, Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
 use client::engine::{Engine, RetryPolicy, Traffic};
 use client::error::{Error, OpError};
@@ -27,6 +28,9 @@ use super::{Buffer, Fault, Files, How, OpenFile, Status};
 use crate::plan::NfsVersion;
 use crate::result::RequestCounters;
 
+/// The memory budget of a client in bytes. A half bounds data that are written and not committed: with less, workloads that never
+/// sync would measure COMMITs too. Such data share the memory of the workload's block.
+const MEMORY: u64 = 1 << 30;
 /// Maximum bytes of a record from a server: a READ and its headers.
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, unless the address has `timeo=`.
@@ -147,7 +151,7 @@ impl Server {
             read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
             write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
             local_lock: options.local_lock.unwrap_or(LocalLock::None),
-            caches: Caches::none(),
+            caches: Caches { memory: Limiter::new(Budget::new(MEMORY)), ..Caches::none() },
         }
     }
 }

@@ -168,7 +168,7 @@ fn data_past_the_cache_are_committed_when_too_much_is_kept() {
         for part in 0..48 {
             file.write(part << 20, Bytes::from(vec![1; 1 << 20])).await.unwrap();
         }
-        // 32 MiB are kept at most, so that 48 MiB take one COMMIT before the last one.
+        // Half of the budget, 32 MiB, is kept at most, so that 48 MiB take one COMMIT before the last one.
         assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
         file.sync().await.unwrap();
         assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 2);

@@ -12,8 +12,8 @@ use crate::error::OpError;
 use crate::results::{Stability, WriteReply};
 use crate::write::Verifier;
 
-/// Bytes that all files of a mount keep. Beyond this each write call is committed before it ends.
-pub(super) const UNCOMMITTED_MAX: u64 = 32 << 20;
+/// Part of the memory budget that all files of a mount keep: a half. Beyond this each write call is committed before it ends.
+const UNCOMMITTED_PART: u64 = 2;
 /// Data below this length are copied: a slice may keep a larger buffer in memory.
 const COPIED_BELOW: usize = 4096;
 /// Bytes that are counted for each write besides its data.
@@ -60,7 +60,7 @@ impl Uncommitted {
         if is_empty {
             self.last = None;
         }
-        self.is_lost = !is_empty && matches!(outcome, Ok(Done::Rewritten));
+        self.is_lost = !is_empty && (self.is_lost || matches!(outcome, Ok(Done::Rewritten)));
         (released, is_empty)
     }
 }
@@ -90,7 +90,8 @@ impl Inode {
     ) -> bool {
         let added = self.node.uncommitted.lock().add(writer, offset, data, reply);
         let shared = &self.mount.shared;
-        shared.uncommitted_bytes.fetch_add(added, Ordering::Relaxed) + added > UNCOMMITTED_MAX
+        let kept = shared.uncommitted_bytes.fetch_add(added, Ordering::Relaxed) + added;
+        kept > shared.limiter.budget().total / UNCOMMITTED_PART
     }
 
     /// Returns whether data that were written past the cache for this description are not committed.
