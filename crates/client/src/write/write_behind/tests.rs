@@ -186,6 +186,39 @@ fn fsync_ends_although_the_program_keeps_overwriting() {
 }
 
 #[test]
+fn a_flush_ends_with_the_replies_and_without_a_commit() {
+    let mut world = World::new();
+    assert!(world.writes.flush(FILE).is_none(), "nothing was written");
+    world.write(0, 2 * WSIZE, 1);
+    let ticket = world.writes.flush(FILE).unwrap();
+    for action in world.poll_all() {
+        assert!(!ticket.is_done() && world.writes.has_unacknowledged(FILE));
+        world.answer(&action, 1);
+    }
+    assert!(ticket.is_done() && !world.writes.has_unacknowledged(FILE));
+    assert_eq!(world.poll_all(), []);
+    assert_eq!(world.writes.unstable_bytes(FILE), 2 * WSIZE, "they wait for a COMMIT");
+    assert!(world.writes.flush(FILE).is_none());
+}
+
+#[test]
+fn a_flush_ends_although_the_program_overwrites_what_is_under_way() {
+    let mut world = World::new();
+    world.write(0, 2 * WSIZE, 1);
+    let ticket = world.writes.flush(FILE).unwrap();
+    let actions = world.poll_all();
+    world.write(0, 2 * WSIZE, 2);
+    actions.iter().for_each(|action| world.answer(action, 1));
+    assert!(ticket.is_done() && world.writes.has_unacknowledged(FILE));
+    let actions = world.poll_all();
+    assert_eq!(
+        shape(&actions),
+        [unstable(0, WSIZE), unstable(WSIZE, WSIZE)],
+        "nobody waits for them any more"
+    );
+}
+
+#[test]
 fn rest_of_a_partial_write_is_sent() {
     let mut world = World::new();
     world.write(0, WSIZE, 1);
