@@ -8,12 +8,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use vfs::{
     Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, ChangeListener, Context, Copied,
-    CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
-    Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
-    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    CopyRange, Create, Created, EntriesWatch, Entry, Found, FsStat, GroupCommit, Handle, Interest, Linked,
+    Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result,
+    Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
+use crate::durable::Deferred;
 use crate::mounts::MountPoint;
 use crate::pool::Lane;
 use crate::volume::{Actor, Handles, Volume};
@@ -103,18 +104,26 @@ impl LocalFs {
         self.volume.logged_mounts.set_served(paths);
     }
 
-    /// Answers `operation` when the handles in its result are on stable storage.
-    fn when_index_durable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
+    /// Answers `operation` when the handles in its result are on stable storage, or as soon as their sync is deferred.
+    fn when_index_durable<'a, T: Send + 'a>(&'a self, context: &Context, operation: Op<'a, T>) -> Op<'a, T> {
         match &operation {
             Op::Ready(_) if !self.volume.must_sync_index() => operation,
             Op::Pending(_) if !self.uses_index() => operation,
-            _ => Op::pending(self.after_index_sync(operation)),
+            _ => Op::pending(self.after_index_sync(context.group.clone(), operation)),
         }
     }
 
-    async fn after_index_sync<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Result<T> {
+    async fn after_index_sync<'a, T: Send + 'a>(
+        &'a self,
+        group: Option<Arc<GroupCommit>>,
+        operation: Op<'a, T>,
+    ) -> Result<T> {
         let value = operation.await?;
         if !self.volume.must_sync_index() {
+            return Ok(value);
+        }
+        if let Some(group) = group {
+            group.defer(&self.volume, Deferred::Index);
             return Ok(value);
         }
         self.volume.do_on_pool(Lane::Sync, |volume| volume.sync_index()).await?;
@@ -155,7 +164,7 @@ impl Backend for LocalFs {
     }
 
     fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
-        self.when_index_durable(self.volume.lookup(context, directory, name))
+        self.when_index_durable(context, self.volume.lookup(context, directory, name))
     }
 
     fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
@@ -227,7 +236,7 @@ impl Backend for LocalFs {
         set: &SetAttributes,
     ) -> Op<'a, Created> {
         let created = self.volume.create(context, directory, name, what, set);
-        self.when_index_durable(created)
+        self.when_index_durable(context, created)
     }
 
     fn remove<'a>(
@@ -247,7 +256,7 @@ impl Backend for LocalFs {
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed> {
         let renamed = self.volume.rename(context, from, to);
-        self.when_index_durable(renamed)
+        self.when_index_durable(context, renamed)
     }
 
     fn link<'a>(
@@ -258,7 +267,7 @@ impl Backend for LocalFs {
         name: &'a [u8],
     ) -> Op<'a, Linked> {
         let linked = self.volume.link(context, file, directory, name);
-        self.when_index_durable(linked)
+        self.when_index_durable(context, linked)
     }
 
     fn readdir<'a>(
@@ -268,7 +277,7 @@ impl Backend for LocalFs {
         request: ReadDir,
         visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
     ) -> Op<'a, ReadDirEnd> {
-        self.when_index_durable(self.volume.readdir(context, directory, request, visit))
+        self.when_index_durable(context, self.volume.readdir(context, directory, request, visit))
     }
 
     fn open<'a>(

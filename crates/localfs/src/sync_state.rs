@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use vfs::{Error, Result};
 
 /// How much of a change must be durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Extent {
     /// Content and the metadata needed to find it: fdatasync(2).
     Data,
@@ -57,6 +57,12 @@ impl ChangeId {
     /// Whether the change created the object.
     pub(crate) fn is_creation(self) -> bool {
         self.is_creation
+    }
+
+    /// Whether a sync that makes `later`, a later change of the object, durable, makes this one durable too: no sync
+    /// failed between their beginnings.
+    pub(crate) fn is_covered_by(self, later: Self) -> bool {
+        self.failures == later.failures
     }
 
     /// Returns a change that is durable when this one and all since `first` are. It notices a sync that failed in

@@ -67,6 +67,14 @@ pub struct Call<'a> {
     pub method: Method,
     /// Its target, as far as needed to distinguish calls.
     pub subject: Subject<'a>,
+    /// Its context; `None` where it has none.
+    pub context: Option<&'a Context>,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: Method, subject: Subject<'a>, context: Option<&'a Context>) -> Self {
+        Self { method, subject, context }
+    }
 }
 
 /// The target of an operation.
@@ -150,7 +158,7 @@ impl<B, A> Wrapped<B, A> {
 macro_rules! passed {
     ($($name:ident: $method:ident($($argument:ident: $kind:ty),*) about $subject:expr => $answer:ty;)+) => {$(
         fn $name<'a>(&'a self, context: &'a Context, $($argument: $kind),*) -> Op<'a, $answer> {
-            let call = Call { method: Method::$method, subject: $subject };
+            let call = Call::new(Method::$method, $subject, Some(context));
             self.around.around(call, move |_| self.inner.$name(context, $($argument),*))
         }
     )+};
@@ -174,13 +182,13 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
     }
 
     fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes> {
-        let call = Call { method: Method::Getattr, subject: Subject::Whole };
+        let call = Call::new(Method::Getattr, Subject::Whole, Some(context));
         let (context, file) = (context.clone(), *file);
         self.around.around(call, move |_| self.inner.getattr(&context, &file))
     }
 
     fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
-        let call = Call { method: Method::Lookup, subject: Subject::Name(name) };
+        let call = Call::new(Method::Lookup, Subject::Name(name), Some(context));
         let (context, directory, name) = (context.clone(), *directory, name.to_vec());
         self.around.around(call, move |_| self.inner.lookup(&context, &directory, &name))
     }
@@ -193,7 +201,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         what: &Create,
         set: &SetAttributes,
     ) -> Op<'a, Created> {
-        let call = Call { method: Method::Create, subject: Subject::Name(name) };
+        let call = Call::new(Method::Create, Subject::Name(name), Some(context));
         let (context, directory, name) = (context.clone(), *directory, name.to_vec());
         let (what, set) = (what.clone(), *set);
         self.around.around(call, move |_| self.inner.create(&context, &directory, &name, &what, &set))
@@ -206,7 +214,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
-        let call = Call { method: Method::Remove, subject: Subject::Name(name) };
+        let call = Call::new(Method::Remove, Subject::Name(name), Some(context));
         let (context, directory, name) = (context.clone(), *directory, name.to_vec());
         self.around.around(call, move |_| self.inner.remove(&context, &directory, &name, removal))
     }
@@ -218,7 +226,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
-        let call = Call { method: Method::Open, subject: Subject::Whole };
+        let call = Call::new(Method::Open, Subject::Whole, Some(context));
         let (context, file) = (context.clone(), *file);
         self.around.around(call, move |_| self.inner.open(&context, &file, access, authority))
     }
@@ -230,7 +238,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         mut request: ReadRequest,
         _: &mut BytesMut,
     ) -> Op<'a, Read> {
-        let call = Call { method: Method::Read, subject: Subject::Bytes(file, request.offset) };
+        let call = Call::new(Method::Read, Subject::Bytes(file, request.offset), Some(context));
         let (context, file) = (context.clone(), *file);
         self.around.around(call, move |most| {
             request.count = request.count.min(most.unwrap_or(u32::MAX));
@@ -254,7 +262,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
-        let call = Call { method: Method::Write, subject: Subject::Bytes(file, offset) };
+        let call = Call::new(Method::Write, Subject::Bytes(file, offset), Some(context));
         let (context, handle, mut data) = (context.clone(), *file, data.clone());
         self.around.around(call, move |most| {
             data.truncate(most.map_or(data.len(), |most| most as usize));
@@ -269,7 +277,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         interest: Interest,
         listener: &'a Arc<dyn ChangeListener>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
-        let call = Call { method: Method::Watch, subject: Subject::Whole };
+        let call = Call::new(Method::Watch, Subject::Whole, Some(context));
         self.around.around(call, move |_| match self.around.watch(object, interest, listener) {
             Some(watch) => Op::ok(Some(watch)),
             None => self.inner.watch(context, object, interest, listener),
@@ -277,12 +285,12 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
     }
 
     fn sync(&self) -> Op<'_, ()> {
-        let call = Call { method: Method::Sync, subject: Subject::Whole };
+        let call = Call::new(Method::Sync, Subject::Whole, None);
         self.around.around(call, |_| self.inner.sync())
     }
 
     fn sync_inherited(&self) -> Op<'_, ()> {
-        let call = Call { method: Method::SyncInherited, subject: Subject::Whole };
+        let call = Call::new(Method::SyncInherited, Subject::Whole, None);
         self.around.around(call, |_| self.inner.sync_inherited())
     }
 

@@ -1,7 +1,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use crate::Timestamp;
+use crate::{GroupCommit, Timestamp};
 
 /// The most supplementary groups of a caller. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups
 /// up may find more, up to the limit of Linux.
@@ -70,12 +70,15 @@ pub struct Context {
     pub thread: Thread,
     /// The origin of the request.
     pub peer: Peer,
+    /// Where changes may be deferred, if the caller makes them durable before it answers; `None` where an answer says that the
+    /// change is durable.
+    pub group: Option<Arc<GroupCommit>>,
 }
 
 impl Context {
     /// Creates a context for the server's own work, on a shared thread.
     #[must_use]
     pub fn new(credentials: Arc<Credentials>, now: Timestamp) -> Self {
-        Self { credentials, now, thread: Thread::Shared, peer: Peer::default() }
+        Self { credentials, now, thread: Thread::Shared, peer: Peer::default(), group: None }
     }
 }

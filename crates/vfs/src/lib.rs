@@ -16,6 +16,7 @@ mod context;
 pub mod contract;
 mod error;
 pub mod fault;
+mod group_commit;
 mod handle;
 pub mod memfs;
 mod name;
@@ -36,6 +37,7 @@ pub use backend::{
 };
 pub use context::{Context, Credentials, MAX_GROUPS, Peer, Thread};
 pub use error::{Error, Result};
+pub use group_commit::{Committer, Committing, GroupCommit, NotDurable};
 pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;

@@ -20,12 +20,17 @@
 //! Directories and new files are synced in rounds, by few threads for all requests that wait (`rounds`). Where no
 //! other request needs the calling thread and the device is fast, that thread syncs them itself, and up to 64 KiB of
 //! content too ([`vfs::SyncLatency`]). A file with more content is synced by a thread of its own.
+//!
+//! The changes of a request with several operations are deferred where it asks for that ([`vfs::GroupCommit`]), and
+//! become durable together at its end, with one sync for each object (`group`).
 
+mod group;
 mod rounds;
 mod sync;
 mod volume;
 mod wait;
 
+pub(crate) use group::Deferred;
 pub(crate) use wait::{ObjectChange, SyncCaller};
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use vfs::{Context, Error, Op, Peer, Result, SyncLatency, Thread};
+use vfs::{Context, Error, GroupCommit, Op, Peer, Result, SyncLatency, Thread};
 
+use super::group::Deferred;
 use crate::object::Object;
 use crate::pool::Lane;
 use crate::sync_group;
@@ -11,28 +12,38 @@ use crate::sync_state::{ChangeId, Extent, Outcome, PendingChange};
 use crate::volume::Volume;
 
 /// The caller that waits until a change is durable.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct SyncCaller {
+    origin: Origin,
+    /// Where the change is deferred instead.
+    group: Option<Arc<GroupCommit>>,
+}
+
+/// The thread and the peer that need a sync.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
     /// The permitted uses of the calling thread.
-    thread: Thread,
-    peer: Peer,
+    pub(super) thread: Thread,
+    pub(super) peer: Peer,
 }
 
 impl SyncCaller {
     pub(crate) fn of(context: &Context) -> Self {
-        Self { thread: context.thread, peer: context.peer }
+        let origin = Origin { thread: context.thread, peer: context.peer };
+        Self { origin, group: context.group.clone() }
     }
 
     /// As [`Self::of`], for operations that may take long and must not occupy the calling thread.
     pub(crate) fn shared(context: &Context) -> Self {
-        Self { thread: Thread::Shared, peer: context.peer }
+        let Self { origin, group } = Self::of(context);
+        Self { origin: Origin { thread: Thread::Shared, ..origin }, group }
     }
 }
 
 #[cfg(test)]
 impl From<Thread> for SyncCaller {
     fn from(thread: Thread) -> Self {
-        Self { thread, peer: Peer::default() }
+        Self { origin: Origin { thread, peer: Peer::default() }, group: None }
     }
 }
 
@@ -96,48 +107,56 @@ impl Volume {
         if self.must_sync() { object.sync_state.begin_change().finish().creation() } else { ChangeId::NONE }
     }
 
-    /// Waits until `change` of `object` is durable.
+    /// Answers `value` when `change` of `object` is durable to this extent, or at once where the change is deferred.
     ///
     /// # Errors
     /// The error of a sync that ended after the change began.
-    pub(crate) async fn wait_durable(
-        self: &Arc<Self>,
-        object: &Arc<Object>,
-        change: ChangeId,
-        extent: Extent,
+    pub(crate) fn answer_when_synced<'a, T: Send + 'a>(
+        self: &'a Arc<Self>,
         caller: impl Into<SyncCaller>,
-    ) -> Result<()> {
-        match self.request_sync(object, change, extent, self.with_usable_thread(caller.into()))? {
-            Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
-            None => Ok(()),
+        (object, change, extent): (Arc<Object>, ChangeId, Extent),
+        value: T,
+    ) -> Op<'a, T> {
+        let SyncCaller { origin, group } = caller.into();
+        if let Some(group) = group {
+            group.defer(self, Deferred::Change { object, change, extent });
+            return Op::ok(value);
         }
+        Op::pending(async move {
+            if let Some(outcome) =
+                self.request_sync(&object, change, extent, self.with_usable_thread(origin))?
+            {
+                outcome.await.unwrap_or(Err(Error::ServerFault))?;
+            }
+            Ok(value)
+        })
     }
 
-    /// Returns the caller, with its own thread if the next sync is expected to be short.
-    fn with_usable_thread(&self, caller: SyncCaller) -> SyncCaller {
-        SyncCaller { thread: self.sync_latency.usable(caller.thread), ..caller }
+    /// Returns the origin, with its own thread if the next sync is expected to be short.
+    pub(super) fn with_usable_thread(&self, origin: Origin) -> Origin {
+        Origin { thread: self.sync_latency.usable(origin.thread), ..origin }
     }
 
-    /// Starts the sync that [`wait_durable`](Self::wait_durable) waits for, and finishes it if the calling thread
-    /// does it; `None` where the change is durable already.
-    fn request_sync(
+    /// Starts the sync that makes a change durable, and finishes it if the calling thread does it; `None` where the
+    /// change is durable already.
+    pub(super) fn request_sync(
         self: &Arc<Self>,
         object: &Arc<Object>,
         change: ChangeId,
         extent: Extent,
-        caller: SyncCaller,
+        origin: Origin,
     ) -> Result<Option<Outcome>> {
         let Some((receiver, is_first)) = object.sync_state.request(change, extent)? else { return Ok(None) };
         if !is_first {
             return Ok(Some(receiver));
         }
         let is_short = sync_group::is_short_sync(object, change);
-        if caller.thread == Thread::Exclusive
+        if origin.thread == Thread::Exclusive
             && (is_short || object.sync_state.unsynced() <= SyncLatency::SMALL_BYTES)
         {
             SyncJob::new(self, object).run_in_place();
         } else {
-            self.sync_on_pool(object, is_short, caller.peer);
+            self.sync_on_pool(object, is_short, origin.peer);
         }
         Ok(Some(receiver))
     }
@@ -153,7 +172,8 @@ impl Volume {
         }
     }
 
-    /// Answers `value` when `changes` are durable, or at once where the volume does not promise durability.
+    /// Answers `value` when `changes` are durable, or at once where they are deferred, or where the volume does not promise
+    /// durability.
     pub(crate) fn answer_when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,
         caller: impl Into<SyncCaller>,
@@ -166,15 +186,22 @@ impl Volume {
             }
             return Op::ok(value);
         }
-        let (caller, changes) = (caller.into(), changes.into_iter().collect::<Vec<_>>());
+        let SyncCaller { origin, group } = caller.into();
+        if let Some(group) = group {
+            for (object, change) in changes {
+                group.defer(self, Deferred::Change { object, change, extent: Extent::All });
+            }
+            return Op::ok(value);
+        }
+        let changes = changes.into_iter().collect::<Vec<_>>();
         Op::pending(async move {
-            let caller = self.with_usable_thread(caller);
+            let origin = self.with_usable_thread(origin);
             // All of them at once: the syncs of a file and its directory are mostly one commit of the file system's
             // journal.
             let wanted: Vec<_> = changes
                 .iter()
                 .filter_map(|(object, change)| {
-                    self.request_sync(object, *change, Extent::All, caller).transpose()
+                    self.request_sync(object, *change, Extent::All, origin).transpose()
                 })
                 .collect();
             for outcome in wanted {

@@ -27,10 +27,7 @@ impl Volume {
         let in_place = || self.check_commit(file, offset, count);
         self.run_op((OpKind::Read, context.peer), in_place, make_job, move |(object, change)| {
             match object.sync_state.unsynced_change() {
-                Some(unsynced_change) => Op::pending(async move {
-                    self.wait_durable(&object, unsynced_change, Extent::Data, caller).await?;
-                    Ok(change)
-                }),
+                Some(unsynced) => self.answer_when_synced(caller, (object, unsynced, Extent::Data), change),
                 None => Op::ok(change),
             }
         })

@@ -162,10 +162,7 @@ impl Volume {
             written.stability = Stability::DataSync;
         }
         let extent = if written.stability == Stability::FileSync { Extent::All } else { Extent::Data };
-        Op::pending(async move {
-            self.wait_durable(&object, change, extent, caller).await?;
-            Ok(written)
-        })
+        self.answer_when_synced(caller, (object, change, extent), written)
     }
 }
 

@@ -16,6 +16,7 @@
 //! assert!(files.getattr(&context, &files.root()).now().is_ok());
 //! ```
 
+mod commits;
 mod gate;
 mod outsiders;
 
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+pub use commits::Commits;
 pub use gate::Gate;
 pub use outsiders::Outsiders;
 
@@ -96,6 +98,7 @@ pub struct Script {
     losses: AtomicU64,
     /// Whether the wrapped backend simulates a disk.
     is_stable: AtomicBool,
+    commits: Arc<Commits>,
     outsiders: Outsiders,
 }
 
@@ -105,7 +108,17 @@ impl<B: Backend> Faulty<B> {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
         let (losses, outsiders) = (AtomicU64::new(0), Outsiders::default());
         let is_stable = AtomicBool::new(true);
-        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses, is_stable, outsiders })
+        Self::of(
+            inner,
+            Script {
+                rules: Mutex::new(Vec::new()),
+                calls,
+                losses,
+                is_stable,
+                commits: Arc::default(),
+                outsiders,
+            },
+        )
     }
 
     /// Adds a rule after the others.
@@ -133,6 +146,11 @@ impl<B: Backend> Faulty<B> {
         &self.around.outsiders
     }
 
+    /// Returns the group commits: changes of a stable backend are deferred where the caller allows it.
+    pub fn commits(&self) -> &Commits {
+        &self.around.commits
+    }
+
     /// Returns the number of requests of an operation, with any result.
     pub fn calls(&self, method: Method) -> u64 {
         self.around.calls[method as usize].load(Ordering::Relaxed)
@@ -140,6 +158,17 @@ impl<B: Backend> Faulty<B> {
 }
 
 impl Script {
+    /// Defers a change that was made at once, where the caller allows it.
+    fn deferred<'a, T>(&self, call: &Call<'_>, done: Op<'a, T>) -> Op<'a, T> {
+        if let Op::Ready(Some(Ok(_))) = &done
+            && let Some(group) = call.context.and_then(|context| context.group.as_ref())
+            && self.is_stable.load(Ordering::Relaxed)
+        {
+            self.commits.defer(group, call.method);
+        }
+        done
+    }
+
     /// Counts the call. Returns its fault, if any.
     fn meet(&self, method: Method) -> Option<Fault> {
         self.calls[method as usize].fetch_add(1, Ordering::Relaxed);
@@ -175,7 +204,7 @@ impl Around for Script {
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         match self.meet(call.method) {
-            None => run(None),
+            None => self.deferred(&call, run(None)),
             Some(Fault::Short(most)) => run(Some(most)),
             Some(Fault::Fail(error)) => Op::err(error),
             Some(Fault::FailAfter(error)) => match run(None) {

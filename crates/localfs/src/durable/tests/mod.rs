@@ -1,3 +1,4 @@
+mod group;
 mod in_place;
 mod rounds;
 
@@ -53,13 +54,13 @@ impl Case {
         }
     }
 
-    async fn write(&self, stability: Stability) -> Result<()> {
+    pub(super) async fn write(&self, stability: Stability) -> Result<()> {
         let data = bytes::Bytes::from_static(b"data");
         let (context, file) = (&self.context, &self.file);
         self.volume.write(context, file, 0, &data, stability, Authority::Caller).await.map(drop)
     }
 
-    async fn commit(&self) -> Result<()> {
+    pub(super) async fn commit(&self) -> Result<()> {
         self.volume.commit(&self.context, &self.file, 0, 0).await.map(drop)
     }
 
@@ -255,7 +256,7 @@ fn all_waiting_requests_share_two_syncs() {
     let wait = || {
         let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
         let change = object.sync_state.begin_change().finish();
-        async move { volume.wait_durable(&object, change, Extent::Data, Thread::Shared).await }
+        async move { volume.answer_when_synced(Thread::Shared, (object, change, Extent::Data), ()).await }
     };
     std::thread::scope(|scope| {
         // The running sync waits for its plan until all others wait for the next sync.
@@ -369,15 +370,15 @@ fn a_change_made_beside_a_failed_sync_is_never_durable() {
         case.plan_failure(FileKind::Regular);
         assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
         let late = pending.finish();
+        let synced = |change, extent| {
+            case.volume.answer_when_synced(Thread::Shared, (Arc::clone(&object), change, extent), ())
+        };
         for extent in [Extent::Data, Extent::All] {
-            assert_eq!(case.volume.wait_durable(&object, made, extent, Thread::Shared).await, Err(Error::Io));
+            assert_eq!(synced(made, extent).await, Err(Error::Io));
             // A later success says nothing about them.
             assert_eq!(case.write(Stability::FileSync).await, Ok(()));
-            assert_eq!(case.volume.wait_durable(&object, late, extent, Thread::Shared).await, Err(Error::Io));
+            assert_eq!(synced(late, extent).await, Err(Error::Io));
         }
-        assert_eq!(
-            case.volume.wait_durable(&object, ChangeId::NONE, Extent::All, Thread::Shared).await,
-            Ok(())
-        );
+        assert_eq!(synced(ChangeId::NONE, Extent::All).await, Ok(()));
     });
 }

@@ -17,7 +17,8 @@ use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType, Acl as Wi
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::types::{Bitmap, Status, Utf8};
 use vfs::{
-    ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, Attributes, FileKind, MAX_ACL_ENTRIES,
+    ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, Attributes, Context, FileKind,
+    MAX_ACL_ENTRIES,
 };
 use xdr::List;
 
@@ -88,20 +89,14 @@ impl PosixAcls {
     }
 
     /// Sets the lists on an object of this kind and returns its new attributes.
-    pub(crate) async fn set(
-        &self,
-        compound: &Compound<'_>,
-        file: &File<'_>,
-        kind: FileKind,
-    ) -> Result<Attributes> {
-        let context = compound.context(file.export);
+    pub(crate) async fn set(&self, context: &Context, file: &File<'_>, kind: FileKind) -> Result<Attributes> {
         let backend = &file.export.backend;
         // The default list comes first: the access list may let users in who create files at once.
         if kind == FileKind::Directory {
             let default = self.default.as_ref();
-            backend.set_acl(&context, &file.handle, AclKind::Default, default).await?;
+            backend.set_acl(context, &file.handle, AclKind::Default, default).await?;
         }
-        Ok(backend.set_acl(&context, &file.handle, AclKind::Access, Some(&self.access)).await?.after)
+        Ok(backend.set_acl(context, &file.handle, AclKind::Access, Some(&self.access)).await?.after)
     }
 }
 

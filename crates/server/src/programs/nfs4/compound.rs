@@ -3,12 +3,13 @@
 //! after LOOKUP needs no backend call. Operations take the compound as their argument; [`super::serve`] runs them.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::{Stateid, Status};
 use rpc::gss::Service;
-use vfs::{Attributes, Context};
+use vfs::{Attributes, Context, GroupCommit};
 use xdr::{Mark, Writer};
 
 use super::status::{Failure, Result};
@@ -21,6 +22,7 @@ use crate::shared::Shared;
 use crate::state;
 use crate::state::{Conflict, IoKind, IoPermit, MAX_OPERATIONS, Sequenced, SlotRequest};
 
+mod group;
 mod handles;
 pub(crate) mod header;
 mod logged;
@@ -66,6 +68,10 @@ pub(crate) struct Compound<'r> {
     pub(crate) changed: bool,
     /// The client that sent a 4.0 compound, if known.
     sender: Option<std::sync::Arc<state::Client>>,
+    /// The changes that become durable before the reply, once an operation may have made one.
+    group: OnceLock<Arc<GroupCommit>>,
+    /// Opens that were granted after a change that is not durable yet.
+    granted: Vec<group::GrantedOpen>,
 }
 
 /// Limits of the reply in bytes, counted from the compound's status.
@@ -104,6 +110,8 @@ impl<'r> Compound<'r> {
             call: None,
             changed: false,
             sender: None,
+            group: OnceLock::new(),
+            granted: Vec::new(),
         }
     }
 

@@ -12,13 +12,13 @@ use bytes::Bytes;
 use protocol::nfs4::ops::{Needs, Operation, Position, operation};
 use protocol::nfs4::types::{OpNum, Status};
 use rpc::message::CallHeader;
-use vfs::boxed;
+use vfs::{NotDurable, boxed};
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
 use super::execute::{Execution, Pending};
 use super::sequencing::{self, First, FirstTime};
-use super::status::{Failure, Result, in_minor};
+use super::status::{Failure, Result, in_minor, of_backend};
 use crate::Effort;
 use crate::request::{Request, Served};
 use crate::state::SlotRequest;
@@ -47,6 +47,8 @@ enum Next<'r> {
     FirstTime,
     /// Finish this operation, which may have to wait.
     Operation(RunningOperation, Pending<'r>),
+    /// Make the changes so far durable, then continue.
+    Commit,
     /// Complete the reply.
     End,
     /// Answer with the earlier reply.
@@ -61,6 +63,8 @@ struct Progress<'r> {
     start: Mark,
     /// Status of the last operation that ended.
     status: Status,
+    /// Operations with changes that are not durable yet, and their indexes.
+    deferred: Vec<(u32, RunningOperation)>,
     /// Whether an operation had to wait.
     waited: bool,
     /// Its entry in the reply cache of version 4.0.
@@ -90,6 +94,7 @@ pub(crate) fn begin<'r>(
             arguments,
             start,
             status: Status::OK,
+            deferred: Vec::new(),
             waited: false,
             first: None,
         },
@@ -138,7 +143,12 @@ impl<'r> WaitingCompound<'r> {
                         };
                         progress.run_after(&operation, done, reply)
                     }
+                    Next::Commit => {
+                        progress.commit(reply).await;
+                        progress.run(reply)
+                    }
                     Next::End => {
+                        progress.commit(reply).await;
                         // Before the slot keeps the reply: after a restart the client reclaims the state that the reply grants.
                         if let Some(change) = progress.pending_change() {
                             let _ = progress.compound.state().wait_durable(change, request.thread()).await;
@@ -159,6 +169,9 @@ impl<'r> Progress<'r> {
     /// Executes operations until one has to wait.
     fn run(&mut self, reply: &mut Writer) -> Next<'r> {
         while self.status == Status::OK && self.compound.index < self.compound.count {
+            if self.must_commit() {
+                return Next::Commit;
+            }
             let (operation, done) = self.compound.start(&mut self.arguments, reply);
             let done = match done {
                 Ok(Execution::Pending(pending)) => return Next::Operation(operation, pending),
@@ -198,8 +211,38 @@ impl<'r> Progress<'r> {
         reply: &mut Writer,
     ) -> std::result::Result<(), Bytes> {
         self.status = self.compound.end(operation, done, &self.arguments, reply)?;
+        let index = self.compound.index;
+        if self.status == Status::OK && self.compound.last_deferred() == Some(index) {
+            self.deferred.push((index, *operation));
+        }
         self.compound.index += 1;
         Ok(())
+    }
+
+    /// Whether the changes so far must be durable before the next operation.
+    fn must_commit(&self) -> bool {
+        self.arguments
+            .peek()
+            .first_chunk()
+            .is_some_and(|number| self.compound.must_commit_before(OpNum(u32::from_be_bytes(*number))))
+    }
+
+    /// Makes the changes so far durable. If that fails, the reply ends at the first operation whose change is not durable.
+    async fn commit(&mut self, reply: &mut Writer) {
+        if self.compound.last_deferred().is_none() {
+            return;
+        }
+        let committed = self.compound.commit_group().await;
+        self.waited = true;
+        let deferred = std::mem::take(&mut self.deferred);
+        let Err(NotDurable { operation: failed, error }) = committed else { return };
+        // An operation that failed for another reason keeps its status.
+        let Some((index, operation)) = deferred.into_iter().find(|(index, _)| *index == failed) else {
+            return;
+        };
+        self.status = operation.fail(of_backend(error), self.compound.minor, reply);
+        reply.patch_u32(operation.status_at, self.status.0);
+        self.compound.index = index + 1;
     }
 
     /// Returns the change to the state log that the reply has to wait for.
@@ -253,7 +296,7 @@ async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut W
 }
 
 /// An operation that has started.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct RunningOperation {
     /// `None` if the minor version has no such operation.
     row: Option<&'static Operation>,
@@ -263,6 +306,18 @@ struct RunningOperation {
     body: Mark,
     /// Start time by the observer's clock, and offset of the arguments.
     began: Option<(Duration, usize)>,
+}
+
+impl RunningOperation {
+    /// Removes the results, and everything after them. Returns the status for the reply.
+    fn fail(&self, status: Status, minor: u32, reply: &mut Writer) -> Status {
+        reply.rewind(self.body);
+        if self.shown == OpNum::SETATTR {
+            // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, for any status.
+            reply.u32(0);
+        }
+        in_minor(status, minor)
+    }
 }
 
 impl<'r> Compound<'r> {
@@ -311,14 +366,7 @@ impl<'r> Compound<'r> {
         let status = match done {
             Ok(()) => Status::OK,
             Err(Failure::Written(status)) => status,
-            Err(Failure::Status(status)) => {
-                reply.rewind(operation.body);
-                if operation.shown == OpNum::SETATTR {
-                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, for any status.
-                    reply.u32(0);
-                }
-                in_minor(status, self.minor)
-            }
+            Err(Failure::Status(status)) => operation.fail(status, self.minor, reply),
             Err(Failure::Saved(saved)) => {
                 reply.rewind(operation.body);
                 match self.make_current_again(&saved) {

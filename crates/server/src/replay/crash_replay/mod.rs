@@ -25,7 +25,9 @@
 //! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
 //! was answered: any *one* of them may get that reply. So a claim is valid unless the last acknowledged change of that name, since the
 //! call began or shortly before, is of the same kind: then another client, which got that reply, made the existing object.
-//! A removal is not even executed again if another client is known to have created the name since. All this needs one order of all
+//! A removal is not even executed again if another client is known to have created the name since. So operations on a name that an
+//! operation of an earlier process may still claim run one after the other: a repeated removal waits for a creation that is in progress,
+//! and does not remove the new object. All this needs one order of all
 //! records, and losses in that order, so the log is one ring and not one for each core.
 //!
 //! The log survives the end of the process. A [`StableLog`] also survives a crash of the machine: on exports that promise durability, the
@@ -38,6 +40,7 @@ mod recovered;
 mod stable;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod xattr;
 
 use core::net::IpAddr;
@@ -59,6 +62,7 @@ pub(crate) use recovered::RecoveredCall;
 use recovered::RecoveredOps;
 pub(crate) use stable::Stable;
 pub use stable::StableLog;
+use turns::{Turn, Turns};
 
 use crate::{ExportId, HandleKey, Now};
 
@@ -125,6 +129,8 @@ pub(crate) struct CallLog {
     /// Whether anything is in [`Self::before`].
     has_before: AtomicBool,
     before: Mutex<RecoveredOps>,
+    /// Operations in progress on names with operations in [`Self::before`].
+    turns: Turns,
 }
 
 impl CallLog {
@@ -152,6 +158,7 @@ impl CallLog {
             forget_at: now.monotonic + REMEMBER_FOR,
             has_before: AtomicBool::new(!before.is_empty()),
             before: Mutex::new(before),
+            turns: Turns::default(),
         }
     }
 
@@ -280,6 +287,21 @@ pub(crate) struct LoggedCall {
     has_operations: AtomicBool,
     /// Set when the log must be synced before the reply is sent.
     must_sync: AtomicBool,
+    /// Operations that are over, and whose changes are not durable yet.
+    ends: Mutex<Vec<DeferredEnd>>,
+}
+
+/// The end of an operation, to be logged when its change is durable.
+#[derive(Debug)]
+struct DeferredEnd {
+    /// The number of the operation in its group commit.
+    operation: u32,
+    call: CallId,
+    at: Timestamp,
+    kind: Kind,
+    targets: [u64; CHANGES],
+    /// The call of an earlier process that this one repeats, and its time.
+    claimed: Option<(CallId, Timestamp)>,
 }
 
 impl LoggedCall {
@@ -290,6 +312,7 @@ impl LoggedCall {
             id: None,
             has_operations: AtomicBool::new(false),
             must_sync: AtomicBool::new(false),
+            ends: Mutex::default(),
         }
     }
 
@@ -311,6 +334,26 @@ impl LoggedCall {
 }
 
 impl CallLog {
+    /// Waits until no other operation is in progress on those of the targets that an operation of an earlier process may still claim.
+    async fn turns(&self, targets: [u64; CHANGES]) -> [Option<Turn<'_>>; CHANGES] {
+        let mut contested = {
+            let Some(before) = self.before() else { return [None, None] };
+            targets.map(|target| before.has_target(target).then_some(target))
+        };
+        // In one order, so that no two operations wait for each other.
+        contested.sort_unstable();
+        if contested[0] == contested[1] {
+            contested[0] = None;
+        }
+        let mut turns = [None, None];
+        for (turn, target) in turns.iter_mut().zip(contested) {
+            if let Some(target) = target {
+                *turn = Some(self.turns.take(target).await);
+            }
+        }
+        turns
+    }
+
     /// Logs that an operation is about to be executed; `targets` are those of its [`Kind`].
     fn begin(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
         self.write(&Record::Started { call, at, kind, targets });
@@ -319,8 +362,27 @@ impl CallLog {
     /// Logs that an operation is over; `changed` if it succeeded.
     fn end(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool) {
         self.write(&Record::Ended { call, at, kind, targets, changed });
-        if changed && let Some(mut before) = self.before() {
+        if changed {
+            self.acknowledge(call, kind, targets);
+        }
+    }
+
+    /// Notes that `call` has made this change, so that nobody else can claim it.
+    fn acknowledge(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
+        if let Some(mut before) = self.before() {
             before.acknowledge(call, kind, targets);
+        }
+    }
+
+    /// Logs the ends of operations whose changes were deferred and are durable now; from the operation `failed` on they are not.
+    pub(crate) fn end_deferred(&self, call: &LoggedCall, failed: Option<u32>) {
+        for end in std::mem::take(&mut *call.ends.lock()) {
+            let DeferredEnd { operation, call, at, kind, targets, claimed } = end;
+            let changed = failed.is_none_or(|failed| operation < failed);
+            self.write(&Record::Ended { call, at, kind, targets, changed });
+            if let Some((call, at)) = claimed {
+                self.write(&Record::Ended { call, at, kind, targets, changed: false });
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use vfs::{
 
 use super::record::{CHANGES, Kind};
 use super::recovered::RecoveredOps;
-use super::{CallId, CallLog, LoggedCall};
+use super::{CallId, CallLog, DeferredEnd, LoggedCall, Turn};
 use crate::Export;
 
 /// Longest step of the clock of file times: Linux with HZ=100. A file may seem that much older than the call that created it.
@@ -32,12 +32,15 @@ pub(crate) struct LoggedOps<'s> {
 /// An operation in progress.
 pub(super) struct Attempt<'s> {
     journal: &'s CallLog,
+    logged: &'s LoggedCall,
     call: CallId,
     /// The key by which an earlier process's operation is found; none if no record is left.
     claim: Option<u64>,
     kind: Kind,
     targets: [u64; CHANGES],
     at: Timestamp,
+    /// Keeps other operations on these names waiting.
+    _turns: [Option<Turn<'s>>; CHANGES],
 }
 
 /// A directory of an export, and the credentials that change it.
@@ -80,7 +83,7 @@ impl<'s> LoggedOps<'s> {
             created = Box::pin(complete(place, &found, what, set)).await;
             changed = created.is_ok();
         }
-        attempt.end(changed);
+        attempt.end(changed, context);
         created
     }
 
@@ -109,7 +112,7 @@ impl<'s> LoggedOps<'s> {
         {
             removed = export.backend.sync_inherited().await.map(|()| unchanged(&parent));
         }
-        attempt.end(removed.is_ok());
+        attempt.end(removed.is_ok(), context);
         removed
     }
 
@@ -137,7 +140,7 @@ impl<'s> LoggedOps<'s> {
         {
             renamed = export.backend.sync_inherited().await.map(|()| own);
         }
-        attempt.end(renamed.is_ok());
+        attempt.end(renamed.is_ok(), context);
         renamed
     }
 
@@ -163,7 +166,7 @@ impl<'s> LoggedOps<'s> {
             let own = Linked { attributes: found.attributes, directory: unchanged(&found.directory) };
             linked = export.backend.sync_inherited().await.map(|()| own);
         }
-        attempt.end(linked.is_ok());
+        attempt.end(linked.is_ok(), context);
         linked
     }
 
@@ -188,7 +191,7 @@ impl<'s> LoggedOps<'s> {
         {
             change = export.backend.sync_inherited().await.map(|()| unchanged(&found));
         }
-        attempt.end(change.is_ok());
+        attempt.end(change.is_ok(), context);
         change
     }
 
@@ -215,7 +218,9 @@ impl<'s> LoggedOps<'s> {
         kind: Kind,
         targets: [u64; CHANGES],
     ) -> Option<Attempt<'s>> {
-        let attempt = self.write_down(kind, targets)?;
+        let (journal, _) = self.log?;
+        let turns = journal.turns(targets).await;
+        let attempt = self.write_down(kind, targets, turns)?;
         if export.backend.is_stable() {
             // After a crash between the change and its record, the author of the change would be unknown.
             attempt.journal.sync().await;
@@ -224,10 +229,16 @@ impl<'s> LoggedOps<'s> {
         Some(attempt)
     }
 
-    fn write_down(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
+    fn write_down(
+        &self,
+        kind: Kind,
+        targets: [u64; CHANGES],
+        _turns: [Option<Turn<'s>>; CHANGES],
+    ) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
         let claim = journal.knows_before().then(|| journal.claim_key(self.call.owner, kind, &targets));
-        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.call.at };
+        let mut attempt =
+            Attempt { journal, logged: self.call, call, claim, kind, targets, at: self.call.at, _turns };
         if let Some(began) = attempt.began_before() {
             // The next process needs the earlier time too.
             attempt.at = began;
@@ -275,12 +286,21 @@ impl Attempt<'_> {
         true
     }
 
-    pub(super) fn end(self, changed: bool) {
+    /// Ends the operation. If its change is deferred, the end is logged when the change is durable.
+    pub(super) fn end(self, changed: bool, context: &Context) {
+        let Self { journal, call, at, kind, targets, .. } = self;
         let withdrawn = if changed { self.withdraw() } else { None };
-        self.journal.end(self.call, self.at, self.kind, self.targets, changed);
-        if let Some((began, by)) = withdrawn.filter(|(_, by)| *by != self.call) {
-            // Executed under another name: no later process may treat a further change of the name as a claim of that call.
-            self.journal.end(by, began, self.kind, self.targets, false);
+        // Executed under another name: no later process may treat a further change of the name as a claim of that call.
+        let claimed = withdrawn.filter(|(_, by)| *by != call).map(|(began, by)| (by, began));
+        if let Some(group) = context.group.as_ref().filter(|_| changed) {
+            journal.acknowledge(call, kind, targets);
+            let operation = group.operation();
+            self.logged.ends.lock().push(DeferredEnd { operation, call, at, kind, targets, claimed });
+            return;
+        }
+        journal.end(call, at, kind, targets, changed);
+        if let Some((by, began)) = claimed {
+            journal.end(by, began, kind, targets, false);
         }
     }
 

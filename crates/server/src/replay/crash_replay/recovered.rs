@@ -211,6 +211,11 @@ impl RecoveredOps {
         }
     }
 
+    /// Returns whether an operation on this target is pending.
+    pub(super) fn has_target(&self, target: u64) -> bool {
+        self.by_target.contains_key(&target)
+    }
+
     /// See [`CallLog::recognise`](super::CallLog::recognise).
     pub(super) fn recognise(
         &mut self,

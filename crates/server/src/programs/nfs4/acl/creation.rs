@@ -72,7 +72,8 @@ async fn give(
 ) -> Result<Attributes> {
     let _changing = compound.announce_change(file);
     compound.recall_conflicts(file, Conflict::Any, Right::Own).await?;
-    PosixAcls::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
+    let context = compound.opening_context(file.export);
+    PosixAcls::parse(compound, file, acl, attributes)?.set(&context, file, attributes.kind).await
 }
 
 #[cfg(test)]

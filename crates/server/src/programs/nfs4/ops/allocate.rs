@@ -27,7 +27,7 @@ pub(super) async fn change(
     let _changing = compound.announce_change(&file);
     // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3), and alike in §15.4.3.
     let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
-    let context = compound.context(file.export);
+    let context = compound.changing_context(file.export);
     match work(&*file.export.backend, &context, &file.handle, permit.authority).await {
         Ok(change) => {
             compound.set_fresh(change.after);

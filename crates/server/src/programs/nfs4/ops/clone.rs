@@ -21,7 +21,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
         count: arguments.count,
         ..range
     };
-    let context = compound.context(destination.export);
+    let context = compound.changing_context(destination.export);
     match destination.export.backend.clone_range(&context, &range).await {
         Ok(change) => {
             compound.set_fresh(change.after);

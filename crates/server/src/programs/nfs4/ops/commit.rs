@@ -11,7 +11,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     // Also on an export that has become read-only: earlier writes must be kept, and RFC 8881 §15.2 does not list ROFS for COMMIT.
     let file = compound.file(Status::ISDIR)?;
-    let context = compound.context(file.export);
+    let context = compound.changing_context(file.export);
     let backend = &file.export.backend;
     // RFC 8881 §18.3.3: "If the count is zero, a flush from the offset to the end of the file is done": the backend has the same
     // rule.

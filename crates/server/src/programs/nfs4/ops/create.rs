@@ -23,7 +23,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
     let wanted =
         AttributeChanges::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
-    let context = compound.context(directory.export);
+    let context = compound.changing_context(directory.export);
     let place = directory.place(&context);
     let set = first_attributes(compound, &directory, &wanted, what.kind())?;
     let mut created = compound.changer().create(place, &arguments.name, &what, &set).await?;

@@ -14,7 +14,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let LinkArgs { new_name } = LinkArgs::decode(arguments)?;
     let (file, directory) = both(compound)?;
     names::check(&new_name)?;
-    let context = compound.context(directory.export);
+    let context = compound.changing_context(directory.export);
     match compound.changer().link(directory.place(&context), &file.handle, &new_name).await {
         Ok(linked) => {
             put_change(&linked.directory, reply);

@@ -202,6 +202,7 @@ impl<'r> Granted<'_, 'r> {
             }
             None => OpenResultFlags::empty(),
         };
+        compound.note_open(&opener.client, target.file.key(compound.server()), grant, &delegation);
         OpenOk {
             stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
             change: target.change,

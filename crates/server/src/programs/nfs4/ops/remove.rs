@@ -12,7 +12,7 @@ use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let (directory, target) = want(compound, arguments)?;
-    let context = compound.context(directory.export);
+    let context = compound.changing_context(directory.export);
     // An open file remains until its last CLOSE: opens hold a pin.
     let removed = compound.changer().remove(directory.place(&context), &target, Removal::Any).await?;
     answer(compound, &removed, reply);

@@ -17,7 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // A delegation covers extended attributes too: its holder does not revalidate them.
     let _changing = compound.announce_change(&file);
     compound.recall_conflicts(&file, Conflict::Any, Right::Xattrs).await?;
-    let context = compound.context(file.export);
+    let context = compound.changing_context(file.export);
     let change = compound.logged_ops().remove_xattr(file.export, &context, &file.handle, &name).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);

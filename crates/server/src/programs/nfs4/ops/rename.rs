@@ -14,7 +14,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (from, to) = both(compound)?;
     names::check(&old_name)?;
     names::check(&new_name)?;
-    let context = compound.context(to.export);
+    let context = compound.changing_context(to.export);
     let names = ((&from.handle, &old_name[..]), (&to.handle, &new_name[..]));
     match compound.changer().rename(to.export, &context, names.0, names.1).await {
         Ok(renamed) => {

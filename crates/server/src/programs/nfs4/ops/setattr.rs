@@ -67,7 +67,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // The attributes set so far.
     let mut attributes_set = Bitmap::EMPTY;
     if !set.is_empty() {
-        let context = compound.context(file.export);
+        let context = compound.changing_context(file.export);
         let backend = &file.export.backend;
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
             Ok(change) => {
@@ -104,7 +104,8 @@ async fn set_last(
 ) -> Result {
     if let Some((lists, kind)) = acl {
         // RFC 8881 §6.4.1.3: "the attributes MUST be applied in this order: mode (or mode_set_masked), then ACL."
-        let after = lists.set(compound, file, kind).await?;
+        let context = compound.changing_context(file.export);
+        let after = lists.set(&context, file, kind).await?;
         compound.set_fresh(after);
     }
     match held {
@@ -167,7 +168,7 @@ impl HandedIn {
                 peer: compound.request.peer(),
                 ..Context::new(Arc::new(Credentials::root()), compound.request.now.wall)
             },
-            Authority::Caller => compound.context(file.export),
+            Authority::Caller => compound.changing_context(file.export),
         };
         // Equal times are no change.
         let kept = |taken: Option<_>, present| taken.filter(|time| *time != present).map(SetTime::Kept);

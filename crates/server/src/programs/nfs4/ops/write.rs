@@ -24,7 +24,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
         return Err(Status::FBIG.into());
     }
-    let context = compound.context(file.export);
+    let context = compound.changing_context(file.export);
     let backend = &file.export.backend;
     let stability = match stable {
         StableHow::Unstable => Stability::Unstable,

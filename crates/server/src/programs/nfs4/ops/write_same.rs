@@ -44,7 +44,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         StableHow::Unstable => stability,
         // One sync for all pieces.
         _ if stability < Stability::FileSync && count > 0 => {
-            let context = compound.context(file.export);
+            let context = compound.changing_context(file.export);
             let commit = file.export.backend.commit(&context, &file.handle, blocks.offset, count).await;
             compound.set_fresh(commit?.after);
             Stability::FileSync

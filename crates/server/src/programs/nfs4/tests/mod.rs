@@ -3,6 +3,7 @@
 mod compounds;
 pub(crate) mod delegations;
 mod faults;
+mod group_commit;
 mod inter_server;
 mod offload;
 mod recovery;

@@ -395,3 +395,77 @@ fn a_repeated_removal_spares_a_newer_attribute() {
         assert_eq!(get(&mut lab, file, "kept"), left, "{option:?}");
     }
 }
+
+#[test]
+fn ends_are_logged_when_the_changes_of_the_compound_are_durable() {
+    use crate::replay::crash_replay::record::Record;
+    let mut machine = Machine::new();
+    let server = machine.start(0);
+    let mut lab = Lab::without_session(server, 1);
+    lab.connect(b"client");
+    for file in ["old", "new"] {
+        lab.file(&["export", file], b"");
+    }
+    let remove = |text| Op::Remove(RemoveArgs { target: name(text) });
+    let logged = |lab: &mut Lab, ops: Vec<Op>| -> Vec<&'static str> {
+        let before = machine.records();
+        lab.run(at(&["export"], ops));
+        let records = machine.notes.0.lock()[before..].to_vec();
+        let what = |record| match Record::parse(record) {
+            Some(Record::Started { .. }) => "started",
+            Some(Record::Ended { changed: true, .. }) => "changed",
+            Some(Record::Ended { changed: false, .. }) => "not changed",
+            Some(Record::Replied { .. }) => "replied",
+            _ => "another",
+        };
+        records.into_iter().map(what).collect()
+    };
+    let together = logged(&mut lab, vec![remove("old"), remove("new"), remove("missing")]);
+    let expected = ["started", "started", "started", "not changed", "changed", "changed", "replied"];
+    assert_eq!(together, expected);
+    lab.file(&["export", "old"], b"");
+    lab.file(&["export", "new"], b"");
+    machine.files.commits().fail_next(Method::Remove, vfs::Error::Io);
+    let failed = logged(&mut lab, vec![remove("old"), remove("new")]);
+    assert_eq!(failed, ["started", "started", "not changed", "not changed", "replied"]);
+}
+
+/// Another client's creation of the name that a repeated removal had removed is in progress: the removal waits for it and spares the
+/// object. The same the other way round.
+#[test]
+fn a_repeated_removal_waits_for_a_creation_of_the_name() {
+    for creates_first in [true, false] {
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let remove = || at(&["export"], vec![Op::Remove(RemoveArgs { target: name("old") })]);
+        let create = || at(&["export"], vec![open_new("old")]);
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], remove()].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK);
+        machine.kill(Killed::AfterExecution, before);
+        reconnect(&mut lab, &mut machine, 120);
+        let mut other = lab.other(b"another");
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        lab.connect(b"of the user");
+        let (gate, method) = (Gate::new(), if creates_first { Method::Create } else { Method::Remove });
+        machine.files.add(Rule::on(method, Fault::HoldAfter(gate.clone())).times(1));
+        let (mut first, mut second) = match creates_first {
+            true => (other.start(1, create()), lab.start(1, remove())),
+            false => (lab.start(1, remove()), other.start(1, create())),
+        };
+        assert!(first.poll().is_none() && second.poll().is_none(), "{creates_first}");
+        assert!(second.is_woken_by(|| {
+            gate.open();
+            assert_eq!(first.poll().map(|result| result.status), Some(Status::OK), "{creates_first}");
+        }));
+        assert_eq!(second.poll().map(|result| result.status), Some(Status::OK), "{creates_first}");
+        assert_eq!(lab.status(at(&["export"], vec![lookup("old")])), Status::OK, "the new file is there");
+    }
+}
+
+/// OPEN that creates a file or fails.
+fn open_new(file: &'static str) -> Op {
+    let how = OpenHow::Create(CreateHow::Guarded(mode(0o644)));
+    Op::Open(open_args(file, b"owner", ShareAccess::WRITE, how))
+}

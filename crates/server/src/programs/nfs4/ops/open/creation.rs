@@ -96,7 +96,7 @@ pub(super) async fn create<'r>(
         Err(creation) => return existing_on_read_only(compound, name, &creation, access).await,
     };
     let (creation, directory) = (&plan.creation, &plan.directory);
-    let context = compound.context(directory.export);
+    let context = compound.opening_context(directory.export);
     let place = directory.place(&context);
     let mut created = match compound.changer().create(place, name, &plan.what, &plan.set).await {
         Ok(created) => created,

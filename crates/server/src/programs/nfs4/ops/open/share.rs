@@ -93,6 +93,7 @@ pub(super) async fn open(
     // The reservation may have been revoked from another client just now; that must be durable first.
     wait_durable(compound.request).await;
     let set = SetAttributes { size: target.size, ..SetAttributes::default() };
+    let context = compound.opening_context(file.export);
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
         Ok(change) => {
             target.seen = Some(change.after);
