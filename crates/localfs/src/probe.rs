@@ -154,6 +154,8 @@ fn volume(
         planned_sync_failure: Mutex::new(None),
         #[cfg(test)]
         syncs: Default::default(),
+        #[cfg(test)]
+        gatherings: Default::default(),
     })
 }
 

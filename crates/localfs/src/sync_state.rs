@@ -148,7 +148,6 @@ impl SyncState {
     }
 
     /// Returns the number of requests that wait for the next sync.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }

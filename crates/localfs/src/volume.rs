@@ -124,6 +124,9 @@ pub(crate) struct Volume {
     /// The threads that made the syncs so far.
     #[cfg(test)]
     pub(crate) syncs: Mutex<Vec<std::thread::ThreadId>>,
+    /// How often a thread let requests gather before a sync.
+    #[cfg(test)]
+    pub(crate) gatherings: AtomicUsize,
 }
 
 impl fmt::Debug for Volume {

@@ -1,6 +1,7 @@
 //! One sync of one object.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use vfs::{Error, FileKind, Result};
@@ -9,6 +10,15 @@ use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::sync_state::{Extent, Waiter};
 use crate::volume::Volume;
+
+/// The longest time in which requests for the next sync gather.
+const GATHERING_MAX: Duration = Duration::from_millis(1);
+
+/// The part of the last sync's duration that gathering takes at most.
+const GATHERING_PART: u32 = 4;
+
+/// The interval at which the gathering thread counts the requests.
+const GATHERING_STEP: Duration = Duration::from_micros(50);
 
 /// The result of a sync, and the requests that wait for it.
 pub(super) struct SyncOutcome {
@@ -27,8 +37,26 @@ impl SyncOutcome {
 
 impl Volume {
     pub(super) fn sync_while_wanted(&self, object: &Object) {
-        while let Some(synced) = self.sync_if_wanted(object) {
+        loop {
+            let began = Instant::now();
+            let Some(synced) = self.sync_if_wanted(object) else { return };
+            let (served, took) = (synced.waiting.len(), began.elapsed());
             synced.notify();
+            // Several clients or threads write this file: each mostly sends its next request when it has the last reply.
+            if served > 1 {
+                self.gather(object, served, gathering_time(took));
+            }
+        }
+    }
+
+    /// Waits until as many requests want the next sync as the last one served, but not longer than `most`. Without this, the first of
+    /// them would get a sync of its own, and the others would wait for it.
+    fn gather(&self, object: &Object, served: usize, most: Duration) {
+        #[cfg(test)]
+        self.gatherings.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let until = Instant::now() + most;
+        while object.sync_state.waiting() < served && Instant::now() < until {
+            thread::sleep(GATHERING_STEP);
         }
     }
 
@@ -101,6 +129,11 @@ impl Volume {
             None => rustix::fs::syncfs(&self.root_fd).map_err(translate),
         }
     }
+}
+
+fn gathering_time(last_sync: Duration) -> Duration {
+    // Tests count syncs, however fast the disk and however slow the machine is.
+    if cfg!(test) { Duration::from_millis(200) } else { (last_sync / GATHERING_PART).min(GATHERING_MAX) }
 }
 
 fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {

@@ -27,21 +27,21 @@ impl Commits {
 
     /// Defers a successful operation, if it changes something.
     pub(super) fn defer(self: &Arc<Self>, group: &GroupCommit, method: Method) {
-        let changes = match method {
+        let changes = matches!(
+            method,
             Method::Setattr
-            | Method::Write
-            | Method::Commit
-            | Method::Create
-            | Method::Remove
-            | Method::Rename
-            | Method::Link
-            | Method::Allocate
-            | Method::Deallocate
-            | Method::SetAcl
-            | Method::SetXattr
-            | Method::RemoveXattr => true,
-            _ => false,
-        };
+                | Method::Write
+                | Method::Commit
+                | Method::Create
+                | Method::Remove
+                | Method::Rename
+                | Method::Link
+                | Method::Allocate
+                | Method::Deallocate
+                | Method::SetAcl
+                | Method::SetXattr
+                | Method::RemoveXattr
+        );
         if changes {
             group.defer(self, method);
         }

@@ -115,7 +115,9 @@ fn a_change_before_a_sync_that_failed_meanwhile_is_not_durable() {
         // Another request syncs the file and fails.
         let object = case.volume.object(&case.file).expect("object");
         case.plan_failure(FileKind::Regular);
-        assert_eq!(case.volume.sync_now(&object), Err(Error::Io));
+        let volume = Arc::clone(&case.volume);
+        let other = tokio::task::spawn_blocking(move || volume.sync_now(&object));
+        assert_eq!(other.await.expect("thread"), Err(Error::Io));
         group.begin_operation(4);
         case.write(Stability::FileSync).await.expect("written");
         assert_eq!(commit(&group).await, Err(NotDurable { operation: 2, error: Error::Io }));

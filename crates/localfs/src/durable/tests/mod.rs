@@ -1,3 +1,4 @@
+mod gathering;
 mod group;
 mod in_place;
 mod rounds;
