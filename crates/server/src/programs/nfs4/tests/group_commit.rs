@@ -134,13 +134,13 @@ fn an_operation_on_state_waits_for_the_changes_before_it() {
 fn version_4_0_commits_once_but_for_opens() {
     let (export, backend) = faulty();
     let mut lab = v40_lab_of(vec![export]);
-    let opening = lab.open_op("new", b"owner");
+    let opening = lab.open_op("file", b"owner");
     lab.opened(opening);
     let before = backend.commits().count();
     assert_eq!(lab.status(at(&["export"], vec![chmod(), chmod(), chmod()])), Status::OK);
     assert_eq!(backend.commits().count(), before + 1);
     backend.commits().fail_next(Method::Setattr, Error::Io);
-    let opening = lab.open_op("new", b"owner");
+    let opening = lab.open_op("file", b"owner");
     let result = lab.send(at(&["export"], vec![chmod(), opening.clone()]));
     assert_eq!(result.status, Status::IO);
     // The OPEN did not run: its seqid is the next one.
