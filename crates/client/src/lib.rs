@@ -7,8 +7,7 @@
 //! - [`fs`] has files by path, as POSIX programs see them.
 //!
 //! [`raw`] is the low-level interface: sessions and compounds of any operations.
-//!
-//! [`Session`] and [`Reader`] are the older, smaller client that reads files for copies between servers.
+//! A [`Reader`] reads files with it for copies between servers.
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -35,7 +34,6 @@ mod read_retry;
 mod reader;
 mod record;
 pub mod results;
-mod session;
 mod slots;
 pub mod url;
 pub mod write;
@@ -44,5 +42,4 @@ pub mod xattr;
 pub use client::{CONNECTIONS_MAX, Client};
 pub use read::{Read, ReadData, ReadOp};
 pub use read_retry::{READ_TIMEOUT, read_with_retries};
-pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, REPLY_TIMEOUT, ReadError, Reader, SILENCE_TIMEOUT};
-pub use session::{CallId, CompoundOutcome, Identity, MAX_REPLY, Reply, Session, SessionError};
+pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, MAX_REPLY, ReadError, Reader, SILENCE_TIMEOUT};

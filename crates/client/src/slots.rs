@@ -26,11 +26,6 @@ impl Slots {
         Self { session, sequences, free, busy: BTreeSet::new(), target: count.saturating_sub(1), max }
     }
 
-    /// Returns whether a slot is free.
-    pub(crate) fn has_free(&self) -> bool {
-        self.free.first().is_some_and(|slot| *slot <= self.target)
-    }
-
     /// Takes a free slot and returns its SEQUENCE; `None` if all are busy.
     pub(crate) fn take(&mut self, cache_this: bool) -> Option<SequenceArgs> {
         // RFC 8881 §2.10.6.1: "The requester SHOULD use the lowest available slot when sending a new request."

@@ -2,43 +2,28 @@
 
 mod world;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Identity, ReadData, ReadError, Reader};
+use client::{ReadData, ReadError, Reader};
+use futures_util::stream;
 use protocol::nfs4::compound::{CompoundResult, OpResult};
 use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Outcome, Status};
 use rpc::message::{encode_success, parse_reply, peek};
-use world::{CONTENT, World, user, world};
-use xdr::{Encode, List, Opaque, Writer};
+use world::{CONTENT, Wire, World, poll, user, world};
+use xdr::{Encode, List, Writer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn reader() -> Reader<u32> {
-    let owner = Opaque::from_static(b"destination");
-    Reader::new(Identity { owner, verifier: [1; 8], credential: user() }, 77, Duration::ZERO)
-}
-
-/// Exchanges records until the reader has none to send.
-fn exchange(world: &World, reader: &mut Reader<u32>, now: Duration) {
-    while let Some(record) = reader.poll_record(now) {
-        reader.handle_record(now, world.reply(record)).unwrap();
-    }
-}
-
-fn records(reader: &mut Reader<u32>, now: Duration) -> Vec<Bytes> {
-    std::iter::from_fn(|| reader.poll_record(now)).collect()
-}
-
-fn answers(reader: &mut Reader<u32>) -> Vec<(u32, Result<ReadData, ReadError>)> {
-    std::iter::from_fn(|| reader.poll_answer()).collect()
-}
-
 /// Returns a reader with an established session.
-fn ready(world: &World) -> Reader<u32> {
-    let mut reader = reader();
-    exchange(world, &mut reader, Duration::ZERO);
+fn ready(wire: &Wire<'_>) -> Reader {
+    let engine = Arc::clone(&wire.engine);
+    let reader = wire.run(Reader::open(engine, wire.connection, b"destination", [1; 8], user())).unwrap();
     assert_eq!(reader.max_read(), 1 << 20);
     reader
 }
@@ -46,28 +31,25 @@ fn ready(world: &World) -> Reader<u32> {
 #[test]
 fn sends_one_read_per_slot() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    for tag in 0..20 {
-        reader.read(world.read(u64::from(tag), 1), user(), tag);
-    }
-    let first = records(&mut reader, SECOND);
+    let wire = Wire::new(&world);
+    let (reader, user) = (ready(&wire), user());
+    let wanted: Vec<_> = (0..20).map(|tag| world.read(tag, 1)).collect();
+    let mut reads: Vec<_> = wanted.iter().map(|read| Box::pin(reader.read(&user, read))).collect();
+    assert!(reads.iter_mut().all(|read| poll(read).is_none()));
+    let first = wire.requests();
     assert_eq!(first.len(), 16);
     // A READ that waits for a slot.
-    reader.drop_waiting(|tag| *tag == 17);
-    for record in first.into_iter().rev() {
-        reader.handle_record(SECOND, world.reply(record)).unwrap();
+    drop(reads.remove(17));
+    for request in first.into_iter().rev() {
+        wire.deliver(world.reply(request));
     }
-    exchange(&world, &mut reader, SECOND);
-    let mut results = answers(&mut reader);
-    assert_eq!(results[0].0, 15, "in the order of the replies");
-    results.sort_by_key(|(tag, _)| *tag);
-    let tags: Vec<_> = results.iter().map(|(tag, _)| *tag).collect();
-    assert_eq!(tags, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19]);
-    for (tag, answer) in results {
-        let data = Bytes::from_static(&CONTENT[tag as usize..=tag as usize]);
+    let tags = (0..20).filter(|tag| *tag != 17);
+    for (tag, mut read) in tags.zip(reads) {
+        let data = Bytes::from_static(&CONTENT[tag..=tag]);
         let content = vec![Extent::Data(data)];
-        let is_end = tag as usize + 1 == CONTENT.len();
-        assert_eq!(answer, Ok(ReadData { content, is_end, size: Some(CONTENT.len() as u64) }));
+        let is_end = tag + 1 == CONTENT.len();
+        let expected = Ok(ReadData { content, is_end, size: Some(CONTENT.len() as u64) });
+        assert_eq!(wire.exchange(&mut read), Some(expected));
     }
 }
 
@@ -75,13 +57,14 @@ fn sends_one_read_per_slot() {
 fn holes_are_not_transferred() {
     let world = world(|_| {});
     world.write((1 << 20) - 1);
-    let mut reader = ready(&world);
-    reader.read(world.read(0, 1 << 20), user(), 1);
-    let request = reader.poll_record(SECOND).unwrap();
-    let reply = world.reply(request);
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 1 << 20));
+    let mut reading = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut reading).is_none());
+    let reply = world.reply(wire.requests().remove(0));
     assert!(reply.len() < 1 << 16, "{} bytes", reply.len());
-    reader.handle_record(SECOND, reply).unwrap();
-    let (_, Ok(ReadData { content, is_end: true, .. })) = reader.poll_answer().unwrap() else { panic!() };
+    wire.deliver(reply);
+    let Some(Ok(ReadData { content, is_end: true, .. })) = poll(&mut reading) else { panic!() };
     assert_eq!(content.iter().map(Extent::length).sum::<u64>(), 1 << 20);
     let holes = content.iter().filter(|extent| matches!(extent, Extent::Hole(_))).map(Extent::length);
     assert!(holes.sum::<u64>() > 1 << 19);
@@ -106,95 +89,115 @@ fn without_read_plus(world: &World, call: Bytes, status: Status) -> Bytes {
 #[test]
 fn falls_back_to_read_for_a_server_without_read_plus() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    for tag in [1, 2] {
-        reader.read(world.read(0, 4), user(), tag);
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 4));
+    let mut reads = [1, 2].map(|_| Box::pin(reader.read(&user, &read)));
+    assert!(reads.iter_mut().all(|read| poll(read).is_none()));
+    for call in wire.requests() {
+        wire.deliver(without_read_plus(&world, call, Status::NOTSUPP));
     }
-    for call in records(&mut reader, SECOND) {
-        let reply = without_read_plus(&world, call, Status::NOTSUPP);
-        reader.handle_record(SECOND, reply).unwrap();
-    }
-    assert!(answers(&mut reader).is_empty(), "the fallback is not visible to callers");
-    reader.read(world.read(0, 4), user(), 3);
-    for call in records(&mut reader, SECOND) {
+    assert!(reads.iter_mut().all(|read| poll(read).is_none()), "the fallback is not visible to callers");
+    let mut third = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut third).is_none());
+    let requests = wire.requests();
+    assert_eq!(requests.len(), 3);
+    for call in requests {
         let reply = world.reply(call);
         let result: CompoundResult = parse_reply(reply.clone()).unwrap();
         assert!(matches!(result.results[2], OpResult::Read(_)), "{result:?}");
-        reader.handle_record(SECOND, reply).unwrap();
+        wire.deliver(reply);
     }
-    let results = answers(&mut reader);
-    assert_eq!(results.len(), 3);
-    assert!(results.iter().all(|(_, answer)| answer.is_ok()), "{results:?}");
+    assert!(reads.iter_mut().chain([&mut third]).all(|read| matches!(poll(read), Some(Ok(_)))));
 }
 
 #[test]
 fn returns_the_status_of_read_plus() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    reader.read(world.read(0, 4), user(), 1);
-    let call = reader.poll_record(SECOND).unwrap();
-    reader.handle_record(SECOND, without_read_plus(&world, call, Status::BAD_STATEID)).unwrap();
-    assert_eq!(answers(&mut reader), [(1, Err(ReadError::Refused(Status::BAD_STATEID)))]);
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 4));
+    let mut reading = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut reading).is_none());
+    wire.deliver(without_read_plus(&world, wire.requests().remove(0), Status::BAD_STATEID));
+    assert_eq!(poll(&mut reading), Some(Err(ReadError::Refused(Status::BAD_STATEID))));
 }
 
 #[test]
 fn silent_server_times_out_after_ten_seconds() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    reader.read(world.read(0, 4), user(), 1);
-    assert_eq!(records(&mut reader, 3 * SECOND).len(), 1);
-    assert_eq!(reader.deadline(), 13 * SECOND);
-    assert_eq!(reader.handle_timeout(13 * SECOND - Duration::from_nanos(1)), Ok(()));
-    assert_eq!(reader.handle_timeout(13 * SECOND), Err(ReadError::Unresponsive));
-    reader.fail_all(ReadError::Unresponsive);
-    assert_eq!(answers(&mut reader), [(1, Err(ReadError::Unresponsive))]);
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 4));
+    wire.advance(3 * SECOND);
+    let mut reading = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut reading).is_none());
+    assert_eq!(wire.requests().len(), 1);
+    wire.advance(10 * SECOND - Duration::from_millis(1));
+    assert!(poll(&mut reading).is_none());
+    let mut later = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut later).is_none());
+    wire.advance(Duration::from_millis(1));
+    assert_eq!(poll(&mut reading), Some(Err(ReadError::Unresponsive)));
+    assert_eq!(poll(&mut later), Some(Err(ReadError::Unresponsive)), "it waits for the same server");
 }
 
 #[test]
 fn slow_reply_times_out_after_a_minute() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    reader.read(world.read(0, 4), user(), 1);
-    assert_eq!(records(&mut reader, SECOND).len(), 1);
-    for seconds in 2..61 {
-        reader.handle_bytes(seconds * SECOND);
-        assert_eq!(reader.handle_timeout(seconds * SECOND), Ok(()), "{seconds} s");
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 4));
+    let mut reading = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut reading).is_none());
+    assert_eq!(wire.requests().len(), 1);
+    for seconds in 1..60 {
+        wire.advance(SECOND);
+        wire.engine.handle_bytes(wire.connection);
+        assert!(poll(&mut reading).is_none(), "{seconds} s");
     }
-    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::Unresponsive));
+    wire.advance(SECOND);
+    assert_eq!(poll(&mut reading), Some(Err(ReadError::Unresponsive)));
 }
 
 #[test]
 fn one_read_without_a_reply_ends_the_session() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
-    reader.read(world.read(0, 4), user(), 0);
-    assert_eq!(records(&mut reader, SECOND).len(), 1);
-    for seconds in 2..61 {
-        reader.read(world.read(0, 4), user(), seconds);
-        exchange(&world, &mut reader, seconds * SECOND);
-        assert_eq!(answers(&mut reader).len(), 1);
-        assert_eq!(reader.handle_timeout(seconds * SECOND), Ok(()), "{seconds} s");
+    let wire = Wire::new(&world);
+    let (reader, user, read) = (ready(&wire), user(), world.read(0, 4));
+    let mut lost = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut lost).is_none());
+    assert_eq!(wire.requests().len(), 1);
+    for seconds in 1..60 {
+        wire.advance(SECOND);
+        assert!(wire.run(reader.read(&user, &read)).is_ok(), "{seconds} s");
+        assert!(poll(&mut lost).is_none());
     }
-    reader.read(world.read(0, 4), user(), 61);
-    assert_eq!(records(&mut reader, 60 * SECOND).len(), 1);
-    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::SessionLost));
-    reader.fail_all(ReadError::SessionLost);
-    let results = answers(&mut reader);
-    assert_eq!(
-        results,
-        [(0, Err(ReadError::Unresponsive)), (61, Err(ReadError::SessionLost))],
-        "the other READ can be repeated"
-    );
+    let mut other = Box::pin(reader.read(&user, &read));
+    assert!(poll(&mut other).is_none());
+    assert_eq!(wire.requests().len(), 1);
+    wire.advance(SECOND);
+    assert_eq!(poll(&mut lost), Some(Err(ReadError::Unresponsive)));
+    assert_eq!(poll(&mut other), Some(Err(ReadError::SessionLost)), "it can be repeated");
 }
 
 #[test]
 fn closes_the_session_when_idle() {
     let world = world(|_| {});
-    let mut reader = ready(&world);
+    let wire = Wire::new(&world);
+    let (reader, read) = (ready(&wire), world.read(0, 4));
+    let (waiting, answers) = (RefCell::new(VecDeque::from([read, read])), RefCell::new(Vec::new()));
+    let requests = stream::poll_fn(|_| match waiting.borrow_mut().pop_front() {
+        Some(request) => Poll::Ready(Some(request)),
+        None => Poll::Pending,
+    });
+    let answer = async |reader: &Reader, read| {
+        let outcome = reader.read(&user(), &read).await;
+        answers.borrow_mut().push(outcome.is_ok());
+    };
+    let mut serving = Box::pin(reader.serve(requests, answer));
+    assert_eq!(wire.exchange(&mut serving), None);
+    assert_eq!(*answers.borrow(), [true, true]);
+    wire.advance(5 * SECOND - Duration::from_millis(1));
+    assert_eq!(wire.exchange(&mut serving), None);
     assert_eq!(world.server.counts().sessions, 1);
-    assert_eq!(reader.deadline(), 5 * SECOND);
-    assert_eq!(reader.handle_timeout(5 * SECOND), Ok(()));
-    exchange(&world, &mut reader, 5 * SECOND);
-    assert!(reader.is_closed());
+    wire.advance(Duration::from_millis(1));
+    assert_eq!(wire.exchange(&mut serving), Some(Ok(())));
     assert_eq!((world.server.counts().clients, world.server.counts().sessions), (0, 0));
 }

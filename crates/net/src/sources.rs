@@ -12,9 +12,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use client::{Identity, Read, ReadData, ReadError, read_with_retries};
+use client::config::Caller;
+use client::{Read, ReadData, ReadError, read_with_retries};
 use protocol::nfs4::types::Status;
-use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::auth::{AuthSys, GroupList};
 use rustix::process::{getegid, geteuid};
 use server::{DEFAULT_ANONYMOUS, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
@@ -42,8 +43,18 @@ type Route = (IpAddr, SocketAddr);
 #[derive(Debug)]
 struct ReadRequest {
     read: Read,
-    credential: OpaqueAuth,
+    caller: Caller,
     answer: ReplySender,
+}
+
+/// This server as a client of a source.
+#[derive(Debug)]
+struct Identity {
+    /// `co_ownerid`: the same for each session that replaces a lost one.
+    owner: String,
+    /// `co_verifier`: different for each session.
+    verifier: [u8; 8],
+    machine: Caller,
 }
 
 /// Takes the outcome of a READ.
@@ -124,8 +135,8 @@ impl Sources {
 
     async fn read_at(&self, route: Route, fetch: &Fetch) -> Result<ReadReply, AttemptError> {
         let (answer, answered) = oneshot::channel();
-        let (read, credential) = (read_of(fetch), credential_of(fetch));
-        self.send(route, ReadRequest { read, credential, answer })?;
+        let (read, caller) = (read_of(fetch), caller_of(fetch));
+        self.send(route, ReadRequest { read, caller, answer })?;
         answered.await.unwrap_or(Err(AttemptError::Read(ReadError::SessionLost)))
     }
 
@@ -159,11 +170,7 @@ impl Sources {
         let owner = format!("enfys-copy/{name}/{local}/{address}");
         let made = self.made.get();
         self.made.set(made + 1);
-        Identity {
-            owner: Opaque::new(owner.into_bytes()).unwrap_or_default(),
-            verifier: settings.instance.wrapping_add(made).to_be_bytes(),
-            credential: own_credential(),
-        }
+        Identity { owner, verifier: settings.instance.wrapping_add(made).to_be_bytes(), machine: own_user() }
     }
 }
 
@@ -190,24 +197,24 @@ fn read_of(fetch: &Fetch) -> Read {
     }
 }
 
-/// Returns the credential of the copy's user, as this server knows it.
-fn credential_of(fetch: &Fetch) -> OpaqueAuth {
+/// Returns the copy's user, as this server knows it.
+fn caller_of(fetch: &Fetch) -> Caller {
     let user = &fetch.file.credentials;
-    credential(user.uid, user.gid, &user.groups[..user.groups.len().min(GROUPS_MAX)])
+    caller(user.uid, user.gid, &user.groups[..user.groups.len().min(GROUPS_MAX)])
 }
 
-/// Returns this server's own credential: the anonymous user, or without root its own user, the only one that it may claim on the
+/// Returns the user that this server itself calls as: the anonymous user, or without root its own user, the only one that it may claim on the
 /// same machine.
-fn own_credential() -> OpaqueAuth {
+fn own_user() -> Caller {
     let (uid, gid) = (geteuid(), getegid());
     if uid.is_root() {
-        return credential(DEFAULT_ANONYMOUS, DEFAULT_ANONYMOUS, &[]);
+        return caller(DEFAULT_ANONYMOUS, DEFAULT_ANONYMOUS, &[]);
     }
-    credential(uid.as_raw(), gid.as_raw(), &[])
+    caller(uid.as_raw(), gid.as_raw(), &[])
 }
 
-fn credential(uid: u32, gid: u32, groups: &[u32]) -> OpaqueAuth {
-    OpaqueAuth::sys(&AuthSys {
+fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
+    Caller::sys(&AuthSys {
         stamp: 0,
         machine_name: Opaque::from_static(MACHINE),
         uid,

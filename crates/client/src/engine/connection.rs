@@ -103,6 +103,8 @@ pub(super) struct Connection {
     pub(super) sender: Option<Waker>,
     /// How often it was connected.
     pub(super) made: u64,
+    /// When bytes last arrived.
+    pub(super) received_at: Duration,
     /// Failures since the last reply.
     failures: u32,
 }
@@ -118,6 +120,7 @@ impl Connection {
             replies: VecDeque::new(),
             sender: None,
             made: 0,
+            received_at: Duration::ZERO,
             failures: 0,
         }
     }

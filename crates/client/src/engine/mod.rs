@@ -280,6 +280,18 @@ impl Engine {
         self.state.lock().is_shut_down
     }
 
+    /// Returns when bytes last arrived over the connection ([`Self::handle_bytes`]); zero before the first.
+    #[must_use]
+    pub fn received_at(&self, connection: ConnectionId) -> Duration {
+        self.state.lock().connections[connection.0].received_at
+    }
+
+    /// Returns whether the connection was closed for good.
+    #[must_use]
+    pub fn is_closed(&self, connection: ConnectionId) -> bool {
+        self.state.lock().connections[connection.0].link == Link::Closed
+    }
+
     /// Returns how often this connection has been made. A change tells a caller that the connection is another one.
     #[must_use]
     pub fn connection_count(&self, connection: ConnectionId) -> u64 {
@@ -356,6 +368,12 @@ impl Engine {
             state.fail_calls(Some(id), &CallError::Unreachable(ConnectError { reason }));
         }
         state.reconnect(id, self.now());
+    }
+
+    /// Handles the arrival of any bytes.
+    pub fn handle_bytes(&self, id: ConnectionId) {
+        let now = self.now();
+        self.state.lock().connections[id.0].received_at = now;
     }
 
     /// Handles a received record, without its mark. Returns false if the connection must be closed, because the record is

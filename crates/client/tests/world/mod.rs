@@ -1,15 +1,25 @@
 //! A server with one file, and a connection to it.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Identity, Read, Session, SessionError};
+use client::config::{Caller, Config, Version};
+use client::engine::{Clock, Engine};
+use client::error::OpError;
+use client::raw::RawSession;
+use client::{Read, Reader};
 use futures_util::FutureExt;
+use futures_util::task::noop_waker_ref;
+use protocol::nfs4::ops::session::CreateSessionFlags;
 use protocol::nfs4::types::{Handle, Stateid};
-use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::auth::{AuthSys, GroupList};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     Server, Settings, Transport,
@@ -72,19 +82,14 @@ fn make_file(backend: &MemFs) -> vfs::Handle {
     made.handle
 }
 
-pub(crate) fn user() -> OpaqueAuth {
-    OpaqueAuth::sys(&AuthSys {
+pub(crate) fn user() -> Caller {
+    Caller::sys(&AuthSys {
         stamp: 0,
         machine_name: Opaque::from_static(b"destination"),
         uid: 1000,
         gid: 1000,
         gids: GroupList::default(),
     })
-}
-
-pub(crate) fn session() -> Session {
-    let owner = Opaque::from_static(b"destination");
-    Session::new(Identity { owner, verifier: [1; 8], credential: user() }, 77)
 }
 
 impl World {
@@ -104,22 +109,99 @@ impl World {
         assert_eq!(write.now().unwrap().count, 1);
     }
 
-    /// Exchanges records until the session has none to send.
-    pub(crate) fn exchange(&self, session: &mut Session) -> Result<(), SessionError> {
-        while let Some(record) = session.poll_record() {
-            session.handle_record(self.reply(record))?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn ready(&self) -> Session {
-        let mut session = session();
-        self.exchange(&mut session).unwrap();
-        assert!(session.can_call());
-        session
-    }
-
     pub(crate) fn read(&self, offset: u64, count: u32) -> Read {
         Read { handle: self.file, stateid: Stateid::ANONYMOUS, offset, count, wants_size: true }
+    }
+}
+
+/// A connection of a client's engine to the server of a [`World`], in virtual time.
+pub(crate) struct Wire<'a> {
+    world: &'a World,
+    clock: Arc<ManualClock>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) connection: client::engine::ConnectionId,
+}
+
+/// The time in milliseconds.
+#[derive(Default)]
+pub(crate) struct ManualClock(AtomicU64);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl<'a> Wire<'a> {
+    pub(crate) fn new(world: &'a World) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let engine = Arc::new(Engine::new(Arc::clone(&clock) as Arc<dyn Clock>, 77));
+        let connection = engine.open_connection(2049, Reader::policy()).unwrap();
+        engine.handle_connected(connection);
+        Self { world, clock, engine, connection }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&self, time: Duration) {
+        self.clock.0.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+        if self.engine.deadline().is_some_and(|deadline| deadline <= self.engine.now()) {
+            self.engine.handle_timeout();
+        }
+    }
+
+    /// Returns the requests to send, and handles none.
+    pub(crate) fn requests(&self) -> Vec<Bytes> {
+        let mut context = std::task::Context::from_waker(noop_waker_ref());
+        let next = || match self.engine.poll_record(self.connection, &mut context) {
+            Poll::Ready(Some(record)) => Some(record.concat().into()),
+            _ => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Delivers a reply, or what takes its place.
+    pub(crate) fn deliver(&self, reply: Bytes) {
+        self.engine.handle_bytes(self.connection);
+        assert!(self.engine.handle_record(self.connection, reply));
+    }
+
+    /// Has the server answer what is sent, until there is nothing more.
+    pub(crate) fn exchange<F: Future + Unpin>(&self, work: &mut F) -> Option<F::Output> {
+        loop {
+            if let Some(done) = poll(work) {
+                return Some(done);
+            }
+            let requests = self.requests();
+            if requests.is_empty() {
+                return None;
+            }
+            for request in requests {
+                self.deliver(self.world.reply(request));
+            }
+        }
+    }
+
+    /// Runs `work` with a server that answers.
+    pub(crate) fn run<F: Future>(&self, work: F) -> F::Output {
+        self.exchange(&mut Box::pin(work)).expect("the server answers everything")
+    }
+
+    /// Makes a session of version 4.2.
+    pub(crate) fn session(&self, verifier: u8) -> Result<RawSession, OpError> {
+        let config = Config {
+            version: Some(Version::V42),
+            slots: 16,
+            ..Config::new("the server", b"destination", [verifier; 8], user())
+        };
+        let (engine, flags) = (Arc::clone(&self.engine), CreateSessionFlags::empty());
+        self.run(RawSession::open(engine, self.connection, Arc::new(config), flags))
+    }
+}
+
+/// Polls a future once.
+pub(crate) fn poll<F: Future + Unpin>(work: &mut F) -> Option<F::Output> {
+    match Pin::new(work).poll(&mut std::task::Context::from_waker(noop_waker_ref())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
     }
 }

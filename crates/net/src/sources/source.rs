@@ -2,22 +2,22 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use client::{Identity, MAX_REPLY, ReadError, Reader, SILENCE_TIMEOUT};
-use rpc::record::{self, RecordDecoder};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use client::engine::Engine;
+use client::{MAX_REPLY, ReadError, Reader};
+use futures_util::stream;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tracing::debug;
-use xdr::Writer;
 
-use super::{AttemptError, ReadRequest, ReplySender, Route};
+use super::{AttemptError, Identity, ReadRequest, Route};
 use crate::reserved;
+use crate::transport::{Carrier, SystemClock};
 
-/// Time limit for a source to accept a connection.
+/// How long a source may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs READs of one source until it fails or is idle.
@@ -27,25 +27,19 @@ pub(super) async fn serve(
     mut requests: mpsc::UnboundedReceiver<ReadRequest>,
 ) {
     let (_, peer) = route;
-    let error = match connect(route).await {
-        Ok(stream) => {
-            let mut source = Source::new(stream, identity);
-            let ended = source.run(&mut requests).await;
-            source.reader.fail_all(ended.err().unwrap_or(ReadError::SessionLost));
-            source.answer();
-            ended.err()
-        }
+    let ended = match connect(route).await {
+        Ok(stream) => read(stream, peer, identity, &mut requests).await,
         Err(error) => {
             debug!(%peer, "cannot connect to a source: {error}");
-            Some(ReadError::Unresponsive)
+            Err(ReadError::Unresponsive)
         }
     };
     // Later READs take another connection; those that wait here fail with this one.
     requests.close();
     while let Ok(request) = requests.try_recv() {
-        let _ = request.answer.send(Err(AttemptError::Read(error.unwrap_or(ReadError::SessionLost))));
+        let _ = request.answer.send(Err(AttemptError::Read(ended.err().unwrap_or(ReadError::SessionLost))));
     }
-    debug!(%peer, "connection to a source closed: {error:?}");
+    debug!(%peer, "connection to a source closed: {ended:?}");
 }
 
 /// Connects from `local` if possible, otherwise from any address; from a port below 1024 if permitted, since sources may require it.
@@ -61,90 +55,32 @@ async fn connect((local, address): Route) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-struct Source {
+/// Answers requests in a session of their own.
+async fn read(
     stream: TcpStream,
-    reader: Reader<ReplySender>,
-    decoder: RecordDecoder,
-    buffer: BytesMut,
-    /// The start of the reader's clock.
-    begun: Instant,
+    peer: SocketAddr,
+    identity: Identity,
+    requests: &mut mpsc::UnboundedReceiver<ReadRequest>,
+) -> Result<(), ReadError> {
+    let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), 1));
+    let connection =
+        engine.open_connection(peer.port(), Reader::policy()).map_err(|_| ReadError::SessionLost)?;
+    let Identity { owner, verifier, machine } = identity;
+    let reading = async {
+        let reader =
+            Reader::open(Arc::clone(&engine), connection, owner.as_bytes(), verifier, machine).await?;
+        reader.serve(stream::poll_fn(|context| requests.poll_recv(context)), answer).await
+    };
+    Carrier::new(stream, MAX_REPLY as usize).carry(&engine, connection, reading).await
 }
 
-impl Source {
-    fn new(stream: TcpStream, identity: Identity) -> Self {
-        Self {
-            stream,
-            reader: Reader::new(identity, 1, Duration::ZERO),
-            decoder: RecordDecoder::new(MAX_REPLY as usize),
-            buffer: BytesMut::new(),
-            begun: Instant::now(),
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
-    /// Runs until the source is idle for [`client::IDLE_TIMEOUT`].
-    async fn run(&mut self, requests: &mut mpsc::UnboundedReceiver<ReadRequest>) -> Result<(), ReadError> {
-        loop {
-            self.send().await?;
-            if self.reader.is_closed() {
-                return Ok(());
-            }
-            let deadline = self.begun + self.reader.deadline();
-            tokio::select! {
-                request = requests.recv() => {
-                    let ReadRequest { read, credential, answer } = request.ok_or(ReadError::SessionLost)?;
-                    self.reader.read(read, credential, answer);
-                }
-                read = self.stream.read_buf(&mut self.buffer) => match read {
-                    Ok(0) | Err(_) => return Err(ReadError::SessionLost),
-                    Ok(_) => self.receive()?,
-                },
-                () = sleep_until(deadline) => self.reader.handle_timeout(self.now())?,
-            }
-        }
-    }
-
-    /// Sends as much as possible.
-    async fn send(&mut self) -> Result<(), ReadError> {
-        self.reader.drop_waiting(ReplySender::is_closed);
-        let (now, mut output) = (self.now(), Writer::new());
-        while let Some(record) = self.reader.poll_record(now) {
-            let start = record::start_record(&mut output);
-            output.raw(&record);
-            record::finish_record(&mut output, start);
-        }
-        if output.is_empty() {
-            return Ok(());
-        }
-        let written = timeout(SILENCE_TIMEOUT, self.stream.write_all(output.inline())).await;
-        written.map_err(|_| ReadError::Unresponsive)?.map_err(|_| ReadError::SessionLost)
-    }
-
-    /// Takes the received data.
-    fn receive(&mut self) -> Result<(), ReadError> {
-        let now = self.now();
-        self.reader.handle_bytes(now);
-        let garbled = |error| {
-            debug!("a source's record: {error}");
-            ReadError::Unresponsive
-        };
-        while let Some(record) = self.decoder.decode(&mut self.buffer).map_err(garbled)? {
-            self.reader.handle_record(now, record)?;
-        }
-        self.buffer.reserve(self.decoder.bytes_wanted());
-        self.answer();
-        Ok(())
-    }
-
-    /// Passes on the answers.
-    fn answer(&mut self) {
-        let granted = self.reader.max_read();
-        while let Some((answer, outcome)) = self.reader.poll_answer() {
-            // The receiver is gone if the READ is no longer needed.
-            let _ = answer.send(outcome.map(|data| (data, granted)).map_err(AttemptError::Read));
-        }
-    }
+/// Answers a request, unless it is not wanted any longer.
+async fn answer(reader: &Reader, request: ReadRequest) {
+    let ReadRequest { read, caller, mut answer } = request;
+    let outcome = tokio::select! {
+        outcome = reader.read(&caller, &read) => outcome,
+        () = answer.closed() => return,
+    };
+    // The receiver may go at any time.
+    let _ = answer.send(outcome.map(|data| (data, reader.max_read())).map_err(AttemptError::Read));
 }

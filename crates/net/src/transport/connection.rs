@@ -100,6 +100,7 @@ impl Incoming {
             if reader.read_buf(buffer).await? == 0 {
                 return Ok(());
             }
+            engine.handle_bytes(id);
         }
     }
 }
