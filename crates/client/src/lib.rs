@@ -33,6 +33,7 @@ mod read;
 mod read_retry;
 mod reader;
 mod record;
+mod repeated;
 pub mod results;
 mod slots;
 pub mod url;

@@ -1,6 +1,7 @@
 //! Space, holes, copies and clones.
 
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,10 +13,21 @@ use client::results::Content::{Data, Hole};
 use client::results::OpenMode;
 use protocol::nfs4::types::OpNum;
 
-use crate::world::{Fate, World};
+use crate::world::{Fate, Peer, World};
 
 const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, truncate: false, ..OpenOptions::CREATE };
 const MIB: u64 = 1 << 20;
+
+fn mounted() -> (Rc<World>, FileSystem, Rc<Peer>) {
+    let world = World::new();
+    let (fs, peer) = world.mounted(Version::V42);
+    (world, fs, peer)
+}
+
+/// Opens a file to copy from, and one to copy to.
+fn two_files(world: &World, fs: &FileSystem) -> (File, File) {
+    (open(world, fs, b"source"), open(world, fs, b"target"))
+}
 
 fn open(world: &World, fs: &FileSystem, name: &[u8]) -> File {
     world.run(fs.open(name, &BOTH)).unwrap()
@@ -31,8 +43,7 @@ fn read(world: &World, file: &File) -> Vec<u8> {
 
 #[test]
 fn space_is_reserved_and_released() {
-    let world = World::new();
-    let (fs, _) = world.mounted(Version::V42);
+    let (world, fs, _) = mounted();
     let file = open(&world, &fs, b"file");
     world.run(file.allocate(0, 3 * MIB)).unwrap();
     let attributes = world.run(file.stat()).unwrap();
@@ -48,8 +59,7 @@ fn space_is_reserved_and_released() {
 
 #[test]
 fn data_and_holes_are_found() {
-    let world = World::new();
-    let (fs, _) = world.mounted(Version::V42);
+    let (world, fs, _) = mounted();
     let file = open(&world, &fs, b"file");
     world.run(file.write_at(MIB, content(MIB))).unwrap();
     world
@@ -69,9 +79,8 @@ fn data_and_holes_are_found() {
 
 #[test]
 fn a_clone_has_the_content_of_its_source() {
-    let world = World::new();
-    let (fs, _) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, _) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(MIB + 5))).unwrap();
     world.run(target.clone_from(&source, 0, 0, 0)).unwrap();
     assert!(read(&world, &target) == content(MIB + 5));
@@ -84,9 +93,8 @@ fn a_clone_has_the_content_of_its_source() {
 
 #[test]
 fn a_short_copy_ends_with_its_reply_and_is_committed() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, peer) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(MIB))).unwrap();
     peer.compounds.borrow_mut().clear();
     assert_eq!(world.run(target.copy_from(&source, 0, 7, 4 * MIB)), Ok(MIB));
@@ -100,9 +108,8 @@ fn a_short_copy_ends_with_its_reply_and_is_committed() {
 
 #[test]
 fn a_long_copy_continues_in_the_background_and_the_callback_ends_it() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, peer) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(40 * MIB))).unwrap();
     assert_eq!(world.run(target.copy_from(&source, 0, 0, 40 * MIB)), Ok(40 * MIB));
     assert_eq!((peer.count(OpNum::COPY), peer.count(OpNum::OFFLOAD_CANCEL)), (1, 0));
@@ -112,9 +119,8 @@ fn a_long_copy_continues_in_the_background_and_the_callback_ends_it() {
 
 #[test]
 fn a_copy_whose_callback_is_lost_is_asked_for() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, peer) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(40 * MIB))).unwrap();
     peer.drop_callbacks(true);
     assert_eq!(world.run(target.copy_from(&source, 0, 0, 40 * MIB)), Ok(40 * MIB));
@@ -124,9 +130,8 @@ fn a_copy_whose_callback_is_lost_is_asked_for() {
 
 #[test]
 fn a_copy_is_begun_again_after_a_restart_of_the_server() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, peer) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(40 * MIB))).unwrap();
     world.hold_copies(true);
     let mut copy = pin!(target.copy_from(&source, 0, 0, 40 * MIB));
@@ -140,9 +145,8 @@ fn a_copy_is_begun_again_after_a_restart_of_the_server() {
 
 #[test]
 fn a_copy_whose_caller_has_gone_is_cancelled() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
-    let (source, target) = (open(&world, &fs, b"source"), open(&world, &fs, b"target"));
+    let (world, fs, peer) = mounted();
+    let (source, target) = two_files(&world, &fs);
     world.run(source.write_at(0, content(40 * MIB))).unwrap();
     world.hold_copies(true);
     {
@@ -158,8 +162,7 @@ fn a_copy_whose_caller_has_gone_is_cancelled() {
 
 #[test]
 fn an_open_whose_caller_has_gone_is_closed() {
-    let world = World::new();
-    let (fs, peer) = world.mounted(Version::V42);
+    let (world, fs, peer) = mounted();
     peer.judge(|ops| if ops.contains(&OpNum::OPEN) { Fate::Hold } else { Fate::Serve });
     {
         let mut open = pin!(fs.open(b"file", &BOTH));

@@ -16,6 +16,7 @@ use crate::attributes::{Changed, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::repeated::find_created;
 use crate::results::{FileHandle, NewObject, Object};
 
 impl Nfs3 {
@@ -30,37 +31,13 @@ impl Nfs3 {
     ) -> Result<(Object, Changed), OpError> {
         let replied = self.make(caller, directory, name, kind, set).await?;
         if replied.is_repeated_with(Status::EXIST) {
-            return match self.find_created(caller, directory, name, kind).await? {
-                Some(object) => Ok((object, Changed::default())),
-                None => Err(OpError::Status(Status::EXIST)),
-            };
+            let found = self.lookup(caller, directory, name).await;
+            let object = find_created(found, kind, async |link| self.read_link(caller, link).await).await?;
+            return Ok((object, Changed::default()));
         }
         let ok = replied.result?;
         let object = self.created(caller, directory, name, &ok).await?;
         Ok((object, changed(&ok.dir_wcc)?))
-    }
-
-    /// Returns the object of a name if it is one that [`Self::create_object`] may have created: of this kind, and as a symbolic
-    /// link with this content.
-    async fn find_created(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        kind: &NewObject,
-    ) -> Result<Option<Object>, OpError> {
-        let object = match self.lookup(caller, directory, name).await {
-            Ok(object) if object.attributes.kind == kind.file_kind() => object,
-            // Another client's object, which it has removed meanwhile.
-            Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let NewObject::Symlink(target) = kind else { return Ok(Some(object)) };
-        match self.read_link(caller, object.handle).await {
-            Ok(content) => Ok((content == target).then_some(object)),
-            Err(OpError::Status(Status::STALE)) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     async fn make(

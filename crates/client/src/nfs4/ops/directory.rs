@@ -17,6 +17,7 @@ use crate::attributes::{Changed, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
+use crate::repeated::find_created;
 use crate::results::{DirEntry, DirPage, FileHandle, NewObject, Object};
 
 /// The attributes that a listing without handles requests.
@@ -64,38 +65,14 @@ impl Nfs4 {
         let created = match take!(results, Create) {
             // A session was lost after it had created the object: the reply to that is lost.
             Err(OpError::Status(Status::EXIST)) if results.is_repeated => {
-                let found = self.find_created(caller, directory, name, kind).await?;
-                return match found {
-                    Some(object) => Ok((object, Changed::default())),
-                    None => Err(OpError::Status(Status::EXIST)),
-                };
+                let found = self.lookup(caller, directory, name).await;
+                let object =
+                    find_created(found, kind, async |link| self.read_link(caller, link).await).await?;
+                return Ok((object, Changed::default()));
             }
             created => created?,
         };
         Ok((take_object(&mut results)?, changed(created.change, None)))
-    }
-
-    /// Returns the object of a name if it is one that [`Self::create_object`] may have created: of this kind, and as a symbolic
-    /// link with this content.
-    async fn find_created(
-        &self,
-        caller: &Caller,
-        directory: FileHandle,
-        name: &[u8],
-        kind: &NewObject,
-    ) -> Result<Option<Object>, OpError> {
-        let object = match self.lookup(caller, directory, name).await {
-            Ok(object) if object.attributes.kind == kind.file_kind() => object,
-            // Another client's object, which it has removed meanwhile.
-            Ok(_) | Err(OpError::Status(Status::NOENT)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let NewObject::Symlink(target) = kind else { return Ok(Some(object)) };
-        match self.read_link(caller, object.handle).await {
-            Ok(content) => Ok((content == target).then_some(object)),
-            Err(OpError::Status(Status::STALE)) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Removes the name of a file.

@@ -2,7 +2,7 @@
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, SeekArgs};
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{Stateid, Status};
 
 use super::super::Nfs4;
 use super::super::getattr::{get_attributes, take_attributes};
@@ -23,13 +23,8 @@ impl Nfs4 {
         length: u64,
     ) -> Result<Attributes, OpError> {
         self.needs_4_2("preallocation")?;
-        self.with_stateid(state, async |stateid| {
-            let allocate = Op::Allocate(AllocateArgs { stateid, offset, length });
-            let mut results = self.change(caller, &[put(handle), allocate, get_attributes()]).await?;
-            results.skip_many(2)?;
-            take_attributes(&mut results)
-        })
-        .await
+        let allocate = |stateid| Op::Allocate(AllocateArgs { stateid, offset, length });
+        self.change_space(caller, handle, state, allocate).await
     }
 
     /// Makes a hole of a range of a file, whose size stays.
@@ -42,9 +37,19 @@ impl Nfs4 {
         length: u64,
     ) -> Result<Attributes, OpError> {
         self.needs_4_2("holes")?;
+        let deallocate = |stateid| Op::Deallocate(DeallocateArgs { stateid, offset, length });
+        self.change_space(caller, handle, state, deallocate).await
+    }
+
+    async fn change_space(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        state: &OpenState,
+        op: impl Fn(Stateid) -> Op,
+    ) -> Result<Attributes, OpError> {
         self.with_stateid(state, async |stateid| {
-            let deallocate = Op::Deallocate(DeallocateArgs { stateid, offset, length });
-            let mut results = self.change(caller, &[put(handle), deallocate, get_attributes()]).await?;
+            let mut results = self.change(caller, &[put(handle), op(stateid), get_attributes()]).await?;
             results.skip_many(2)?;
             take_attributes(&mut results)
         })
