@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::session::{CreateSessionFlags, SequenceArgs};
-use protocol::nfs4::types::{ClientId, SessionId, Status};
+use protocol::nfs4::types::{ClientId, SessionId, Status, Utf8};
 use rpc::message::parse_reply;
 
 use crate::config::{Caller, Config};
@@ -187,4 +187,13 @@ pub fn exchange_id(config: &Config) -> Result<Op, OpError> {
 #[must_use]
 pub fn create_session(config: &Config, flags: CreateSessionFlags, client_id: ClientId, sequence: u32) -> Op {
     crate::nfs4::create_session(config, flags, client_id, sequence)
+}
+
+/// Returns SETCLIENTID of a client of version 4.0 with this configuration, for callers without an engine. The client accepts
+/// callbacks at this universal address (RFC 5665 §5.2.3.3).
+///
+/// # Errors
+/// The client's name is too long.
+pub fn set_client_id(config: &Config, address: Utf8, callback_ident: u32) -> Result<Op, OpError> {
+    crate::nfs4::set_client_id(config, address, callback_ident)
 }

@@ -28,4 +28,5 @@ pub(crate) use establish::{Setup, as_unsupported, create_session, exchange_id};
 pub(crate) use keeper::Nfs4;
 pub(crate) use session::Session;
 pub use session::Unexecuted;
+pub(crate) use v40::set_client_id;
 pub(crate) use wire::encode_compound;

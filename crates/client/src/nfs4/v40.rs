@@ -13,7 +13,7 @@ use super::callback::CALLBACK_PROGRAM;
 use super::establish::{OVERHEAD, Registration, Setup, owner_id};
 use super::sequencer::Sequencer;
 use super::session::{Limits, NewSession, Session};
-use crate::config::SLOTS_MAX;
+use crate::config::{Config, SLOTS_MAX};
 use crate::engine::ConnectionId;
 use crate::error::OpError;
 
@@ -69,14 +69,8 @@ impl Setup<'_> {
     async fn ask_client_id(&self) -> Result<SetClientIdOk, OpError> {
         // This client accepts no connections for callbacks: the address is none, as clients behind firewalls send it. Servers
         // then grant no delegations (RFC 7530 §10.4).
-        let (netid, address) = (Utf8::from_static(b"tcp"), Utf8::from_static(b"0.0.0.0.0.0"));
-        let location = NetAddress { netid, address };
-        let args = SetClientIdArgs {
-            client: ClientOwner { verifier: self.config.verifier, owner_id: owner_id(self.config)? },
-            callback: CallbackClient { program: CALLBACK_PROGRAM, location },
-            callback_ident: 0,
-        };
-        self.call(Op::SetClientId(args)).await?.next(|result| match result {
+        let ask = set_client_id(self.config, Utf8::from_static(b"0.0.0.0.0.0"), 0)?;
+        self.call(ask).await?.next(|result| match result {
             OpResult::SetClientId(SetClientIdResult::Ok(ok)) => Some(ok),
             _ => None,
         })
@@ -125,6 +119,16 @@ impl Setup<'_> {
             Renewal::Unknown => Err(OpError::Status(status)),
         }
     }
+}
+
+/// Returns SETCLIENTID of the client, which accepts callbacks at this universal address (RFC 5665 §5.2.3.3).
+pub(crate) fn set_client_id(config: &Config, address: Utf8, callback_ident: u32) -> Result<Op, OpError> {
+    let location = NetAddress { netid: Utf8::from_static(b"tcp"), address };
+    Ok(Op::SetClientId(SetClientIdArgs {
+        client: ClientOwner { verifier: config.verifier, owner_id: owner_id(config)? },
+        callback: CallbackClient { program: CALLBACK_PROGRAM, location },
+        callback_ident,
+    }))
 }
 
 #[cfg(test)]

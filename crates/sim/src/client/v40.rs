@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ::client::raw;
 use bytes::Bytes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
@@ -12,16 +13,12 @@ use protocol::nfs4::ops::open::{
     OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenResultFlags, ShareAccess, ShareDeny,
 };
 use protocol::nfs4::ops::open_state::{OpenConfirmArgs, OpenDowngradeArgs};
-use protocol::nfs4::ops::setclientid::{
-    CallbackClient, SetClientIdArgs, SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult,
-};
-use protocol::nfs4::types::{
-    ClientId, ClientOwner, HasStatus, NetAddress, Outcome, StateOwner, Stateid, Status, Utf8,
-};
+use protocol::nfs4::ops::setclientid::{SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult};
+use protocol::nfs4::types::{ClientId, HasStatus, Outcome, StateOwner, Stateid, Status, Utf8};
 use rpc::message::{parse_reply, peek};
 use xdr::Opaque;
 
-use super::v41::{at_export, change, component, compound, export, renumbered};
+use super::v41::{at_export, change, component, compound, config, export, renumbered};
 use super::{Client, Step};
 use crate::rng::Rng;
 use crate::world::Received;
@@ -67,14 +64,8 @@ pub(crate) fn set_client_id(name: &str) -> Op {
 
 /// Returns SETCLIENTID with a callback address.
 fn introduction(name: &str, address: &str) -> Op {
-    let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
     let address = Utf8::new(address.to_owned().into_bytes()).expect("a short address");
-    let location = NetAddress { netid: Utf8::from_static(b"tcp"), address };
-    Op::SetClientId(SetClientIdArgs {
-        client: ClientOwner { verifier: [1; 8], owner_id },
-        callback: CallbackClient { program: 0x4000_0000, location },
-        callback_ident: 1,
-    })
+    raw::set_client_id(&config(name), address, 1).expect("a short name")
 }
 
 /// A client of NFS version 4.0 with one open-owner and one lock-owner.

@@ -1,24 +1,22 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ::client::config::{Caller, Config};
+use ::client::raw;
 use bytes::{Bytes, BytesMut};
 use protocol::nfs4::attributes::{Attributes, FileAttributes};
-use protocol::nfs4::callback;
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
-use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
 use protocol::nfs4::ops::link::LinkArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
-use protocol::nfs4::ops::session::{
-    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
-};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
 use protocol::nfs4::ops::xattr::{RemoveXattrArgs, SetXattrArgs, SetXattrOption};
 use protocol::nfs4::types::{
-    ClientId, ClientOwner, Component, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
+    ClientId, Component, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
 };
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
@@ -146,37 +144,24 @@ impl SessionCalls {
     }
 }
 
-/// Returns EXCHANGE_ID of a client.
-pub(crate) fn exchange_id(name: &str) -> Op {
-    let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
-    Op::ExchangeId(ExchangeIdArgs {
-        client_owner: ClientOwner { verifier: [1; 8], owner_id },
-        flags: ExchangeIdFlags::empty(),
-        state_protect: StateProtectArgs::None,
-        implementation: List::default(),
-    })
+/// Returns the configuration of a client with few slots and small messages.
+pub(super) fn config(name: &str) -> Config {
+    Config {
+        slots: 4,
+        read_size: 60 << 10,
+        write_size: 60 << 10,
+        ..Config::new("the server", name.as_bytes(), [1; 8], Caller::anonymous())
+    }
 }
 
-/// Returns CREATE_SESSION with few slots and small messages.
+/// Returns EXCHANGE_ID of a client.
+pub(crate) fn exchange_id(name: &str) -> Op {
+    raw::exchange_id(&config(name)).expect("a short name")
+}
+
+/// Returns CREATE_SESSION of a client.
 pub(crate) fn create_session(client_id: ClientId, sequence: u32, flags: CreateSessionFlags) -> Op {
-    let channel = ChannelAttributes {
-        header_pad_size: 0,
-        max_request_size: 65_536,
-        max_response_size: 65_536,
-        max_response_size_cached: 8_192,
-        max_operations: 16,
-        max_requests: 4,
-        rdma_ird: List::default(),
-    };
-    Op::CreateSession(CreateSessionArgs {
-        client_id,
-        sequence,
-        flags,
-        fore_channel: channel.clone(),
-        back_channel: channel,
-        callback_program: callback::PROGRAM,
-        sec_parms: List::default(),
-    })
+    raw::create_session(&config("any"), flags, client_id, sequence)
 }
 
 /// Returns the operations that look up a name in `/export`.
