@@ -1,6 +1,6 @@
 //! The crate `nfs3_server` over a directory, for comparison. It does what the crate's interface allows to do fast:
 //! files are opened once and kept by file id, system calls run in place, paths are not walked for open files.
-//! It is not meant for use: only what the measured operations need is there, and ids are kept forever.
+//! It is not meant for use: it has only the measured operations, and keeps ids without end.
 //!
 //! `nfs3-server-peer DIRECTORY ADDRESS:PORT` exports the directory as `/export`.
 
@@ -29,7 +29,7 @@ struct Entry {
 
 struct Directory {
     root: u64,
-    /// By inode number. An entry goes when its name is removed through this server.
+    /// By inode number. An entry is dropped when its name is removed through this server.
     entries: RwLock<HashMap<u64, Arc<Entry>>>,
 }
 
@@ -93,7 +93,7 @@ impl NfsReadFileSystem for Directory {
         let entry = self.entry(id)?;
         let mut data: Vec<u8> = Vec::with_capacity(count as usize);
         // SAFETY: the call writes at most `count` bytes into memory reserved for as many, and the length is set to
-        // what it wrote. A cleared buffer would charge this server for work that its interface does not ask for.
+        // the bytes written. A cleared buffer would charge this server for work that its interface does not ask for.
         let read = unsafe {
             let read = libc::pread(
                 entry.file.as_raw_fd(),
@@ -219,7 +219,7 @@ fn main() -> io::Result<()> {
         return Err(io::Error::other("usage: nfs3-server-peer DIRECTORY ADDRESS:PORT"));
     };
     let directory = Directory::open(Path::new(&directory))?;
-    // The current-thread runtime: the server is measured on one core, where other threads would only cost it.
+    // The current-thread runtime: the server is measured on one core, where other threads would only add cost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut listener = NFSTcpListener::bind(&listen, directory).await?;

@@ -1,14 +1,14 @@
-//! Errors of a measurement, by whose fault they are.
+//! Errors of a measurement, by their cause.
 
 use std::fmt;
 use std::io;
 
-/// Why a measurement was abandoned. It then yields no figures.
+/// The reason why a measurement was abandoned. It then has no results.
 #[derive(Debug)]
 pub enum LoadError {
     /// A connection could not be opened, or broke: the action, and the system's reason.
     Connection(String, io::Error),
-    /// The server sent a wrong reply: to which call, and what is wrong.
+    /// The server sent a wrong reply: the call, and the error in the reply.
     WrongReply(String),
     /// The server did not answer in time: the action.
     Silent(String),

@@ -1,6 +1,6 @@
-//! The files that the operations work on, and the pattern by which READs are verified.
+//! The files of the operations, and the pattern by which READs are verified.
 //!
-//! Everything lives in one directory below the export, so that a server that already holds data can be measured too.
+//! They are in one directory below the export, so that a server with other data can be measured too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,21 +12,21 @@ use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 pub const DIRECTORY: &str = "enfys-bench";
 /// The file that is read; its content is [`pattern_word`].
 pub const READ_FILE: &str = "read";
-/// The file that small WRITEs go to; of the same size, so that none extends it.
+/// The file for small WRITEs; of the same size, so that none extends it.
 ///
 /// It is written in small blocks from the start: ext4 walks all blocks of a page-cache folio for each write into it, and
-/// the size of folios follows that of the writes that made them. In a file made by large writes, more than half of a
+/// the size of folios depends on that of the writes that created them. In a file made by large writes, more than half of a
 /// small WRITE's time would be that walk.
 pub const SMALL_WRITE_FILE: &str = "write-small";
-/// The file that large WRITEs go to.
+/// The file for large WRITEs.
 pub const LARGE_WRITE_FILE: &str = "write-large";
-/// The directory where CREATE+REMOVE works, empty before and after.
+/// The directory for CREATE+REMOVE, empty before and after.
 pub const CHURN_DIRECTORY: &str = "churn";
 /// The directory of the small files, which are opened one by one and listed together.
 pub const SMALL_DIRECTORY: &str = "small";
 /// Number of small files; each is [`SMALL_BYTES`] long.
 pub const SMALL_FILES: u32 = 1000;
-/// Bytes that the results of READDIRPLUS carry for all of them, from a server whose file handles take 24:
+/// Bytes of the results of READDIRPLUS for all of them, from a server whose file handles take 24:
 /// 88 for the directory, the verifier and the end, and for each file as much as its entry, attributes and handle take.
 pub const LISTING_BYTES: u32 = 4 + 88 + 8 + 8 + SMALL_FILES * (4 + 8 + 16 + 8 + 88 + 4 + 28);
 /// Size of each large file, in bytes: larger than the caches of a core, far smaller than memory.
@@ -56,13 +56,13 @@ pub fn small_name(index: u32) -> String {
     format!("small-{index:03}")
 }
 
-/// Returns where in the pattern the content of the small file `index` begins; each file has a different one.
+/// Returns the offset in the pattern of the content of the small file `index`; each file has a different one.
 #[must_use]
 pub fn small_offset(index: u32) -> u64 {
     u64::from(index) * u64::from(SMALL_BYTES)
 }
 
-/// Makes the measuring directory inside `export`; files that already have their size are kept.
+/// Creates the measuring directory inside `export`; files that already have their size are kept.
 ///
 /// # Errors
 /// The error of the file system.

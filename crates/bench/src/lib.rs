@@ -1,7 +1,7 @@
-//! Load generation and measurement: a closed-loop generator of NFS requests ([`load`]), the floor that servers are
-//! measured against ([`floor`]), the comparison of servers ([`peers`]), and the cost of recalls ([`recalls`]).
+//! Load generation and measurement: a closed-loop generator of NFS requests ([`load`]), the floor with which servers are
+//! compared ([`floor`]), the comparison of servers ([`peers`]), and the cost of recalls ([`recalls`]).
 //!
-//! A workload runs, its figures are one serialisable value ([`results`]), and a table is a small function of it.
+//! A workload runs, its results are one serializable value ([`results`]), and a table is a small function of it.
 
 pub mod error;
 pub mod floor;

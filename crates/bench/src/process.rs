@@ -40,7 +40,7 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmRSS line"))
 }
 
-/// Returns whether a process runs: one that has ended and was not waited for does not.
+/// Returns whether a process runs: a zombie does not.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
     // proc(5): the state comes after the name, which may contain parentheses.
@@ -48,7 +48,7 @@ pub fn is_running(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Pins the calling thread, and what it starts from now on, to core `core`.
+/// Pins the calling thread, and threads and processes that it starts later, to core `core`.
 ///
 /// # Errors
 /// `EINVAL` if there is no such core.
@@ -61,7 +61,7 @@ pub fn pin_to(core: usize) -> io::Result<()> {
 /// Runs `start` with the calling thread pinned to `core`, so that a child inherits it; then unpins the thread.
 ///
 /// # Errors
-/// Those of [`pin_to`] and of `start`.
+/// Errors of [`pin_to`] and of `start`.
 pub fn pinned<T>(core: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = sched_getaffinity(None)?;
     pin_to(core)?;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_an_error() {
+    fn a_process_that_has_ended_is_an_error() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();

@@ -177,7 +177,7 @@ async fn open_to_write(
 ) -> Result<u32, String> {
     let (mut put_off, mut pause) = (0, RETRY_MIN);
     loop {
-        // More precise than the runtime's timers, and nothing else is to be done in this thread.
+        // More precise than the runtime's timers; this thread has no other work.
         thread::sleep(delay);
         let open = open(OpenClaim::Null(name(file)), ShareAccess::BOTH.with_want(DelegationWant::NO_DELEG));
         let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });

@@ -1,4 +1,4 @@
-//! Figures: one measurement, and the medians of many.
+//! Results: one measurement, and the medians of many.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::operation::Operation;
 use crate::statistics::{median, ranks_outside};
 
-/// How a load is spread: the same number of outstanding requests on each connection.
+/// The shape of a load: the same number of outstanding requests on each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// TCP connections.
@@ -22,7 +22,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The figures of one run of one operation.
+/// The results of one run of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The operation.
@@ -35,7 +35,7 @@ pub struct Measurement {
     pub seconds: f64,
     /// Operations a second.
     pub rate: f64,
-    /// Median latency, in microseconds: from the read that made room for the request to the one that held its reply.
+    /// Median latency, in microseconds: from the read that allowed the request to the one with its reply.
     pub p50_us: f64,
     /// 99th percentile of the latency.
     pub p99_us: f64,
@@ -52,7 +52,7 @@ pub struct Measurement {
 /// Medians of several measurements of the same operation, shape and server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Number of measurements that it summarises.
+    /// Number of measurements in this summary.
     pub rounds: usize,
     /// Operations a second.
     pub rate: f64,
@@ -62,14 +62,14 @@ pub struct Summary {
     pub p99_us: f64,
     /// Server CPU for each operation, in microseconds.
     pub server_cpu_us: Option<f64>,
-    /// Least and greatest server CPU of the rounds: how far to trust the median.
+    /// Least and greatest server CPU of the rounds, to judge the median.
     pub server_cpu_range_us: Option<(f64, f64)>,
     /// Share of the window that the generator was busy.
     pub load_busy: f64,
 }
 
 impl Summary {
-    /// Summarises `runs`; nothing is the summary of nothing.
+    /// Summarizes `runs`; `None` if there are none.
     #[must_use]
     pub fn of(runs: &[&Measurement]) -> Option<Self> {
         let pick = |field: fn(&Measurement) -> f64| median(runs.iter().map(|run| field(run)).collect());
@@ -95,13 +95,13 @@ impl Summary {
 pub struct Ratio {
     /// Median of the rounds' own ratios.
     pub median: f64,
-    /// Bounds of the median of infinitely many rounds, with 95 % confidence: the order statistics that a fair coin
-    /// falls outside of once in twenty times or more seldom. Of fewer than six rounds, their extremes, which promise less.
+    /// Bounds of the median of infinitely many rounds, with 95 % confidence: order statistics of the binomial
+    /// distribution. Of fewer than six rounds, their extremes, with less confidence.
     pub interval: (f64, f64),
 }
 
 impl Ratio {
-    /// Summarises the ratios of rounds; nothing is the summary of nothing.
+    /// Summarizes the ratios of rounds; `None` if there are none.
     #[must_use]
     pub fn of(mut rounds: Vec<f64>) -> Option<Self> {
         rounds.sort_by(f64::total_cmp);

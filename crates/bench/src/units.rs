@@ -1,4 +1,4 @@
-//! Times, sizes, rates and parts as people write them: `10ms`, `4KiB`, `1gbit`, `5%`.
+//! Times, sizes, rates and percentages as text: `10ms`, `4KiB`, `1gbit`, `5%`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub mod time_format {
     /// Writes a time as [`time_text`](super::time_text) does.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::time_text(*time))
     }
@@ -160,7 +160,7 @@ pub mod time_format {
     /// Reads a time as [`parse_time`](super::parse_time) does.
     ///
     /// # Errors
-    /// Those of the deserializer, and of the form.
+    /// Errors of the deserializer, and of the form.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         super::parse_time(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }

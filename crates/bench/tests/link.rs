@@ -12,7 +12,7 @@ use bench::link::{Outage, Settings};
 /// Port of the server's end.
 const PORT: u16 = 7;
 
-/// Makes both ends; `None` where this is not allowed. Without root it needs a process of one thread, which a test is not.
+/// Creates both ends; `None` where this is not allowed. Without root it needs a process of one thread, which a test is not.
 fn ends(settings: &Settings) -> Option<Ends> {
     match Ends::new(settings) {
         Ok(ends) => Some(ends),
@@ -23,14 +23,14 @@ fn ends(settings: &Settings) -> Option<Ends> {
     }
 }
 
-/// Sends packets from client to server, and returns how many arrived and what the link says about it.
+/// Sends packets from client to server, and returns the number that arrived and the link's counters.
 fn send_packets(settings: &Settings, count: u64) -> Option<(u64, Carried)> {
     let ends = ends(settings)?;
     let carrier = Carrier::start(&ends, settings).unwrap();
     let server = ends.server.run(|| UdpSocket::bind((SERVER, PORT))).unwrap();
     // A receiver that is late must not lose what the link delivered.
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&server, 16 << 20).unwrap();
-    // Silence for this long means that nothing is on its way any more.
+    // Silence for this time means that no packet is in flight any more.
     server.set_read_timeout(Some(settings.delay + Duration::from_secs(1))).unwrap();
     let client = ends.client.run(|| UdpSocket::bind((CLIENT, 0))).unwrap();
     client.connect((SERVER, PORT)).unwrap();
@@ -42,7 +42,7 @@ fn send_packets(settings: &Settings, count: u64) -> Option<(u64, Carried)> {
         for number in 0..count {
             client.send(&number.to_be_bytes()).unwrap();
             if number % 20 == 0 {
-                // Fewer packets at once than any queue on the way holds.
+                // Fewer packets at once than the capacity of any queue.
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -78,7 +78,7 @@ fn link_that_is_down_delivers_nothing() {
     assert_eq!((arrived, carried.to_server.down), (0, 100));
 }
 
-/// Sends data from client to server over TCP, and returns what arrived and what the link says about it.
+/// Sends data from client to server over TCP, and returns the received data and the link's counters.
 fn send_stream(settings: &Settings, data: &[u8]) -> Option<(Vec<u8>, Carried)> {
     let ends = ends(settings)?;
     let carrier = Carrier::start(&ends, settings).unwrap();

@@ -1,4 +1,4 @@
-//! The generator against Enfys over an empty file system in memory: it makes its files there first.
+//! The generator against Enfys over an empty file system in memory: it creates its files there first.
 
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Se
 use vfs::{MemFs, MemOptions};
 
 #[test]
-fn every_operation_is_answered_rightly_on_files_made_over_nfs() {
+fn every_operation_succeeds_on_files_made_over_nfs() {
     let export = Export {
         id: ExportId(1),
         path: "/export".into(),

@@ -78,7 +78,7 @@ fn the_floor_that_waits_for_the_disk_creates_and_removes_as_well() {
 }
 
 #[test]
-fn writes_land_where_they_belong() {
+fn writes_reach_their_offsets() {
     let export = tempfile::tempdir().unwrap();
     layout::prepare(export.path()).unwrap();
     let server = start_floor(export.path(), LargeRead::Pread);

@@ -1,4 +1,4 @@
-//! Access control lists: POSIX ones, which version 3 has by a side protocol, and those of version 4.
+//! Access control lists: POSIX ones, which version 3 has by an additional protocol, and those of version 4.
 
 use bytes::Bytes;
 
@@ -23,13 +23,13 @@ pub struct PosixAcl {
 /// An entry of a POSIX list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PosixEntry {
-    /// Who has the permissions.
+    /// The subject of the permissions.
     pub subject: Subject,
     /// Permissions: read 4, write 2, execute 1.
     pub permissions: u8,
 }
 
-/// The subject of an entry, in the order that lists have.
+/// The subject of an entry, in the order of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The file's owner.
@@ -55,6 +55,6 @@ pub struct Nfs4Ace {
     pub flags: u32,
     /// Permissions.
     pub mask: u32,
-    /// The subject as the server names it.
+    /// The server's name for the subject.
     pub who: Bytes,
 }

@@ -1,4 +1,4 @@
-//! Work of a client that no caller waits for: write-behind and read-ahead. [`Client::run`](crate::Client::run) polls it.
+//! Work of a client for which no caller waits: write-behind and read-ahead. [`Client::run`](crate::Client::run) polls it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

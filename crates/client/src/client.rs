@@ -27,7 +27,7 @@ use crate::results::{
 mod singles;
 mod version4;
 
-/// Most connections to one server (`nconnect`), as Linux has it.
+/// Most connections to one server (`nconnect`), as in Linux.
 pub const CONNECTIONS_MAX: usize = 16;
 
 /// A client of one server. Clones are the same client.
@@ -56,7 +56,7 @@ impl Client {
     /// Connects, with the version that the configuration names, or the highest that the server has.
     ///
     /// # Errors
-    /// [`OpError::Unsupported`] if the server has no version that is wanted, and why it cannot be reached otherwise.
+    /// [`OpError::Unsupported`] if the server has no configured version, or the reason why it cannot be reached.
     pub async fn connect(engine: Arc<Engine>, config: Config) -> Result<Self, OpError> {
         let config = Arc::new(config);
         let count = config.connections.clamp(1, CONNECTIONS_MAX);
@@ -117,7 +117,7 @@ impl Client {
         })
     }
 
-    /// Keeps leases and sessions, writes behind and reads ahead until the client is closed. Poll it beside the transport.
+    /// Keeps leases and sessions, writes behind and reads ahead until the client is closed. Poll it together with the transport.
     pub async fn run(&self) {
         let keep = async {
             match &self.inner.protocol {
@@ -133,7 +133,7 @@ impl Client {
         &self.inner.background
     }
 
-    /// Leaves the server, which forgets the client at once, and ends the engine. Close all files before.
+    /// Destroys the client's state at the server, and ends the engine. Close all files before.
     pub async fn close(&self) -> Result<(), OpError> {
         let outcome = match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.leave().await,
@@ -167,7 +167,7 @@ impl Client {
         &self.inner.engine
     }
 
-    /// Returns how many requests are in flight, and how many had to wait for a slot so far. In versions 3 and 4.0, as many
+    /// Returns the number of requests in flight, and of those that had to wait for a slot so far. In versions 3 and 4.0, as many
     /// requests as [`Config::v3_calls`] allows have a slot each.
     #[must_use]
     pub fn slot_use(&self) -> (usize, usize) {
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// Returns the traffic so far, by operation: procedures of version 3, and compounds of version 4 as their
-    /// main operation. Calls that make and keep connections and sessions are together in `other`.
+    /// main operation. Calls that create and keep connections and sessions are counted in `other`.
     #[must_use]
     pub fn traffic(&self) -> BTreeMap<String, Traffic> {
         let traffic = self.inner.engine.traffic();
@@ -198,7 +198,7 @@ impl Client {
         }
     }
 
-    /// Sets how long the server keeps state without hearing from the client.
+    /// Sets the time for which the server keeps state without requests of the client.
     pub(crate) fn set_lease(&self, seconds: u32) {
         match &self.inner.protocol {
             Protocol::Nfs4(nfs4) if seconds > 0 => nfs4.set_lease(Duration::from_secs(seconds.into())),
@@ -206,7 +206,7 @@ impl Client {
         }
     }
 
-    /// Returns the access control lists of an object: POSIX ones in version 3, the list of version 4 there.
+    /// Returns the access control lists of an object: POSIX lists in version 3, the list of version 4 in version 4.
     ///
     /// # Errors
     /// [`OpError::Unsupported`] if the server does not have them.
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Creates files, or overwrites them, with all their data, which are stable afterwards. Of a file that fails, some or no
+    /// Creates files, or overwrites them, with all their data, which are stable afterwards. If a file fails, some of its
     /// data may have been written.
     pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
@@ -405,7 +405,7 @@ impl Client {
 /// Defines operations that pass to the protocol in use.
 macro_rules! operations {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
-        /// Operations. Each fails with the server's status, or why there is no reply.
+        /// Operations. Each fails with the server's status, or the reason of a missing reply.
         impl Client {
             $(
                 $(#[$meta])*
@@ -430,14 +430,14 @@ operations! {
     fn get_attributes(handle: FileHandle) -> Attributes;
     /// Sets attributes and returns all of them. `state` is that of an open file whose size is set.
     fn set_attributes(handle: FileHandle, state: &OpenState, set: &SetAttributes) -> Attributes;
-    /// Sets attributes as [`Self::set_attributes`] does, and returns what the object was before, if the server says so, and is
+    /// Sets attributes as [`Self::set_attributes`] does, and returns the attributes before, if the server sends them, and
     /// afterwards.
     fn change_attributes(handle: FileHandle, state: &OpenState, set: &SetAttributes) -> (Option<Before>, Attributes);
-    /// Returns which of the asked permissions ([`crate::results::access`]) the caller has, and the attributes.
+    /// Returns the caller's permissions among the requested ones ([`crate::results::access`]), and the attributes.
     fn access(handle: FileHandle, asked: u32) -> (u32, Attributes);
     /// Returns the content of a symbolic link.
     fn read_link(handle: FileHandle) -> Bytes;
-    /// Opens a file by its name in a directory, and creates it with the attributes `set` if asked to.
+    /// Opens a file by its name in a directory, and creates it with the attributes `set` on request.
     fn open(directory: FileHandle, name: &[u8], mode: OpenMode, creation: Creation, set: &SetAttributes) -> Opened;
     /// Opens a file by its handle. Version 4.0 can open files by name only: `name` is a directory and a name in it that the
     /// file probably has.
@@ -448,9 +448,9 @@ operations! {
     fn read(handle: FileHandle, state: &OpenState, offset: u64, count: u32) -> ReadReply;
     /// Writes data; the server may write less than all.
     fn write(handle: FileHandle, state: &OpenState, offset: u64, data: Bytes, stability: Stability) -> WriteReply;
-    /// Makes written data stable; a count of 0 means all from the offset on.
+    /// Makes written data stable; a count of 0 means all data after the offset.
     fn commit(handle: FileHandle, offset: u64, count: u32) -> CommitReply;
-    /// Lists a part of a directory, of at most `bytes`, from a cookie and its verifier on; with handles and attributes if
+    /// Lists a part of a directory, of at most `bytes`, after a cookie with its verifier; with handles and attributes if
     /// `plus`.
     fn read_directory(directory: FileHandle, position: (u64, [u8; 8]), bytes: u32, plus: bool) -> DirPage;
     /// Creates an object that is not a regular file.
@@ -459,7 +459,7 @@ operations! {
     fn remove_file(directory: FileHandle, name: &[u8]) -> Changed;
     /// Removes an empty directory.
     fn remove_directory(directory: FileHandle, name: &[u8]) -> Changed;
-    /// Renames, and replaces an object that has the new name. Returns the changes of the old and the new directory.
+    /// Renames, and replaces an existing object with the new name. Returns the changes of the old and the new directory.
     fn rename(from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> (Changed, Changed);
     /// Gives a file another name.
     fn link(file: FileHandle, directory: FileHandle, name: &[u8]) -> Changed;
@@ -469,7 +469,7 @@ operations! {
     fn fs_stat(handle: FileHandle) -> FsStat;
 }
 
-/// Returns the name of the operation that calls with a label are for.
+/// Returns the name of the operation for calls with a label.
 fn operation_name(label: Label) -> String {
     let Label { program, version, number } = label;
     let known = match (program, version) {
@@ -482,7 +482,7 @@ fn operation_name(label: Label) -> String {
     known.map_or_else(|| format!("{program}.{version}.{number}"), str::to_owned)
 }
 
-/// Returns whether an error says that a name is not there.
+/// Returns whether an error means that a name does not exist.
 pub(crate) fn is_missing(error: &OpError) -> bool {
     matches!(error, OpError::Status(Status::NOENT))
 }

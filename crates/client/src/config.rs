@@ -119,7 +119,7 @@ pub struct Config {
     pub mount_port: Option<u16>,
     /// The version; `None`: the highest that the server has.
     pub version: Option<Version>,
-    /// How long the server may stay silent.
+    /// The timeout of the server's answers.
     pub retry: RetryPolicy,
     /// Number of connections (`nconnect`), from 1 to 16.
     pub connections: usize,
@@ -129,7 +129,7 @@ pub struct Config {
     pub verifier: [u8; 8],
     /// The principal of the client itself.
     pub machine: Caller,
-    /// Slots to ask for, at most [`SLOTS_MAX`].
+    /// Slots to request, at most [`SLOTS_MAX`].
     pub slots: u32,
     /// Maximum of calls in flight in versions 3 and 4.0, which have no slots.
     pub v3_calls: u32,
@@ -137,7 +137,7 @@ pub struct Config {
     pub read_size: u32,
     /// Maximum bytes of a WRITE (`wsize`), at most [`TRANSFER_MAX`].
     pub write_size: u32,
-    /// Which locks of version 3 are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
+    /// The locks of version 3 that are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
     pub local_lock: LocalLock,
     /// The caches of files.
     pub caches: Caches,
@@ -146,7 +146,7 @@ pub struct Config {
 /// The budget in bytes if the amount of memory is unknown.
 pub const MEMORY_DEFAULT: u64 = 64 << 20;
 
-/// How a client uses memory.
+/// The use of memory by a client.
 #[derive(Debug, Clone)]
 pub struct Caches {
     /// The budget of the process: all its clients share one. A quarter of the machine's memory, at most 256 MiB, is sensible.

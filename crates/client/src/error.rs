@@ -11,7 +11,7 @@ use rpc::message::{Rejection, RpcError};
 use crate::engine::CallError;
 use crate::errno::Errno;
 
-/// Why an operation failed. NFS 2 and 3 number their status codes as version 4 does, where they have them.
+/// The failure of an operation. NFS 2 and 3 have the same numbers of status codes as version 4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpError {
     /// The server refused it.
@@ -20,11 +20,11 @@ pub enum OpError {
     Call(CallError),
     /// The server's reply contradicts the protocol; names the error.
     BadReply(&'static str),
-    /// The export takes only these security flavors (RFC 5531 §8.2, RFC 2623 §2.3), none of which this client has.
+    /// The export accepts only these security flavors (RFC 5531 §8.2, RFC 2623 §2.3), none of which this client has.
     Flavors(Arc<[u32]>),
     /// This version of the protocol, or this server, does not have the operation.
     Unsupported(&'static str),
-    /// The server has given up a lock of this file: it restarted, or the lease expired. What the lock protected may have
+    /// The server has dropped a lock of this file: it restarted, or the lease expired. Data under the lock may have
     /// changed. Operations on the file fail until the lock is unlocked or the file is closed.
     LockLost,
     /// The caller's argument cannot be sent; names the error.
@@ -125,7 +125,7 @@ impl fmt::Display for OpError {
                 write!(f, "the export takes the security flavors {names} only, and this client has sys")
             }
             Self::Unsupported(what) => write!(f, "the server does not support {what}"),
-            Self::LockLost => f.write_str("the server has given up a lock of this file"),
+            Self::LockLost => f.write_str("the server has dropped a lock of this file"),
             Self::Invalid(_, what) => f.write_str(what),
         }
     }
@@ -133,7 +133,7 @@ impl fmt::Display for OpError {
 
 impl std::error::Error for OpError {}
 
-/// Returns the name of a security flavor, as nfs(5) and exports(5) have it.
+/// Returns the name of a security flavor, as in nfs(5) and exports(5).
 fn flavor_name(flavor: u32) -> Cow<'static, str> {
     match flavor {
         0 => "none".into(),
@@ -150,7 +150,7 @@ const NODEV: Status = Status(protocol::nfs3::NfsStat::NODEV.0);
 /// Version 3's `NFS3ERR_REMOTE`, which version 4 does not have.
 const REMOTE: Status = Status(protocol::nfs3::NfsStat::REMOTE.0);
 
-/// Returns the error number that Linux's client has for a status.
+/// Returns the error number of Linux's client for a status.
 fn errno_of(status: Status) -> Errno {
     match status {
         Status::PERM => Errno::EPERM,
@@ -193,7 +193,7 @@ fn errno_of(status: Status) -> Errno {
     }
 }
 
-/// Why a call of the library failed.
+/// The failure of a call of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The operation, for instance "open".

@@ -2,9 +2,9 @@
 //!
 //! Bottom up:
 //! - [`engine`] has connections and calls. A transport carries its records (`net::transport`, or a simulation).
-//! - [`Client`] speaks one version of the protocol: its session with its slots, and the operations of NFS on it.
+//! - [`Client`] implements one version of the protocol: its session with its slots, and the operations of NFS on it.
 //! - [`cache`] and [`mod@write`] cache read and written data; they know no protocol.
-//! - [`fs`] has files by path, as POSIX programs see them.
+//! - [`fs`] has files by path, with POSIX semantics.
 //!
 //! [`raw`] is the low-level interface: sessions and compounds of any operations.
 //! A [`Reader`] reads files with it for copies between servers.

@@ -1,6 +1,6 @@
 //! Arguments and results of operations on many files.
 //!
-//! Each operation returns a result for each item, in their order. An item that fails says nothing about the others: they are
+//! Each operation returns a result for each item, in their order. A failure of an item does not affect the others: they are
 //! executed anyway. With NFS 4.1 and 4.2 items share compounds; with version 3 their calls are in flight together.
 
 use bytes::Bytes;
@@ -41,7 +41,7 @@ pub struct NewFile<'a> {
     pub name: &'a [u8],
     /// Mode bits if it is created.
     pub mode: u32,
-    /// All its data: not more than one WRITE can carry.
+    /// All its data: not more than fits into one WRITE.
     pub data: Bytes,
     /// Attributes to set after the data were written, for instance times.
     pub set: SetAttributes,

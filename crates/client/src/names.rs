@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::error::OpError;
 
-/// Maximum length of a name in bytes: more than any file system has.
+/// Maximum length of a name in bytes: above that of any file system.
 pub const NAME_MAX: usize = 1024;
 
 /// Checks a name that a caller passes.
@@ -22,7 +22,7 @@ pub fn check(name: &[u8]) -> Result<(), OpError> {
     }
 }
 
-/// Returns whether a name that a server lists can be used: a path with it must stay in its directory.
+/// Returns whether a name that a server lists can be used: a path with it must not leave its directory.
 #[must_use]
 pub fn is_safe(name: &[u8]) -> bool {
     check(name).is_ok()
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_stay_in_their_directory_pass() {
+    fn only_names_inside_their_directory_are_accepted() {
         for name in [&b"a"[..], b"...", b" ", b"\xff\xfe", b"a\nb", &[b'x'; NAME_MAX]] {
             assert!(is_safe(name), "{name:?}");
         }

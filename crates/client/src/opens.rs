@@ -1,4 +1,4 @@
-//! Open files of the client, as they must be known to reclaim them after the server restarted.
+//! Open files of the client, with the information to reclaim them after a restart of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use protocol::nfs4::types::{Component, Handle, Stateid, Status};
 use crate::config::Caller;
 use crate::owner::Owner;
 
-/// How a file is opened.
+/// The access of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenMode {
     /// Whether it is read.
@@ -32,7 +32,7 @@ impl OpenMode {
 /// An open file. Its stateid changes when it is reclaimed.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
-    /// The number of the owner that it was opened with, which no other open has.
+    /// The number of its open-owner, which no other open has.
     pub(crate) owner: u32,
     pub(crate) handle: Handle,
     pub(crate) mode: OpenMode,
@@ -42,19 +42,19 @@ pub(crate) struct OpenFile {
     location: Mutex<Option<(Handle, Component)>>,
     state: Mutex<State>,
     /// The open-owner of its own that each open has, so that opens of one file are closed one by one, and opens are not
-    /// serialised. The lock is held during a request with the owner's seqid, and while the file is opened again, so that this
-    /// is done once.
+    /// serialized. The lock is held during a request with the owner's seqid, and while the file is reopened, so that this
+    /// happens once.
     turn: TurnMutex<Owner>,
     /// Whether bytes were ever locked through it.
     has_been_locked: AtomicBool,
-    /// Number of lock owners whose locks through it the server gave up.
+    /// Number of lock owners whose locks through it the server dropped.
     lost_locks: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct State {
     stateid: Stateid,
-    /// Why the state is lost for good.
+    /// The reason why the state is lost permanently.
     lost: Option<Status>,
 }
 
@@ -63,7 +63,7 @@ impl OpenFile {
     /// does not have.
     ///
     /// # Errors
-    /// Why the state was lost, if it could not be reclaimed.
+    /// The reason why the state was lost.
     pub(crate) fn io_stateid(&self) -> Result<Stateid, Status> {
         self.stateid().map(|stateid| match self.is_v40 {
             true => stateid,
@@ -80,8 +80,8 @@ impl OpenFile {
         state.lost.map_or(Ok(state.stateid), Err)
     }
 
-    /// Waits for the turn to send a request of the file's open-owner. Do not wait for a session meanwhile: the task that makes
-    /// sessions takes the turn too.
+    /// Locks the file's open-owner to send a request. Do not wait for a session meanwhile: the task that makes
+    /// sessions takes the same lock.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, Owner> {
         self.turn.lock().await
     }
@@ -115,12 +115,12 @@ impl OpenFile {
         }
     }
 
-    /// Returns whether the server has given up a lock through this open that its owner has not unlocked since.
+    /// Returns whether the server has dropped a lock through this open that its owner has not unlocked since.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.lost_locks.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that the open is lost for good.
+    /// Notes that the open is lost permanently.
     pub(crate) fn lose(&self, status: Status) {
         self.state.lock().lost = Some(status);
     }
@@ -165,7 +165,7 @@ impl OpenFiles {
         Self { is_v40, table: Mutex::default() }
     }
 
-    /// Returns an owner for another open. It must be given back by [`Self::free_owner`].
+    /// Returns an owner for another open. It must be returned by [`Self::free_owner`].
     pub(crate) fn take_owner(&self) -> Owner {
         let mut table = self.table.lock();
         match table.free.pop_first() {
@@ -179,7 +179,7 @@ impl OpenFiles {
         *owner = Owner::new(self.table.lock().next_number(), self.is_v40);
     }
 
-    /// Gives an owner back whose OPEN failed or whose file is closed. One whose seqid is unknown is never used again.
+    /// Frees an owner whose OPEN failed or whose file is closed. One whose seqid is unknown is never reused.
     pub(crate) fn free_owner(&self, owner: Owner) {
         if owner.is_known() {
             self.table.lock().free.insert(owner.number(), owner);
@@ -189,7 +189,7 @@ impl OpenFiles {
     /// Notes a file that the server has opened for the owner.
     pub(crate) fn add(&self, owner: Owner, caller: &Caller, new: NewOpen) -> Arc<OpenFile> {
         let NewOpen { handle, location, mode, stateid } = new;
-        // The file's number stays, even if its owner is replaced: no other owner gets this number meanwhile.
+        // The file's number is kept, even if its owner is replaced: no other owner gets this number meanwhile.
         let number = owner.number();
         let file = Arc::new(OpenFile {
             owner: number,
@@ -207,10 +207,10 @@ impl OpenFiles {
         file
     }
 
-    /// Forgets a file that is closed, and gives its owner back.
+    /// Forgets a file that is closed, and frees its owner.
     pub(crate) fn remove(&self, file: &OpenFile) {
         self.table.lock().open.remove(&file.owner);
-        // Only a recovery that began before the CLOSE can have the turn; its owner is then not used again.
+        // Only a recovery that began before the CLOSE can hold the lock; its owner is then not reused.
         if let Some(mut owner) = file.turn.try_lock() {
             let closed = std::mem::replace(&mut *owner, Owner::unknown());
             self.free_owner(closed);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_used_again_and_a_lost_open_says_why() {
+    fn owners_are_reused_and_a_lost_open_reports_the_reason() {
         let files = OpenFiles::new(false);
         let (first, second) = (open(&files), open(&files));
         assert_ne!(first.owner, second.owner);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seqid_goes_on_with_the_next_file_of_its_owner() {
+    fn a_seqid_continues_with_the_next_file_of_its_owner() {
         let files = OpenFiles::new(true);
         let mut owner = files.take_owner();
         let sent = owner.seqid.start_request();

@@ -1,8 +1,8 @@
 //! The low-level interface: sessions and compounds of any operations, for load generators, for tests of servers, and for programs
 //! that need a session without files.
 //!
-//! A [`RawSession`] is made like the session of a [`Client`](crate::Client), by the same code, and nothing keeps it: nobody renews its
-//! lease, replaces it when it is lost, or answers callbacks. Its callers do what they need of this; callbacks come from
+//! A [`RawSession`] is created like the session of a [`Client`](crate::Client), by the same code, without a keeper: no task renews its
+//! lease, replaces it when it is lost, or answers callbacks. Its callers do this if they need it; callbacks come from
 //! [`Engine::poll_callback`]. [`send_compound`] sends compounds that no client would send, for instance with a wrong sequence ID.
 
 use std::sync::Arc;
@@ -41,8 +41,8 @@ impl RawSession {
     /// reclaim state until [`Self::reclaim_complete`].
     ///
     /// # Errors
-    /// [`OpError::Unsupported`] if the server does not have the version, or the configuration names none with sessions; the status
-    /// with which the server refuses; why no reply came.
+    /// [`OpError::Unsupported`] if the server does not support the version, or the configuration names none with sessions; the status
+    /// with which the server refuses; the reason for a missing reply.
     pub async fn create(
         engine: Arc<Engine>,
         connection: ConnectionId,
@@ -73,15 +73,15 @@ impl RawSession {
     /// Sends RECLAIM_COMPLETE: the client has nothing to reclaim any longer.
     ///
     /// # Errors
-    /// The status, or why no reply came.
+    /// The status, or the reason for a missing reply.
     pub async fn reclaim_complete(&self) -> Result<(), OpError> {
         self.setup()?.reclaim_complete(&self.session).await
     }
 
-    /// Executes a compound in a free slot, for which it waits; again in the same slot while SEQUENCE says DELAY.
+    /// Waits for a free slot, and executes a compound in it; repeats it in the same slot while SEQUENCE returns DELAY.
     ///
     /// # Errors
-    /// Why the compound was not executed, as far as is known. A failed operation is in the outcome.
+    /// The reason why the compound was not executed, as far as known. A failed operation is in the outcome.
     pub async fn call(&self, caller: &Caller, ops: &[Op]) -> Result<CompoundOutcome, Unexecuted> {
         let mut results = self.session.compound(caller.credential(), ops, false).await?;
         let count = results.len();
@@ -97,7 +97,7 @@ impl RawSession {
     /// Destroys the session and the client ID, so that the server forgets the client at once.
     ///
     /// # Errors
-    /// The status, or why no reply came.
+    /// The status, or the reason for a missing reply.
     pub async fn destroy(&self) -> Result<(), OpError> {
         self.setup()?.leave(&self.session).await
     }
@@ -134,7 +134,7 @@ impl RawSession {
     }
 
     /// Returns the sequence ID of the last executed request in each slot, 0 before the first: for callers that send further requests
-    /// by themselves. They must not use [`Self::call`] and [`Self::reclaim_complete`] any longer.
+    /// without it. They must not use [`Self::call`] and [`Self::reclaim_complete`] any longer.
     #[must_use]
     pub fn sequences(&self) -> Vec<u32> {
         self.session.sequences()
@@ -158,7 +158,7 @@ fn setup<'a>(
     Ok(Setup { engine, connection, config, minor_version, flags })
 }
 
-/// Sends a compound as it is, with this SEQUENCE or without one, and returns what the server says, whatever that is.
+/// Sends a compound unchanged, with this SEQUENCE or without one, and returns any result of the server.
 ///
 /// # Errors
 /// No reply came, or none that can be decoded.

@@ -10,7 +10,7 @@ pub const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 2;
 
 /// Runs one READ of a server with this number of addresses. `attempt` sends it to the address of an index, and waits until the
-/// deadline at most. The transport decides how: this has no socket and no clock.
+/// deadline at most. The transport implements it: this code has no socket and no clock.
 ///
 /// # Errors
 /// The status that a server returned; otherwise the reason of the failure, after the last address or the deadline.

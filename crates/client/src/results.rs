@@ -1,4 +1,4 @@
-//! Results of operations as all versions of the protocol have them.
+//! Results of operations in all versions of the protocol.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ pub struct OpenState {
 /// How OPEN handles a file that is missing or exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// The file must be there.
+    /// The file must exist.
     No,
     /// It is created if it is missing (`O_CREAT`).
     IfMissing,
-    /// It must be missing (`O_CREAT | O_EXCL`). The verifier recognises a repetition; it must be unique to the call.
+    /// It must be missing (`O_CREAT | O_EXCL`). The verifier identifies a repetition; it must be unique to the call.
     Exclusive([u8; 8]),
 }
 
@@ -54,7 +54,7 @@ pub struct Opened {
 /// Bytes that were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadReply {
-    /// The bytes, a slice of the record that brought them.
+    /// The bytes, a slice of the received record.
     pub data: Bytes,
     /// Whether they reach the end of the file.
     pub eof: bool,
@@ -220,7 +220,7 @@ pub struct FsStat {
     pub available_files: u64,
 }
 
-/// Permissions that ACCESS is asked about, as RFC 1813 §3.3.4 numbers them.
+/// Permissions to query by ACCESS, with the numbers of RFC 1813 §3.3.4.
 pub mod access {
     /// Read data, or list a directory.
     pub const READ: u32 = 0x01;

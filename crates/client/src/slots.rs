@@ -15,7 +15,7 @@ pub(crate) struct Slots {
     busy: BTreeSet<u32>,
     /// The highest slot that the server wants to be used (`sr_target_highest_slotid`).
     target: u32,
-    /// How many slots there may be.
+    /// Maximum number of slots.
     max: u32,
 }
 
@@ -71,7 +71,7 @@ impl Slots {
         &self.sequences
     }
 
-    /// Returns how many slots are busy.
+    /// Returns the number of busy slots.
     pub(crate) fn busy(&self) -> usize {
         self.busy.len()
     }

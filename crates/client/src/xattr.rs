@@ -1,6 +1,6 @@
 //! Extended attributes (RFC 8276).
 
-/// How an extended attribute is set (setxattr(2)).
+/// The treatment of an existing extended attribute (setxattr(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {
     /// Created or replaced.

@@ -1,7 +1,7 @@
 //! The limits of connections, files and everything else in the process's file descriptors.
 //!
-//! No share can use up another: connections are refused at their limit, and files are closed and reopened. A reserve remains for
-//! accepting connections, the control socket, metrics, logs, and files that a thread opens for a moment.
+//! No share can exhaust another: connections are refused at their limit, and files are closed and reopened. A reserve remains for
+//! accepting connections, the control socket, metrics, logs, and files that a thread opens briefly.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
@@ -13,9 +13,9 @@ const RESERVED_MIN: usize = 64;
 const RESERVED_MAX: usize = 512;
 /// One in this many of the others is for connections.
 const CONNECTIONS_PART: usize = 3;
-/// One in this many connections is not for the address with the most, if there are fewer connections than wanted.
+/// One in this many connections is not for the address with the most, if there are fewer connections than configured.
 const ADDRESS_PART: usize = 5;
-/// A lower limit is logged as a warning.
+/// Limit below which a warning is logged.
 const FEW: usize = 1024;
 
 /// The number of descriptors of each kind.
@@ -28,7 +28,7 @@ pub struct DescriptorLimits {
 }
 
 impl DescriptorLimits {
-    /// Raises the process's limit as far as the system allows, and divides it. `connections` are wanted.
+    /// Raises the process's limit as far as the system allows, and divides it. `connections` is the configured number.
     pub fn raise_and_divide(connections: usize) -> Self {
         raise_limit();
         let limit = limit();
@@ -47,7 +47,7 @@ impl DescriptorLimits {
         limits
     }
 
-    /// Returns the connections that one address may have. The operator wants `wanted` of `connections`.
+    /// Returns the connections that one address may have. The operator has configured `wanted` of `connections`.
     pub fn connections_of_address(self, wanted: usize, connections: usize) -> usize {
         if self.connections >= connections {
             return wanted;

@@ -9,7 +9,7 @@ use crate::control;
 use crate::exports::{ExportPlan, Source};
 use crate::plan::Plan;
 
-/// Every key that has a value. Printed as TOML, it is equivalent to the file that it was made of.
+/// Every key that has a value. Printed as TOML, it is equivalent to the original file.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EffectiveConfig {

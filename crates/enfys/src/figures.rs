@@ -1,5 +1,5 @@
-//! The figures of a server that both `enfys status` and the metrics show. Each is described once: its name in the status, its
-//! name and kind as a metric, its meaning, and where it comes from.
+//! The values of a server that both `enfys status` and the metrics show. Each is described once: its name in the status, its
+//! name and kind as a metric, its meaning, and its source.
 
 use serde::{Deserialize, Serialize};
 use server::{Counts, DelegationTotals};
@@ -13,7 +13,7 @@ pub enum Kind {
     Gauge,
 }
 
-/// One figure as a metric.
+/// One value as a metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// The name, with `_total` for a counter.
@@ -23,7 +23,7 @@ pub struct Metric {
     pub value: u64,
 }
 
-/// Defines a struct of figures: its fields are the keys in the status, and [`Metric`]s are made of them.
+/// Defines a struct of values: its fields are the keys in the status, and [`Metric`]s are made of them.
 macro_rules! figures {
     (
         $(#[$documentation:meta])*
@@ -38,7 +38,7 @@ macro_rules! figures {
         }
 
         impl $Figures {
-            /// Returns the figures as metrics.
+            /// Returns the values as metrics.
             pub fn metrics(&self) -> impl Iterator<Item = Metric> {
                 [$(Metric { name: $name, kind: Kind::$kind, help: $help, value: self.$field }),+].into_iter()
             }
@@ -56,7 +56,7 @@ figures! {
     /// Sums over all clients.
     struct Totals from source: (&Counts, u64) {
         clients = source.0.clients,
-            Gauge "enfys_clients" "NFSv4 clients that the server has a record of.";
+            Gauge "enfys_clients" "NFSv4 clients with a record at the server.";
         sessions = source.0.sessions,
             Gauge "enfys_sessions" "NFSv4.1 sessions that clients have.";
         persistent_sessions = source.0.persistent_sessions,
@@ -96,14 +96,14 @@ figures! {
     /// Delegations and their recalls since the start.
     struct DelegationFigures from totals: &DelegationTotals {
         recalled = totals.recalls,
-            Counter "enfys_delegation_recalls_total" "Delegations that the server asked back because of a conflicting access.";
+            Counter "enfys_delegation_recalls_total" "Delegations that the server recalled because of a conflicting access.";
         returned = totals.returned,
-            Counter "enfys_delegation_recalls_answered_total" "Delegations that clients returned after the server had asked them back.";
+            Counter "enfys_delegation_recalls_answered_total" "Delegations that clients returned after a recall.";
         revoked = totals.revoked,
             Counter "enfys_delegations_revoked_total" "Delegations revoked because the client did not return them in time.";
         operations_waited = totals.waits,
             Counter "enfys_delegation_waits_total" "Operations that waited for a delegation to be returned or for a CB_GETATTR answer.";
         operations_put_off = totals.overdue,
-            Counter "enfys_delegation_waits_overdue_total" "Operations that waited for a delegation in vain and were answered with DELAY or JUKEBOX.";
+            Counter "enfys_delegation_waits_overdue_total" "Operations that waited for a delegation without success and were answered with DELAY or JUKEBOX.";
     }
 }

@@ -10,7 +10,7 @@ use store::error_text;
 use crate::plan::Plan;
 use crate::sockets::{bind_udp, listen_on, listen_on_all, refused};
 
-/// Which port mapper tells clients the server's port.
+/// The port mapper that tells clients the server's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortMapper {
     /// None: the port is a mount option.
@@ -21,7 +21,7 @@ pub enum PortMapper {
     Other,
 }
 
-/// The sockets, and how clients find them.
+/// The sockets, and the port mapper by which clients find them.
 #[derive(Debug)]
 pub struct Bound {
     pub listeners: Listeners,
@@ -48,7 +48,7 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
-    // Status monitors of clients notify over UDP alone, and find the port by a port mapper.
+    // Status monitors of clients notify only over UDP, and find the port by a port mapper.
     let is_notified = plan.serves_nlm() && plan.wants_port_mapper;
     if plan.udp || (is_notified && plan.nsm_port.is_none()) {
         for address in &addresses {
@@ -69,7 +69,7 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
     Ok(Bound { listeners, addresses, port_mapper })
 }
 
-/// Binds the ports that NLM and the status monitor have for themselves, at the same addresses as NFS.
+/// Binds the separate ports of NLM and the status monitor, at the same addresses as NFS.
 fn bind_own_ports(plan: &Plan, addresses: &[SocketAddr], listeners: &mut Listeners) -> Result<(), String> {
     if !plan.serves_nlm() {
         return Ok(());

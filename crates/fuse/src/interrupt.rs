@@ -16,7 +16,7 @@ use crate::signals::{Fate, fate, is_exiting};
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most INTERRUPTs that wait for their requests to be registered; a request is registered within microseconds.
 const EARLY_MAX: usize = 1024;
-/// How long an INTERRUPT waits for its request. Most of those that come early interrupt a request that was just answered.
+/// The time that an INTERRUPT waits for its request. Most of those that come early interrupt a request that was just answered.
 const EARLY_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// A request whose thread is watched. There are at most as many as pending requests, which the kernel bounds.
@@ -71,7 +71,7 @@ impl Interrupts {
             early.push_back((unique, Instant::now()));
             self.early_count.store(early.len(), Ordering::SeqCst);
         }
-        // Its worker may have looked at the list before, and registered the request after.
+        // Its worker may have checked the list before, and registered the request after.
         self.try_interrupt(unique);
     }
 
@@ -166,7 +166,7 @@ fn forget_old(early: &mut VecDeque<(u64, Instant)>) {
     }
 }
 
-/// Answers a request if its thread must not wait, and returns whether to look again.
+/// Answers a request if its thread must not wait, and returns whether to check again.
 fn look(request: &Watched) -> bool {
     if !request.channel.is_pending(request.unique) {
         return false;

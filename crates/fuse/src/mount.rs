@@ -19,13 +19,13 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::descriptors::receive_descriptors;
 use crate::device::Device;
 
-/// The program that mounts for users without rights, and the package that contains it.
+/// The program that mounts for unprivileged users, and its package.
 const FUSERMOUNT: &str = "fusermount3";
 const FUSERMOUNT_PACKAGE: &str = "fuse3";
 /// Longest error text that is read from it, in bytes.
 const FUSERMOUNT_TEXT_MAX: u64 = 4096;
 
-/// Options of a mount. `nosuid` and `nodev` are on unless the fields say otherwise, which only root may.
+/// Options of a mount. `nosuid` and `nodev` are on unless the fields disable them, which only root may.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The source that `/proc/mounts` shows.
@@ -46,7 +46,7 @@ pub struct Options {
     pub noexec: bool,
 }
 
-/// Why a mount failed. Each is one line that names the directory or program, and what to do.
+/// The failure of a mount. Each is one line with the directory or program, and the remedy.
 #[derive(Debug)]
 pub enum MountError {
     /// The directory does not exist.
@@ -63,7 +63,7 @@ pub enum MountError {
     NoDevice,
     /// `fusermount3` is not installed.
     NoFusermount,
-    /// `fusermount3` failed, and said why.
+    /// `fusermount3` failed, with its error text.
     Fusermount(PathBuf, String),
     /// The source, type or directory contains a NUL.
     Nul,
@@ -144,7 +144,7 @@ pub fn check(directory: &Path) -> Result<PathBuf, MountError> {
         _ if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => MountError::Dead(path()),
         _ => MountError::Io(path(), error),
     };
-    // Without asking a server that may not answer.
+    // Without a request to a server that may not answer.
     let found = statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)
         .map_err(|error| failed(error.into()))?;
     if FileType::from_raw_mode(u32::from(found.stx_mode)) != FileType::Directory {
@@ -200,7 +200,7 @@ fn by_fusermount(program: &Path, directory: &Path, options: &Options) -> Result<
     // The program sends the descriptor over descriptor 0.
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(passed)).stderr(Stdio::piped());
     let child = command.spawn();
-    // Its copy of the socket goes, so that a program that fails ends the read below.
+    // Its copy of the socket is closed, so that a program that fails ends the read below.
     drop(command);
     let mut child = child.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => MountError::NoFusermount,
@@ -283,8 +283,8 @@ pub fn abort(directory: &Path, device: u32) -> io::Result<()> {
     }
 }
 
-/// Sets how many KiB the kernel reads ahead on a mount. Only root may; without it the kernel reads ahead at most 128 KiB, whatever INIT
-/// negotiated, so that READs through the page cache are not larger.
+/// Sets how many KiB the kernel reads ahead on a mount. Only root may; without it the kernel reads ahead at most 128 KiB even if INIT
+/// negotiated more, so that READs through the page cache are not larger.
 ///
 /// # Errors
 /// `PermissionDenied` without rights; `NotFound` without sysfs.
@@ -334,7 +334,7 @@ mod tests {
         assert!(mount.contains(" fuse.enfys rw,nosuid,nodev,"), "{mount}");
         let session = crate::Session::new(device, &crate::Config::default()).expect("a session");
         drop(session);
-        unmount(top.path(), false).expect("a mount that nobody uses");
+        unmount(top.path(), false).expect("an unused mount");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use crate::channel::NotDelivered;
 use crate::flags::OpenFlags;
 use crate::types::{Attributes, Entry, FileHandle, LockKind, LockRange, Timestamp};
 
-/// The duty to answer one request. Dropping it answers EIO.
+/// The obligation to answer one request. Dropping it answers EIO.
 #[must_use = "a request without a reply blocks its program"]
 pub struct Reply<T: Answer> {
     ticket: Option<Ticket>,
@@ -39,7 +39,7 @@ impl<T: Answer> Reply<T> {
     /// Sends the result.
     ///
     /// # Errors
-    /// [`NotDelivered`] if no program gets it.
+    /// [`NotDelivered`] if no program receives it.
     pub fn send(mut self, result: Result<T, Errno>) -> Result<(), NotDelivered> {
         let Some(Ticket { channel, unique, opcode }) = self.ticket.take() else {
             return Err(NotDelivered::Withdrawn);
@@ -65,7 +65,7 @@ impl<T: Answer> Reply<T> {
         self.send(Ok(answer))
     }
 
-    /// Sends an error. A request that was withdrawn needs no error either.
+    /// Sends an error. A withdrawn request needs no error either.
     pub fn error(self, error: Errno) {
         let _ = self.send(Err(error));
     }
@@ -75,7 +75,7 @@ impl<T: Answer> Reply<T> {
         self.ticket.as_ref().is_some_and(|ticket| ticket.channel.is_pending(ticket.unique))
     }
 
-    /// Is ready when nobody waits for this reply any more: the request was interrupted or handed over. A lock wait is given up then; an
+    /// Completes when no program waits for this reply any more: the request was interrupted or handed over. A lock wait is abandoned then; an
     /// operation that changes something continues, and must release its results. Only the waker of the last call is woken.
     pub fn poll_unwanted(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.ticket {
@@ -150,7 +150,7 @@ answer!(Entry, |entry, _, body| body.put(&entry.to_abi()));
 pub struct GrantedAttributes {
     /// The attributes.
     pub attributes: Attributes,
-    /// How long the kernel may use them without asking.
+    /// The time for which the kernel may cache them.
     pub timeout: Duration,
 }
 
@@ -166,7 +166,7 @@ answer!(GrantedAttributes, |granted, _, body| body.put(&abi::AttrOut {
 pub struct Opened {
     /// The file system's number for it.
     pub handle: FileHandle,
-    /// How the kernel may treat it.
+    /// Flags for the kernel.
     pub flags: OpenFlags,
 }
 
@@ -234,7 +234,7 @@ answer!(Copied, |copied, opcode, body| match opcode {
     _ => body.put(&abi::WriteOut { size: u32::try_from(copied.0).unwrap_or(u32::MAX), padding: 0 }),
 });
 
-/// Figures of a file system, as of statvfs(3).
+/// Statistics of a file system, as in statvfs(3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Size in fragments.
@@ -286,10 +286,10 @@ impl Answer for u64 {
     }
 }
 
-/// Attributes as of statx(2).
+/// Attributes as in statx(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatxAttributes {
-    /// Attributes that stat(2) has too; `device` as of makedev(3).
+    /// Attributes that stat(2) has too; `device` as in makedev(3).
     pub attributes: Attributes,
     /// Time of birth, if the file system knows it.
     pub birth: Option<Timestamp>,
@@ -297,7 +297,7 @@ pub struct StatxAttributes {
     pub flags: u64,
     /// `STATX_ATTR_…` that the file system knows.
     pub known_flags: u64,
-    /// How long the kernel may use them without asking.
+    /// The time for which the kernel may cache them.
     pub timeout: Duration,
 }
 

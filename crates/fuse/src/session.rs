@@ -103,12 +103,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns what was negotiated.
+    /// Returns the negotiated properties.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Returns a handle for notifications; it stays valid while the session serves.
+    /// Returns a handle for notifications; it remains valid while the session serves.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.channels[0]))
     }
@@ -194,7 +194,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Returns what was negotiated.
+    /// Returns the negotiated properties.
     pub fn state(&self) -> &State {
         &self.state
     }

@@ -143,9 +143,9 @@ pub struct Entry {
     pub generation: u64,
     /// Attributes of the inode.
     pub attributes: Attributes,
-    /// How long the kernel may use the name without asking.
+    /// The time for which the kernel may use the name without a request.
     pub entry_timeout: Duration,
-    /// How long the kernel may use the attributes without asking.
+    /// The time for which the kernel may use the attributes without a request.
     pub attribute_timeout: Duration,
 }
 

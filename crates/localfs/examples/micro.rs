@@ -1,4 +1,4 @@
-//! Prints nanoseconds of CPU per operation of a `LocalFs`, beside the bare system calls.
+//! Prints nanoseconds of CPU per operation of a `LocalFs`, and of the bare system calls.
 //!
 //! `cargo run --release -p enfys-localfs --example micro [DIRECTORY]`
 
@@ -35,7 +35,7 @@ impl<T> Answer<T> for Op<'_, T> {
 
 const ROUNDS: u32 = 200_000;
 
-/// Returns the CPU time of this thread, on which other work counts less than on the clock.
+/// Returns the CPU time of this thread, on which other work has less effect than on the clock.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -166,7 +166,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_group_entry_must_grant_all_that_is_wanted() {
+    fn one_group_entry_must_grant_all_requested_permissions() {
         let value = encode(6, 4, 7, 7, &[(GROUP, 2, 200)]);
         let both = caller(1001, &[100, 200]);
         assert_eq!(grants(&value, &both, (1000, 100), READ), Ok(true));

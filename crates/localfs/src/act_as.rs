@@ -1,4 +1,4 @@
-//! Sets the identity that this thread acts with.
+//! Sets the identity with which this thread acts.
 
 use vfs::{Context, Result};
 
@@ -15,7 +15,7 @@ impl Volume {
     }
 
     /// Prepares this thread for writing through a descriptor: quotas, reserved space and the clearing of set-user-ID
-    /// depend on the user alone.
+    /// depend only on the user.
     pub(crate) fn act_as_writer(&self, context: &Context) -> Result<()> {
         match self.actor {
             Actor::Callers => identity::become_user(context.credentials.uid),

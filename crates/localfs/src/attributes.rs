@@ -9,9 +9,9 @@ use vfs::{Attributes, Device, FileKind, Timestamp};
 /// The state of an object at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
-    /// As answered to clients.
+    /// The attributes for clients.
     pub(crate) attributes: Attributes,
-    /// Whether it is immutable or append-only (`chattr +i`, `+a`), so that nobody may write it, not even root.
+    /// Whether it is immutable or append-only (`chattr +i`, `+a`), so that no user may write it, not even root.
     /// fstat(2) does not return it (`Volume::is_immutable`).
     pub(crate) immutable: Option<bool>,
     /// Whether any later change shows in the change time.
@@ -79,7 +79,7 @@ pub(crate) fn attributes(status: &Statx, fsid: u64, change: u64) -> Attributes {
         uid: status.stx_uid,
         gid: status.stx_gid,
         size: status.stx_size,
-        // statx(2) counts blocks of 512 bytes, whatever the file system's own are.
+        // statx(2) counts blocks of 512 bytes, independently of the file system's block size.
         used: status.stx_blocks.saturating_mul(512),
         device: Device { major: status.stx_rdev_major, minor: status.stx_rdev_minor },
         fsid,

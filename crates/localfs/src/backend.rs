@@ -83,7 +83,7 @@ impl LocalFs {
         self.volume.changes.is_steady()
     }
 
-    /// Returns why changes by other processes are not seen where objects are watched; `None` where they are.
+    /// Returns the reason why changes of watched objects by other processes are not seen; `None` if they are.
     #[must_use]
     pub fn why_unwatched(&self) -> Option<&str> {
         self.volume.watches().err()

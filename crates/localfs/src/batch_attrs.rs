@@ -75,10 +75,10 @@ impl Volume {
         Ok(after)
     }
 
-    /// Whether a directory's change shows in the attributes after it, to everybody who read them before.
+    /// Whether a directory's change shows in the attributes after it, to every reader of earlier ones.
     ///
     /// Where directories share ctimes with files, even a newer ctime may be one that another reader saw before this change. After
-    /// a look the kernel never gives the same ctime again, so that one step more is enough.
+    /// a read the kernel never assigns the same ctime again, so that one step more is enough.
     fn change_shows(&self, before: &Attributes, after: &Attributes) -> bool {
         !self.changes.is_shared() && after.change > before.change
     }
@@ -88,7 +88,7 @@ impl Volume {
     fn advance_ctime(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
         self.act_as_server();
         // chown(2) without a new owner sets ctime, and changes nothing else of a directory. The readable descriptor
-        // is kept: with an `O_PATH` one the call takes half as long again, because it has to look a path up.
+        // is kept: with an `O_PATH` one the call takes 50 % longer, because it has to look a path up.
         let moved_on = match self.readable(directory) {
             Ok(file) => rustix::fs::fchown(&*file, None, None),
             Err(_) => directory.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)),
@@ -164,7 +164,7 @@ impl Volume {
     }
 
     /// Returns the attributes of a directory before a name in it is looked up. If the entry is newer than these
-    /// attributes, the client at worst asks again.
+    /// attributes, the client at worst repeats the request.
     pub(crate) fn stat_for_lookup(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
         if let Some(seen) = self.known(context, directory) {
             return Ok(seen.attributes);
@@ -243,8 +243,8 @@ impl Known {
 }
 
 /// Returns the change of a directory whose attributes could not be read after one of its entries changed. An empty
-/// directory may lose its own name in between, because its lock protects its entries alone. The entry was changed all
-/// the same, so the request must not fail; the attributes are not atomic with the change (RFC 8881 §18.25.3).
+/// directory may lose its own name in between, because its lock only protects its entries. The entry was changed
+/// nevertheless, so the request must not fail; the attributes are not atomic with the change (RFC 8881 §18.25.3).
 fn change_of_removed(before: &Attributes, error: Error) -> Result<Change> {
     match error {
         Error::Stale => Ok(Change { before: before.before(), after: *before, atomic: false }),
@@ -381,10 +381,10 @@ mod tests {
 
     #[test]
     fn attributes_are_read_again_after_every_change_through_this_server() {
-        CLOCKS.into_iter().for_each(|clock| changes_are_looked_at_again(&Case::with(clock())));
+        CLOCKS.into_iter().for_each(|clock| attributes_are_reread_after_changes(&Case::with(clock())));
     }
 
-    fn changes_are_looked_at_again(case: &Case) {
+    fn attributes_are_reread_after_changes(case: &Case) {
         let (volume, root, same) = (&case.volume, case.volume.root.handle, batch(2));
         let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
         let changes: [(&str, &dyn Fn()); 5] = [
@@ -422,7 +422,7 @@ mod tests {
         case.write(&batch(2), 0);
         let version = case.object().sync_state.version();
         drop(case.object().sync_state.begin_change());
-        assert_ne!(case.object().sync_state.version(), version, "it may have been done in part");
+        assert_ne!(case.object().sync_state.version(), version, "it may have been partly executed");
     }
 
     #[test]
@@ -558,7 +558,7 @@ mod tests {
         let mut last = volume.stat(&volume.root).expect("seen").attributes.changed;
         for name in &names {
             let after = answer(volume.remove(&context, &root, name.as_bytes(), Removal::File)).after;
-            assert!(after.changed > last, "{name}: a client of version 3 has nothing else to go by");
+            assert!(after.changed > last, "{name}: a client of version 3 has no other indication");
             last = after.changed;
         }
         // Longer than any tick.

@@ -5,9 +5,9 @@
 //!   block. Opening another object by its handle may read from the disk.
 //! - A name that was found here within the last minute ([`crate::cached_names`]), or that openat2(2) finds with
 //!   `RESOLVE_CACHED`.
-//! - A directory whose entries are to *change*, if an entry was looked up on the disk within the last minute: no call
+//! - A directory whose entries will *change*, if an entry was looked up on the disk within the last minute: no call
 //!   tells whether a new name can be made without reading.
-//! - A file to *write*, as [`crate::dirty_memory`] says.
+//! - A file to *write*, by the rules of [`crate::dirty_memory`].
 //!
 //! # Unknown waits
 //! A change may wait for the journal, for a bitmap that is not cached, or for memory of its control group. So each
@@ -34,7 +34,7 @@ use crate::object::Object;
 use crate::pool::Lane;
 use crate::volume::Volume;
 
-/// A request that finds a lock held this often blocks on locks with a thread of the pool from then on.
+/// A request that finds a lock held this number of times then blocks on locks with a thread of the pool.
 pub(crate) const MAX_TRIES: u32 = 8;
 
 /// The effect of an operation on the file system.
@@ -119,7 +119,7 @@ impl Volume {
         self.run_on_pool((OpKind::Read, peer), WouldBlock::Disk, once).await
     }
 
-    /// Runs `job` on the pool once `cause` is gone, and again from the start whenever it gives up.
+    /// Runs `job` on the pool once `cause` is over, and again from the start whenever it gives up.
     pub(crate) async fn run_on_pool<T: Send + 'static>(
         self: &Arc<Self>,
         (kind, peer): (OpKind, Peer),
@@ -202,7 +202,7 @@ fn take_lock(object: &Arc<Object>) -> Result<Guard<'_>> {
         None if nonblocking::waits_for_locks() => object.lock.wait(),
         None => return nonblocking::block_on_lock(Arc::clone(object) as _),
     };
-    // From here on, releasing the lock resumes the next request.
+    // From now on, releasing the lock resumes the next request.
     nonblocking::lock_taken(&object.lock);
     Ok(guard)
 }
@@ -212,14 +212,14 @@ trait Attempt: Send {
     /// Runs the job. Returns why it gave up, if it did, and whether the lock that resumed it has not been taken.
     fn run(&mut self, volume: &Arc<Volume>, section: OnPool) -> (Option<WouldBlock>, bool);
 
-    /// Whether nobody waits for the answer.
+    /// Whether no caller waits for the answer.
     fn is_cancelled(&self) -> bool;
 
     /// Sends the result.
     fn answer(self: Box<Self>);
 }
 
-/// A job, and where its result goes.
+/// A job, and the receiver of its result.
 struct Job<T, J> {
     job: J,
     kind: OpKind,
@@ -260,16 +260,16 @@ struct PoolRequest {
     volume: Arc<Volume>,
     peer: Peer,
     lane: Lane,
-    /// How often it found a lock held.
+    /// Number of times that it found a lock held.
     tries: u32,
-    /// The object in whose lock's queue it is.
+    /// The object whose lock it waits for.
     waits_for: Option<Arc<dyn Lockable>>,
     resumed_by: ResumedBy,
     work: Box<dyn Attempt>,
 }
 
 impl PoolRequest {
-    /// Waits until the cause is gone, then submits the request to the pool.
+    /// Waits until the cause is over, then submits the request to the pool.
     fn wait_and_submit(mut self: Box<Self>, cause: WouldBlock) {
         match cause {
             WouldBlock::Disk => {}

@@ -1,10 +1,10 @@
-//! Derives the change attribute from ctime, so that it never stands still while content or attributes change.
+//! Derives the change attribute from ctime, so that it changes with every change of content or attributes.
 //!
 //! RFC 8881 §5.8.1.4: the change attribute must differ whenever the file's data, directory contents, or attributes
 //! differ. The kernel's own counter cannot be read from user space, and ctime alone is too coarse: where it advances
 //! once a tick (1 to 10 ms) two changes within a tick look like one.
 //!
-//! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that was read is never given to a
+//! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that was read is never reused for a
 //! later change. The server reads it before every answer, so ctime in nanoseconds *is* a change attribute, across
 //! restarts, and for changes by local processes too. [`probe`] tests for it.
 //!
@@ -23,7 +23,7 @@
 //! So a client that saw a fresh number sees another one when the tick is over, whether or not a local process changed
 //! the file in the meantime. A local change in the tick of the last read shows at most one tick late, and a client
 //! reads data again that may have changed unseen. Only `recent` remembers anything, and only for a tick. Forgetting it
-//! makes numbers grow faster, never repeat, so that it is bounded and a restart does no harm.
+//! makes numbers grow faster, never repeat, so that it is bounded and a restart is harmless.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -36,7 +36,7 @@ use vfs::{Attributes, FileKind, Timestamp};
 const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
 const SHORTEST_TICK_NS: u64 = 1_000_000;
-/// How far a settled change attribute of a directory is above its ctime, where directories share ctimes with files.
+/// The offset of a settled change attribute of a directory from its ctime, where directories share ctimes with files.
 /// In nanoseconds, and less than the time between two changes.
 const SETTLED_DIRECTORY_NS: u64 = 50;
 /// Changes that the probe makes.
@@ -49,10 +49,10 @@ const MAX_RECENT: usize = 1024;
 /// Device and inode number.
 type Key = (u64, u64);
 
-/// How this file system's ctime behaves.
+/// The behavior of this file system's ctime.
 #[derive(Debug)]
 pub(crate) enum ChangeClock {
-    /// A ctime that was read is never given again, except to directories if `shared`.
+    /// A ctime that was read is never reused, except for directories if `shared`.
     Multigrain {
         /// Whether directories may share a ctime with a file.
         shared: bool,
@@ -101,7 +101,7 @@ impl ChangeClock {
         }
     }
 
-    /// Returns the change attribute of an object with this ctime, which was read after `moment`. `own` says that a
+    /// Returns the change attribute of an object with this ctime, which was read after `moment`. With `own`, a
     /// change through this server came just before. The object is given by its key and whether it is a directory.
     pub(crate) fn change_attribute(
         &self,
@@ -128,7 +128,7 @@ impl ChangeClock {
         matches!(self, Self::Ticks(_))
     }
 
-    /// Whether a change attribute stands until the next change.
+    /// Whether a change attribute is constant until the next change.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Multigrain { shared: false })
     }
@@ -143,7 +143,7 @@ impl ChangeClock {
         }
     }
 
-    /// Whether this change attribute stands until the next change, so that no part of it grows with time.
+    /// Whether this change attribute is constant until the next change, so that no part of it grows with time.
     pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
         let settled_part = match self {
             Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => {
@@ -262,7 +262,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClo
         whole_seconds &= ctime.1 == 0;
         previous = Some(ctime);
     }
-    // If each round takes a tick or more, ticks differ too, and nothing has been shown.
+    // If each round takes a tick or more, ticks differ too, and the test proves nothing.
     let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
     match (repeated || too_slow, whole_seconds) {
         (false, _) => (ChangeClock::Multigrain { shared: is_in_memory }, 1),

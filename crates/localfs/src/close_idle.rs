@@ -37,7 +37,7 @@ impl Volume {
         self.pinned_in_use.store(in_use, Ordering::Relaxed);
     }
 
-    /// Visits the cached objects from where the last search ended, until `close` has closed `wanted`. Returns the
+    /// Visits the cached objects from the end of the last search, until `close` has closed `wanted`. Returns the
     /// number closed.
     fn close_some(&self, wanted: usize, close: impl Fn(&Arc<Object>) -> bool) -> usize {
         let mut all: Vec<_> = self.objects.iter().collect();

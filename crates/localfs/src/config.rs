@@ -1,4 +1,4 @@
-//! How to open a volume.
+//! The configuration of a volume.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use crate::descriptors::Descriptors;
 /// The promise of an answer about stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Changes of names and attributes are on stable storage before they are answered (RFC 1813 §4.8), WRITE as its
-    /// stability asks, and everything at COMMIT. Survives a crash of the machine.
+    /// Changes of names and attributes are on stable storage before they are answered (RFC 1813 §4.8), WRITE with
+    /// its requested stability, and everything at COMMIT. Survives a crash of the machine.
     Sync,
     /// Like `async` of the Linux kernel's server: changes are answered when the kernel has them, stable WRITE and
     /// COMMIT too. Survives a crash of the server, but a crash of the machine loses the changes of its last seconds.
     Async,
 }
 
-/// How to open a directory as a [`LocalFs`](crate::LocalFs).
+/// The configuration of a [`LocalFs`](crate::LocalFs) over a directory.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The directory to export.
     pub directory: PathBuf,
-    /// Where to keep the index of handles, where kernel handles cannot be used. `None` makes opening fail if the
+    /// The directory for the index of handles, if kernel handles cannot be used. `None` makes opening fail if the
     /// index is needed.
     pub state_directory: Option<PathBuf>,
-    /// A directory that clients must not reach, wherever it is: the server's state directory. It must contain no
+    /// A directory that clients must not reach, at any path: the server's state directory. It must contain no
     /// directories.
     pub hidden_directory: Option<PathBuf>,
     /// A socket that clients must not reach.
@@ -60,7 +60,7 @@ impl Config {
     }
 }
 
-/// Why a directory cannot be exported, in one line.
+/// The reason why a directory cannot be exported, in one line.
 #[derive(Debug)]
 pub enum OpenError {
     /// The directory cannot be opened.

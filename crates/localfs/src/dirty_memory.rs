@@ -4,7 +4,7 @@
 //! of `nr_dirty_background_threshold` and `nr_dirty_threshold`. /proc/vmstat has all four numbers. Reading it takes
 //! tens of microseconds, so it is read once for many bytes, and at least once a second while there are writes. This
 //! server's own writes in between are counted; three quarters of the free memory are left to others. The limit of a
-//! control group cannot be foreseen this way; [`crate::stall_detector`] notices it.
+//! control group cannot be predicted this way; [`crate::stall_detector`] notices it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -164,6 +164,6 @@ mod tests {
         room.bytes.store(4096, Ordering::Relaxed);
         assert!(room.take(4096, 1), "exactly the rest");
         room.bytes.store(-2 * REFRESH_BYTES, Ordering::Relaxed);
-        assert!(!room.take(1, 2), "none, and it is not time to look again");
+        assert!(!room.take(1, 2), "none, and it is not time to read again");
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_inodes_do_not_evict_each_other() {
+    fn neighboring_inodes_do_not_evict_each_other() {
         let generations = Generations::default();
         let inodes = 1 << 40..(1 << 40) + INODES as u64;
         inodes.clone().for_each(|inode| generations.remember(inode, 5, inode as u32));

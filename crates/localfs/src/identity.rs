@@ -78,7 +78,7 @@ impl Current {
 ///
 /// # Errors
 /// [`Error::Access`] where the ids are not mapped here. The thread may then have part of another identity, and must
-/// do nothing for the caller.
+/// not act for the caller.
 pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| {
         current.set_groups(&credentials.groups)?;
@@ -87,13 +87,13 @@ pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     })
 }
 
-/// Gives this thread the caller's *user* and leaves its groups. That is enough for writing through an open descriptor
+/// Gives this thread the caller's *user* and keeps its groups. That is enough for writing through an open descriptor
 /// (quotas, reserved blocks, clearing of set-user-ID).
 pub(crate) fn become_user(uid: u32) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| current.set_user(uid))
 }
 
-/// Gives the thread the server's own user 0 again; the groups do not matter then.
+/// Restores the server's own user 0; the groups do not matter then.
 ///
 /// A thread that runs operations of a [`LocalFs`](crate::LocalFs) as root keeps the last caller's identity. Call this
 /// before such a thread opens files of the server itself: keys, logs, configuration.
@@ -107,7 +107,7 @@ pub fn become_server() {
 /// Calls `make` with this umask, which the kernel applies unless the directory has a default ACL.
 ///
 /// The thread's umask is 0 otherwise, so that modes are set as requested. Where a thread cannot have its own umask,
-/// `make` gets the bits to remove from the mode instead: then a default ACL grants less than it might, never more.
+/// `make` gets the bits to remove from the mode instead: then a default ACL may grant less than otherwise, never more.
 pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
     let has_own = CURRENT.with_borrow_mut(|current| {
         *current.has_own_umask.get_or_insert_with(|| {
@@ -183,7 +183,7 @@ mod tests {
         })
         .join()
         .expect("thread");
-        assert_eq!(shown().0, 0, "other threads are not touched");
+        assert_eq!(shown().0, 0, "other threads are not affected");
     }
 
     #[test]

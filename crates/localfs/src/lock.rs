@@ -35,14 +35,14 @@ const LONG: u8 = 2;
 /// There are requests in the queue.
 const AWAITED: u8 = 4;
 
-/// How long a thread spins for a lock whose holder runs in place: longer than any operation in place takes.
+/// The time that a thread spins for a lock whose holder runs in place: longer than any operation in place takes.
 const SPIN_TIME: Duration = Duration::from_micros(100);
 /// Attempts before the thread yields between them.
 const SPINS: u32 = 100;
 
 /// A request in the queue of a lock.
 pub(crate) trait Waiter: Send {
-    /// Whether nobody waits for its answer any longer.
+    /// Whether no caller waits for its answer any longer.
     fn is_cancelled(&self) -> bool;
 
     /// Tries the request again. Returns true where that happens at once.
@@ -134,7 +134,7 @@ impl ObjectLock {
     /// Puts a request into the queue. Returns it where the lock is free.
     pub(crate) fn enqueue<W: Waiter + 'static>(&self, waiter: Box<W>, end: End) -> Option<Box<W>> {
         let mut queue = self.queue.lock();
-        // From now on a thread that releases the lock looks into the queue, and waits for the queue's mutex.
+        // From now on a thread that releases the lock examines the queue, and waits for the queue's mutex.
         let before = self.state.fetch_or(AWAITED, Ordering::AcqRel);
         if before & HELD == 0 {
             self.clear_if_empty(&queue);

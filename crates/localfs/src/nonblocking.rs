@@ -117,7 +117,7 @@ impl InPlace {
         STATE.get().blocking != Blocking::Attempted
     }
 
-    /// Ends the section. Returns why the operation gave up, if it did: then it had no effect, and its result is
+    /// Ends the section. Returns the reason if the operation gave up: then it had no effect, and its result is
     /// invalid.
     #[inline]
     pub(crate) fn end_with(self) -> Option<WouldBlock> {
@@ -147,7 +147,7 @@ impl OnPool {
         Self(())
     }
 
-    /// Ends the section. Returns why the request gave up, if it did, and whether the lock that resumed it has not
+    /// Ends the section. Returns the reason if the request gave up, and whether the lock that resumed it has not
     /// been taken yet.
     pub(crate) fn end(self) -> (Option<WouldBlock>, bool) {
         (cause(), STATE.get().resumed_by != 0)

@@ -240,7 +240,7 @@ impl Object {
         call(self.file.read().as_fd())
     }
 
-    /// Lends the descriptor for a call that does not block: fstat(2) and the like.
+    /// Lends the descriptor for a call that does not block, such as fstat(2).
     #[inline]
     pub(crate) fn lend<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         call(self.file.read().as_fd())
@@ -453,7 +453,7 @@ impl Objects {
                     }
                     return None;
                 }
-                // It came back in between.
+                // It was cached again in between.
                 self.cache.peek(handle)?
             }
         };
@@ -464,15 +464,15 @@ impl Objects {
         Some((object, unpinned))
     }
 
-    /// Closes the descriptor of `object`, which opens pin, if nobody but the caller uses it. Its pins move to the
-    /// object that the next request creates for the handle. Returns false where it stays.
+    /// Closes the descriptor of `object`, which opens pin, if only the caller uses it. Its pins move to the
+    /// object that the next request creates for the handle. Returns false if it remains.
     pub(crate) fn close_pinned(&self, object: &Arc<Object>) -> bool {
         let mut closed = self.closed.lock();
         self.closed_count.fetch_add(1, Ordering::Release);
         let is_idle = |kept: &Arc<Object>| {
             Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.sync_state.is_dirty()
         };
-        // From here on nobody changes the pins: that takes the object, or the lock above.
+        // From now on no thread changes the pins: that takes the object, or the lock above.
         let is_closed = self.cache.remove_if(&object.handle, is_idle).is_some();
         match object.pins() {
             pins if is_closed && pins > 0 => {
@@ -544,7 +544,7 @@ impl Objects {
     }
 
     /// Evicts an object, unless [`KeepUsed`] keeps it for others than the caller, who has one reference. Returns
-    /// false where it stays.
+    /// false if it remains.
     pub(crate) fn remove_unused(&self, object: &Arc<Object>) -> bool {
         let is_unused = |kept: &Arc<Object>| {
             Arc::ptr_eq(kept, object)

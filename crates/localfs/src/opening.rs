@@ -53,14 +53,14 @@ impl Volume {
         self.reopen(directory, &directory.file(), flags).map_err(translate)
     }
 
-    /// Returns a descriptor that content can be read from.
+    /// Returns a descriptor from which content can be read.
     pub(crate) fn readable(&self, object: &Object) -> Result<Arc<OpenFile>> {
         object.replace_file(|present| {
             if present.reach.reads() {
                 return Ok(None);
             }
             if present.reach.writes() {
-                // The only writable descriptor must stay; it could not be opened for reading too.
+                // The only writable descriptor must remain; it could not be opened for reading too.
                 return Err(Error::Access);
             }
             let fd = self.reopen(object, present, OFlags::RDONLY).map_err(translate)?;

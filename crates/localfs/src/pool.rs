@@ -1,7 +1,7 @@
 //! Threads that may block on the disk, shared fairly among clients.
 //!
 //! Each volume has its own, so that a device that does not answer does not block other exports. They are divided into
-//! lanes by how long a job takes, and no lane waits for another:
+//! lanes by the duration of jobs, and no lane waits for another:
 //!
 //! - [`Lane::Work`]: reads and small changes.
 //! - [`Lane::Long`]: long work, such as reserving, freeing and copying large ranges. It has few threads, because the
@@ -10,8 +10,8 @@
 //! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds ([`crate::durable`]).
 //!
 //! In a lane each address has at most three quarters of the threads. Addresses are served in turn, and so are the
-//! connections of an address ([`fair_queue`]). So a client finds a thread free, or waits for one job of another
-//! client, however many jobs that client has sent.
+//! connections of an address ([`fair_queue`]). So a client finds a free thread, or waits for one job of another
+//! client, even if that client has sent many jobs.
 //!
 //! No job waits on a thread of the pool for the lock of an object, with the exception that [`crate::lock`] names.
 //!
@@ -34,7 +34,7 @@ const THREADS_PER_CORE: usize = 32;
 const LONG_THREADS: usize = 8;
 /// Threads of [`Lane::Names`]: as many as share a round.
 pub(crate) const NAMES_THREADS: usize = 8;
-/// How long a thread waits for its next job before it ends.
+/// Time that a thread waits for its next job before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The group of threads that a job runs on.

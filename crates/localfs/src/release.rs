@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::pool::Lane;
 use crate::volume::{Handles, Volume};
 
-/// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
+/// Number of blocks of 512 bytes from which a file is freed on the pool: 64 MiB.
 const MANY_BLOCKS: i64 = 128 * 1024;
 
 impl Volume {

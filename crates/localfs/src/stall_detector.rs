@@ -7,7 +7,7 @@ use crate::nonblocking::STALL_NS;
 /// Changes on the pool that must not block before changes are made in place again.
 const CHANGES_AFTER_STALL: u32 = 32;
 
-/// The number of changes that still have to run on the pool after one that blocked.
+/// The number of changes that must still run on the pool after one that blocked.
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector(AtomicU32);
 
@@ -16,7 +16,7 @@ impl StallDetector {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes how long a change took, in nanoseconds.
+    /// Notes the duration of a change, in nanoseconds.
     pub(crate) fn took(&self, ns: u64) {
         if ns >= STALL_NS {
             self.0.store(CHANGES_AFTER_STALL, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl Volume {
         })
     }
 
-    /// Whether nobody may write the object, not even root. This cannot change without the change time.
+    /// Whether no user may write the object, not even root. This cannot change without the change time.
     pub(crate) fn is_immutable(&self, object: &Object, snapshot: &Snapshot) -> Result<bool> {
         if let Some(immutable) = snapshot.immutable {
             return Ok(immutable);

@@ -2,7 +2,7 @@
 //!
 //! A listing of a large directory takes many READDIRs, each of which continues where the last one stopped. A stopped
 //! stream is kept, with the entries that it has read but not delivered, by its directory and the cookie with which
-//! the client will continue. Then nothing has to be opened or sought. If the directory changed meanwhile, the buffer
+//! the client will continue. Then no open or seek is necessary. If the directory changed meanwhile, the buffer
 //! is discarded and the stream is positioned again. That needs a file system whose positions are stable. With others
 //! (ramfs, tmpfs before Linux 6.6, overlays, some of FUSE) a position is valid only for the open stream, which
 //! continues unchanged, and a listing is exact as long as its stream is kept.
@@ -36,7 +36,7 @@ pub(crate) fn cookie_of(position: u64) -> u64 {
 /// Returns the position of a cookie.
 ///
 /// # Errors
-/// [`Error::BadCookie`] for cookies that are never given.
+/// [`Error::BadCookie`] for cookies that are never issued.
 pub(crate) fn position_of(cookie: u64) -> Result<u64> {
     match cookie {
         0 => Ok(0),
@@ -52,7 +52,7 @@ pub(crate) struct RawEntry<'a> {
     pub(crate) inode: u64,
     /// The position of the next entry.
     pub(crate) position: u64,
-    /// One path component: the kernel lists no name with a slash in it, whatever the file system contains.
+    /// One path component: the kernel lists no name with a slash in it, even if the file system contains one.
     pub(crate) name: &'a CStr,
     /// `DT_…`, which some file systems leave unknown.
     pub(crate) kind: u8,
@@ -123,7 +123,7 @@ impl Stream {
         let position = position_of(self.cookie)?;
         match rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(position)) {
             Ok(_) => Ok(()),
-            // A position that the file system cannot have given.
+            // A position that the file system cannot have returned.
             Err(rustix::io::Errno::INVAL) => Err(Error::BadCookie),
             Err(errno) => Err(translate(errno)),
         }
@@ -177,7 +177,7 @@ impl Streams {
     /// Takes the stream that stopped in `directory` after `cookie`.
     pub(crate) fn take(&self, directory: &Handle, cookie: u64) -> Option<Stream> {
         let mut waiting = self.waiting.lock();
-        // The newest: most likely it is this reader's.
+        // The newest: probably it is this reader's.
         let found =
             waiting.iter().rposition(|(handle, stream)| stream.cookie == cookie && handle == directory)?;
         Some(waiting.remove(found).1)

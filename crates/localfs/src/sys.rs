@@ -223,7 +223,7 @@ fn append(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64, fl
             flags,
         )
     })?;
-    // SAFETY: the kernel has initialised `read` ≤ `count` bytes after the old length, within the capacity.
+    // SAFETY: the kernel has initialized `read` ≤ `count` bytes after the old length, within the capacity.
     unsafe { into.set_len(into.len() + read) };
     Ok(read)
 }

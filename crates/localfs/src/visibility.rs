@@ -1,4 +1,4 @@
-//! Checks which files clients may see ([`crate::hidden`]).
+//! Checks of the files that clients may see ([`crate::hidden`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ use crate::sync_group::SyncGroup;
 use crate::watch;
 use crate::watch_limits::LimitLog;
 
-/// The user as which the kernel sees operations.
+/// The user of operations for the kernel.
 #[derive(Debug)]
 pub(crate) enum Actor {
     /// As the caller: the server has root's capabilities.
@@ -43,7 +43,7 @@ pub(crate) enum Actor {
     },
 }
 
-/// How handles lead to objects.
+/// The way from handles to objects.
 #[derive(Debug)]
 pub(crate) enum Handles {
     /// The kernel opens them, on the mount of this id. Most handles have the root's type and length, `usual`.
@@ -69,7 +69,7 @@ pub(crate) struct Volume {
     pub(crate) identity: [u8; 16],
     pub(crate) properties: Properties,
     pub(crate) has_acls: bool,
-    /// Whether a file without names has no links; some FUSE file systems always say 0.
+    /// Whether a file without names has no links; some FUSE file systems always report 0.
     pub(crate) counts_links: bool,
     pub(crate) objects: Objects,
     /// The most objects that this volume caches, if its share of the descriptors allows it.
@@ -77,7 +77,7 @@ pub(crate) struct Volume {
     /// The budget of open files, and this volume's membership in it.
     pub(crate) descriptors: &'static Descriptors,
     pub(crate) member: OnceLock<Member>,
-    /// Where the next search for descriptors to close begins.
+    /// The start of the next search for descriptors to close.
     pub(crate) closed_last: AtomicUsize,
     /// Pinned files, if many of them could not be closed; 0 if unknown.
     pub(crate) pinned_in_use: AtomicUsize,
@@ -114,7 +114,7 @@ pub(crate) struct Volume {
     pub(crate) watches: watch::LazyWatches,
     /// Mount points that were refused and logged.
     pub(crate) logged_mounts: LoggedMounts,
-    /// Limits that kept objects from being watched, and when they were logged.
+    /// Limits that prevented watches of objects, and the times of their log lines.
     pub(crate) limit_log: LimitLog,
     /// Whether all changes of a directory's entries can be watched.
     pub(crate) has_watched_entries: bool,

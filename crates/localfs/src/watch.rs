@@ -33,7 +33,7 @@ use crate::handle;
 use crate::object::{Object, OpenFile, Reach};
 use crate::sys::{self, Mark};
 
-/// How long events gather before they are read again.
+/// The time that events gather before they are read again.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 /// As [`PAUSE`], after a failed read.
 const FAULT_PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

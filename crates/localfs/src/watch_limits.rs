@@ -1,11 +1,11 @@
-//! Logs which limit kept objects from being watched, so that an administrator can raise it.
+//! Logs the limit that prevented watches of objects, so that an administrator can raise it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::nonblocking;
 use crate::object::Object;
 
-/// How long the same limit is not logged again.
+/// Time for which the same limit is not logged again.
 const SILENCE_NS: u64 = 3600 * 1_000_000_000;
 
 /// A limit that was reached.

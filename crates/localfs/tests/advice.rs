@@ -14,10 +14,10 @@ const PAGE: usize = 4096;
 const PAGES: usize = 256;
 /// The range of the advice, in the middle of the file.
 const RANGE: std::ops::Range<usize> = 64..72;
-/// Checks of the cache after which reading ahead has failed: it works asynchronously.
+/// Checks of the cache after which read-ahead counts as failed: it works asynchronously.
 const LOOKS: usize = 10_000;
 
-/// Returns which pages of the file are cached.
+/// Returns the cached pages of the file.
 fn cached(file: &File) -> Vec<bool> {
     let length = PAGE * PAGES;
     let mut pages = vec![0; PAGES];
@@ -38,12 +38,12 @@ fn cached(file: &File) -> Vec<bool> {
 fn advice_reads_ahead_and_drops_cached_pages() {
     let fixture = Fixture::new();
     if is_in_memory(&fixture.config.directory) {
-        println!("skipped: this file system is nothing but cache");
+        println!("skipped: this file system is in memory");
         return;
     }
     // SAFETY: it returns a number.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    assert_eq!(page_bytes, PAGE as libc::c_long, "what this test counts in");
+    assert_eq!(page_bytes, PAGE as libc::c_long, "the page size of this test");
     let file = fixture.file(&me(), "a", 0o600);
     std::fs::write(fixture.path("a"), vec![9; PAGE * PAGES]).expect("write");
     let local = File::open(fixture.path("a")).expect("open");
@@ -66,7 +66,7 @@ fn advice_reads_ahead_and_drops_cached_pages() {
     });
     assert!(arrives, "read ahead");
     let pages = cached(&local);
-    assert!(!pages[0] && !pages[PAGES - 1], "and nothing far from it");
+    assert!(!pages[0] && !pages[PAGES - 1], "and no distant page");
 
     assert!(advise(Advice::DontNeed));
     assert!(!cached(&local)[RANGE].iter().any(|page| *page), "gone");

@@ -12,12 +12,12 @@ use vfs::{Backend, Create, CreateMode, Error, Handle, ReadDir, Removal};
 
 const GUARDED: Create = Create::File(CreateMode::Guarded);
 const UNCHECKED: Create = Create::File(CreateMode::Unchecked);
-/// Where the state directory is in the export, and a file in it.
+/// The location of the state directory in the export, and a file in it.
 const STATE: &str = ".local/state";
 const KEY: &str = ".local/state/key";
 const SOCKET: &str = "control";
 
-/// Handles that clients have before the state directory is hidden, because the server before had another one.
+/// Handles that clients have before the state directory is hidden, because the previous server had another one.
 struct Before {
     fixture: Fixture,
     local: Handle,

@@ -1,4 +1,4 @@
-//! Which operations run in place and which on the pool.
+//! Operations in place and on the pool.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn the_space_of_a_large_file_is_freed_after_the_answer() {
     let before = used();
     fixture.wait(fixture.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
     assert_eq!(fixture.getattr(&file).err(), Some(Error::Stale));
-    // The machine has other users: half of the space back is enough.
+    // The machine has other users: the return of half of the space is enough.
     let is_freed = (0..1200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         used() + length / 2 < before

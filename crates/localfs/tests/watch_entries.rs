@@ -87,7 +87,7 @@ fn local_changes(fixture: &Fixture) {
         change();
         // At once: the event was queued before the call returned.
         assert!(!watch.is_unchanged(), "{what}");
-        assert!(!watch.is_unchanged(), "it stays so: {what}");
+        assert!(!watch.is_unchanged(), "it is still changed: {what}");
     }
 }
 
@@ -145,7 +145,7 @@ fn an_object_without_a_cached_name_is_watched_too() {
     if !common::has_powers() {
         return;
     }
-    // The kernel forgets names that nobody uses: an object that is opened by its handle then has none.
+    // The kernel forgets unused names: an object that is opened by its handle then has none.
     let mut fixture = fixture;
     fixture.volume = None;
     fs::write("/proc/sys/vm/drop_caches", "2").ok();

@@ -1,4 +1,4 @@
-//! Requests of the kernel on their way to [`Files`] and back.
+//! Passes requests of the kernel to [`Files`], and replies back.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -16,11 +16,11 @@ use crate::files::{Files, Granted};
 /// A file system whose operations run in an [`Executor`].
 pub struct Adapter {
     files: Arc<Files>,
-    /// As long as requests of the kernel under way, which it bounds.
+    /// The queue of requests; the kernel bounds the requests under way.
     queue: mpsc::UnboundedSender<Job>,
 }
 
-/// Begins an operation in the executor's thread, where its future stays.
+/// Starts an operation in the executor's thread, which keeps its future.
 type Job = Box<dyn FnOnce() -> Task + Send>;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -41,7 +41,7 @@ impl Executor {
 /// The treatment of an operation whose program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// It is given up: it changes nothing.
+    /// It is abandoned: it changes nothing.
     GiveUp,
     /// It continues, and the state that it grants is released.
     Finish,
@@ -70,7 +70,7 @@ impl Adapter {
         });
     }
 
-    /// Sets a lock; waits for it if the wait can be given up.
+    /// Sets a lock; waits for it if the wait can be abandoned.
     fn lock(&self, request: Lock, reply: Reply<()>, wait: Wait) {
         self.start(move |files| async move {
             let locking = files.set_lock(&request, wait == Wait::GiveUp);
@@ -93,7 +93,7 @@ impl Adapter {
     }
 }
 
-/// Waits for an operation. `None` if it was given up.
+/// Waits for an operation. `None` if it was abandoned.
 async fn result_of<T: Answer>(
     work: impl Future<Output = Result<T, Errno>>,
     reply: &Reply<T>,

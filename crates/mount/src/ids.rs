@@ -6,7 +6,7 @@ use std::fmt;
 /// Most pairs of one map.
 pub const PAIRS_MAX: usize = 1024;
 
-/// Why a map cannot be made.
+/// The reason why a map is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdMapError {
     /// Not `REMOTE:LOCAL`.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_apply_in_both_directions_and_others_stay() {
+    fn pairs_apply_in_both_directions_and_others_are_unchanged() {
         let mut map = IdMap::default();
         map.add("1000:501").expect("a pair");
         assert_eq!((map.local(1000), map.remote(501)), (501, 1000));

@@ -21,7 +21,7 @@ pub(crate) struct Node {
 struct Cached {
     /// The attributes that the kernel was given last.
     attributes: Option<Before>,
-    /// The period in which the kernel's pages were read.
+    /// The epoch in which the kernel's pages were read.
     pages: Option<Epoch>,
 }
 
@@ -53,7 +53,7 @@ impl Node {
         Valid { attributes: self.cached.lock().attributes == Some(version(attributes)), pages }
     }
 
-    /// Notes that the kernel reads from now on what the client has now. Returns whether its pages have that already: nobody but
+    /// Notes that the kernel reads the client's present data from now on. Returns whether its pages have these already: only
     /// this client has changed the file since the last call.
     pub(crate) fn validate_pages(&self) -> bool {
         let now = self.inode.epoch();

@@ -1,7 +1,7 @@
 //! The client's library for programs without an async runtime.
 //!
 //! A [`Connection`] has a thread of its own, which carries the client's records and keeps its session. The library's futures need no
-//! runtime: any thread may wait for one by [`wait`]. [`FileSystem`] and [`File`] do that for the calls of everyday; [`wait`] does it
+//! runtime: any thread may wait for one by [`wait`]. [`FileSystem`] and [`File`] do that for common calls; [`wait`] does it
 //! for all others.
 //!
 //! ```
@@ -30,7 +30,7 @@
 //! let root = Caller::sys(&root);
 //! let addresses = vec![Ipv4Addr::LOCALHOST.into()];
 //! let route = Route { addresses, reserved_port: true, record_max: 2 << 20 };
-//! // The name must be this client's own, and the verifier another one at each start.
+//! // The name must be unique to this client, and the verifier different at each start.
 //! let config = Config { port, ..Config::new("127.0.0.1", b"example of the library", [1; 8], root.clone()) };
 //! let connection = Connection::open(route, config)?;
 //! let fs = connection.mount(root, b"/export")?;
@@ -141,7 +141,7 @@ impl Connection {
     /// Takes a directory of the server as root of a file system.
     ///
     /// # Errors
-    /// There is no such directory, or `caller` may not see it.
+    /// There is no such directory, or `caller` may not look it up.
     pub fn mount(&self, caller: Caller, path: &[u8]) -> Result<FileSystem, Error> {
         let (inner, name) = wait(fs::FileSystem::mount(self.client.clone(), caller, path))?;
         match name {
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Leaves the server, which forgets the client at once. Close all files before.
+    /// Destroys the client's state at the server. Close all files before.
     ///
     /// # Errors
     /// As [`Client::close`]. The connection has ended anyway.
@@ -182,7 +182,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns a transaction ID that a client of the same name has hardly used before: its verifier differs at each start.
+/// Returns a transaction ID that a client of the same name has probably not used before: its verifier differs at each start.
 fn first_xid(config: &Config) -> u32 {
     let [a, b, c, d, e, f, g, h] = config.verifier;
     u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])
@@ -197,7 +197,7 @@ fn carry(engine: &Arc<Engine>, route: Route) -> io::Result<JoinHandle<()>> {
     })
 }
 
-/// A directory of a server with all below it, for one caller. Paths, symbolic links and errors are those of
+/// A directory of a server with everything below it, for one caller. Paths, symbolic links and errors are those of
 /// [`client::fs::FileSystem`].
 #[derive(Clone)]
 pub struct FileSystem {
@@ -226,7 +226,7 @@ impl FileSystem {
     pub fn read(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         wait(async {
             let file = self.inner.open(path, &OpenOptions::READ).await?;
-            // A file that grows meanwhile is read up to its size of before.
+            // A file that grows meanwhile is read up to its earlier size.
             let content = file.read_at(0, file.opened_attributes().size as usize).await;
             file.close().await?;
             Ok(content?.concat())
@@ -303,8 +303,8 @@ impl FileSystem {
     }
 }
 
-/// An open file. Errors of writing come out in [`Self::close`] at the latest. A file that is dropped stays open at the server until the
-/// client leaves.
+/// An open file. [`Self::close`] reports remaining errors of writing. A dropped file remains open at the server until the
+/// client ends.
 pub struct File {
     inner: fs::File,
 }
@@ -316,7 +316,7 @@ impl File {
         &self.inner
     }
 
-    /// Reads from `offset` on until `count` bytes or the end of the file.
+    /// Reads `count` bytes at `offset`, or less at the end of the file.
     ///
     /// # Errors
     /// As pread(2).

@@ -3,7 +3,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use server::Now;
 use vfs::Timestamp;
 
-/// The clock that the server is given.
+/// The clock for the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,

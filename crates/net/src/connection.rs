@@ -39,7 +39,7 @@ const SHORT_RECORD: usize = 4 << 10;
 /// Maximum time for one record, in stall timeouts, however steadily its bytes arrive.
 const STALLS_PER_RECORD: u32 = 5;
 
-/// How long a connection waits before it checks again for memory for its record.
+/// The time that a connection waits before it checks again for memory for its record.
 const BUDGET_PAUSE: Duration = Duration::from_millis(20);
 
 /// State that all connections share.

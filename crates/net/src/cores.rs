@@ -37,16 +37,16 @@ const POLL_PANIC_PAUSE: Duration = Duration::from_secs(1);
 /// Threads of a core for blocking work other than a file system's, which has its own threads: Kerberos.
 const BLOCKING_THREADS_PER_CORE: usize = 32;
 
-/// How long a shutdown waits for peers to take their replies.
+/// The time that a shutdown waits for peers to take their replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One descriptor in this number may be a connection; the others are for files and the system.
 const DESCRIPTORS_PER_CONNECTION: usize = 3;
 
-/// How long a reload waits for the names of all connected hosts.
+/// The time that a reload waits for the names of all connected hosts.
 const HOST_NAMES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to accept a callback connection.
+/// The time that a client may take to accept a callback connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bound sockets.
@@ -303,7 +303,7 @@ async fn run_core(
         }
     }
     if !accepting.is_empty() {
-        // This core drives the server's work: copies must not wait for reads that nobody makes now.
+        // This core drives the server's work: copies must not wait for reads that no task executes now.
         shared.server.stop_fetching();
     }
     accepting.iter().for_each(tokio::task::JoinHandle::abort);

@@ -1,6 +1,6 @@
 //! Calls to the lock managers and status monitors of clients: their port mapper is asked for the port, and the call is made once.
 //!
-//! Calls leave from the address that the client has called: clients take a GRANTED from there alone. If permitted they leave from a
+//! Calls leave from the address that the client has called: clients accept a GRANTED only from there. If permitted they leave from a
 //! privileged port.
 
 use std::io;
@@ -27,16 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const REPEAT: Duration = Duration::from_secs(2);
 /// Bytes of a reply at most.
 const REPLY_MAX: usize = 4096;
-/// The transaction number of questions to a port mapper. Each is asked on its own socket.
+/// The transaction number of queries to a port mapper. Each has its own socket.
 const QUESTION_XID: u32 = 1;
 /// The bit of a record mark that the last fragment has (RFC 5531 §11).
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// Why a call has no reply.
+/// The reason why a call has no reply.
 enum Failure {
-    /// Nothing of the call has left.
+    /// No part of the call was sent.
     NotSent(io::Error),
-    /// The call has left, or may have.
+    /// The call was sent, or may have been.
     NoReply(io::Error),
 }
 

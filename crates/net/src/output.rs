@@ -17,7 +17,7 @@ const GATHER_AT_MOST: usize = 16 << 10;
 /// Bytes of unsent replies above which no further calls are started.
 const HIGH_WATER: usize = 256 << 10;
 
-/// Maximum time for the unsent replies, in stall timeouts, however steadily the peer takes them.
+/// Maximum time for the unsent replies, in stall timeouts, even if the peer reads them steadily.
 const SEND_PATIENCE: u32 = 5;
 
 /// Bytes sent at once from a source that has no descriptor.
@@ -27,7 +27,7 @@ const COPY_AT_ONCE: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     queue: VecDeque<Chunk>,
-    /// Follows everything in the queue.
+    /// Inline bytes after everything in the queue.
     tail: BytesMut,
     length: usize,
 }
@@ -52,7 +52,7 @@ impl Output {
         self.length == 0
     }
 
-    /// Whether enough is unsent that it should leave before more is produced.
+    /// Whether so much is unsent that it should be sent before more is produced.
     pub(crate) fn is_high(&self) -> bool {
         self.length >= HIGH_WATER
     }
@@ -105,7 +105,7 @@ impl Output {
     /// Sends everything.
     ///
     /// # Errors
-    /// The socket's error; [`Stall::Receiving`] if the peer takes nothing for `stall_timeout`, or not everything within
+    /// The socket's error; [`Stall::Receiving`] if the peer reads nothing for `stall_timeout`, or not everything within
     /// [`SEND_PATIENCE`] times that.
     pub(crate) async fn flush(&mut self, stream: &TcpStream, stall_timeout: Duration) -> Result<(), End> {
         let mut deadline = None;
@@ -173,7 +173,7 @@ impl Output {
         };
         self.length -= sent;
         if self.length == 0 {
-            // Nothing refers to the memory now: the next reply starts at its front.
+            // The memory is unreferenced now: the next reply starts at its beginning.
             self.tail.clear();
         }
         Ok(sent)
@@ -217,7 +217,7 @@ fn send(stream: &TcpStream, bytes: &[u8], more_follows: bool) -> io::Result<usiz
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
-/// Whether reading the file failed: a bad sector (EIO), or a remote file that is gone.
+/// Whether reading the file failed: a bad sector (EIO), or a removed remote file.
 fn is_about_the_file(sent: &rustix::io::Result<usize>) -> bool {
     use rustix::io::Errno;
     matches!(sent, Err(Errno::IO | Errno::STALE | Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN))
@@ -286,7 +286,7 @@ mod tests {
         (peer.into(), TcpStream::from_std(ours).expect("a runtime"))
     }
 
-    /// Flushes until the peer counts as stalled; returns the bytes that are left.
+    /// Flushes until the peer counts as stalled; returns the remaining bytes.
     async fn flush_in_vain(output: &mut Output, stream: &TcpStream) -> usize {
         match output.flush(stream, Duration::from_millis(20)).await {
             Err(End::Stalled(Stall::Receiving { unsent })) => unsent,
@@ -309,7 +309,7 @@ mod tests {
             // Twice the size of its receive buffer: some of the server's send buffer is free, but less than a third.
             peer.read_exact(&mut vec![0; 256 << 10]).expect("the first bytes");
             let unsent_then = flush_in_vain(&mut output, &stream).await;
-            assert!(unsent_then < unsent, "{unsent_then} of {unsent} bytes are left");
+            assert!(unsent_then < unsent, "{unsent_then} of {unsent} bytes remain");
         });
     }
 }

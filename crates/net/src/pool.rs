@@ -18,7 +18,7 @@ const OUTPUT_BUFFER: usize = 16 << 10;
 /// A buffer that grew beyond this is not kept: a core's cache holds about 2 MiB.
 const KEEP_AT_MOST: usize = 2 << 20;
 
-/// The same for a reply that was sent by itself: a listing has room in it.
+/// The same for a reply that was sent separately: large enough for a listing.
 const KEEP_SENT_AT_MOST: usize = 512 << 10;
 
 /// Buffers of a kind that a core keeps.

@@ -67,14 +67,14 @@ impl Drop for Registered {
         for registration in &self.programs {
             if let Err(error) = self.mapper.unset(*registration) {
                 let program = registration.program;
-                tracing::warn!("program {program} stays registered with the port mapper: {error}");
+                tracing::warn!("program {program} remains registered with the port mapper: {error}");
             }
         }
     }
 }
 
 /// Returns the addresses to register: one of each family, since a port mapper takes one for each network. Several with one port become
-/// the wildcard, for which a port mapper reports the address that it was asked at. If the ports differ, the first is registered.
+/// the wildcard, for which a port mapper reports the address at which it was called. If the ports differ, the first is registered.
 fn addresses_to_register(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let of_family = |is_ipv4: bool, wildcard: IpAddr| {
         let mut all = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);

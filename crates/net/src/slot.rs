@@ -24,18 +24,18 @@ impl<F: Future> Slot<F> {
     /// Starts a call in the slot.
     #[inline]
     pub(crate) fn fill(&mut self, start: impl FnOnce() -> F) {
-        assert!(self.future.as_ref().is_none(), "a slot is filled while it is empty");
+        assert!(self.future.as_ref().is_none(), "only an empty slot is filled");
         // Build the future in place: a move would copy kilobytes that hold only its arguments yet.
         self.future.set(Some(start()));
     }
 }
 
-/// Ready once the call is answered; the slot is empty then.
+/// Completes when the call is answered; the slot is empty then.
 impl<F: Future> Future for Slot<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let future = self.future.as_mut().as_pin_mut().expect("a slot is polled while it is filled");
+        let future = self.future.as_mut().as_pin_mut().expect("only a filled slot is polled");
         let output = std::task::ready!(future.poll(context));
         self.future.set(None);
         self.charge = None;

@@ -1,4 +1,4 @@
-//! The blocking face of the client's library, over real loopback sockets.
+//! The blocking interface of the client's library, over real loopback sockets.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;

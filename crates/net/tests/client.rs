@@ -293,7 +293,7 @@ fn a_walk_takes_requests_by_depth_and_not_by_directory() {
     assert_eq!(walk_requests(Some(Version::V3)), 1 + 1 + 100, "without compounds");
 }
 
-/// Returns how many requests a walk over a hundred directories two levels below the root takes.
+/// Returns the number of requests of a walk over a hundred directories two levels below the root.
 fn walk_requests(version: Option<Version>) -> u64 {
     use client::many::NewDirectory;
     let (server, mut requests) = (start(), 0);

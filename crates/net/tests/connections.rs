@@ -524,7 +524,7 @@ impl Observe for Sleeps {
     }
 }
 
-/// Returns how often the only core slept during calls that follow ten others, each sent `pause` after the reply to the last.
+/// Returns the number of sleeps of the only core during calls that follow ten others, each sent `pause` after the reply to the last.
 fn sleeps_between_calls(busy_poll: Duration, calls: usize, pause: Duration) -> u64 {
     let sleeps = Arc::new(Sleeps::default());
     let limits = Limits { cores: 1, busy_poll, ..limits() };

@@ -30,7 +30,7 @@ impl NameServices for NoNames {
     }
 }
 
-/// Serves an `insecure` export over UDP. Returns its top.
+/// Serves an `insecure` export over UDP. Returns its root.
 fn start(listener: UdpSocket) -> (Running, FileHandle) {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
@@ -44,7 +44,7 @@ fn start(listener: UdpSocket) -> (Running, FileHandle) {
     (serve(server, listeners, Limits { cores: 1, ..Limits::default() }, None, Some(peers)).unwrap(), root)
 }
 
-/// Asks for the attributes of `object` as this user.
+/// Requests the attributes of `object` as this user.
 fn getattr(
     client: &UdpSocket,
     server: SocketAddr,
@@ -67,7 +67,7 @@ fn getattr(
 }
 
 #[test]
-fn local_users_claim_nobody_even_where_ports_do_not_matter() {
+fn local_users_claim_no_user_even_where_ports_do_not_matter() {
     for (bound, at) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1")] {
         let Ok(listener) = UdpSocket::bind(bound) else { continue };
         let server = SocketAddr::new(at.parse().unwrap(), listener.local_addr().unwrap().port());
@@ -79,7 +79,7 @@ fn local_users_claim_nobody_even_where_ports_do_not_matter() {
             assert_eq!(
                 refused,
                 RpcError::Denied(Rejection::AuthError(AuthStatus::TOOWEAK)),
-                "{bound} asked at {at} as {uid}"
+                "{bound} called at {at} as {uid}"
             );
         }
         // Only a privileged test can have such a port.
@@ -87,7 +87,7 @@ fn local_users_claim_nobody_even_where_ports_do_not_matter() {
         if let Some(low) = low {
             low.set_read_timeout(Some(PATIENCE)).unwrap();
             let shown = getattr(&low, server, root, 1000).unwrap();
-            assert_eq!(shown.status(), NfsStat::OK, "{bound} asked at {at} by root");
+            assert_eq!(shown.status(), NfsStat::OK, "{bound} called at {at} by root");
         }
         running.shut_down();
     }

@@ -66,7 +66,7 @@ fn target(listen: &str, connections: usize, serve: fn(TcpStream)) -> (SocketAddr
     (address, thread)
 }
 
-/// Bytes without a short period, so that lost, doubled or exchanged ones show.
+/// Bytes without a short period, so that lost, duplicated or reordered ones are detected.
 fn pattern(length: usize) -> Vec<u8> {
     let mut state = 1_u32;
     std::iter::repeat_with(|| {
@@ -126,7 +126,7 @@ fn content_and_order_survive_delay_jitter_rate_loss_and_outage() {
 }
 
 #[test]
-fn a_half_close_is_passed_on_and_the_reply_still_comes() {
+fn a_half_close_is_passed_on_and_the_reply_still_arrives() {
     let (address, server) = target("127.0.0.1:0", 1, echo_after_end);
     let proxy = Running::start("127.0.0.1:0", address, Link { delay: Duration::from_millis(2), ..link() }, 8);
     let mut stream = proxy.connect();
@@ -202,7 +202,7 @@ fn a_client_without_target_is_reset_and_counted() {
 }
 
 #[test]
-fn a_slow_receiver_holds_the_sender_back() {
+fn a_slow_receiver_blocks_the_sender() {
     let (address, server) = target("127.0.0.1:0", 1, |stream| {
         // Nothing is read until the sender was blocked.
         let mut stream = stream;

@@ -1,4 +1,4 @@
-//! Wire types of NFS versions 2 to 4.2, MOUNT, the port mapper, rpcbind and side protocols, without behaviour.
+//! Wire types of NFS versions 2 to 4.2, MOUNT, the port mapper, rpcbind and side protocols, without behavior.
 //!
 //! Each program has a module with its numbers, limits and types. A [`procedure::ProgramVersion`] table has the properties of
 //! each procedure for dispatch, reply cache and metrics.

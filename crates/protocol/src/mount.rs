@@ -247,7 +247,7 @@ const PROCEDURES_2: &[Procedure] = &[
     Procedure::new(7, "PATHCONF", Effect::None),
 ];
 
-/// The procedures of version 1. Implementations serve EXPORTALL beside those of RFC 1094.
+/// The procedures of version 1. Implementations serve EXPORTALL in addition to those of RFC 1094.
 pub static TABLE_1: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION_1,

@@ -3,7 +3,7 @@
 //!
 //! Versions 1 and 3 have offsets and lengths of 32 bits, and fewer statuses; version 1 has no SHARE, UNSHARE, NM_LOCK and FREE_ALL.
 //! So structures with offsets are generic over their type: `Lock` is that of version 4, `Lock<u32>` that of the others. Version 2
-//! is not described anywhere and not used.
+//! has no description and is not used.
 //!
 //! The procedures TEST to GRANTED have two forms: a call with a result, or two calls without results, one in each direction
 //! (`_MSG`, `_RES`).
@@ -14,7 +14,7 @@ use crate::procedure::{Effect, Procedure, ProgramVersion};
 
 /// The program's number (RFC 1813 §6.1.2).
 pub const PROGRAM: u32 = 100_021;
-/// The version that goes with NFS version 3.
+/// The version for NFS version 3.
 pub const VERSION: u32 = 4;
 /// The version with share reservations, for NFS version 2.
 pub const VERSION_3: u32 = 3;
@@ -36,7 +36,7 @@ xdr::constants! {
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
-        /// Looks for a conflicting lock. Arguments: [`TestArgs`]; results: [`TestRes`].
+        /// Finds a conflicting lock. Arguments: [`TestArgs`]; results: [`TestRes`].
         TEST = 1,
         /// Sets a lock. Arguments: [`LockArgs`]; results: [`Res`].
         LOCK = 2,

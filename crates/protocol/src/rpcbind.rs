@@ -103,7 +103,7 @@ pub struct RmtCallResult {
 }
 
 xdr::constants! {
-    /// The behaviour of a transport (`r_nc_semantics`).
+    /// The behavior of a transport (`r_nc_semantics`).
     pub struct Semantics: u32 {
         /// Without connections.
         CLTS = 1,
@@ -123,7 +123,7 @@ pub struct Entry {
     pub maddr: Text,
     /// The network.
     pub nc_netid: Text,
-    /// The behaviour of its transport.
+    /// The behavior of its transport.
     pub nc_semantics: Semantics,
     /// The protocol family: `inet`, `inet6`, `loopback`, …
     pub nc_protofmly: Text,

@@ -8,7 +8,7 @@ use vfs::Credentials;
 use crate::identity::Identity;
 use crate::peer::{ClaimError, PeerOwner};
 
-/// Why a credential is refused.
+/// The reason why a credential is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialError {
     /// It cannot be decoded, or its flavor is unknown; see [`authenticate`].

@@ -35,7 +35,7 @@ impl UsedExports {
     }
 }
 
-/// A minor version as log lines write it: `4.2`.
+/// A minor version for log lines: `4.2`.
 pub(crate) struct Version(pub(crate) u32);
 
 impl fmt::Display for Version {
@@ -44,7 +44,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A client ID as `enfys status` shows it.
+/// A client ID in the format of `enfys status`.
 pub(crate) struct Id(pub(crate) u64);
 
 impl fmt::Display for Id {

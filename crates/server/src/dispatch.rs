@@ -35,11 +35,11 @@ pub enum Disposition {
 /// The outcome of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// What to do with the connection and the reply.
+    /// The action for the connection and the reply.
     pub disposition: Disposition,
-    /// The operation that the record asked for.
+    /// The operation that the record requested.
     pub operation: Operation,
-    /// Whether the reply, if any, says failure.
+    /// Whether the reply, if any, is a failure.
     pub is_error: bool,
 }
 
@@ -56,10 +56,10 @@ impl Server {
         programs::is_for_every_sender(&self.shared, udp_port)
     }
 
-    /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
+    /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it unchanged.
     ///
     /// The future may be dropped at any time; the call then ends as if its reply were lost. Run it to its end even if the connection is
-    /// gone: an NFSv4.1 client that repeats the call over another connection then finds its reply.
+    /// closed: an NFSv4.1 client that repeats the call over another connection then finds its reply.
     pub async fn handle(
         &self,
         connection: &Arc<Connection>,
@@ -99,7 +99,7 @@ impl Server {
             let identified = connection.callers.lock().identify(&header.credential, &connection.owner);
             match identified {
                 Ok(identity) => identity,
-                // NULL does nothing: anybody may call it.
+                // NULL does nothing: any caller may call it.
                 Err(CredentialError::Claim(_)) if procedure == PROC_NULL => Identity::Anonymous,
                 Err(error) => return self.refuse_credential(connection, now, xid, error, reply),
             }
@@ -234,7 +234,7 @@ impl Server {
         }
     }
 
-    /// Takes the reply to a call of this server. A reply to no known call (late, doubled, or made up) is counted and dropped.
+    /// Takes the reply to a call of this server. A reply to no known call (late, duplicate, or forged) is counted and dropped.
     fn replied(&self, connection: &Connection, record: Bytes) -> Outcome {
         let is_expected = self.shared.state.callback_replied(connection.id, &connection.outbox, record);
         if !is_expected {
@@ -319,13 +319,13 @@ impl Server {
     }
 }
 
-/// Bytes of a reply over UDP for each byte of its call, for callers that have shown nothing that this server made. Their addresses may be
+/// Bytes of a reply over UDP for each byte of its call, for callers that have sent nothing that this server issued. Their addresses may be
 /// forged, and the replies are then traffic that others did not ask for. RFC 9000 §8 has the same bound.
 const AMPLIFICATION_MAX: usize = 3;
 
 /// Returns whether a reply may be sent over UDP. Calls of NFS are not limited: READ and listings would be useless.
 ///
-/// Their senders need a handle, but a handle is not bound to an address. Anyone who has one can forge calls from every address that its
+/// Their senders need a handle, but a handle is not bound to an address. A caller that has one can forge calls from every address that its
 /// export admits. Each of these gets up to 32 KiB for a call of about 100 bytes. Other addresses get an error, which is shorter than its call.
 /// The manual therefore has UDP exports limited by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {

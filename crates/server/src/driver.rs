@@ -1,4 +1,4 @@
-//! The contract with the driver: the work that the server asks for, and the answers that it takes. [`Server`] documents the order
+//! The contract with the driver: the work that the server requests, and the answers that it takes. [`Server`] documents the order
 //! of calls.
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::work::{Connect, CopyStep, HostAnswer, HostCall, KINDS, Work};
 use crate::{Connection, Fetch, FetchError, Fetched, Now, Server};
 
 impl Server {
-    /// Returns the next work for the driver, each once. Kinds of work take turns. Wakes the task that polled last when there is
-    /// more. The server bounds how much of each kind is out at once.
+    /// Returns the next work for the driver, each once. Kinds of work alternate. Wakes the task that polled last when there is
+    /// more. The server bounds the work of each kind in progress.
     pub fn poll_work(&self, context: &Context<'_>) -> Poll<Work> {
-        // Register first: work that is queued from here on wakes the task.
+        // Register first: work that is queued from now on wakes the task.
         for signal in
             [&self.driver.signal, self.shared.state.work_signal(), self.shared.fetches.work_signal()]
         {
@@ -52,12 +52,12 @@ impl Server {
     }
 
     /// Takes the connection that the driver made for a [`Work::Connect`]. The driver serves it like one that a client made. If the
-    /// client no longer wants it, its outbox is hung up.
+    /// client no longer wants it, its outbox is closed.
     pub fn handle_connected(&self, connect: Connect, connection: &Connection) {
         self.shared.state.connect_done(&connect.request, Some((connection.id, &connection.outbox)));
     }
 
-    /// Notes that a [`Work::Connect`] failed. The server asks again later if the client still needs callbacks.
+    /// Notes that a [`Work::Connect`] failed. The server requests another later if the client still needs callbacks.
     pub fn handle_connect_failed(&self, connect: Connect) {
         self.shared.state.connect_done(&connect.request, None);
     }
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// Runs one step of a background copy. The step may wait for the backend, for delegations, or for another server. Afterwards the
-    /// copy is queued for its next step, or [`Self::maintain`] queues it a moment later. If the future is dropped, the copy stops
+    /// copy is queued for its next step, or [`Self::maintain`] queues it shortly after. If the future is dropped, the copy stops
     /// without a callback to the client, as at a restart; if it panics, the copy fails.
     pub async fn step_copy(&self, step: CopyStep, now: Now) {
         let on_panic = FailOnPanic { server: self, copy: &step.copy };
@@ -125,7 +125,7 @@ mod tests {
     use crate::testing::minor0::v40_lab;
 
     #[test]
-    fn kinds_of_work_take_turns() {
+    fn kinds_of_work_alternate() {
         let mut lab = v40_lab();
         let server = Arc::clone(&lab.lab.server);
         let source = Arc::new(SourceFile {

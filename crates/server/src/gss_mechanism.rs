@@ -1,4 +1,4 @@
-//! The interface of a GSS mechanism (RFC 2743), independent of the library behind it.
+//! The interface of a GSS mechanism (RFC 2743), independent of its library.
 
 use std::fmt;
 use std::future::Future;

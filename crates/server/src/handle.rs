@@ -33,7 +33,7 @@ impl ExportId {
     pub const PSEUDO: Self = Self(0);
 }
 
-/// A secret that authenticates handles, so that a client cannot make one up for a file outside its export. It is kept in the state
+/// A secret that authenticates handles, so that a client cannot forge one for a file outside its export. It is kept in the state
 /// directory: another key makes all handles of clients invalid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandleKey(pub [u8; 16]);

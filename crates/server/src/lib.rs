@@ -1,7 +1,7 @@
-//! The behaviour of NFS, MOUNT and portmap: requests in, replies out; no sockets, clocks, files or randomness.
+//! The behavior of NFS, MOUNT and portmap: requests in, replies out; no sockets, clocks, files or randomness.
 //!
-//! One [`Server`] is shared by all cores. A transport gives it each complete RPC record with the [`Connection`] it came
-//! over and the time ([`Now`]), and sends the reply. Everything here can therefore be run in one
+//! One [`Server`] is shared by all cores. A transport gives it each complete RPC record with its [`Connection`]
+//! and the time ([`Now`]), and sends the reply. Everything here can therefore be run in one
 //! thread and in virtual time, as `sim` does.
 //!
 //! The path of a request: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →

@@ -37,7 +37,7 @@ use crate::{ExportId, ExportTable};
 
 /// The greatest age of a reply, and so the delay of changes that the backend's watch does not show.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
-/// How long a directory stays watched after its last listing.
+/// The time for which a directory remains watched after its last listing.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// How soon listings must follow each other to count as repeated.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ struct Table {
     bytes: usize,
 }
 
-/// How often a directory was listed lately.
+/// Number of recent listings of a directory.
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     listed: u32,

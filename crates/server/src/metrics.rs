@@ -6,7 +6,7 @@ use protocol::nfs4::types::OpNum;
 
 /// Receives the duration of each operation of a compound. The driver itself measures whole calls.
 pub trait Observer: Send + Sync + fmt::Debug {
-    /// Returns the time since some fixed moment; never goes back.
+    /// Returns the time since a fixed moment; never goes backwards.
     fn now(&self) -> Duration;
 
     /// Notes an NFSv4 operation; [`OpNum::ILLEGAL`] means an unknown one.

@@ -5,7 +5,7 @@ use vfs::Timestamp;
 /// The time of a request. The core has no clock, so the driver passes the time with every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Since some fixed moment before the server started; never goes back. Leases run on it.
+    /// Since a fixed time before the server started; never goes backwards. Leases run on it.
     pub monotonic: Duration,
     /// Time of day, for times that are stored in files.
     pub wall: Timestamp,

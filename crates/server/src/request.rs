@@ -14,21 +14,21 @@ use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport, hos
 /// Bytes of a READ or WRITE over UDP at most.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
 
-/// A call on its way through the server.
+/// A call in the server.
 #[derive(Debug)]
 pub(crate) struct Request<'s> {
     pub(crate) server: &'s Shared,
     pub(crate) connection: &'s Arc<Connection>,
     pub(crate) now: Now,
     pub(crate) identity: Identity,
-    /// The exports as they were when the call came.
+    /// The exports at the time of the call's arrival.
     pub(crate) exports: Guard<Arc<ExportTable>>,
     /// A COMPOUND's arguments, for digests.
     pub(crate) arguments: Bytes,
     /// The call for the log of calls that outlives the process.
     pub(crate) logged: LoggedCall,
     /// Set when a call of version 3 names an object whose export does not take its flavor. The RPC reply then refuses the call. It is a flag
-    /// because procedures return statuses, and no status says this.
+    /// because procedures return statuses, and no status means this.
     pub(crate) is_too_weak: AtomicBool,
     /// Whether READ data may stay in a file until they are sent.
     pub(crate) may_splice: bool,
@@ -44,12 +44,12 @@ pub(crate) struct Target<'r> {
     pub(crate) context: Context,
 }
 
-/// Why a file handle is refused.
+/// The reason why a file handle is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TargetError {
-    /// This server never made it.
+    /// This server never issued it.
     BadHandle,
-    /// Its export is gone.
+    /// Its export was removed.
     Stale,
     /// The client's address may not use the export.
     NotAdmitted,
@@ -64,7 +64,7 @@ pub(crate) enum TargetError {
 pub(crate) enum Served {
     /// The results are in the reply; `is_error` where their status says failure.
     Done { is_error: bool },
-    /// As [`Self::Done`], with an error that makes the client try again: the reply cache must not keep it.
+    /// As [`Self::Done`], with an error that makes the client retry: the reply cache must not keep it.
     Later,
     /// The arguments cannot be decoded.
     GarbageArguments,
@@ -93,11 +93,11 @@ impl Request<'_> {
         Ok(target)
     }
 
-    /// As [`Self::target`], for calls about an export's top before users have proven their identities.
+    /// As [`Self::target`], for calls about an export's root before users have proven their identities.
     ///
     /// RFC 2623 §2.3.2: at the time of a mount, "the NFS client will use AUTH_NONE or AUTH_SYS for the initial NFS operations …
     /// While an attacker could exploit this implementation artifact, the exposure is limited to gaining the attributes of a
-    /// file". Linux's server lets FSINFO and GETATTR through, of the top alone, and its client relies on it.
+    /// file". Linux's server lets FSINFO and GETATTR through, of the root only, and its client relies on it.
     pub(crate) fn target_at_mount(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
         let target = self.target_by_any_flavor(wire)?;
         if target.handle == target.export.backend.root() { Ok(target) } else { self.allowed(target) }
@@ -121,7 +121,7 @@ impl Request<'_> {
         Ok(Target { export, handle, context: self.context(export) })
     }
 
-    /// Returns whether the caller needs a port below 1024 for `export` and has another. Counts it, and logs it once per connection.
+    /// Returns whether the caller needs a port below 1024 for `export` and uses another. Counts it, and logs it once per connection.
     ///
     /// As exports(5): `secure`, the default, "requires that requests not using gss originate on an Internet port less than
     /// IPPORT_RESERVED (1024)".
@@ -155,7 +155,7 @@ impl Request<'_> {
 
     /// Returns whether the caller may register as a client of version 4. A user who sends from an unprivileged port could claim to be its
     /// machine's kernel, which would then lose its state. So such a caller needs an export for its address that takes such calls, or takes
-    /// Kerberos alone.
+    /// only Kerberos.
     pub(crate) fn may_be_client(&self) -> bool {
         let takes =
             |export: &Arc<Export>| export.options.insecure || !export.options.flavors.allow(Flavor::Sys);
@@ -168,7 +168,7 @@ impl Request<'_> {
         may
     }
 
-    /// Logs that a client of version 4 asked for an export, or a directory above exports, that is for other clients. Logged once per
+    /// Logs that a client of version 4 requested an export, or a directory above exports, that is for other clients. Logged once per
     /// connection, because the client only sees NOENT.
     #[cold]
     pub(crate) fn log_hidden_export(&self, name: &[u8]) {
@@ -238,7 +238,7 @@ impl Request<'_> {
 }
 
 impl Target<'_> {
-    /// Returns it as a directory whose names change.
+    /// Returns the target as a directory whose names change.
     pub(crate) fn place(&self) -> Directory<'_> {
         Directory { export: self.export, context: &self.context, directory: &self.handle }
     }

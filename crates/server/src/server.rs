@@ -21,7 +21,7 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 /// The protocol servers over one set of exports, shared by all cores.
 ///
 /// # Driving a server
-/// A server does no I/O and reads no clock. A driver carries its records, passes the time, and does the work that it asks for. Its
+/// A server does no I/O and reads no clock. A driver carries its records, passes the time, and does the work that it requests. Its
 /// methods are of four kinds, and all may be called from any thread:
 ///
 /// - Getters return state and change nothing: [`settings`](Self::settings), [`metrics`](Self::metrics), [`counts`](Self::counts),
@@ -37,14 +37,14 @@ use crate::{ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLo
 ///
 /// 1. Create the server with [`new`](Self::new), then [`with_state_log`](Self::with_state_log), then
 ///    [`with_reply_log`](Self::with_reply_log) or [`with_stable_log`](Self::with_stable_log), before anything is served.
-/// 2. For each connection make a [`Connection`]. Call [`learn_host`](Self::learn_host) before its first record if the exports
+/// 2. For each connection create a [`Connection`]. Call [`learn_host`](Self::learn_host) before its first record if the exports
 ///    [need names](ExportTable::needs_names).
 /// 3. Give each record to [`handle`](Self::handle), poll its future until it ends, and send the reply. Futures of one connection may
 ///    run at the same time and end in any order. Send the records of its outbox too.
-/// 4. Call [`connection_closed`](Self::connection_closed) once when the connection is gone. Run calls that still wait to their end.
+/// 4. Call [`connection_closed`](Self::connection_closed) once when the connection is closed. Run calls that still wait to their end.
 /// 5. Poll [`poll_work`](Self::poll_work) from one task for as long as the server runs. Do each [`Work`](crate::Work) and report its
 ///    outcome; work may end in any order. Work that is dropped counts as failed, or is forgotten at shutdown.
-/// 6. To stop, call [`stop_fetching`](Self::stop_fetching), so that no copy waits for reads that nobody makes.
+/// 6. To stop, call [`stop_fetching`](Self::stop_fetching), so that no copy waits for reads that no driver makes.
 ///
 /// Time: each method that needs the time takes a [`Now`]. Its monotonic part must not go backwards. Deadlines (leases, recalls,
 /// retries of connections and copies) pass only in [`maintain`](Self::maintain): call it about once a second, and again at once while it
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then where
-    /// clients ask for that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as their changes.
+    /// clients request that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as their changes.
     #[must_use]
     pub fn with_stable_log(
         self,
@@ -250,7 +250,7 @@ impl Server {
         if retired.is_empty() {
             return;
         }
-        // Before the revocation: in a table that nobody uses now, nothing can be opened any more.
+        // Before the revocation: in an unused table, nothing can be opened any more.
         retired.retain(|table| table.strong_count() > 0);
         self.revoke_unserved();
     }
@@ -275,7 +275,7 @@ impl Server {
         self.shared.fetches.count()
     }
 
-    /// Stops reading from other servers, for good. Pending and later reads end with
+    /// Stops reading from other servers permanently. Pending and later reads end with
     /// [`FetchError::Unreachable`](crate::FetchError::Unreachable) at once.
     pub fn stop_fetching(&self) {
         self.shared.fetches.close();

@@ -7,9 +7,9 @@ use crate::{HandleKey, IdNames, Network, Versions};
 /// The settings of a server, given at its start. Random values come from outside, so that a run can be repeated.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Authenticates file handles. Must stay the same over restarts, or every handle goes stale.
+    /// Authenticates file handles. Must be the same over restarts, or every handle becomes stale.
     pub handle_key: HandleKey,
-    /// Different at every start: distinguishes the NFSv4 client ids and stateids of other instances.
+    /// Different at every start: distinguishes its NFSv4 client ids and stateids from those of other instances.
     pub instance: u64,
     /// Unpredictable at every start: seeds session ids and verifiers.
     pub secret: [u8; 16],
@@ -51,7 +51,7 @@ pub struct Settings {
     pub cached_listings_bytes: usize,
     /// The TCP port that the built-in port mapper reports; none without a port mapper.
     pub portmap: Option<u16>,
-    /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more for addresses that have little.
+    /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more is reserved for addresses that have little.
     pub max_clients: usize,
     /// NFSv4 opens, locks and the like kept at most, over all clients.
     pub max_state: usize,
@@ -66,23 +66,23 @@ pub struct Settings {
 
 /// Client records kept, unless configured otherwise.
 const DEFAULT_CLIENTS: usize = 16_384;
-/// Bytes promised to a session of Linux's client at most: two slots with replies of 4 KiB, and their overhead.
+/// Maximum bytes reserved for a session of Linux's client: two slots with replies of 4 KiB, and their overhead.
 const SESSION_BYTES: usize = 10 << 10;
 
 impl Settings {
     /// Bytes of a READ or WRITE, unless configured otherwise.
     pub const DEFAULT_MAX_IO: u32 = 1 << 20;
-    /// Room beside the data in a record: headers, credentials, a compound's other operations.
+    /// Space for everything except the data in a record: headers, credentials, a compound's other operations.
     pub const RECORD_OVERHEAD: u32 = 64 << 10;
 
-    /// Returns the [`Self::slot_cache_bytes`] for this many clients of one session, and 64 MiB for busy ones. A promise takes no memory
+    /// Returns the [`Self::slot_cache_bytes`] for this many clients of one session, and 64 MiB for busy ones. A reservation takes no memory
     /// before it is used.
     #[must_use]
     pub fn slot_cache_for(clients: usize) -> usize {
         (64 << 20) + clients.saturating_mul(SESSION_BYTES)
     }
 
-    /// Returns whether NLM and NSM are served: they are of use with versions 2 and 3 only.
+    /// Returns whether NLM and NSM are served: they are useful only with versions 2 and 3.
     #[must_use]
     pub fn serves_nlm(&self) -> bool {
         self.nlm && self.versions.intersects(Versions::V2.union(Versions::V3))

@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
-    /// Replies to WRITEs of version 4.0. They have a cache of their own, so that one client's stream of WRITEs does not push out
+    /// Replies to WRITEs of version 4.0. They have a cache of their own, so that one client's stream of WRITEs does not evict
     /// the REMOVEs and RENAMEs of others.
     pub(crate) write_reply_cache: ReplyCache,
     /// Clients, sessions, opens, locks and delegations.

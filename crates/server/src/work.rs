@@ -1,4 +1,4 @@
-//! Work that the server asks its driver to do, and its limits.
+//! Work that the server requests from its driver, and its limits.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const COPY_STEPS_MAX: usize = 8;
 /// Kinds of [`Work`].
 pub(crate) const KINDS: usize = 5;
 
-/// Work that the server asks its driver to do.
+/// Work that the server requests from its driver.
 #[derive(Debug)]
 pub enum Work {
     /// Connect to a client's callback address. Ends with [`Server::handle_connected`] or [`Server::handle_connect_failed`].
@@ -78,7 +78,7 @@ impl HostCall {
         self.call.kind.path()
     }
 
-    /// Returns the program and the version that the port mapper of the host is to be asked for.
+    /// Returns the program and the version to request from the port mapper of the host.
     #[must_use]
     pub fn program(&self) -> (u32, u32) {
         callback::program(&self.call)
@@ -135,7 +135,7 @@ impl Default for Driver {
 pub(crate) struct Limit {
     max: usize,
     taken: AtomicUsize,
-    /// Notified when a permit comes back.
+    /// Notified when a permit is returned.
     signal: Arc<WorkSignal>,
 }
 

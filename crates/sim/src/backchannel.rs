@@ -79,7 +79,7 @@ fn parse(bytes: Bytes) -> Result<(CallHeader, Option<CbCompoundArgs>), String> {
     Ok((header, Some(args)))
 }
 
-/// Returns the operation of a call beside CB_SEQUENCE.
+/// Returns the operation of a call after CB_SEQUENCE.
 ///
 /// # Errors
 /// Returns the malformed part.

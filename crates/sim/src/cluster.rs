@@ -228,7 +228,7 @@ impl<A: Actor> Cluster<A> {
     ) -> Result<(), String> {
         while !is_over(self) {
             let Some(((time, _), event)) = self.queue.pop_first() else {
-                return Err("no event is left".into());
+                return Err("no event remains".into());
             };
             if time > END_OF_TIME {
                 return Err("the run does not end".into());
@@ -291,7 +291,7 @@ impl<A: Actor> Cluster<A> {
         })
     }
 
-    /// Sends a client's message; at times its connection breaks instead.
+    /// Sends a client's message; sometimes its connection breaks instead.
     fn send(&mut self, client: usize, message: Bytes) {
         let is_dead = self.connections[client].id < self.first_alive;
         if self.rng.chance(self.faults.breaking) || is_dead {

@@ -42,7 +42,7 @@ pub struct Played {
     pub handles: usize,
 }
 
-/// Plays calls. Each is a byte for the procedure, one for the handle, one for a length, and that many bytes of arguments after the handle.
+/// Runs calls. Each is a byte for the procedure, one for the handle, one for a length, and that many bytes of arguments after the handle.
 ///
 /// # Panics
 /// Panics if a reply does not decode as the procedure's results.
@@ -163,7 +163,7 @@ impl Client {
 }
 
 fn decoded<T: Decode>(results: Bytes) -> T {
-    xdr::from_bytes(results).expect("the results and nothing else")
+    xdr::from_bytes(results).expect("the results and no bytes after them")
 }
 
 /// Arguments that are bytes already.

@@ -48,7 +48,7 @@ pub struct Report {
     pub time: Duration,
     /// Messages sent.
     pub messages: u64,
-    /// How often the checked property applied: changes executed once, locks or delegations granted, notifications. May be 0 for a seed.
+    /// Number of times that the checked property applied: changes executed once, locks or delegations granted, notifications. May be 0 for a seed.
     pub checks: usize,
 }
 
@@ -195,7 +195,7 @@ enum Version {
 /// Rounds of changes of each client.
 const ROUNDS: u32 = 3;
 
-/// Clients make every kind of change over a faulty network; each must be executed once.
+/// Runs clients that make every kind of change over a faulty network; each must be executed once.
 fn changes_once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     once_over(seed, versions, Faults::MANY).map(|(report, _)| report)
 }
@@ -249,7 +249,7 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
     if (counts.opens, counts.locks, counts.delegations) != (0, 0, 0) {
         return Err(format!("something is left: {counts:?}"));
     }
-    nothing_is_left_out(&world.server, versions)?;
+    no_operation_is_missing(&world.server, versions)?;
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
@@ -259,7 +259,7 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
 
 /// Checks that clients of version 3 or 4.0 used every operation that must be executed once. (The scripts of later versions have only
 /// the common ones; `slots-once` has the rest.)
-fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), String> {
+fn no_operation_is_missing(server: &Server, versions: &[Version]) -> Result<(), String> {
     let done = |counts: &OperationMetrics| counts.calls.load(Relaxed) > counts.errors.load(Relaxed);
     let metrics = server.metrics();
     let missing = if versions.iter().all(|version| matches!(version, Version::V3)) {
@@ -271,7 +271,7 @@ fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), Stri
     } else {
         None
     };
-    missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
+    missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step uses it")))
 }
 
 /// Kills of the server in a run, and the time within which they happen.
@@ -341,7 +341,7 @@ fn done_once(world: &World, steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients of both versions want the same locks, in the same order.
+/// Clients of both versions request the same locks, in the same order.
 fn restart_locks(seed: u64) -> Result<Report, String> {
     const LOCKS: usize = 12;
     let mut rng = Rng::new(seed);

@@ -119,7 +119,7 @@ struct Endpoint {
 
 /// A server, its clients and the network.
 pub struct World {
-    /// The file system behind the server.
+    /// The file system of the server.
     pub backend: Arc<SlowFs>,
     /// The server.
     pub server: Arc<Server>,

@@ -7,7 +7,7 @@ use sim::rng::Rng;
 const INPUTS: u64 = 400;
 
 #[test]
-fn no_sequence_of_compounds_confuses_the_server() {
+fn no_sequence_of_compounds_breaks_the_server() {
     let mut played = Played::default();
     for seed in 1..=INPUTS {
         let mut rng = Rng::new(seed);

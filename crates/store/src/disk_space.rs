@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_allocated_as_there_is_space_for() {
+    fn allocation_uses_the_available_space() {
         let disk = |free: u64| {
             move |bytes: u64| if bytes <= free { Ok(()) } else { Err(io::Error::from(Errno::NOSPC)) }
         };
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(allocated(0, 1 << 20), (1 << 20, false));
         assert_eq!(allocated(0, 600_000), (512 << 10, true));
         assert_eq!(allocated(100_000, 0), (100_000, true), "nothing more");
-        assert_eq!(allocated(2 << 20, 0), (2 << 20, false), "it has more than is wanted");
+        assert_eq!(allocated(2 << 20, 0), (2 << 20, false), "it has more than requested");
         assert!(allocate_up_to(0, 1, |_| Err(io::Error::from(Errno::IO))).is_err());
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn map(file: &File, bytes: usize) -> io::Result<MmapMut> {
     if file.metadata()?.len() != bytes as u64 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: a change of the file by others while it is mapped is undefined behaviour. The file has mode 0600, and the state
+    // SAFETY: a change of the file by others while it is mapped is undefined behavior. The file has mode 0600, and the state
     // directory's lock is held; this is its only mapping. Only a process of the same user or root that ignores the lock could
     // change it. The content is read as bytes, and is not trusted without its checksum.
     unsafe { MmapOptions::new().len(bytes).map_mut(file) }
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn stores_to_the_mapping_are_in_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(map(file.as_file(), 4096).is_err(), "shorter than it should be");
+        assert!(map(file.as_file(), 4096).is_err(), "a file that is too short");
         file.as_file().set_len(4096).unwrap();
         let mut mapped = map(file.as_file(), 4096).unwrap();
         mapped[7..10].copy_from_slice(b"abc");

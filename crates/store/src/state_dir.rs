@@ -28,7 +28,7 @@ const OTHERS_MODE: u32 = 0o077;
 pub struct Identity {
     /// Authenticates file handles.
     pub handle_key: [u8; SECRET_BYTES],
-    /// Names this server to clients that see it at several addresses.
+    /// Identifies this server for clients that use it at several addresses.
     pub server_id: [u8; SECRET_BYTES],
 }
 
@@ -42,7 +42,7 @@ impl Identity {
     }
 }
 
-/// A state directory that this process has locked. Clients would take two servers of one name for one server with two
+/// A state directory that this process has locked. Clients would treat two servers of one name as one server with two
 /// addresses, and would move state between them (RFC 8881 §2.10.5).
 #[derive(Debug)]
 pub struct StateDir {
@@ -55,7 +55,7 @@ impl StateDir {
     /// Creates the directory if it is missing, and locks it for this process.
     ///
     /// # Errors
-    /// One line that names the directory and what is wrong.
+    /// One line that names the directory and the error.
     pub fn open(path: &Path) -> Result<Self, String> {
         let fail = |error: &io::Error| failed(path, error);
         make(path)?;
@@ -91,8 +91,8 @@ impl StateDir {
         Ok(Identity { handle_key: read_or_make(HANDLE_KEY)?, server_id: read_or_make(SERVER_ID)? })
     }
 
-    /// Removes and returns the write verifier of the previous server, if that stopped with all data on stable storage. From then
-    /// on, data may be lost.
+    /// Removes and returns the write verifier of the previous server, if that stopped with all data on stable storage. Afterwards
+    /// data may be lost.
     ///
     /// # Errors
     /// One line that names the file.
@@ -108,7 +108,7 @@ impl StateDir {
         }
     }
 
-    /// Stores the write verifier, which stays valid because all data are on stable storage.
+    /// Stores the write verifier, which remains valid because all data are on stable storage.
     ///
     /// # Errors
     /// One line that names the file.
@@ -178,7 +178,7 @@ fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
 /// Checks whether a server could use the directory `path`; changes nothing.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn check(path: &Path) -> Result<(), String> {
     let fail = |error: &io::Error| failed(path, error);
     match fs::metadata(path) {
@@ -292,7 +292,7 @@ mod tests {
     fn a_directory_of_another_user_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         if std::os::unix::fs::chown(directory.path(), Some(4711), None).is_err() {
-            println!("skipped: only root can give a directory away");
+            println!("skipped: only root can change the owner of a directory");
             return;
         }
         for error in [StateDir::open(directory.path()).unwrap_err(), check(directory.path()).unwrap_err()] {

@@ -33,7 +33,7 @@ impl WaitQueue {
         self.waiting.is_empty()
     }
 
-    /// Returns how many tasks wait.
+    /// Returns the number of waiting tasks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()

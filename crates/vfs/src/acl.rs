@@ -21,7 +21,7 @@ pub enum AclTag {
     OwningGroup,
     /// The group of this id.
     Group(u32),
-    /// The most that named users and all groups get.
+    /// The maximum permissions of named users and all groups.
     Mask,
     /// All other users.
     Other,
@@ -101,7 +101,7 @@ impl Acl {
         self.entries.len() > 3
     }
 
-    /// Returns the permission bits that it shows as. The group's are the mask's, if there is one.
+    /// Returns the equivalent permission bits. The group's are the mask's, if there is one.
     #[must_use]
     pub fn mode(&self) -> u32 {
         let of = |tag| u32::from(self.get(tag).unwrap_or(0));
@@ -203,7 +203,7 @@ mod tests {
             (&[(AclTag::Owner, 7)], "two owners"),
             (&[(AclTag::User(1), 7), (AclTag::User(1), 6), (AclTag::Mask, 7)], "one user twice"),
             (&[(AclTag::User(1), 8), (AclTag::Mask, 7)], "a fourth bit"),
-            (&[(AclTag::User(u32::MAX), 7), (AclTag::Mask, 7)], "nobody at all"),
+            (&[(AclTag::User(u32::MAX), 7), (AclTag::Mask, 7)], "an invalid user"),
         ] {
             assert_eq!(with(entries), Err(Error::Invalid), "{why}");
         }
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn the_first_matching_entry_decides() {
         let list = with(&[(AclTag::User(1), 0), (AclTag::Group(7), 2), (AclTag::Mask, 7)]).unwrap();
-        assert!(!list.grants(&who(1, &[100]), (1000, 100), 4), "a named user is judged by its entry alone");
+        assert!(!list.grants(&who(1, &[100]), (1000, 100), 4), "only its entry counts for a named user");
         assert!(list.grants(&who(2, &[100]), (1000, 100), 4));
         assert!(list.grants(&who(2, &[100, 7]), (1000, 100), 2));
         assert!(!list.grants(&who(2, &[100, 7]), (1000, 100), 6), "one entry must grant all");

@@ -18,7 +18,7 @@ use crate::{
 
 /// An operation of [`Backend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is the backend's operation of that name")]
+#[allow(missing_docs, reason = "each is the backend's operation with that name")]
 pub enum Method {
     Getattr,
     Setattr,
@@ -88,7 +88,7 @@ pub enum Subject<'a> {
     Names(&'a [u8], &'a [u8]),
     /// Attributes of an object.
     Attributes(&'a Handle, &'a SetAttributes),
-    /// Bytes of a file from an offset on.
+    /// Bytes of a file from an offset.
     Bytes(&'a Handle, u64),
 }
 
@@ -242,7 +242,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         let (context, file) = (context.clone(), *file);
         self.around.around(call, move |most| {
             request.count = request.count.min(most.unwrap_or(u32::MAX));
-            // It may run when the caller's buffer is no longer there.
+            // It may run after the caller's buffer was freed.
             let mut data = BytesMut::new();
             match self.inner.read(&context, &file, request, &mut data) {
                 Op::Ready(Some(Ok(Read { payload: Payload::Appended, count, eof, attributes }))) => {

@@ -17,13 +17,13 @@ pub type Verifier = [u8; 8];
 pub enum Authority {
     /// The caller, checked by permission bits and ACL. The owner may always read and write its own file, because a
     /// stateless client has checked at its open(2). A caller that may execute a file may read it, because paging a
-    /// program in looks like reading (both RFC 1813 §4.4).
+    /// program in is a READ (both RFC 1813 §4.4).
     Caller,
     /// An open that was checked before: no further check.
     Opened,
 }
 
-/// How durable data are before WRITE is answered (RFC 1813 §3.3.7).
+/// Durability of data before WRITE is answered (RFC 1813 §3.3.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
     /// Accepted; may be lost by a crash until committed.
@@ -65,7 +65,7 @@ pub struct Read {
 pub struct Written {
     /// Bytes written, at least one unless none was given.
     pub count: u32,
-    /// How durable they are, at least as requested.
+    /// Their durability, at least as requested.
     pub stability: Stability,
     /// The file before and after.
     pub change: Change,
@@ -82,10 +82,10 @@ pub struct Found {
     pub directory: Attributes,
 }
 
-/// How creating a file treats an existing one (RFC 1813 §3.3.8).
+/// The treatment of an existing file by CREATE (RFC 1813 §3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
-    /// Takes the existing file. A size among the attributes is applied, nothing else. For other kinds of objects it
+    /// Accepts the existing file. Of the attributes, only a size is applied. For other kinds of objects it
     /// fails with [`Error::IsDirectory`], [`Error::IsSymlink`] or [`Error::WrongKind`].
     Unchecked,
     /// Fails with [`Error::Exists`].
@@ -175,7 +175,7 @@ pub struct Linked {
     pub directory: Change,
 }
 
-/// How a file is opened.
+/// The access of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenAccess {
     /// For reading.
@@ -214,7 +214,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
     /// Inode number.
     pub fileid: u64,
-    /// Continues after this entry; at least 3, so that 0, 1 and 2 are free for the protocols (RFC 8881 §18.23.3).
+    /// Continues after this entry; at least 3, so that the protocols can use 0, 1 and 2 (RFC 8881 §18.23.3).
     pub cookie: u64,
     /// Attributes and handle, if requested and available.
     pub object: Option<(Handle, Attributes)>,
@@ -231,7 +231,7 @@ pub struct ReadDirEnd {
     pub directory: Attributes,
 }
 
-/// The kind of range that a search looks for.
+/// The kind of range to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     /// Data.
@@ -266,7 +266,7 @@ impl CopyRange {
         Self {
             source_offset: self.source_offset.saturating_add(done),
             destination_offset: self.destination_offset.saturating_add(done),
-            // 0 stays 0: to the end.
+            // 0 remains 0: to the end.
             count: self.count.saturating_sub(done),
             ..self
         }
@@ -282,7 +282,7 @@ pub const COPIED_HOLE_BYTES: u64 = 64 << 10;
 pub struct Copied {
     /// Bytes copied, from the start of the range; at least one unless none was requested.
     pub count: u64,
-    /// How durable they are.
+    /// Their durability.
     pub stability: Stability,
     /// Whether the whole range is copied.
     pub is_all: bool,
@@ -299,7 +299,7 @@ pub enum Advice {
     DontNeed,
 }
 
-/// How setting an extended attribute treats an existing one.
+/// The treatment of an existing extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
     /// Creates or replaces.
@@ -313,7 +313,7 @@ pub enum SetXattr {
 /// A file system that the servers can export.
 ///
 /// Durability: a backend that promises it (this is set at construction) has every change of names and attributes on
-/// stable storage before it answers (RFC 1813 §1.1, §4.8), and data as [`Stability`] says.
+/// stable storage before it answers (RFC 1813 §1.1, §4.8), and data by [`Stability`].
 ///
 /// Names are bytes without slash and NUL. Empty names, `.` and `..` are refused with [`Error::BadName`], names longer
 /// than [`Properties::max_name`] with [`Error::NameTooLong`]. Handles are untrusted: one that is not of this backend
@@ -326,7 +326,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Returns the constant properties.
     fn properties(&self) -> Properties;
 
-    /// Returns an identity of the file system that stays the same across restarts, moves of the machine and reboots.
+    /// Returns an identity of the file system that is the same across restarts, moves of the machine and reboots.
     fn identity(&self) -> [u8; 16];
 
     /// Returns the write verifier. It changes exactly when unstable data may have been lost: at a start after unclean
@@ -338,7 +338,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes>;
 
     /// Sets all attributes that an object of this kind takes ([`SetAttributes::for_kind`]), or, on failure, as few as
-    /// the system allows. Only the owner may set the mode, whatever the kind.
+    /// the system allows. Only the owner may set the mode, of any kind of object.
     ///
     /// # Errors
     /// [`Error::NotSync`] where `guard` is not the file's change time (RFC 1813 §3.3.2).
@@ -450,7 +450,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Op<'a, Linked>;
 
     /// Visits entries in the order of their cookies until `visit` breaks; the entry on which it breaks counts as not
-    /// visited. Entries that stay are neither skipped nor repeated while others come and go. `visit` must not call
+    /// visited. Remaining entries are neither skipped nor repeated while others are created and removed. `visit` must not call
     /// the backend, which may hold a lock.
     fn readdir<'a>(
         &'a self,
@@ -461,7 +461,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Op<'a, ReadDirEnd>;
 
     /// Opens a regular file. With [`Authority::Caller`] this is the open(2) on which the owner's exception relies, so
-    /// the permission bits alone decide. Execute permission grants reading too (RFC 8881 §6.2.1.3.1).
+    /// only the permission bits count. Execute permission grants reading too (RFC 8881 §6.2.1.3.1).
     ///
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::IsSymlink`], and [`Error::WrongKind`] for other kinds.
@@ -540,7 +540,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Frees the space of a range, which reads as zeros afterwards; the size stays (RFC 7862 §15.4).
+    /// Frees the space of a range, which reads as zeros afterwards; the size does not change (RFC 7862 §15.4).
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty range or one beyond 64 bits.
@@ -605,14 +605,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Invalid`] for offsets that are not multiples of [`Properties::clone_block_bytes`]; for a count that is
-    /// none and does not reach the end of both files; for a range beyond the source's end; and for overlapping ranges
+    /// not a multiple and does not reach the end of both files; for a range beyond the source's end; and for overlapping ranges
     /// of one file. [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
     fn clone_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Change> {
         Op::err(Error::NotSupported)
     }
 
     /// Copies the first bytes of a range, as many as one step may take (RFC 7862 §15.2); the caller repeats for the
-    /// rest. A hole of the source of at least [`COPIED_HOLE_BYTES`] stays a hole where the destination has no data
+    /// rest. A hole of the source of at least [`COPIED_HOLE_BYTES`] remains a hole where the destination has no data
     /// after it, so that the copy of a sparse file takes no more space.
     ///
     /// # Errors

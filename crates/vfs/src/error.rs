@@ -3,7 +3,7 @@ use std::fmt;
 /// Result of a [`Backend`](crate::Backend) operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. There is one kind per protocol status; each server translates it in one place.
+/// The reason for a failure of an operation. There is one kind per protocol status; each server translates it in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
     /// Not the owner, or not privileged (EPERM).
@@ -50,7 +50,7 @@ pub enum Error {
     Stale,
     /// The handle was never one of this backend.
     BadHandle,
-    /// A directory cookie that was never given, or is no longer valid.
+    /// A directory cookie that was never issued, or is no longer valid.
     BadCookie,
     /// A SETATTR guard does not match the change time.
     NotSync,
@@ -62,7 +62,7 @@ pub enum Error {
     TooBig,
     /// Busy now (EBUSY, ETXTBSY).
     Busy,
-    /// The operation cannot be done yet: try again later (media offline). JUKEBOX in v3, DELAY in v4.
+    /// The operation cannot be done yet: retry later (media offline). JUKEBOX in v3, DELAY in v4.
     Later,
     /// An internal error; the log has the details.
     ServerFault,

@@ -7,7 +7,7 @@ use crate::Error;
 /// it and must stay within the 64 bytes of NFSv3 (RFC 1813 §2.4).
 pub const MAX_HANDLE: usize = 48;
 
-/// The identifier of a file in a backend. It stays valid across renames and restarts until the file is removed, and
+/// The identifier of a file in a backend. It remains valid across renames and restarts until the file is removed, and
 /// never leads to another file.
 #[derive(Clone, Copy)]
 pub struct Handle {

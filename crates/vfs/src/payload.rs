@@ -15,7 +15,7 @@ pub enum Payload {
     Range(FileRange),
 }
 
-/// An open file that a range can be sent from.
+/// An open file from which a range can be sent.
 pub trait RangeSource: Send + Sync + fmt::Debug {
     /// Returns the open file, for `sendfile`.
     fn descriptor(&self) -> BorrowedFd<'_>;

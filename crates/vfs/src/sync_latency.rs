@@ -2,10 +2,10 @@
 //!
 //! A client that sends one request after the other waits, for each durable change, until another thread wakes up,
 //! syncs and wakes up the core. Two wake-ups take as long as the sync itself on a fast device. So a thread that
-//! serves one client alone ([`Thread::Exclusive`]) syncs its own changes, as long as the last syncs were short and
-//! none is running, which it would have to wait for or could share.
+//! serves only one client ([`Thread::Exclusive`]) syncs its own changes, as long as the last syncs were short and
+//! none is running (it would wait for that one, or could share it).
 //!
-//! The duration of the next sync is unknown. If it is long, other requests of this thread wait once: after it, other
+//! The duration of the next sync is unknown. If it is long, other requests of this thread wait once: afterwards other
 //! threads make all syncs until [`SyncLatency::SHORT_SYNCS`] were short.
 
 use std::sync::atomic::{AtomicU32, Ordering};

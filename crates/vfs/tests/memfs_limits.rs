@@ -140,7 +140,7 @@ fn a_quota_limits_its_owner_only() {
     let other = root.file(&top, "other");
     root.write(&other, 0, vec![1; 20 * PAGE as usize]).unwrap();
     assert_eq!(root.chown(&other, 1001, 1001).unwrap_err(), Error::Quota);
-    assert_eq!(root.getattr(&other).unwrap().uid, 0, "a refused gift stays");
+    assert_eq!(root.getattr(&other).unwrap().uid, 0, "a refused change of owner has no effect");
     root.chown(&file, 0, 0).unwrap();
     let _ = user.file(&top, "again");
 }

@@ -1,4 +1,4 @@
-//! XDR (RFC 4506): bounded reading and writing of bytes as values.
+//! XDR (RFC 4506): bounded decoding and encoding of values.
 //!
 //! [`Reader`] decodes a received record without copying it. [`Writer`] encodes a reply and can refer to payloads that it
 //! does not hold ([`External`]). Types derive [`Decode`] and [`Encode`]. No length is trusted: every variable-length type

@@ -14,7 +14,7 @@ pub trait External: Send + Sync + std::fmt::Debug {
     fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)>;
     /// Handles a failure to read from [`descriptor`](Self::descriptor).
     fn failed(&self) {}
-    /// Fills `into` with the bytes from `offset` on, for transports without `sendfile`. Bytes beyond the end of the file are
+    /// Fills `into` with the bytes at `offset`, for transports without `sendfile`. Bytes beyond the end of the file are
     /// zeros.
     fn copy_to(&self, offset: usize, into: &mut [u8]);
 }
@@ -38,7 +38,7 @@ pub enum Part<'a> {
 /// External parts, each with its offset in the inline buffer.
 pub type PlacedExternals = Vec<(usize, Box<dyn External>)>;
 
-/// Encodes a message into one contiguous buffer. External parts are stored beside the buffer with their offsets, so that
+/// Encodes a message into one contiguous buffer. External parts are stored separately with their offsets, so that
 /// every position in the buffer can be patched or rewound.
 #[derive(Debug, Default)]
 pub struct Writer {
@@ -126,7 +126,7 @@ impl Writer {
         self.buffer[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes room for `bytes` more bytes. If the buffer must grow, it grows to four times the bytes written, so that a long
+    /// Reserves space for `bytes` more bytes. If the buffer must grow, it grows to four times the bytes written, so that a long
     /// message is rarely moved.
     #[inline]
     pub fn make_room(&mut self, bytes: usize) {
@@ -232,13 +232,13 @@ impl Writer {
         &self.buffer
     }
 
-    /// Returns the buffer from `mark` on, without external parts.
+    /// Returns the buffer after `mark`, without external parts.
     #[must_use]
     pub fn inline_since(&self, mark: Mark) -> &[u8] {
         &self.buffer[mark.inline..]
     }
 
-    /// Returns a copy of the message from `mark` on, external parts included.
+    /// Returns a copy of the message after `mark`, external parts included.
     #[must_use]
     pub fn copy_since(&self, mark: Mark) -> Bytes {
         if self.externals.len() == mark.externals {

@@ -55,10 +55,10 @@ const PROTOCOLS: &[Forbidden] = &[
     Forbidden::root("protocol", "vfs knows no protocol"),
 ];
 
-/// Names of behaviour, which `protocol` may not use: it defines only values and their encoding.
-const BEHAVIOUR: &[Forbidden] = &[
-    Forbidden::word("async", "protocol has no behaviour"),
-    Forbidden::word("await", "protocol has no behaviour"),
+/// Names of behavior, which `protocol` may not use: it defines only values and their encoding.
+const BEHAVIOR: &[Forbidden] = &[
+    Forbidden::word("async", "protocol has no behavior"),
+    Forbidden::word("await", "protocol has no behavior"),
     Forbidden::root("std::sync", "protocol holds no shared state"),
     Forbidden::root("std::cell", "protocol holds no shared state"),
     Forbidden::root("parking_lot", "protocol holds no shared state"),
@@ -102,7 +102,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// Additional rules of single layers.
-const SPECIAL: &[(&str, &[Forbidden])] = &[("vfs", PROTOCOLS), ("protocol", BEHAVIOUR)];
+const SPECIAL: &[(&str, &[Forbidden])] = &[("vfs", PROTOCOLS), ("protocol", BEHAVIOR)];
 
 const fn inner(name: &'static str, may_use: &'static [&'static str]) -> Layer {
     Layer { name, may_use, forbidden: OUTSIDE_WORLD, forbidden_crates: OUTSIDE_CRATES }
@@ -329,12 +329,12 @@ mod tests {
     }
 
     #[test]
-    fn reports_a_protocol_in_vfs_and_behaviour_in_protocol() {
+    fn reports_a_protocol_in_vfs_and_behavior_in_protocol() {
         let findings =
             findings_of("vfs", "", &[("src/lib.rs", "pub enum E { Nfs3Error } // nfs in words is fine")]);
         assert_eq!(findings.errors, ["crates/vfs/src/lib.rs:1: `Nfs3Error`: vfs knows no protocol"]);
         let findings = findings_of("protocol", "", &[("src/lib.rs", "pub async fn f() {}")]);
-        assert_eq!(findings.errors, ["crates/protocol/src/lib.rs:1: `async`: protocol has no behaviour"]);
+        assert_eq!(findings.errors, ["crates/protocol/src/lib.rs:1: `async`: protocol has no behavior"]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) fn run(root: &Path) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Reads lines in a thread, so that waiting for the next one can end.
+/// Reads lines in a thread, so that the wait for the next one can end.
 fn lines_of(output: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, lines) = sync_channel(LINES_MAX);
     thread::spawn(move || {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_silent_program_is_killed() {
-        // The shell stands for cargo, `sleep` for a test program that hangs.
+        // The shell simulates cargo, `sleep` a test program that hangs.
         let script = "echo before; sleep 600; echo after";
         let mut cargo = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(cargo.stdout.take().unwrap());
@@ -176,7 +176,7 @@ mod tests {
     fn counts_a_skip_in_the_output_of_a_passing_test() {
         let mut reader = Reader::default();
         assert_eq!(reader.line("successes:"), None);
-        assert_eq!(reader.line("chatter of a passing test"), None);
+        assert_eq!(reader.line("output of a passing test"), None);
         assert_eq!(reader.line("skipped: no root").as_deref(), Some("skipped: no root"));
         assert_eq!(reader.tally.skipped, 1);
     }

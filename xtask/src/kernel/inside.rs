@@ -304,7 +304,7 @@ impl Driver<'_> {
         server.start()
     }
 
-    /// Returns why a test with this exit status has failed, if it has.
+    /// Returns the reason why a test with this exit status has failed, if it has.
     fn failure(&mut self, script: &Script, status: i32) -> Option<String> {
         if let Some(ended) = self.server().ended() {
             return Some(format!("the server ended by itself ({ended})"));

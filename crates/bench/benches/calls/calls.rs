@@ -151,7 +151,7 @@ fn call3(procedure: Proc, arguments: &impl Encode) -> Request {
     Request { template: Template::call(NFS3, procedure.0, arguments), sequence_at: None }
 }
 
-/// Returns a compound of version 4.1 without a session, as the server takes it.
+/// Returns a compound of version 4.1 without a session, for the server.
 pub(crate) fn compound(operations: Vec<Op>) -> Bytes {
     let mut record = Vec::new();
     Template::call(NFS4, nfs4::PROC_COMPOUND, &arguments(1, operations)).append(0, &mut record);

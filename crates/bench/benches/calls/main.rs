@@ -1,9 +1,9 @@
 //! Measures the cost of the server's own work on a call: `cargo bench -p enfys-bench --bench calls [-- NAME…]`.
 //!
-//! Calls are handed to the server as a connection hands them over, without any connection: the kernel's part is that of the
-//! file system alone. Of many batches the fastest is shown beside the median, because other work on the machine only ever
-//! lengthens them; so a change of a few hundredths shows on a busy machine too. What a call costs whole, with its share of
-//! the socket, `cargo xtask peers` measures.
+//! Calls are passed to the server as a connection passes them, but without a connection: the kernel only does the work of the
+//! file system. The output has the fastest of many batches and the median, because other work on the machine only
+//! lengthens them; so a change of a few percent shows on a busy machine too. `cargo xtask peers` measures the whole cost of a
+//! call, with its share of the socket.
 
 mod calls;
 mod world;
@@ -17,7 +17,7 @@ use world::World;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Calls that are timed together: as many as a client of depth 64 has in one read of its connection.
+/// Calls that are timed together: those of a client of depth 64 in one read of its connection.
 const BATCH: usize = 64;
 /// Batches of each measurement.
 const BATCHES: usize = 4_000;
@@ -26,7 +26,7 @@ const ROUNDS: usize = 5;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Otherwise it is run as a test: that everything here still works.
+    // Otherwise it runs as a test that everything here still works.
     let is_bench = arguments.iter().any(|argument| argument == "--bench");
     let wanted: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let (batches, rounds) = if is_bench { (BATCHES, ROUNDS) } else { (2, 1) };

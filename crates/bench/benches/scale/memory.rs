@@ -12,7 +12,7 @@ pub(crate) struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller meets the conditions of `alloc`, which are the same.
+        // SAFETY: the caller obeys the conditions of `alloc`, which are the same.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,4 +1,4 @@
-//! A server's NFSv4 state without anything around it, and its clients.
+//! A server's NFSv4 state alone, and its clients.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,9 +23,9 @@ use xdr::Writer;
 const BOUND: usize = 1 << 24;
 /// Slots of each session: as many as Linux's client requests.
 pub(crate) const SLOTS: u32 = 64;
-/// Bytes of each locked range; the next one begins where it could not merge with it.
+/// Bytes of each locked range; the next one begins where the two cannot merge.
 const RANGE_BYTES: u64 = 10;
-/// The caller behind every open.
+/// The caller of every open.
 const CALLER: u64 = 1000;
 
 /// Holds nothing: a backend's data of open files do not count as state.

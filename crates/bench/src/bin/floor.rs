@@ -18,7 +18,7 @@ struct Options {
     /// Answer large READs by sendfile
     #[arg(long)]
     sendfile: bool,
-    /// Have CREATE and REMOVE on disk before they are answered
+    /// Answer CREATE and REMOVE only when they are on disk
     #[arg(long)]
     sync: bool,
 }

@@ -70,7 +70,7 @@ fn next_record(bytes: &[u8]) -> Option<&[u8]> {
     rest.get(..(u32::from_be_bytes(*mark) & !(1 << 31)) as usize)
 }
 
-/// Returns how far the buffer may be filled: to the end of a large record that has begun, so that exactly its rest arrives and no payload
+/// Returns the position up to which the buffer may be filled: to the end of a large record that has begun, so that exactly its rest arrives and no payload
 /// is moved.
 fn read_limit(partial: &[u8]) -> io::Result<usize> {
     let Some(mark) = partial.first_chunk::<4>() else { return Ok(FIRST_READ_BYTES) };

@@ -30,13 +30,13 @@ pub(crate) const SEND: Proc = Proc(101);
 /// Options of the floor.
 #[derive(Clone, Copy, Debug)]
 pub struct FloorOptions {
-    /// How it answers a large READ.
+    /// The implementation of a large READ.
     pub large_read: LargeRead,
-    /// Whether CREATE and REMOVE are on disk before they are answered, as RFC 1813 §4.8 asks of every server.
+    /// Whether CREATE and REMOVE are on disk before they are answered, as RFC 1813 §4.8 requires.
     pub durability: Durability,
 }
 
-/// When CREATE and REMOVE are answered.
+/// The time at which CREATE and REMOVE are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When their system calls have returned.

@@ -40,7 +40,7 @@ impl Report {
     /// Counts outcomes, and runs `simulation` with hashed queues and with SFQ.
     ///
     /// # Errors
-    /// Which parameter is out of its bounds.
+    /// A parameter is out of its bounds.
     pub fn of(simulation: &Simulation, trials: u32) -> Result<Self, String> {
         Ok(Self {
             outcomes: Outcomes::of(simulation.flows, simulation.queues, trials, simulation.seed)?,

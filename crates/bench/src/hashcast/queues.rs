@@ -1,4 +1,4 @@
-//! Where packets wait: the transmit queues of a card, or the software queues of SFQ in front of one.
+//! Queues of packets: the transmit queues of a card, or the software queues of SFQ in front of one.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ pub(super) type Flow = usize;
 #[derive(Debug)]
 struct RoundRobin {
     queues: Vec<VecDeque<Flow>>,
-    /// Queues that have packets, in the order of their turns.
+    /// Queues with packets, in the order of service.
     turns: VecDeque<usize>,
 }
 
@@ -39,7 +39,7 @@ impl RoundRobin {
 #[derive(Debug)]
 pub(super) struct Hashed {
     queues: RoundRobin,
-    /// The queue that each flow's last packet went to.
+    /// The queue of each flow's last packet.
     recorded: Vec<Option<usize>>,
     /// Packets of each flow that wait.
     waiting: Vec<u32>,
@@ -59,7 +59,7 @@ impl Hashed {
         }
     }
 
-    /// Takes a packet. Returns the flow's queue if the flow was hashed for it.
+    /// Takes a packet. Returns the flow's queue if the packet caused a hash.
     pub(super) fn push(&mut self, flow: Flow) -> Option<usize> {
         let count = self.queues.queues.len();
         let (queue, hashed) = match self.recorded[flow] {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_with_packets_take_turns() {
+    fn queues_with_packets_alternate() {
         // Flows 0 and 1 share queue 2; flow 2 has queue 4.
         let mut card = Hashed::new(3, 6, &[2, 2, 4], 1);
         for flow in [0, 1, 0, 1, 2, 2] {

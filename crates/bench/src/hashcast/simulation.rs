@@ -1,8 +1,8 @@
 //! Clients that scan a file one after another, through a card with hashed queues or through SFQ.
 //!
-//! Time advances by the transmission of one packet at the link's rate. Each flow keeps a window of packets on its way,
-//! and sends the next one when an acknowledgement returns. Now and then a client stalls: it asks for nothing until its
-//! packets are gone, and the flow is hashed again.
+//! Time advances by the transmission of one packet at the link's rate. Each flow keeps a window of packets in flight,
+//! and sends the next one when an acknowledgement returns. Occasionally a client stalls: it requests nothing until its
+//! packets have left, and the flow is hashed again.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,10 @@ use crate::statistics::jain;
 
 /// Packets of all flows in one simulation at most: the default of six minutes has 6.5 million.
 const PACKETS_MAX: f64 = 1e9;
-/// Packets on the way of one flow at most.
+/// Maximum number of packets of one flow in flight.
 const WINDOW_PACKETS_MAX: u32 = 1 << 20;
 
-/// How packets wait for the link.
+/// The queuing of packets for the link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discipline {
@@ -40,15 +40,15 @@ pub struct Simulation {
     pub flows: usize,
     /// Transmit queues of the card.
     pub queues: usize,
-    /// How packets wait.
+    /// The queuing of packets.
     pub discipline: Discipline,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Rate of the link, in bytes a second.
     pub bytes_per_second: f64,
-    /// Bytes of one packet: what TCP hands to the card at once.
+    /// Bytes of one packet: the amount that TCP passes to the card at once.
     pub packet_bytes: u32,
-    /// Bytes that a flow has on its way.
+    /// Bytes that a flow has in flight.
     pub window_bytes: u32,
     /// Round trip without waiting, in seconds.
     pub round_trip_seconds: f64,
@@ -117,7 +117,7 @@ pub struct Simulated {
 }
 
 impl Simulation {
-    /// Returns Figure 3 as the paper describes it: the queues that its clients were hashed to, and the drain at 270 s.
+    /// Returns Figure 3 of the paper: the queues of its clients, and the drain at 270 s.
     #[must_use]
     pub fn papers() -> Self {
         Self {
@@ -135,10 +135,10 @@ impl Simulation {
         Self { discipline, ..self.clone() }
     }
 
-    /// Plays the simulation.
+    /// Runs the simulation.
     ///
     /// # Errors
-    /// Which parameter is out of its bounds.
+    /// Names the parameter that is out of its bounds.
     pub fn run(&self) -> Result<Simulated, String> {
         self.check()?;
         Ok(Run::new(self).play())
@@ -199,7 +199,7 @@ impl Simulation {
     }
 }
 
-/// Where packets wait.
+/// The queues of packets.
 #[derive(Debug)]
 enum Waiting {
     Hashed(Hashed),
@@ -210,9 +210,9 @@ enum Waiting {
 #[derive(Debug)]
 struct Client {
     start: u64,
-    /// Packets that wait or travel.
+    /// Packets that wait or are in flight.
     outstanding: u32,
-    /// The client asks for nothing before this time.
+    /// The client requests nothing before this time.
     stalled_until: u64,
     /// Times of its next stalls, the next one last.
     stalls: Vec<u64>,
@@ -224,7 +224,7 @@ struct Run<'s> {
     simulation: &'s Simulation,
     waiting: Waiting,
     clients: Vec<Client>,
-    /// Acknowledgements on their way, in order of time.
+    /// Acknowledgements in flight, in order of time.
     acknowledgements: VecDeque<(u64, Flow)>,
     series: Vec<Vec<f64>>,
     events: Vec<Event>,
@@ -258,7 +258,7 @@ impl<'s> Run<'s> {
         for now in 0..self.simulation.ticks(self.simulation.duration_seconds) {
             self.wake(now);
             while self.acknowledgements.front().is_some_and(|(at, _)| *at <= now) {
-                let (_, flow) = self.acknowledgements.pop_front().expect("it was there");
+                let (_, flow) = self.acknowledgements.pop_front().expect("the queue was not empty");
                 self.clients[flow].outstanding -= 1;
                 self.send(flow, now);
             }
@@ -280,7 +280,7 @@ impl<'s> Run<'s> {
         self.finish()
     }
 
-    /// Starts clients whose time has come, stalls others, and resumes those whose stall is over.
+    /// Starts clients at their time, stalls others, and resumes those whose stall is over.
     fn wake(&mut self, now: u64) {
         for flow in 0..self.clients.len() {
             let client = &mut self.clients[flow];
@@ -386,9 +386,9 @@ mod tests {
         assert!((actual / expected - 1.0).abs() < 0.02, "{actual} instead of {expected}");
     }
 
-    /// Shares by hand from the queues that §3.2 names: 1,177 MB/s, divided by queues in use, divided by flows in one.
+    /// Shares computed by hand from the queues of §3.2: 1,177 MB/s, divided by queues in use, divided by flows in one.
     #[test]
-    fn the_papers_run_has_its_winners_and_losers() {
+    fn the_run_of_the_paper_has_its_winners_and_losers() {
         let run = short().run().unwrap();
         assert_near(rate(&run, 0, 1, 6), 1177.0);
         assert_near(rate(&run, 0, 7, 12), 1177.0 / 2.0);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_decides_everything() {
+    fn a_seed_determines_everything() {
         let random = Simulation {
             hashes: Vec::new(),
             stalls: Vec::new(),

@@ -56,7 +56,7 @@ pub struct Measured {
     /// Bits a second that the line carried from server to client, with all headers, while TCP sent as fast as it could;
     /// without delay and losses, which TCP would slow down for.
     pub bits_per_second: f64,
-    /// Bits a second of data that one TCP connection delivered over the link as it is.
+    /// Bits a second of data that one TCP connection delivered over the unmodified link.
     pub goodput: f64,
     /// Packets sent from client to server to count losses, and those that arrived.
     pub counted: (u64, u64),
@@ -137,7 +137,7 @@ impl fmt::Display for Measured {
 
 /// Measures a link; it takes some ten seconds, and longer with long delays.
 ///
-/// Outages are left out. This process must have one thread only, unless it may create network namespaces.
+/// Outages are omitted. This process must have one thread only, unless it may create network namespaces.
 ///
 /// # Errors
 /// The link cannot be created, or a packet never arrived.
@@ -192,7 +192,7 @@ fn round_trips(settings: &Settings) -> io::Result<(Vec<f64>, Lateness)> {
             let asked = Instant::now();
             client.send(&number.to_be_bytes())?;
             let mut reply = [0; 8];
-            // Late replies to earlier packets are passed over.
+            // Late replies to earlier packets are ignored.
             while client.recv(&mut reply).map(|_| usize::from_be_bytes(reply) != number)? {}
             Ok(asked.elapsed().as_secs_f64())
         };
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_loss_loses_nothing() {
+    fn a_link_without_loss_loses_no_packet() {
         let plain = measured(Settings::default());
         assert!(Measured { counted: (20_000, 20_000), ..plain.clone() }.loss_is_right());
         assert!(!Measured { counted: (20_000, 19_999), ..plain }.loss_is_right());

@@ -35,9 +35,9 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Makes both namespaces and their devices.
+    /// Creates both namespaces and their devices.
     ///
-    /// Without the right to make network namespaces, this process first moves into a user namespace in which it is root;
+    /// Without the right to create network namespaces, this process first moves into a user namespace in which it is root;
     /// it must have one thread only then.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl End {
 pub(super) struct Namespace(File);
 
 impl Namespace {
-    /// Moves the calling thread into the namespace, for good.
+    /// Moves the calling thread into the namespace, permanently.
     pub(super) fn enter(&self) -> io::Result<()> {
         system::enter_network(self.0.as_fd())
     }

@@ -15,9 +15,9 @@ use super::namespace::{CLIENT, Ends, SERVER};
 use super::settings::Settings;
 use super::system;
 
-/// How long a server may take until it accepts connections.
+/// Time limit until a server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a server may take to end after SIGTERM; then it is killed.
+/// Time limit for the end of a server after SIGTERM; then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two checks of a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The programs at the ends of a link.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// The server, as a shell command; `None` if the client brings its own.
+    /// The server, as a shell command; `None` if the client starts its own.
     pub server: Option<String>,
     /// The port that the server listens on, at any address of its end: the client starts when it accepts connections.
     pub ready_port: Option<u16>,
@@ -38,19 +38,19 @@ pub struct Commands {
 /// The outcome of a run.
 #[derive(Debug)]
 pub struct Finished {
-    /// How the client ended.
+    /// The client's exit status.
     pub client: ExitStatus,
     /// The packets that the link has carried.
     pub carried: Carried,
 }
 
-/// Makes a link, runs the commands, and waits for the client. The server is stopped then.
+/// Creates a link, runs the commands, and waits for the client. The server is stopped then.
 ///
 /// The client and the server find their addresses in `LINK_CLIENT` and `LINK_SERVER`. This process must have one thread
-/// only, unless it may make network namespaces.
+/// only, unless it may create network namespaces.
 ///
 /// # Errors
-/// Why the link cannot be made, or a command does not start.
+/// The link cannot be created, or a command does not start.
 pub fn run(settings: &Settings, commands: &Commands) -> io::Result<Finished> {
     let Some((program, arguments)) = commands.client.split_first() else {
         return Err(io::Error::other("no command for the client"));
@@ -88,7 +88,7 @@ struct Server {
     group: Pid,
     /// Tells the server's thread to stop it.
     stop: Sender<()>,
-    /// How it ended, if it ended by itself.
+    /// Its exit status, if it ended by itself.
     ended: Receiver<ExitStatus>,
     thread: Option<JoinHandle<()>>,
 }
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// Waits until a server ends, or stops it when told to. Returns how it ended.
+/// Waits until a server ends, or stops it when told to. Returns its exit status.
 fn wait_or_stop(mut child: Child, group: Pid, stopped: &Receiver<()>) -> Option<ExitStatus> {
     let mut deadline = None;
     loop {

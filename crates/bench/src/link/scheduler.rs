@@ -174,7 +174,7 @@ impl<P> Direction<P> {
         self.counters
     }
 
-    /// Returns how many packets wait for the line.
+    /// Returns the number of packets that wait for the line.
     fn waiting_at(&mut self, now: Duration) -> u64 {
         while let Some((_, packets)) = self.waiting.pop_front_if(|(begins, _)| *begins <= now) {
             self.waiting_packets -= u64::from(packets);

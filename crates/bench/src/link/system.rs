@@ -22,12 +22,12 @@ const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
 /// Checksums, and packets of TCP over IPv4 that are cut later.
 const OFFLOADS: libc::c_ulong = 1 | 2;
 
-/// Tries to move a process into a user namespace, a millisecond apart.
+/// Attempts to move a process into a user namespace, with pauses of a millisecond.
 const UNSHARE_TRIES_MAX: u32 = 200;
 
 /// Opens a TUN device with this name (at most 15 bytes), which disappears when the file is closed.
 ///
-/// Packets have a [`HEADER_BYTES`] long header. With `large`, the system hands out packets of up to 64 KiB uncut.
+/// Packets have a [`HEADER_BYTES`] long header. With `large`, the system passes packets of up to 64 KiB uncut.
 pub(super) fn open_tun(name: &str, large: bool) -> io::Result<File> {
     let context = |error: io::Error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}"));
     let mut options = OpenOptions::new();
@@ -61,7 +61,7 @@ pub(super) fn configure(name: &str, address: Ipv4Addr, mtu: u32, queue: u32) -> 
     set(libc::SIOCSIFMTU, &mut request)?;
     // Linux reads the length of the queue from the same place as a metric.
     request.ifr_ifru.ifru_metric = number(queue)?;
-    // Inside a user namespace the kernel refuses this; its default of 500 packets stays.
+    // Inside a user namespace the kernel refuses this; its default of 500 packets remains.
     let _ = set(libc::SIOCSIFTXQLEN, &mut request);
     up(&socket, name)
 }
@@ -92,7 +92,7 @@ pub(super) fn new_user() -> io::Result<()> {
         // SAFETY: only UnshareFlags::FILES lets threads disagree about file descriptors.
         match unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) } {
             Ok(()) => break,
-            // A thread that was joined may still be on its way out of the process.
+            // A thread that was joined may still be exiting.
             Err(rustix::io::Errno::INVAL) if tries > 0 => std::thread::sleep(Duration::from_millis(1)),
             Err(error) => return Err(error.into()),
         }
@@ -150,7 +150,7 @@ fn control_socket() -> io::Result<OwnedFd> {
 fn interface(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` has only integers, and arrays and unions of them, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte stays for the end of the string.
+    // One byte is for the end of the string.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::other(format!("{name}: too long for an interface")));
     }

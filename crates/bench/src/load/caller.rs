@@ -69,7 +69,7 @@ impl Caller {
             let mark = self.stream.read_u32().await?;
             let length = (mark & !record::LAST_FRAGMENT) as usize;
             if record.len() + length > REPLY_BYTES_MAX {
-                return Err(io::Error::other("reply longer than any that was requested"));
+                return Err(io::Error::other("reply longer than any requested one"));
             }
             let start = record.len();
             record.resize(start + length, 0);

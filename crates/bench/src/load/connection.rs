@@ -1,4 +1,4 @@
-//! The closed loop of one connection: every reply makes room for the next request.
+//! The closed loop of one connection: every reply allows the next request.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,14 +18,14 @@ use crate::error::LoadError;
 
 /// Size of the receive buffer: holds every reply to a full batch of small requests, and stays in the core's cache.
 const INBOX_BYTES: usize = 256 << 10;
-/// Most pieces given to one write: requests with a payload have two each.
+/// Most slices in one write: requests with a payload have two each.
 const SLICES_MAX: usize = 64;
 /// Sent requests are dropped from the outbox when they have grown to this many bytes.
 const OUTBOX_SLACK_BYTES: usize = 64 << 10;
 /// Maximum latency that is distinguished, in nanoseconds: a minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// How requests are counted.
+/// The phases of a measurement, which determine the counting of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Before the window: caches fill, nothing is counted.
@@ -39,7 +39,7 @@ pub(crate) enum Phase {
 /// State that all connections of a run share; they live on one thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// The current phase, moved on by the runner.
+    /// The current phase, which the runner sets.
     pub(crate) phase: Cell<Phase>,
     /// Operations finished in this phase.
     pub(crate) finished: Cell<u64>,
@@ -55,7 +55,7 @@ impl Tally {
     }
 }
 
-/// The operation that a slot works at.
+/// The current operation of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// The xid awaited, if any.
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Runs until the phase is [`Phase::Drain`] and nothing is outstanding, then gives the connection back.
+    /// Runs until the phase is [`Phase::Drain`] and nothing is outstanding, then returns the connection.
     ///
     /// # Errors
     /// A broken connection, or a wrong reply.
@@ -128,7 +128,7 @@ impl Connection {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LoadError>> {
         let broken = |error| LoadError::Connection("measured connection".into(), error);
         loop {
-            // Whether or not all could be sent, replies must be taken, or both sides would wait for each other.
+            // Replies must be read even if not all requests could be sent, or both sides would wait for each other.
             if let Poll::Ready(Err(error)) = self.poll_flush(context) {
                 return Poll::Ready(Err(broken(error)));
             }
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Makes the slot's next request.
+    /// Creates the slot's next request.
     fn request(&mut self, slot: usize) {
         let xid = self.xids.take(slot);
         self.slots[slot].xid = Some(xid);
@@ -189,7 +189,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads the available bytes, after the bytes kept, and returns how many bytes the inbox holds.
+    /// Reads the available bytes, after the bytes kept, and returns the number of bytes in the inbox.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(&mut self.inbox[self.kept..]);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
@@ -199,14 +199,14 @@ impl Connection {
         }
     }
 
-    /// Checks every complete reply in the first `filled` bytes of the inbox, and makes the requests that follow.
+    /// Checks every complete reply in the first `filled` bytes of the inbox, and creates the next requests.
     ///
-    /// One clock reading serves the whole batch: the moment it was read is the end of these operations
+    /// One clock reading is used for the whole batch: that time is the end of these operations
     /// and the beginning of those that take their slots.
     fn take_replies(&mut self, filled: usize) -> Result<(), String> {
         let now = Instant::now();
         let inbox = std::mem::take(&mut self.inbox);
-        // The replacement is empty and not used.
+        // The replacement is empty and unused.
         let mut splitter = std::mem::replace(&mut self.splitter, Splitter::keeping(0));
         let used = splitter.split(&inbox[..filled], |reply| self.take_reply(&reply, now));
         self.splitter = splitter;
@@ -243,7 +243,7 @@ impl Connection {
     }
 }
 
-/// Fills `slices` with what follows byte `sent` of the stream head, payload, head, payload, …; returns how many.
+/// Fills `slices` with the rest after byte `sent` of the stream head, payload, head, payload, …; returns their number.
 fn gather<'b>(
     heads: &'b [u8],
     head_bytes: usize,
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gather_continues_wherever_the_last_write_stopped() {
+    fn gather_continues_at_the_end_of_the_last_write() {
         let heads = b"AABBCC";
         let whole = b"AAxyzBBxyzCCxyz";
         for sent in 0..whole.len() {

@@ -297,7 +297,7 @@ impl Workload for Lookup {
         if found.object != self.expected {
             return Err("another file handle than before".into());
         }
-        // RFC 1813 §2.6: attributes beside a result are optional, but may not be wrong.
+        // RFC 1813 §2.6: attributes in addition to a result are optional, but may not be wrong.
         found.obj_attributes.as_ref().map_or(Ok(()), check_attributes)?;
         Ok(Outcome::Finished)
     }

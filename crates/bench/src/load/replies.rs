@@ -47,7 +47,7 @@ impl Reply<'_> {
 /// only its head.
 #[derive(Debug)]
 pub(crate) struct Splitter {
-    /// How long a head is kept, in bytes.
+    /// Length of the kept part of a head, in bytes.
     keeps: usize,
     /// Head of the record in progress.
     head: Vec<u8>,

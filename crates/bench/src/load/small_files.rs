@@ -1,4 +1,4 @@
-//! The small files of [`crate::layout`]: which comes next, and whether a listing has them all.
+//! The small files of [`crate::layout`]: the next one, and the check that a listing has all.
 
 use bytes::Bytes;
 use xdr::Opaque;
@@ -33,7 +33,7 @@ pub(crate) struct NameField {
 }
 
 impl NameField {
-    /// Finds the field in what `render` makes for two files.
+    /// Finds the field in the output of `render` for two files.
     pub(crate) fn find(render: impl Fn(u32) -> Template) -> Self {
         Self { digits_at: Template::field(&render(0), &render(999)) }
     }
@@ -45,7 +45,7 @@ impl NameField {
     }
 }
 
-/// Returns the name of the small file `index` as the protocols carry it.
+/// Returns the name of the small file `index` for the protocols.
 pub(crate) fn name<const MAX: usize>(index: u32) -> Opaque<MAX> {
     let name = Bytes::from(layout::small_name(index).into_bytes());
     Opaque::new(name).expect("the names are short")
@@ -60,7 +60,7 @@ pub(crate) fn check_data(index: u32, data: &[u8]) -> Result<(), String> {
         return Err(format!("{} bytes of data", data.len()));
     }
     if data[..8] != layout::pattern_word(layout::small_offset(index)) {
-        return Err(format!("other data than {} holds", layout::small_name(index)));
+        return Err(format!("data that differ from those of {}", layout::small_name(index)));
     }
     Ok(())
 }
@@ -77,7 +77,7 @@ impl Listing {
         Self { seen: vec![false; layout::SMALL_FILES as usize] }
     }
 
-    /// Counts an entry and says whether it is a file: `.` and `..`, which version 3 lists, are not counted.
+    /// Counts an entry and returns whether it is a file: `.` and `..`, which version 3 lists, are not counted.
     ///
     /// # Errors
     /// A name that belongs to no small file, or is listed twice.
@@ -101,7 +101,7 @@ impl Listing {
     /// Ends the listing, and begins the next one.
     ///
     /// # Errors
-    /// When entries are missing.
+    /// Entries are missing.
     pub(crate) fn end(&mut self) -> Result<(), String> {
         let missing = self.seen.iter().filter(|seen| !**seen).count();
         self.seen.fill(false);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_patched_name_is_the_files() {
+    fn the_patched_name_is_that_of_the_file() {
         let program = Program { number: 1, version: 1 };
         let render = |index| Template::call(program, 1, &name::<64>(index));
         let field = NameField::find(render);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_another_file_are_wrong() {
+    fn data_of_another_file_are_an_error() {
         let mut data = vec![0; 4096];
         layout::fill_pattern(7 * 4096, &mut data);
         assert_eq!(check_data(7, &data), Ok(()));

@@ -24,7 +24,7 @@ pub(super) fn user() -> AuthSys {
         machine_name: Opaque::from_static(b"enfys-bench"),
         uid: 0,
         gid: 0,
-        gids: GroupList::new(&[0]).expect("one group is not too many"),
+        gids: GroupList::new(&[0]).expect("one group is allowed"),
     }
 }
 

@@ -63,7 +63,7 @@ fn judge_growth(runs: &Runs<'_>) -> Option<Judgement> {
     Some(conclude(runs, is_seen, ours, "requests are found by a hash of their number"))
 }
 
-/// Returns the judgement. The finding applies to clients that write behind, not to those that wait for each WRITE.
+/// Returns the verdict. The finding applies to clients that write behind, not to those that wait for each WRITE.
 fn conclude(runs: &Runs<'_>, is_seen: bool, ours: String, cause: &str) -> Judgement {
     let calls =
         runs.samples(&Pick::v3(), "write_us", |samples| Some(samples.len() as f64)).unwrap_or_default();

@@ -143,7 +143,7 @@ fn small_plan(scale: Scale, delay: &str, threads: u32) -> String {
 fn judge_small(runs: &Runs<'_>) -> Option<Judgement> {
     let ratio = runs.rate(&Pick::v41())? / runs.rate(&Pick::v3())?;
     let (v3, v41) = (runs.requests(&Pick::v3())?, runs.requests(&Pick::v41())?);
-    // Without fewer requests the cause of the finding, files that are read locally, is not there.
+    // Without fewer requests the cause of the finding, files that are read locally, is missing.
     let verdict = if ratio >= 1.5 && v3 >= 2.0 * v41 { Verdict::Confirmed } else { Verdict::NotSeen };
     let ours = format!("v4.1 to v3: {ratio:.2}");
     Some(Judgement::new(verdict, ours, format!("requests a file: v3 {v3:.2}, v4.1 {v41:.2}")))
@@ -183,7 +183,7 @@ fn judge_create(runs: &Runs<'_>, delay_ms: u64) -> Option<Judgement> {
         [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].into_iter().filter_map(ratio).collect();
     let (most, worst) =
         *ratios.iter().filter(|(threads, _)| *threads > 32).min_by(|a, b| a.1.total_cmp(&b.1))?;
-    // The paper's unpatched client falls behind with many threads.
+    // The paper's unpatched client is slower with many threads.
     let verdict = match worst {
         ratio if ratio >= 1.0 => Verdict::Reversed,
         ratio if ratio <= 0.9 => Verdict::Confirmed,
@@ -282,14 +282,14 @@ mod tests {
             figures(Some("2015:fig10")).unwrap()[0].judge(&results)
         };
         assert_eq!(judge(1000).verdict, Verdict::Reversed);
-        assert_eq!(judge(500).verdict, Verdict::Confirmed, "as the paper's client");
+        assert_eq!(judge(500).verdict, Verdict::Confirmed, "like the paper's client");
         assert_eq!(judge(950).verdict, Verdict::NotSeen);
         assert!(judge(500).counter.contains("7 waits for a slot at 128 threads"));
         assert!(judge(500).ours.contains("128: 0.50, 512: 2.50"));
     }
 
     #[test]
-    fn failed_runs_judge_nothing() {
+    fn failed_runs_give_no_verdict() {
         let mut all = results(&[(1, 1000, 980), (16, 1000, 1050)]);
         all[3].outcome = crate::result::Outcome::Failed("no space".to_owned());
         assert_eq!(verdict("2015:fig5", &all), Verdict::NotMeasured);

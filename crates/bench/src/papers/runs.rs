@@ -1,4 +1,4 @@
-//! Medians of runs, by what distinguishes their cases.
+//! Medians of runs, by the differences of their cases.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::statistics::median;
 /// The results of one figure's plan.
 pub struct Runs<'r>(Vec<&'r RunResult>);
 
-/// Which cases are meant; `None` is any.
+/// The selected cases; `None` is any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pick<'p> {
     /// The target's name.
@@ -122,7 +122,7 @@ impl<'r> Runs<'r> {
     }
 }
 
-/// Returns the mean; `None` of nothing.
+/// Returns the mean; `None` without values.
 pub(super) fn mean(samples: &[f64]) -> Option<f64> {
     (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::operation::{Operation, Version};
 use crate::process;
 
-/// How long a server may take until it accepts connections.
+/// The time that a server may take until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Lines of a server's log that are shown when it does not start.
 const LOG_TAIL_LINES: usize = 8;

@@ -157,7 +157,7 @@ fn check_target(
         Target::OfGanesha(limit) => (limit, (Peer::Ganesha, operation), "ganesha".to_owned()),
     };
     let cases = ((own, operation), base);
-    // With one outstanding request, the caller's waiting time counts, not the CPU time of waking up.
+    // With one outstanding request, the latency counts, not the CPU time of wake-ups.
     let alone = shape.depth == 1 && shape.connections == 1;
     if alone && matches!(target, Target::OfFloor(_) | Target::OfSendfileFloor(_)) {
         let text = format!("p50 ≤ {LATENCY_TARGET}× {of}");
@@ -169,7 +169,7 @@ fn check_target(
     TargetCheck { target: format!("≤ {limit}× {of}"), reached, limit, least: least.flatten() }
 }
 
-/// Returns every figure: rate, latencies, CPU and its range, how busy the generator was.
+/// Returns every result: rate, latencies, CPU and its range, use of the generator.
 #[must_use]
 pub fn details(comparison: &Comparison) -> String {
     let header =
@@ -206,7 +206,7 @@ fn number(value: Option<f64>, unit: &str) -> String {
     })
 }
 
-/// Returns a Markdown table with aligned columns, so that it is readable as plain text; the first row is its head.
+/// Returns a Markdown table with aligned columns, so that it is readable as plain text; the first row has the titles.
 fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_decided_once_the_rounds_agree() {
+    fn a_target_is_decided_when_the_rounds_agree() {
         let verdict = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
         assert_eq!(
             verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]),

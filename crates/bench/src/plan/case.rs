@@ -1,4 +1,4 @@
-//! Cases and runs, which a plan expands to.
+//! The cases and runs of an expanded plan.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
@@ -37,7 +37,7 @@ pub enum TargetKind {
     },
 }
 
-/// How caches of a target are emptied before a run.
+/// The method that empties the caches of a target before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cold {
@@ -60,7 +60,7 @@ pub struct Target {
     pub server: String,
     /// The kind of that address.
     pub kind: TargetKind,
-    /// How its caches are emptied, if the plan requests that.
+    /// The method that empties its caches, if the plan requests it.
     pub cold: Option<Cold>,
 }
 
@@ -106,7 +106,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Makes a run, and its id.
+    /// Creates a run, and its id.
     pub(super) fn new(
         case: &Case,
         round: u32,

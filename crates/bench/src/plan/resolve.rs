@@ -23,7 +23,7 @@ const DURATION_MIN: Duration = Duration::from_secs(1);
 const WARM_UP_DEFAULT: Duration = Duration::from_secs(5);
 /// Versions, unless the plan says otherwise.
 const VERSIONS_DEFAULT: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V41];
-/// The servers that `local:` names, with the program that each needs beside this one, and the versions it serves.
+/// The servers that `local:` names, with the program that each needs in addition to this one, and the versions it serves.
 const LOCAL_SERVERS: &[(&str, Option<&str>, &[NfsVersion])] = &[
     ("enfys", None, ENFYS_VERSIONS),
     ("enfys-async", None, ENFYS_VERSIONS),
@@ -39,7 +39,7 @@ const ENFYS_VERSIONS: &[NfsVersion] = KERNEL_VERSIONS;
 pub struct Plan {
     /// Its name, or that of its file.
     pub name: String,
-    /// How often each case runs.
+    /// Number of runs of each case.
     pub rounds: u32,
     /// The cases, in the order of the plan.
     pub cases: Vec<Case>,
@@ -59,7 +59,7 @@ enum Need {
     Root,
 }
 
-/// Answers a plan's questions about the machine that it runs on.
+/// Queries about the machine of a plan.
 pub trait Machine {
     /// Whether a program is in the search path.
     fn has_program(&self, name: &str) -> bool;
@@ -85,7 +85,7 @@ impl Plan {
         if resolver.errors.is_empty() { Ok(plan) } else { Err(resolver.errors) }
     }
 
-    /// Returns why the plan cannot run here, one message for each reason, with file and line.
+    /// Returns the reasons why the plan cannot run here, one message for each reason, with file and line.
     #[must_use]
     pub fn check(&self, machine: &impl Machine) -> Vec<String> {
         let mut missing = Vec::new();
@@ -109,7 +109,7 @@ impl Plan {
         missing
     }
 
-    /// Returns all runs in the order in which they are done: round by round, each beginning with another case, so that
+    /// Returns all runs in order of execution: round by round, each beginning with another case, so that
     /// no case always follows the same other.
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
@@ -126,7 +126,7 @@ impl Plan {
         (1..=self.rounds).flat_map(runs_of).collect()
     }
 
-    /// Returns the runs that an interrupted plan still has to do.
+    /// Returns the runs that an interrupted plan must still execute.
     #[must_use]
     pub fn remaining(&self, done: &BTreeSet<String>) -> Vec<Run> {
         self.runs().into_iter().filter(|run| !done.contains(&run.id)).collect()
@@ -271,7 +271,7 @@ impl Resolver<'_> {
         delays: &[Duration],
     ) -> (Vec<Option<NfsVersion>>, Vec<Duration>) {
         if let TargetKind::Directory { .. } = kind {
-            // The matrix does not apply: the mount of the directory has decided.
+            // The matrix does not apply: the mount of the directory determines them.
             let own = [table.versions.as_ref().map(Spanned::span), table.delays.as_ref().map(Spanned::span)];
             for at in own.into_iter().flatten() {
                 self.error(&at, "a mounted directory has the version and the delay of its mount");

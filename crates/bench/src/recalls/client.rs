@@ -1,4 +1,4 @@
-//! A client of version 4.1 whose connection carries its back channel too.
+//! A client of version 4.1 whose connection is also its back channel.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const RECORD_BYTES_MAX: usize = 1 << 20;
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Slots to ask for.
+/// Requested slots.
 const SLOTS: u32 = 16;
 
 /// A client with a session. Its methods wait for the server while its [`Carrier`] carries records.

@@ -33,7 +33,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Opens the files, and from then on returns recalled delegations.
+    /// Opens the files, and then returns recalled delegations.
     pub(super) fn start(server: SocketAddr, case: Case, want: DelegationWant) -> Result<Self, String> {
         let ((stop, stopped), (ready, is_ready)) = (watch::channel(false), mpsc::sync_channel(1));
         let thread = thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Holders {
                 for number in 0..case.holders {
                     holders.push(Holder::new(server, number, case, want).await?);
                 }
-                // The receiver is there until it has received.
+                // The receiver exists until it has received.
                 let _ = ready.send(());
                 try_join_all(holders.into_iter().map(|holder| holder.run(stopped.clone()))).await
             })
@@ -53,9 +53,9 @@ impl Holders {
         }
     }
 
-    /// Ends the connections; returns how many delegations each holder has returned.
+    /// Ends the connections; returns the number of delegations that each holder has returned.
     pub(super) fn end(self) -> Result<Vec<u32>, String> {
-        // If the thread has already ended, it knows why.
+        // If the thread has already ended, it returns the reason.
         let _ = self.stop.send(true);
         join(self.thread)
     }
@@ -80,14 +80,14 @@ impl Holder {
         Ok(Self { client, carrier, delay: case.delay })
     }
 
-    /// Answers callbacks until it is stopped; returns how many delegations it has returned.
+    /// Answers callbacks until it is stopped; returns the number of returned delegations.
     async fn run(self, stopped: watch::Receiver<bool>) -> Result<u32, String> {
         let Self { client, mut carrier, delay } = self;
         client.run(&mut carrier, hold(&client, delay, stopped)).await
     }
 }
 
-/// Opens all files, with the delegations that are wanted.
+/// Opens all files, with the requested delegations.
 async fn open_all(client: &Client, case: Case, want: DelegationWant) -> Result<(), String> {
     client.await_trial().await?;
     let handle = directory(client).await?;

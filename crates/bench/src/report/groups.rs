@@ -1,4 +1,4 @@
-//! Rounds of the same case together.
+//! Groups rounds of the same case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,13 +66,13 @@ impl Group<'_> {
         Some((index, found))
     }
 
-    /// Returns everything that is doubtful about this group, one sentence each.
+    /// Returns the doubts about this group's results, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for run in &self.failed {
             if let Outcome::Failed(why) = &run.outcome {
-                found.push(format!("round {} failed: {why}. It is in no figure.", run.run.round));
+                found.push(format!("round {} failed: {why}. It is not included.", run.run.round));
             }
         }
         found.extend(warnings(&self.samples(Measure::Operations)).iter().map(ToString::to_string));
@@ -87,13 +87,15 @@ impl Group<'_> {
         let skew = self.runs.iter().map(|run| skew_part(run)).fold(0.0, f64::max);
         if skew > SKEW_MAX {
             found.push(format!(
-                "clients started apart by {:.1} % of the measured time. Run longer, or synchronise the clocks.",
+                "clients started apart by {:.1} % of the measured time. Run longer, or synchronize the clocks.",
                 skew * 100.0
             ));
         }
         let faults: u64 = self.runs.iter().map(|run| run.faults()).sum();
         if faults > 0 {
-            found.push(format!("{faults} operation(s) failed or came short; they are not counted as work."));
+            found.push(format!(
+                "{faults} operation(s) failed or were incomplete; they are not counted as work."
+            ));
         }
         if let Some((index, Some(clusters))) = self.fairness() {
             found.push(format!(
@@ -203,7 +205,7 @@ mod tests {
     use crate::result::tests::result;
 
     #[test]
-    fn rounds_of_a_case_come_together_in_order_of_time() {
+    fn rounds_of_a_case_are_grouped_in_order_of_time() {
         let results =
             [result("enfys", "4.1", 2, 1200), result("enfys", "3", 1, 1000), result("enfys", "4.1", 1, 1100)];
         let groups = group(&results);

@@ -1,7 +1,7 @@
-//! Reports about results: a table for the terminal, a comparison, and an HTML page that stands alone.
+//! Reports about results: a table for the terminal, a comparison, and a self-contained HTML page.
 //!
-//! Rounds of one case become one [`Group`]; every output is a small function of groups. [`figure`] says what a plot
-//! shows, `svg` draws it, [`html`] puts it on a page.
+//! Rounds of one case become one [`Group`]; every output is a small function of groups. [`figure`] has the data of a plot,
+//! `svg` draws it, [`html`] puts it on a page.
 
 mod compare;
 pub mod figure;

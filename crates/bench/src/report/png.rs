@@ -1,4 +1,4 @@
-//! A figure as PNG, for places that take no SVG.
+//! A figure as PNG, for programs without SVG support.
 
 use resvg::{tiny_skia, usvg};
 
@@ -11,7 +11,7 @@ const SCALE: f32 = 2.0;
 /// Returns the figure as PNG, in its light colors.
 ///
 /// # Errors
-/// If the machine has no fonts, and what the library says.
+/// The machine has no fonts, or the library fails.
 pub fn render(figure: &Figure) -> Result<Vec<u8>, String> {
     let mut options = usvg::Options::default();
     options.fontdb_mut().load_system_fonts();

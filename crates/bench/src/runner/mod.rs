@@ -1,6 +1,6 @@
 //! Runs: from a plan to result files.
 //!
-//! [`run_plan`] does the runs of a plan that have no complete result yet. [`execute`] does one: a separate client makes
+//! [`run_plan`] executes the runs of a plan that have no complete result yet. [`execute`] executes one: a separate client makes
 //! the files, then all measured clients connect, wait for each other, and work. `recorder` counts their operations, `window` has the measured time.
 
 mod agent;

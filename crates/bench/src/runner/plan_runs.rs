@@ -13,20 +13,20 @@ use crate::result::{RunResult, file};
 use crate::targets::local::{LocalServer, Starting};
 use crate::targets::nfs::Server;
 
-/// Where and how runs are done.
+/// The environment of runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Directory of the result files.
     pub results: PathBuf,
-    /// How local servers are started.
+    /// The start options of local servers.
     pub starting: Starting,
-    /// Set from outside to end: the run in progress is dropped, and done again next time.
+    /// Set from outside to end: the run in progress is dropped, and repeated next time.
     pub interrupted: Arc<AtomicBool>,
-    /// Whether files stay at targets after the last run.
+    /// Whether files remain at targets after the last run.
     pub keeps_files: bool,
 }
 
-/// Follows the runs of a plan.
+/// Receives the progress of a plan's runs.
 pub trait Observer {
     /// Called when a run begins: with its number, from 1, and the number of runs.
     fn begins(&mut self, run: &Run, number: usize, of: usize);
@@ -49,7 +49,7 @@ pub struct Summary {
     pub is_interrupted: bool,
 }
 
-/// Does all runs of a plan that have no complete result in the directory yet, and saves the result of each.
+/// Executes all runs of a plan that have no complete result in the directory yet, and saves the result of each.
 ///
 /// # Errors
 /// If results cannot be read or written.
@@ -93,7 +93,7 @@ struct Open {
 }
 
 impl Targets<'_> {
-    /// Does a run; `None` if it was interrupted.
+    /// Executes a run; `None` if it was interrupted.
     fn run(&mut self, run: &Run, observer: &mut dyn Observer) -> Option<RunResult> {
         let name = &run.case.target.name;
         if let TargetKind::Local { server } = &run.case.target.kind
@@ -118,10 +118,10 @@ impl Targets<'_> {
         let Some(open) = self.open.get_mut(name) else { return result };
         let has_ended = open.server.as_mut().is_some_and(|server| server.check().is_err());
         if has_ended {
-            // The next run starts it again.
+            // The next run restarts it.
             self.open.remove(name);
         } else if let Err(why) = clean(run, &open.place) {
-            observer.warn(&format!("{name}: files of {} are left: {why}", run.id));
+            observer.warn(&format!("{name}: files of {} remain: {why}", run.id));
         }
         result
     }
@@ -138,7 +138,7 @@ impl Targets<'_> {
         }
     }
 
-    /// Returns the target of a run, which is started if need be.
+    /// Returns the target of a run, and starts it if necessary.
     fn open(&mut self, run: &Run) -> Result<&mut Open, String> {
         let target = &run.case.target;
         if !self.open.contains_key(&target.name) {
@@ -167,14 +167,14 @@ impl Targets<'_> {
             if open.server.is_none()
                 && let Err(why) = clean_all(&open.place)
             {
-                observer.warn(&format!("{name}: cannot look for files to remove: {why}"));
+                observer.warn(&format!("{name}: cannot find files to remove: {why}"));
             }
         }
     }
 }
 
 impl Open {
-    /// Sets how clients of a run reach the target.
+    /// Sets the address by which clients of a run reach the target.
     fn set_access(&mut self, run: &Run) -> Result<(), String> {
         let Target { kind, server, .. } = &run.case.target;
         let url = match (&self.server, kind) {
@@ -193,7 +193,7 @@ impl Open {
         Ok(())
     }
 
-    /// Prepares and measures a run. A failure also says how the server ended, if it did.
+    /// Prepares and measures a run. A failure includes the server's exit status, if it ended.
     fn run(&mut self, run: &Run) -> Result<Option<RunResult>, String> {
         let mut result = self.attempt(run);
         let why = match &mut result {
@@ -234,7 +234,7 @@ impl Cold {
     /// Empties caches of this machine, or runs the plan's command.
     ///
     /// # Errors
-    /// Why that failed.
+    /// The caches could not be emptied.
     pub(super) fn apply(&self) -> Result<(), String> {
         match self {
             Self::NewClient | Self::Restart => Ok(()),

@@ -181,7 +181,7 @@ impl Meter {
         bytes_by_second[second] += moved;
     }
 
-    /// Returns how many operations have ended so far, measured or not.
+    /// Returns the number of operations that have ended so far, measured or not.
     pub(super) fn ended_operations(&self) -> u64 {
         self.ended.get()
     }

@@ -57,7 +57,7 @@ impl<F: Files> Task<F> {
         done
     }
 
-    /// Returns which of `count` items this thread has if all threads of its client share them.
+    /// Returns the part of `count` items that this thread has if all threads of its client share them.
     #[must_use]
     pub fn part(&self, count: u64) -> std::ops::Range<u64> {
         let (thread, threads) = (u64::from(self.who.thread), u64::from(self.who.threads));

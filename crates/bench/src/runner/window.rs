@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Barrier;
 
-/// When a run ends.
+/// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// After a time.
     Time,
-    /// When the work is done.
+    /// At the end of the work.
     Work,
 }
 
@@ -31,7 +31,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates the window of a run with this many threads and clients that meet at its start. A run that ends with its work
+    /// Creates the window of a run with this many threads and clients that wait for each other at its start. A run that ends with its work
     /// has no warm-up.
     #[must_use]
     pub fn new(
@@ -55,7 +55,7 @@ impl Window {
         }
     }
 
-    /// Waits for all threads and clients; `before` runs when all are there, and none has started.
+    /// Waits for all threads and clients; `before` runs when all are ready, and none has started.
     pub async fn meet(&self, before: impl FnOnce()) {
         self.arrived.wait().await;
         before();
@@ -63,14 +63,14 @@ impl Window {
         self.started.get_or_init(Instant::now);
     }
 
-    /// Ends the run for all, with the first reason that is given.
+    /// Ends the run for all, with the first reason.
     pub fn fail(&self, why: String) {
         let mut failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         failure.get_or_insert(why);
         self.has_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns why the run failed.
+    /// Returns the reason for a failure of the run.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
@@ -89,13 +89,13 @@ impl Window {
         is_past || self.has_failed.load(Ordering::Relaxed) || self.is_interrupted()
     }
 
-    /// Returns when the measured time began; `None` before the start.
+    /// Returns the start of the measured time; `None` before the start.
     #[must_use]
     pub fn begin(&self) -> Option<Instant> {
         self.started.get().map(|started| *started + self.warm_up)
     }
 
-    /// Returns when it ends; `None` if that depends on the work.
+    /// Returns the end of the measured time; `None` if it depends on the work.
     #[must_use]
     pub fn end(&self) -> Option<Instant> {
         let begin = self.begin()?;

@@ -25,7 +25,7 @@ pub enum Verdict {
     Undecided,
 }
 
-/// How the second of two series differs from the first.
+/// The difference of the second of two series from the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The first series.

@@ -33,7 +33,7 @@ pub struct MedianInterval {
 }
 
 impl MedianInterval {
-    /// Summarises samples; `None` without samples, or if one is not a finite number.
+    /// Summarizes samples; `None` without samples, or if one is not a finite number.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         if !are_usable(samples) {
@@ -53,7 +53,7 @@ impl MedianInterval {
     }
 }
 
-/// Returns how many of `count` sorted values the interval of the median leaves out at each end.
+/// Returns the number of `count` sorted values that the interval of the median omits at each end.
 ///
 /// Each value is below the true median with probability 1/2. An interval that leaves out n values misses the median
 /// if at most n values are on one side of it.

@@ -121,7 +121,7 @@ pub struct RatioInterval {
     pub interval: Option<(f64, f64)>,
 }
 
-/// Returns by which factor `second` is greater than `first`.
+/// Returns the factor by which `second` is greater than `first`.
 ///
 /// The interval has all factors that a Mann–Whitney test does not reject (Moses). `None` if a value is not positive.
 #[must_use]
@@ -138,7 +138,7 @@ pub fn ratio_interval(first: &[f64], second: &[f64]) -> Option<RatioInterval> {
     Some(RatioInterval { ratio: super::median(ratios)?, interval })
 }
 
-/// Returns how many of the sorted pairs the interval leaves out at each end: the greatest U that is still significant.
+/// Returns the number of sorted pairs that the interval omits at each end: the greatest U that is still significant.
 /// `None` if no U is.
 fn pairs_outside(first_count: usize, second_count: usize) -> Option<usize> {
     let count = first_count + second_count;

@@ -18,7 +18,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Summarises samples; `None` without samples, or if one is not a finite number.
+    /// Summarizes samples; `None` without samples, or if one is not a finite number.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         if !are_usable(samples) {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_has_no_interval_and_none_no_mean() {
+    fn one_sample_has_no_interval_and_no_sample_no_mean() {
         let one = Mean::of(&[3.0]).unwrap();
         assert_eq!((one.mean, one.half_width), (3.0, None));
         assert_eq!(Mean::of(&[]), None);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_rise_is_a_trend_and_alternation_is_none() {
+    fn steady_rise_is_a_trend_and_alternation_is_not() {
         // By hand: one order of 6! rises throughout, one falls throughout.
         let p = mann_kendall(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
         assert!((p - 2.0 / 720.0).abs() < 1e-12);

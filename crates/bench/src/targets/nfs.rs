@@ -35,13 +35,13 @@ const MEMORY: u64 = 1 << 30;
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, unless the address has `timeo=`.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Times that a server may stay silent until calls fail, unless the address has `retrans=`: a run must end.
+/// Number of timeouts until calls fail, unless the address has `retrans=`: a run must end.
 const RETRIES: u32 = 1;
 
-/// How long leaving a server may take.
+/// Time limit for the end of the use of a server.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server, as all clients of a run reach it.
+/// A server, with the parameters that all clients of a run share.
 #[derive(Clone, Debug)]
 pub struct Server {
     url: Url,
@@ -72,10 +72,10 @@ struct Connected {
 }
 
 impl Server {
-    /// Finds a server's addresses. May ask name services.
+    /// Finds a server's addresses. May query name services.
     ///
     /// # Errors
-    /// The error in the address, or that this client does not have the version.
+    /// The address is invalid, or this client does not support the version.
     pub fn resolve(url: &str, version: NfsVersion) -> Result<Self, String> {
         let url: Url = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let version = match version {
@@ -98,7 +98,7 @@ impl Server {
         Ok(Self { url, addresses, version })
     }
 
-    /// Connects a client of its own, which shares nothing with others. Must run in a [`tokio::task::LocalSet`].
+    /// Connects a client that shares nothing with others. Must run in a [`tokio::task::LocalSet`].
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or does not have the version.
@@ -252,7 +252,7 @@ impl Files for NfsFiles {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             let status = match entry.object {
                 Some(object) => status(&object.attributes),
-                // The server has sent no attributes with the name: a program asks for them.
+                // The server has sent no attributes with the name: a program requests them.
                 None => self.stat(&format!("{path}/{name}")).await?,
             };
             listed.push((name, status));

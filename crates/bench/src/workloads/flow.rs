@@ -1,4 +1,4 @@
-//! Operations of Filebench's loops, each counted by itself.
+//! Operations of Filebench's loops, each counted separately.
 
 use bytes::Bytes;
 
@@ -67,7 +67,7 @@ impl<'t, F: Files> Flow<'t, F> {
         self.meter.time(CLOSE, file.close()).await
     }
 
-    /// Writes a file from start to this size.
+    /// Writes a file of this size from the start.
     pub(super) async fn write_whole(&self, file: &F::File, size: u64) -> Result<(), Fault> {
         let write = async {
             let mut offset = 0;
@@ -92,7 +92,7 @@ impl<'t, F: Files> Flow<'t, F> {
         self.meter.transfer(APPEND, length, write).await.map(|_| ())
     }
 
-    /// Reads a file as long as it was when it was opened.
+    /// Reads a file up to its size at the open.
     pub(super) async fn read_whole(&mut self, file: &F::File) -> Result<(), Fault> {
         let size = file.size();
         let read = read_whole(file, size, self.io_bytes, &mut self.buffer);

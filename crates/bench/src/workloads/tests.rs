@@ -122,7 +122,7 @@ fn streams_are_written_whole_with_three_throughputs() {
 
 /// The counts that the tests print, for each of four threads.
 #[test]
-fn basic_does_what_its_tests_print() {
+fn basic_performs_the_counts_of_its_tests() {
     let result = run("basic", &[]);
     let count = |name: &str| result.operations[name].count / 4;
     assert_eq!((count("mkdir"), count("rmdir")), (62, 62));
@@ -167,7 +167,7 @@ fn bonnie_has_a_rate_and_cpu_for_each_phase() {
 }
 
 #[test]
-fn a_failed_run_keeps_what_it_did_and_has_no_rate() {
+fn a_failed_run_keeps_its_counts_and_has_no_rate() {
     let directory = tempfile::tempdir().unwrap();
     let (run, place) = (run_of("small-files", directory.path(), &["files=50"], 1), place(directory.path()));
     prepare(&run, &place).unwrap();
@@ -183,7 +183,7 @@ fn a_failed_run_keeps_what_it_did_and_has_no_rate() {
 }
 
 #[test]
-fn a_short_read_is_no_work() {
+fn a_short_read_does_not_count() {
     let directory = tempfile::tempdir().unwrap();
     let (run, place) = (run_of("small-files", directory.path(), &["files=2"], 1), place(directory.path()));
     prepare(&run, &place).unwrap();

@@ -3,12 +3,12 @@
 //! - **Timeouts** are those of the Linux kernel (nfs(5): `acregmin`, `acregmax`, `acdirmin`, `acdirmax`, `actimeo`, `noac`).
 //! - **Late replies**: a request takes a [`Started`] when it is sent. A reply does not replace attributes that arrived after
 //!   its request was sent, unless its change attribute or ctime is newer.
-//! - **Weak cache consistency** (RFC 1813 §2.6): a change of our own invalidates nothing if the attributes before it are
+//! - **Weak cache consistency** (RFC 1813 §2.6): an own change invalidates nothing if the attributes before it are
 //!   those that the cache knows. Several own changes may be in flight, and their replies may arrive in any order: the
 //!   cache joins them into a chain, and decides when the last one ends.
-//! - Where a server sends no attributes from before the change, NFSv2's rule holds: a different mtime or size invalidates.
+//! - Where a server sends no attributes from before the change, NFSv2's rule applies: a different mtime or size invalidates.
 //!
-//! Everything cached about a file's content carries an [`Epoch`]. The epoch stays while only own changes happen.
+//! All cached content of a file has an [`Epoch`]. The epoch does not change while only own changes happen.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,13 +23,13 @@ mod tests;
 
 /// Bytes that are accounted for one file's attributes.
 pub const ENTRY_BYTES: u64 = 384;
-/// Own changes of one file whose place in the chain is not known yet; more invalidate.
+/// Maximum number of own changes of one file whose place in the chain is not known yet; more invalidate.
 pub const LINKS_MAX: usize = 1024;
 
-/// States that own changes in flight have left behind and that are remembered: more than there are requests in flight.
+/// Maximum number of remembered states that own changes in flight have replaced: more than the requests in flight.
 const PASSED_MAX: usize = 256;
 
-/// Returns the identity of this state of an object: it is the `before` of the next change.
+/// Returns the identity of this state of an object, which is the `before` of the next change.
 pub fn version(attributes: &Attributes) -> Before {
     match attributes.change {
         Some(change) => Before::Change(change),
@@ -47,7 +47,7 @@ fn content_differs(one: &Before, other: &Before) -> bool {
     }
 }
 
-/// Returns true if the object changed after `other` was true.
+/// Returns true if the object changed after `other`.
 fn is_newer(attributes: &Attributes, other: &Attributes) -> bool {
     match (attributes.change, other.change) {
         (Some(change), Some(other)) => change > other,
@@ -55,12 +55,12 @@ fn is_newer(attributes: &Attributes, other: &Attributes) -> bool {
     }
 }
 
-/// Returns true if these cannot be of the same object: a handle that a broken server uses again.
+/// Returns true if these cannot be of the same object: a handle that a broken server reuses.
 fn is_other_object(attributes: &Attributes, other: &Attributes) -> bool {
     (attributes.kind, attributes.fsid, attributes.fileid) != (other.kind, other.fsid, other.fileid)
 }
 
-/// Timeouts with the kernel's option names. Cached attributes are used for that long without asking the server.
+/// Timeouts with the kernel's option names. Cached attributes are used for that time without a request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Minimum for everything but directories (default 3 s).
@@ -86,7 +86,7 @@ impl Timeouts {
         Self { acregmin: timeout, acregmax: timeout, acdirmin: timeout, acdirmax: timeout }
     }
 
-    /// `noac`: attributes are never used without asking the server.
+    /// `noac`: attributes are never used without a request to the server.
     pub fn noac() -> Self {
         Self::actimeo(Duration::ZERO)
     }
@@ -101,7 +101,7 @@ impl Timeouts {
     }
 }
 
-/// The moment when a request was sent.
+/// The time at which a request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the reply needs it"]
 pub struct Started {
@@ -109,7 +109,7 @@ pub struct Started {
     at: Duration,
 }
 
-/// A change of our own that is in flight. It ends with [`AttributeCache::end_change`].
+/// An own change in flight. It ends with [`AttributeCache::end_change`].
 #[derive(Debug)]
 #[must_use = "a change that never ends keeps the cache undecided"]
 pub struct OwnChange {
@@ -117,7 +117,7 @@ pub struct OwnChange {
     started: Started,
 }
 
-/// Names a period in which no other client changed an object, as far as this client knows.
+/// Identifies a period in which no other client changed an object, as far as this client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(u64);
 
@@ -160,13 +160,13 @@ pub struct AttributeCache {
 
 struct Entry {
     attributes: Attributes,
-    /// When the request that brought the attributes was sent.
+    /// When the request for the attributes was sent.
     checked_at: Duration,
     timeout: Duration,
     timeout_since: Duration,
-    /// Set when the server must be asked whether the object has changed.
+    /// Set when the object must be revalidated.
     expired: bool,
-    /// Set when an own change made the attributes old.
+    /// Set when an own change made the attributes obsolete.
     outdated: bool,
     /// The generation in which attributes or versions were last accepted.
     generation: u64,
@@ -179,8 +179,8 @@ struct Entry {
     changes: u32,
     /// Ended own changes that do not join `valid` yet.
     links: Vec<(Before, Before)>,
-    /// States that own changes in flight have left behind. Version 4 reads the change attribute just before a WRITE, so that
-    /// WRITEs in flight together may name the same one.
+    /// States that own changes in flight have replaced. Version 4 reads the change attribute just before a WRITE, so that
+    /// concurrent WRITEs may report the same one.
     passed: VecDeque<Before>,
 }
 
@@ -196,35 +196,35 @@ impl AttributeCache {
         Self { entries: Bounded::new(user, capacity, ENTRY_BYTES), timeouts, generation: 0, last_epoch: 0 }
     }
 
-    /// Returns attributes that may be used without asking the server.
+    /// Returns attributes that may be used without a request to the server.
     pub fn get(&self, file: FileId, now: Duration) -> Option<&Attributes> {
         let entry = self.entries.get(&file)?;
         (entry.is_fresh(now) && !entry.outdated).then_some(&entry.attributes)
     }
 
-    /// Returns whether cached content of the file, such as a directory's names, may be used without asking the server. An own
+    /// Returns whether cached content of the file, such as a directory's names, may be used without a request to the server. An own
     /// change whose reply had no attributes makes them unusable, but not the content.
     pub fn is_fresh(&self, file: FileId, now: Duration) -> bool {
         self.entries.get(&file).is_some_and(|entry| entry.is_fresh(now))
     }
 
-    /// Returns how long [`Self::get`] returns attributes from now on, if nothing happens.
+    /// Returns the time for which [`Self::get`] returns attributes, if nothing happens.
     pub fn usable_for(&self, file: FileId, now: Duration) -> Duration {
         let entry = self.entries.get(&file).filter(|entry| !entry.outdated);
         entry.map_or(Duration::ZERO, |entry| entry.fresh_for(now))
     }
 
-    /// Returns how long [`Self::is_fresh`] is true from now on, if nothing happens.
+    /// Returns the time for which [`Self::is_fresh`] is true, if nothing happens.
     pub fn fresh_for(&self, file: FileId, now: Duration) -> Duration {
         self.entries.get(&file).map_or(Duration::ZERO, |entry| entry.fresh_for(now))
     }
 
-    /// Returns the last known attributes, however old.
+    /// Returns the last known attributes, of any age.
     pub fn last_known(&self, file: FileId) -> Option<&Attributes> {
         self.entries.get(&file).map(|entry| &entry.attributes)
     }
 
-    /// Returns the epoch of a file. What was cached in another epoch is not valid.
+    /// Returns the epoch of a file. Content cached in another epoch is not valid.
     pub fn epoch(&self, file: FileId) -> Option<Epoch> {
         self.entries.get(&file).map(|entry| entry.epoch)
     }
@@ -240,7 +240,7 @@ impl AttributeCache {
         OwnChange { file, started: self.start(now) }
     }
 
-    /// Attributes arrived with the reply to a request that changed nothing.
+    /// Stores the attributes in the reply to a request that changed nothing.
     pub fn update(
         &mut self,
         file: FileId,
@@ -367,7 +367,7 @@ impl AttributeCache {
 }
 
 impl Entry {
-    /// Takes attributes over, unless the reply is late.
+    /// Stores attributes, unless the reply is late.
     fn accept(&mut self, generation: u64, started: Started, attributes: Attributes) -> Invalidate {
         let late = self.generation > started.generation;
         if late && !is_newer(&attributes, &self.attributes) {
@@ -468,7 +468,7 @@ impl Entry {
         }
     }
 
-    /// Like the kernel: attributes that outlived their timeout unchanged get twice the time.
+    /// Like the kernel: attributes that are unchanged after their timeout get twice the time.
     fn adjust_timeout(&mut self, timeouts: Timeouts, now: Duration) {
         if now >= self.timeout_since.saturating_add(self.timeout) {
             let (_, max) = timeouts.of(self.attributes.kind);

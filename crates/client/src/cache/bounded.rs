@@ -12,7 +12,7 @@ const RECLAIM_PART: u64 = 64;
 
 /// A map that evicts by `quick_cache`'s policy, which a scan of many keys does not flush.
 ///
-/// Every entry holds a permit of [`Kind::Metadata`]. Without room in the budget the map evicts entries of its own before
+/// Every entry holds a permit of [`Kind::Metadata`]. Without space in the budget the map evicts entries of its own before
 /// it takes a new one.
 pub(super) struct Bounded<K, V> {
     cache: Cache<K, Slot<V>, ByPermit, DefaultHashBuilder, KeepPinned>,
@@ -62,7 +62,7 @@ impl<K: Eq + Hash, V: Value> Bounded<K, V> {
         Self { cache, user, capacity }
     }
 
-    /// Inserts an entry of `bytes`, and evicts others if it has to. Returns false if there is no room even then.
+    /// Inserts an entry of `bytes`, and evicts others if necessary. Returns false if the entry does not fit even then.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: u64) -> bool {
         let Some(permit) = self.reserve(bytes) else {
             self.cache.remove(&key);
@@ -92,7 +92,7 @@ impl<K: Eq + Hash, V: Value> Bounded<K, V> {
         self.cache.get(key).map(|slot| &slot.value)
     }
 
-    /// Changes an entry in place. Its size stays.
+    /// Changes an entry in place. Its size does not change.
     pub(super) fn change<Q, R>(&mut self, key: &Q, change: impl FnOnce(&mut V) -> R) -> Option<R>
     where
         Q: Hash + quick_cache::Equivalent<K> + ?Sized,

@@ -36,7 +36,7 @@ pub const FIRST_COOKIE: u64 = 0;
 pub struct DirectoryEntry {
     /// The name, raw bytes.
     pub name: Bytes,
-    /// Where reading continues after this entry.
+    /// The position at which reading continues after this entry.
     pub cookie: u64,
     /// Number of the object in its file system.
     pub fileid: u64,
@@ -51,7 +51,7 @@ pub struct DirectoryEntry {
 pub struct Page {
     /// The entries in the server's order.
     pub entries: Arc<[DirectoryEntry]>,
-    /// Where reading continues: the cookie of the last entry that the server sent, `.` and `..` included.
+    /// The position at which reading continues: the cookie of the last entry that the server sent, `.` and `..` included.
     pub next_cookie: u64,
     /// Set if the directory ends here.
     pub end: bool,

@@ -317,7 +317,7 @@ impl Limiter {
         self.0.state.lock().used
     }
 
-    /// Returns how short memory is.
+    /// Returns the pressure of memory.
     pub fn pressure(&self) -> Pressure {
         let (budget, state) = (&self.0.budget, self.0.state.lock());
         let writes = state.used.writes();
@@ -334,7 +334,7 @@ impl Limiter {
         }
     }
 
-    /// Returns how much to release now. Call it when [`pressure`](Self::pressure) is not `None`, release that much,
+    /// Returns the number of bytes to release now. Call it when [`pressure`](Self::pressure) is not `None`, release that much,
     /// and call it again after data became clean.
     pub fn demand(&self) -> Demand {
         let (budget, state) = (&self.0.budget, self.0.state.lock());
@@ -357,7 +357,7 @@ impl Limiter {
         }
     }
 
-    /// Returns how long a writer should pause before it writes `bytes` more.
+    /// Returns the time that a writer should pause before it writes `bytes` more.
     ///
     /// The pause is zero up to three quarters of the memory that writers may use. Above, it grows without a step: with x from 0
     /// (three quarters) to 1 (full), it is x/(1-x) of the time in which the server makes `bytes` stable, at most

@@ -1,7 +1,7 @@
 //! Names of directories: the file that each one has, and names that do not exist.
 //!
 //! A name is valid in the directory's [`Epoch`]: until its attributes show a change of the directory by another client.
-//! The caller asks for the directory's attributes first when their timeout is over. Own changes of names are stored with
+//! The caller requests the directory's attributes first when their timeout is over. Own changes of names are stored with
 //! [`NameCache::changed`] and keep the other names of the directory valid.
 //!
 //! A LOOKUP that overlaps an own change of the same name may answer with either state. Its reply is not cached.
@@ -24,7 +24,7 @@ pub const ENTRY_BYTES: u64 = 192;
 /// Directories whose last own change is remembered; with more, LOOKUPs in flight are not cached.
 pub const CHANGED_DIRECTORIES_MAX: usize = 1024;
 
-/// `lookupcache=`: which names are answered without asking the server.
+/// `lookupcache=`: the names that are answered without a request to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LookupCache {
     /// All names, also those that do not exist.
@@ -43,7 +43,7 @@ pub enum Lookup {
     Found(FileId),
     /// The name does not exist.
     Absent,
-    /// The server must be asked.
+    /// A request to the server is needed.
     Unknown,
 }
 

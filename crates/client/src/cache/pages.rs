@@ -5,11 +5,11 @@
 //! tells its state: clean and read-ahead extents can be evicted, dirty and uncommitted ones cannot.
 //!
 //! **Reads**: [`PageCache::read`] returns slices, ranges that are being fetched, and holes. For each hole the caller takes a
-//! [`FetchId`], sends its READ *after* it released the lock around this structure, and brings the data with
+//! [`FetchId`], sends its READ *after* it released the lock around this structure, and passes the data to
 //! [`PageCache::end_fetch`]. Data of a READ that overlapped a write, a truncation or an invalidation are not cached.
 //!
 //! **Eviction** is CLOCK (second chance) over extents, here and not in a crate: extents are split, trimmed and change their
-//! state in place, and a foreign cache would need an entry that follows each of these steps.
+//! state in place, and a general cache would need an entry that follows each of these steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::limiter::{Kind, Permit};
 #[cfg(test)]
 mod tests;
 
-/// Bytes that are accounted for an extent besides its data; enough for the two pieces that a later write can make of it.
+/// Bytes that are accounted for an extent besides its data; enough for the two parts into which a later write can split it.
 pub const EXTENT_OVERHEAD: u64 = 256;
 /// Writes below this size that continue a small extent are copied into it.
 const SMALL_WRITE: usize = 4096;
@@ -45,19 +45,19 @@ pub struct FetchId(u64);
 pub enum Piece {
     /// Cached.
     Data {
-        /// Where it begins in the file.
+        /// Its offset in the file.
         offset: u64,
         /// The bytes.
         data: Bytes,
     },
-    /// Being fetched. Read again when the fetch has ended.
+    /// Being fetched. Repeat the read when the fetch has ended.
     Coming {
         /// The part that is being fetched.
         range: Range<u64>,
         /// The request.
         fetch: FetchId,
     },
-    /// To be fetched.
+    /// Missing: fetch it.
     Hole(Range<u64>),
 }
 
@@ -67,7 +67,7 @@ pub struct PageCache {
     files: BTreeMap<FileId, FilePages>,
     /// Files with something to evict.
     evictable: BTreeSet<FileId>,
-    /// Where eviction continues.
+    /// The position at which eviction continues.
     hand: (FileId, u64),
     last_fetch: u64,
 }
@@ -122,7 +122,7 @@ impl PageCache {
         Some(id)
     }
 
-    /// Stores data from `offset` on of the READ `fetch`, at most as many as it requested. They fill the holes of the cache.
+    /// Stores data of the READ `fetch` at `offset`, at most as many as it requested. They fill the holes of the cache.
     /// `permit` holds [`charge`] of their length; the surplus is released.
     ///
     /// `data` keep their whole buffer in memory: if that is much larger, pass a copy. A reader that waits gets what
@@ -149,7 +149,7 @@ impl PageCache {
         self.files.get(&file).is_some_and(|pages| pages.fetches_in(range).next().is_some())
     }
 
-    /// Returns `data`, which a READ brought from `offset`, with newer bytes of the cache in their places.
+    /// Returns `data`, which a READ at `offset` returned, overwritten by newer bytes of the cache.
     pub fn overlay(&self, file: FileId, offset: u64, data: &Bytes) -> Vec<Bytes> {
         let Some(pages) = self.files.get(&file) else { return vec![data.clone()] };
         let range = offset..offset + data.len() as u64;
@@ -171,7 +171,7 @@ impl PageCache {
     }
 
     /// Stores data that the program wrote, below offset 2⁶³. `permit` holds [`charge`] of its length. Returns the memory of the replaced
-    /// data, which the caller holds as long as requests still use that.
+    /// data, which the caller holds as long as requests still use those data.
     pub fn write(&mut self, file: FileId, offset: u64, data: Bytes, permit: Permit) -> Vec<Permit> {
         let pages = self.files.entry(file).or_default();
         let range = offset..offset + data.len() as u64;
@@ -196,7 +196,7 @@ impl PageCache {
         }
     }
 
-    /// Drops `range` in any state, also if it is being fetched. Returns its memory.
+    /// Drops `range` in any state, even if it is being fetched. Returns its memory.
     pub fn remove(&mut self, file: FileId, range: Range<u64>) -> Vec<Permit> {
         let Some(pages) = self.files.get_mut(&file) else { return Vec::new() };
         pages.make_stale(&range);
@@ -357,7 +357,7 @@ impl FilePages {
             && before.permit.kind() == permit.kind()
             && before.data.len() + data.len() <= SMALL_EXTENT
         {
-            // A request that uses the buffer keeps it as it is.
+            // A request that uses the buffer keeps it unchanged.
             match std::mem::take(&mut before.data).try_into_mut() {
                 Ok(mut buffer) => {
                     buffer.extend_from_slice(&data);
@@ -425,7 +425,7 @@ impl FilePages {
         }
     }
 
-    /// Evicts from `from` on until `released` is `bytes`. Returns where to continue in this file.
+    /// Evicts from `from` until `released` is `bytes`. Returns the offset at which to continue in this file.
     fn evict(&mut self, from: u64, kind: Kind, bytes: u64, released: &mut u64) -> Option<u64> {
         let mut victims = Vec::new();
         let mut next = None;

@@ -1,22 +1,22 @@
 //! Plans read-ahead. Knows no protocol and holds no data.
 //!
 //! A file has some streams, each a sequential reader. A stream's window is the requested range beyond the reader. The first
-//! is 128 KiB + 1 MiB, and it doubles each time the reader has to wait: the window then covers bandwidth × delay. A seek
+//! is 128 KiB + 1 MiB, and it doubles each time the reader must wait: the window then covers bandwidth × delay. A seek
 //! back inside the window keeps the stream. A read elsewhere begins a stream on probation, which reads ahead from its
-//! second sequential read on. Random reads never leave probation, so that nothing is read ahead for them.
+//! second sequential read. Random reads never leave probation, so nothing is read ahead for them.
 
 use std::ops::Range;
 
 #[cfg(test)]
 mod tests;
 
-/// The first window: a small read at once, and a large one behind it.
+/// The first window: a small read at once, and a large one after it.
 pub const FIRST_WINDOW: u64 = (128 << 10) + (1 << 20);
 /// The largest window.
 pub const WINDOW_MAX: u64 = 64 << 20;
 /// The smallest window that short memory leaves.
 pub const WINDOW_MIN: u64 = 128 << 10;
-/// Bytes behind a reader that should stay cached, for seeks back.
+/// Bytes before a reader's position that should stay cached, for seeks back.
 pub const BEHIND: u64 = 1 << 20;
 /// Maximum number of sequential streams that are tracked for one file.
 pub const STREAMS_MAX: usize = 8;
@@ -28,14 +28,14 @@ pub enum Cached {
     Yes,
     /// Its request is under way, and the reader has to wait.
     Coming,
-    /// Some of it has to be asked for: it was never read, or memory was short.
+    /// Some of it must be requested: it was never read, or memory was short.
     No,
 }
 
 /// Work in addition to the program's read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Ask for this now; often empty.
+    /// Request this now; often empty.
     pub fetch: Range<u64>,
     /// Keep this cached as long as memory allows.
     pub keep: Range<u64>,
@@ -43,11 +43,11 @@ pub struct Plan {
 
 #[derive(Debug)]
 struct Stream {
-    /// Where the next sequential read begins.
+    /// The start of the next sequential read.
     next: u64,
     /// Everything between [`Self::start`] and here was requested.
     end: u64,
-    /// Where the stream began.
+    /// The start of the stream.
     start: u64,
     /// 0 on probation.
     window: u64,
@@ -92,7 +92,7 @@ impl ReadAhead {
             let oldest = oldest.map_or(0, |(index, _)| index);
             self.streams.swap_remove(oldest);
         }
-        // Who begins at the beginning probably reads on.
+        // A reader that begins at the start probably continues.
         let window = if offset == 0 { FIRST_WINDOW } else { 0 };
         self.streams.push(Stream { next: offset, end: offset, start: offset, window, last_use: 0 });
         self.streams.last_mut().expect("a stream was pushed")
@@ -100,7 +100,7 @@ impl ReadAhead {
 }
 
 impl Stream {
-    /// Returns true if a read belongs to this stream: it continues it, or lies in its window or just behind its reader.
+    /// Returns true if a read belongs to this stream: it continues it, or lies in its window or just before its reader.
     fn serves(&self, range: &Range<u64>) -> bool {
         let behind = self.next.saturating_sub(BEHIND).max(self.start);
         if self.window == 0 {
@@ -121,7 +121,7 @@ impl Stream {
             self.end = self.end.min(range.start);
         }
         self.next = range.end;
-        // The caller asks for the range itself.
+        // The caller requests the range itself.
         self.end = self.end.max(range.end);
         let target = range.end.saturating_add(self.window).min(size);
         let fetch = match target.checked_sub(self.end) {

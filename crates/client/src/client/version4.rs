@@ -55,7 +55,7 @@ operations! {
         ranges: Ranges,
     ) -> Attributes, "CLONE";
     /// Copies a range at the server, which may do so in the background: this waits for its end. Fewer bytes may be copied than
-    /// asked for. Unstable data need a COMMIT, as those of WRITE. A copy whose caller has gone is cancelled.
+    /// requested. Unstable data need a COMMIT, as those of WRITE. A copy whose caller was dropped is cancelled.
     fn copy(
         source: (FileHandle, &OpenState),
         destination: (FileHandle, &OpenState),

@@ -1,4 +1,4 @@
-//! One connection: its queue, and when it is made again.
+//! One connection: its queue and its reconnection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -42,7 +42,7 @@ pub enum Action {
     },
 }
 
-/// Why a connection could not be made, as readable text.
+/// The reason for a failed connection, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectError {
     /// The reason, for instance "127.0.0.1:2049: Connection refused".
@@ -55,12 +55,12 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// How long a client waits for its server (nfs(5): `timeo`, `retrans`, `soft`, `hard`).
+/// The timeouts of a client for its server (nfs(5): `timeo`, `retrans`, `soft`, `hard`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Time without a reply to a call after which the connection is closed and made again.
     pub timeout: Duration,
-    /// How many times in succession the server may stay silent, or refuse to connect, until calls fail; `None`: forever
+    /// Number of successive timeouts or refused connections until calls fail; `None`: forever
     /// (`hard`).
     pub retries: Option<u32>,
     /// Whether the first connection must succeed at once. A later one is governed by `retries`.
@@ -101,7 +101,7 @@ pub(super) struct Connection {
     /// Replies to callbacks; they end with their connection.
     pub(super) replies: VecDeque<Record>,
     pub(super) sender: Option<Waker>,
-    /// How often it was connected.
+    /// Number of times that it was connected.
     pub(super) made: u64,
     /// When bytes last arrived.
     pub(super) received_at: Duration,
@@ -167,7 +167,7 @@ impl Connection {
             self.link = Link::Idle;
             return;
         }
-        // The first attempt follows at once. A server that accepts and closes at once is asked less and less often.
+        // The first attempt follows at once. A server that accepts and closes at once is contacted at growing intervals.
         let until = if self.failures == 0 { now } else { now + self.pause() };
         self.failures += 1;
         self.link = Link::Waiting { until };
@@ -178,14 +178,14 @@ impl Connection {
         self.policy.retries.is_some_and(|retries| self.failures >= retries)
     }
 
-    /// Handles a reply. One that was not waited for says nothing about the server.
+    /// Handles a reply. An unexpected one has no information about the server.
     pub(super) fn handle_reply(&mut self, xid: u32) {
         if self.in_flight.remove(&xid).is_some() {
             self.failures = 0;
         }
     }
 
-    /// Forgets a call that nobody waits for.
+    /// Forgets a call for which no task waits.
     pub(super) fn forget(&mut self, xid: u32) {
         self.in_flight.remove(&xid);
         self.queue.retain(|queued| *queued != xid);

@@ -11,7 +11,7 @@
 //!   [`Engine::handle_timeout`]. They register the waker that they are polled with. A new deadline wakes the task that polls
 //!   for actions, which asks for the deadline again.
 //!
-//! A call survives its connection: it is sent again, with its transaction ID, over the next one. The server recognises the
+//! A call survives its connection: it is sent again, with its transaction ID, over the next one. The server recognizes the
 //! repetition by the transaction ID (NFS 2, 3 and 4.0: its reply cache) or by slot and sequence ID (4.1 and later).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -46,7 +46,7 @@ pub const CALLBACKS_MAX: usize = 1024;
 
 /// Tells the time. The engine reads it when callers call; the transport passes no times.
 pub trait Clock: Send + Sync {
-    /// Returns the time since any fixed start. It never goes back.
+    /// Returns the time since any fixed start. It never goes backwards.
     fn now(&self) -> Duration;
 }
 
@@ -91,7 +91,7 @@ struct Call {
     label: Label,
     times: CallTimes,
     connection: ConnectionId,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     sendings: u32,
     outcome: Option<Result<Bytes, CallError>>,
     waker: Option<Waker>,
@@ -256,13 +256,13 @@ impl Engine {
         self.clock.now()
     }
 
-    /// Returns how many calls wait for a connection or a reply.
+    /// Returns the number of calls that wait for a connection or a reply.
     #[must_use]
     pub fn calls_in_flight(&self) -> usize {
         self.state.lock().calls.values().filter(|call| call.outcome.is_none()).count()
     }
 
-    /// Returns how many calls were sent so far, repetitions included.
+    /// Returns the number of calls sent so far, repetitions included.
     #[must_use]
     pub fn requests_sent(&self) -> u64 {
         self.state.lock().sent
@@ -411,7 +411,7 @@ impl Engine {
         connections.chain(state.sleepers.keys().next().map(|(time, _)| *time)).min()
     }
 
-    /// Handles the passing of time: wakes sleepers, connects again, gives up connections without replies.
+    /// Handles the passing of time: wakes sleepers, connects again, closes connections without replies.
     pub fn handle_timeout(&self) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -539,12 +539,12 @@ fn wake(waker: &mut Option<Waker>) {
 pub struct PendingCall {
     engine: Arc<Engine>,
     xid: u32,
-    /// How often the call had been sent when its outcome was taken.
+    /// Number of times that the call had been sent when its outcome was taken.
     sendings: u32,
 }
 
 impl PendingCall {
-    /// Returns how often the call has been sent. After more than once the server may have executed it before.
+    /// Returns the number of times that the call has been sent. After more than one the server may have executed it before.
     #[must_use]
     pub fn sendings(&self) -> u32 {
         self.engine.state.lock().calls.get(&self.xid).map_or(self.sendings, |call| call.sendings)

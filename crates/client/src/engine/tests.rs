@@ -245,7 +245,7 @@ fn the_reply_to_a_dropped_call_releases_its_permit() {
 }
 
 #[test]
-fn the_reply_releases_a_calls_permit_although_nobody_polls() {
+fn the_reply_releases_a_calls_permit_without_a_poll() {
     struct Freed(Arc<Mutex<u32>>);
     impl Completion for Freed {
         fn complete(self: Box<Self>, outcome: Option<&Result<Bytes, CallError>>) {

@@ -123,7 +123,7 @@ impl FileSystem {
 }
 
 impl File {
-    /// Returns the attributes as they were when the file was opened.
+    /// Returns the attributes at the time of the open.
     #[must_use]
     pub fn opened_attributes(&self) -> Attributes {
         self.file.opened_attributes()

@@ -1,4 +1,4 @@
-//! Files by path, as POSIX programs see them.
+//! Files by path, with POSIX semantics.
 //!
 //! A [`FileSystem`] is a directory of a server with a caller. Paths are bytes; they are relative to that directory, and a
 //! leading `/` changes nothing. Symbolic links are followed by the client; an absolute one begins at that directory again.
@@ -28,7 +28,7 @@ pub use inode::{Inode, Mount};
 pub use listing::Listing;
 pub use walk::{Listed, Walk};
 
-/// A directory of a server with all below it, for one caller. Clones are the same.
+/// A directory of a server with everything below it, for one caller. Clones are the same.
 #[derive(Clone)]
 pub struct FileSystem {
     inner: Arc<Inner>,
@@ -45,7 +45,7 @@ impl FileSystem {
     /// value then is the file's name.
     ///
     /// # Errors
-    /// If there is nothing at `path`, or the caller may not see it.
+    /// If there is nothing at `path`, or the caller may not look it up.
     pub async fn mount(
         client: Client,
         caller: Caller,
@@ -145,7 +145,7 @@ impl FileSystem {
         inode.set_attributes(self.caller(), None, set).await.map_err(failed)
     }
 
-    /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
+    /// Returns the caller's permissions among the requested ones ([`crate::results::access`]).
     ///
     /// # Errors
     /// As access(2), except that missing permissions are not an error.
@@ -187,7 +187,7 @@ impl FileSystem {
             return Err(OpError::Status(Status::NOTDIR));
         }
         match self.list_rest(object.handle, Listing::default(), plus).await {
-            // The server does not know its cookies any longer: all is listed again.
+            // The server no longer knows its cookies: list everything again.
             Err(OpError::Status(Status::BAD_COOKIE | Status::NOT_SAME)) => {
                 self.list_rest(object.handle, Listing::default(), plus).await
             }
@@ -254,7 +254,7 @@ impl FileSystem {
         parent.rmdir(self.caller(), &name).await.map_err(failed)
     }
 
-    /// Renames, and replaces an object that has the new name.
+    /// Renames, and replaces an existing object with the new name.
     ///
     /// # Errors
     /// As rename(2).

@@ -1,4 +1,4 @@
-//! Paths: their names, and the objects that they lead to.
+//! Paths: their names, and their resolution to objects.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Object;
 
-/// Maximum number of symbolic links on the way of one path, as on Linux.
+/// Maximum number of symbolic links in the resolution of one path, as on Linux.
 const LINKS_MAX: u32 = 40;
 /// Maximum length of a path in bytes (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
 
-/// Splits a path into its names; empty ones and `.` are left out.
+/// Splits a path into its names; empty ones and `.` are omitted.
 pub(super) fn split(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect()
 }
@@ -42,7 +42,7 @@ impl FileSystem {
         self.resolve_names(&names, follow).await
     }
 
-    /// Resolves names without symbolic links: as far as they are cached, and by one chain of LOOKUPs from there on.
+    /// Resolves names without symbolic links: by the cache as far as possible, and by one chain of LOOKUPs for the rest.
     async fn resolve_plain(&self, names: &[&[u8]]) -> Result<Object, OpError> {
         let (mount, caller) = (self.mounted(), self.caller());
         let mut inode = mount.root();

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::results::Content;
 
 impl File {
-    /// Reserves space for a range; the file grows if the range ends behind it.
+    /// Reserves space for a range; the file grows if the range ends after it.
     ///
     /// # Errors
     /// As fallocate(2) without flags.
@@ -13,7 +13,7 @@ impl File {
         self.file.allocate(offset, length).await.map_err(|cause| self.failed("allocate", cause))
     }
 
-    /// Makes a hole of a range; the size stays.
+    /// Turns a range into a hole; the size does not change.
     ///
     /// # Errors
     /// As fallocate(2) with `FALLOC_FL_PUNCH_HOLE`.
@@ -21,15 +21,15 @@ impl File {
         self.file.punch_hole(offset, length).await.map_err(|cause| self.failed("punch a hole in", cause))
     }
 
-    /// Returns the first offset from `offset` on with data, or in a hole. Every file ends with a hole.
+    /// Returns the first offset at or after `offset` with data, or in a hole. Every file ends with a hole.
     ///
     /// # Errors
-    /// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`: ENXIO behind the last data or the end of the file.
+    /// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`: ENXIO after the last data or the end of the file.
     pub async fn seek(&self, offset: u64, content: Content) -> Result<u64, Error> {
         self.file.seek(offset, content).await.map_err(|cause| self.failed("seek", cause))
     }
 
-    /// Copies at most `count` bytes of `source` from `source_offset` on to `offset` of this file, at the server. Returns how many;
+    /// Copies at most `count` bytes of `source` at `source_offset` to `offset` of this file, at the server. Returns their number;
     /// 0 means that the source ends there. The data are stable after [`Self::sync`].
     ///
     /// # Errors

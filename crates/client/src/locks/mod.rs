@@ -1,4 +1,4 @@
-//! Byte-range locks of POSIX programs: which owner holds which bytes of which file.
+//! Byte-range locks of POSIX programs: the owners of locked bytes of files.
 //!
 //! [`ranges`] splits and merges the ranges of one owner. [`table`] keeps the ranges of all owners, so that they can be reclaimed
 //! after the server restarted. [`waiters`] are tasks that wait until a lock is free.
@@ -51,13 +51,13 @@ impl LockRange {
     /// All bytes of a file, as flock(2) locks them.
     pub const WHOLE: Self = Self { first: 0, last: u64::MAX };
 
-    /// Creates the range of `length` bytes from `offset` on; a length of 0 means all bytes that follow, as in fcntl(2).
+    /// Creates the range of `length` bytes at `offset`; a length of 0 means all bytes that follow, as in fcntl(2).
     ///
     /// # Errors
     /// EINVAL or EOVERFLOW if it goes beyond the largest offset of a file, 2^63 - 1.
     pub fn new(offset: u64, length: u64) -> Result<Self, OpError> {
         if offset > OFFSET_MAX {
-            return Err(OpError::Invalid(Errno::EINVAL, "a lock behind the largest offset"));
+            return Err(OpError::Invalid(Errno::EINVAL, "a lock after the largest offset"));
         }
         if length == 0 {
             return Ok(Self { first: offset, last: u64::MAX });
@@ -65,7 +65,7 @@ impl LockRange {
         match offset.checked_add(length - 1) {
             Some(last) if last < OFFSET_MAX => Ok(Self { first: offset, last }),
             Some(OFFSET_MAX) => Ok(Self { first: offset, last: u64::MAX }),
-            _ => Err(OpError::Invalid(Errno::EOVERFLOW, "a lock behind the largest offset")),
+            _ => Err(OpError::Invalid(Errno::EOVERFLOW, "a lock after the largest offset")),
         }
     }
 
@@ -87,7 +87,7 @@ impl LockRange {
         (self.last != u64::MAX).then(|| self.last - self.first + 1)
     }
 
-    /// Returns the length as LOCK has it.
+    /// Returns the length for LOCK.
     pub(crate) fn wire_length(self) -> u64 {
         self.length().unwrap_or(u64::MAX)
     }
@@ -99,7 +99,7 @@ impl LockRange {
     }
 }
 
-/// The lock because of which another one is refused.
+/// The lock that conflicts with a refused one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockConflict {
     /// Its range.
@@ -108,7 +108,7 @@ pub struct LockConflict {
     pub kind: LockKind,
     /// Its owner, if that is one of this client.
     pub owner: Option<LockOwner>,
-    /// The owner as the server names it; empty if the lock is kept on this machine.
+    /// The owner in the server's reply; empty if the lock is kept on this machine.
     pub name: Bytes,
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_end_where_files_do() {
+    fn ranges_end_at_the_largest_offset_of_files() {
         let range = LockRange::new(5, 10).unwrap();
         assert_eq!((range.offset(), range.length(), range.wire_length()), (5, Some(10), 10));
         assert_eq!(LockRange::new(0, 0), Ok(LockRange::WHOLE));

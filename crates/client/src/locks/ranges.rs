@@ -1,4 +1,4 @@
-//! The locked ranges of one owner on one file (fcntl(2)): a lock replaces the owner's locks there, and equal neighbours merge.
+//! The locked ranges of one owner on one file (fcntl(2)): a lock replaces the owner's locks there, and equal neighbors merge.
 
 use super::{LockKind, LockRange};
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_neighbours_merge_on_both_sides() {
+    fn equal_neighbors_merge_on_both_sides() {
         let ranges = locked(&[(0, 9, Shared), (20, 29, Shared), (10, 19, Shared)]);
         assert_eq!(ranges.ranges, [held(0, 29, Shared)]);
         let ranges = locked(&[(0, 9, Shared), (10, 19, Exclusive)]);

@@ -79,7 +79,7 @@ pub(crate) struct Unlocking {
     pub(crate) is_last_of_owner: bool,
 }
 
-/// A [`Locker`] in use. It is forgotten when nobody uses it and it holds nothing.
+/// A [`Locker`] in use. It is forgotten when it is unused and has no locks.
 #[derive(Debug)]
 pub(crate) struct LockerUse {
     locks: Arc<Locks>,
@@ -148,13 +148,13 @@ impl Locks {
 }
 
 impl Locker {
-    /// Returns the number, which the owner's name at the server is made of.
+    /// Returns the number, which is part of the owner's name at the server.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Waits until no other request with the owner's seqid is under way. Do not wait for a session meanwhile: the task that makes
-    /// sessions takes the seqid too. Whoever takes an open-owner's turn as well takes that first.
+    /// Waits until no other request with the owner's seqid is in progress. Do not wait for a session meanwhile: the task that makes
+    /// sessions takes the seqid too. A task that takes an open-owner's turn as well takes that first.
     pub(crate) async fn seqid(&self) -> MutexGuard<'_, Seqid> {
         self.seqid.lock().await
     }

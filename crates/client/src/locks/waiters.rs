@@ -77,7 +77,7 @@ impl Waiter<'_> {
         self.place.state.lock().is_notified = false;
     }
 
-    /// Waits for a notification since [`Self::reset`], at most until `timeout` has ended.
+    /// Waits for a notification since [`Self::reset`], at most until `timeout` is over.
     pub(crate) async fn notified(&self, timeout: impl Future<Output = ()>) {
         let mut timeout = pin!(timeout);
         poll_fn(|context| {

@@ -24,7 +24,7 @@ use crate::permits::Permit;
 use crate::record::RecordWriter;
 use crate::results::FileHandle;
 
-/// The pause before a call is repeated that the server answered with JUKEBOX, as Linux has it. The file may be on a tape.
+/// The pause before the repetition of a call that the server answered with JUKEBOX, as in Linux. The file may be on a tape.
 pub(super) const JUKEBOX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A procedure of a program.
@@ -220,7 +220,7 @@ pub(super) fn to_wire(handle: &FileHandle) -> Result<WireHandle, OpError> {
 /// Converts a handle from the wire.
 ///
 /// # Errors
-/// [`OpError::BadReply`] for an empty one, which names nothing.
+/// [`OpError::BadReply`] for an empty one, which identifies no file.
 pub(super) fn from_wire(handle: &WireHandle) -> Result<FileHandle, OpError> {
     match FileHandle::new(handle) {
         Ok(handle) if !handle.is_empty() => Ok(handle),

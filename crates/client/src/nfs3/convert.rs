@@ -1,4 +1,4 @@
-//! Attributes, names and types of version 3 as the client has them, and back.
+//! Converts attributes, names and types between version 3 and the client.
 
 use bytes::Bytes;
 use protocol::nfs3::{
@@ -66,7 +66,7 @@ pub(super) fn changed(wire: &WccData) -> Result<Changed, OpError> {
     Ok(Changed { before, change_after: None, after: post_op(&wire.after)? })
 }
 
-/// Converts attributes to set. Times that version 3 cannot say become the nearest that it can, as on Linux.
+/// Converts attributes to set. Times outside of version 3's range become the nearest possible ones, as on Linux.
 pub(super) fn set_attributes(set: &SetAttributes) -> Sattr {
     let time = |time: SetTime| match time {
         SetTime::Keep => WireSetTime::DontChange,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_taken_over_and_impossible_ones_refused() {
+    fn attributes_are_converted_and_impossible_ones_refused() {
         let taken = attributes(&fattr()).unwrap();
         assert_eq!((taken.kind, taken.mode, taken.device), (FileKind::CharacterDevice, 0o644, (7, 8)));
         assert_eq!((taken.fsid, taken.fileid), (FsId { major: 9, minor: 0 }, 10));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn weak_data_are_taken_over_and_impossible_times_refused() {
+    fn weak_data_are_converted_and_impossible_times_refused() {
         let before =
             WccAttr { size: 1, mtime: NfsTime { seconds: 2, nseconds: 3 }, ctime: NfsTime::default() };
         let taken = changed(&WccData { before: Some(before), after: None }).unwrap();

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 /// Maximum number of operations that continue in the background. Further ones are dropped: the server keeps their state until the client leaves.
 const BACKGROUND_MAX: usize = 4096;
 
-/// Operations that nobody waits for any longer.
+/// Operations for which no caller waits any longer.
 #[derive(Default)]
 pub(crate) struct Background {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ pub(crate) struct Background {
 struct State {
     /// Operations that are not polled yet.
     new: Vec<BoxFuture<'static, ()>>,
-    /// How many have not ended.
+    /// Number of operations that have not ended.
     count: usize,
     runner: Option<Waker>,
     /// Tasks that wait until all have ended.
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Background {
-    /// Adds an operation that nobody waits for.
+    /// Adds an operation for which no caller waits.
     pub(crate) fn add(&self, operation: BoxFuture<'static, ()>) {
         let mut state = self.state.lock();
         if state.count >= BACKGROUND_MAX {

@@ -1,7 +1,7 @@
 //! Many items in few compounds.
 //!
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
-//! within the server's granted limits, and within the sizes that it was seen to execute ([`super::compound_size`]). Several compounds are in
+//! within the server's granted limits, and within the sizes that it has executed ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
 //! further compounds. These have no more items than were executed before the failure: where many items fail, they spread over
 //! compounds that are in flight together, instead of one round trip for each failure.
@@ -27,29 +27,29 @@ pub(crate) const SPREAD: usize = 64;
 pub(crate) const WIDE_SPREAD: usize = 128;
 /// Least items of a compound of a batch that is spread.
 const ITEMS_MIN: usize = 8;
-/// How often one item is tried again after DELAY, GRACE or a compound that was too large.
+/// Number of retries of an item after DELAY, GRACE or a compound that was too large.
 const TRIES_MAX: u32 = 64;
 
-/// One of many.
+/// One of many items.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     /// Its operations; the first is PUTFH.
     pub(crate) ops: Vec<Op>,
-    /// About how many bytes they take in a request.
+    /// Approximate number of their bytes in a request.
     pub(crate) request: usize,
-    /// At most how many bytes their results take in a reply.
+    /// Maximum bytes of their results in a reply.
     pub(crate) reply: usize,
 }
 
 /// The outcome of an item.
 pub(crate) type ItemOutcome = Result<Results, OpError>;
 
-/// The items of a batch on their way.
+/// The items of a batch in progress.
 struct Batch {
     items: Vec<Item>,
     outcomes: Vec<Option<ItemOutcome>>,
     tries: Vec<u32>,
-    /// Items that no compound has yet, by number.
+    /// Items that are in no compound yet, by number.
     waiting: VecDeque<usize>,
     /// Most items of the next compound.
     items_max: usize,
@@ -62,9 +62,9 @@ struct Batch {
 enum Failure {
     /// Its outcome.
     Final,
-    /// It is tried again after a pause.
+    /// It is retried after a pause.
     Later,
-    /// It is tried again in a smaller compound.
+    /// It is retried in a smaller compound.
     Smaller,
 }
 
@@ -84,7 +84,7 @@ impl Nfs4 {
     /// Executes items and returns an outcome for each, in their order. Results of an item that failed end with the failure.
     /// `spread` is the number of compounds to spread them over; 1: as few as possible.
     ///
-    /// The server is not asked to keep the replies: servers keep a few KiB only. If a reply is lost with its connection, the
+    /// The client does not request that the server keeps the replies: servers keep only a few KiB. If a reply is lost with its connection, the
     /// compound is executed again, and its results are marked as repeated: then NOENT or EXIST may come from the first time.
     pub(crate) async fn batch(&self, caller: &Caller, items: Vec<Item>, spread: usize) -> Vec<ItemOutcome> {
         let mut batch = Batch::new(items, spread);
@@ -141,7 +141,7 @@ impl Batch {
         }
     }
 
-    /// Takes items for a compound of at most `operations`: the next ones, as many as fit; one always does.
+    /// Takes items for a compound of at most `operations`: the next ones, as many as fit; at least one.
     fn next_compound(&mut self, operations: usize, limits: &Limits) -> Option<Vec<usize>> {
         let (mut left_ops, mut left_request, mut left_reply) = (
             operations,
@@ -163,7 +163,7 @@ impl Batch {
             left_reply = left_reply.saturating_sub(*reply);
             self.waiting.pop_front();
             taken.push(number);
-            // An item that was part of a compound too large is tried alone in the end.
+            // An item that was part of a compound too large is finally tried alone.
             if self.tries[number] > TRIES_MAX / 2 {
                 break;
             }
@@ -218,7 +218,7 @@ impl Batch {
         None
     }
 
-    /// Puts items back whose compound ended before them; the first was the one that failed.
+    /// Returns items to the queue whose compound ended before them; the first of the compound failed.
     fn retry(&mut self, numbers: &[usize], status: Status) -> Failure {
         let (mut rest, failure) = (numbers, failure(status));
         if let Some(first) = numbers.first() {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_item_fails_alone_and_those_behind_it_run_again() {
+    fn a_failed_item_fails_alone_and_later_ones_are_repeated() {
         let mut batch = batch(3, 2, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         let failed =
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn items_behind_failures_spread_over_compounds() {
+    fn items_after_failures_spread_over_compounds() {
         let mut batch = batch(20, 1, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         assert_eq!(numbers.len(), 20);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_must_wait_runs_again_with_those_behind_it() {
+    fn an_item_that_must_wait_is_repeated_with_later_ones() {
         let mut batch = batch(3, 1, 10);
         let numbers = batch.next_compound(49, &LIMITS).unwrap();
         let delayed = batch.handle(&numbers, Ok(results(&[Status::OK, Status::DELAY])));

@@ -1,4 +1,4 @@
-//! How large compounds are.
+//! The size of compounds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,10 +6,10 @@ use super::session::Limits;
 
 /// Operations of the first compounds: some 20 small files.
 const OPERATIONS_FIRST: usize = 128;
-/// Fewest operations that the size of compounds falls to: one item of any kind.
+/// Minimum size of compounds, in operations: one item of any kind.
 const OPERATIONS_MIN: usize = 8;
-/// How many operations a compound has: it grows while compounds are executed, and falls where the server says that one was too
-/// large.
+/// Maximum number of operations in a compound: it grows while compounds are executed, and falls if the server reports that one
+/// was too large.
 #[derive(Debug)]
 pub(crate) struct CompoundSize(AtomicUsize);
 
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn the_size_of_compounds_grows_and_falls() {
         let size = CompoundSize::default();
-        assert_eq!(size.get(&LIMITS), 49, "SEQUENCE takes one of those granted");
+        assert_eq!(size.get(&LIMITS), 49, "SEQUENCE is one of those granted");
         size.grow(30);
         assert_eq!(size.0.load(Ordering::Relaxed), OPERATIONS_FIRST, "compounds this small prove nothing");
         size.grow(100);

@@ -25,7 +25,7 @@ use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::slots::Slots;
 
-/// How often a client that the server forgot in a restart is established again before the caller gets an error.
+/// Number of times that a client that the server forgot in a restart is established again before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
 /// Bytes of a request or reply in addition to the data of one READ or WRITE.
 pub(super) const OVERHEAD: u32 = 4096;
@@ -52,11 +52,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) connection: ConnectionId,
     pub(crate) config: &'a Config,
     pub(crate) minor_version: u32,
-    /// What CREATE_SESSION asks for.
+    /// The request of CREATE_SESSION.
     pub(crate) flags: CreateSessionFlags,
 }
 
-/// The flags of CREATE_SESSION that a client of files asks for.
+/// The flags of CREATE_SESSION that a client of files requests.
 pub(crate) const SESSION_FLAGS: CreateSessionFlags =
     CreateSessionFlags::PERSIST.union(CreateSessionFlags::CONN_BACK_CHAN);
 

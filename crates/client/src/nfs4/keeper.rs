@@ -1,4 +1,4 @@
-//! The session of a client over its life: made, renewed, replaced when it is lost, destroyed at the end. In 4.0 it is a client
+//! The session of a client: its creation, renewal, replacement after a loss, and destruction. In 4.0 it is a client
 //! ID ([`super::v40`]).
 
 use std::collections::HashSet;
@@ -32,11 +32,11 @@ use crate::error::OpError;
 use crate::locks::Locks;
 use crate::opens::OpenFiles;
 
-/// Assumed until the server has said its lease time; most have 90 s.
+/// Assumed until the server has sent its lease time; most have 90 s.
 const LEASE_DEFAULT: Duration = Duration::from_secs(90);
-/// How often a compound is executed again after lost sessions, before the caller gets an error.
+/// Number of repetitions of a compound after lost sessions, before the caller gets an error.
 const SESSIONS_LOST_MAX: u32 = 16;
-/// The pause before another attempt to make a session after a failed one.
+/// The pause between attempts to create a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Opens that are reclaimed at a time.
 const RECLAIMS_MAX: usize = 64;
@@ -60,7 +60,7 @@ struct Current {
     registration: Registration,
     state: SessionState,
     waiting: Vec<Waker>,
-    /// How many attempts to replace a session found no server, and why the last one did.
+    /// The number of attempts to replace a session that found no server, and the error of the last one.
     unreachable: (u64, CallError),
 }
 
@@ -76,12 +76,12 @@ enum SessionState {
     Ready(Arc<Session>),
     /// A new session is being made; once it exists, state is reclaimed in it.
     Replacing(Option<Arc<Session>>),
-    /// None could be made, and none will be.
+    /// No session could be created, and none will be.
     Failed(OpError),
 }
 
 impl Nfs4 {
-    /// Makes the first session.
+    /// Creates the first session.
     ///
     /// # Errors
     /// Among others [`OpError::Unsupported`] if the server does not have this minor version.
@@ -112,7 +112,7 @@ impl Nfs4 {
         })
     }
 
-    /// Sets the server's lease time, which the attribute `lease_time` says.
+    /// Sets the server's lease time from the attribute `lease_time`.
     pub(crate) fn set_lease(&self, lease: Duration) {
         *self.lease.lock() = lease.max(Duration::from_secs(1));
     }
@@ -145,7 +145,7 @@ impl Nfs4 {
         }
     }
 
-    /// Begins attempts to do something in the session, and in the next one if that is lost.
+    /// Begins attempts at a request in the session, and in the next one if that is lost.
     pub(super) fn attempts(&self) -> Attempts<'_> {
         Attempts { nfs4: self, left: SESSIONS_LOST_MAX, is_repeated: false }
     }
@@ -153,7 +153,7 @@ impl Nfs4 {
     /// Returns the session, once there is one.
     ///
     /// # Errors
-    /// Why there will be none, or, of a soft mount (nfs(5)), why an attempt to make one failed meanwhile.
+    /// The reason why there will be none, or, for a soft mount (nfs(5)), the error of a failed attempt to create one.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, OpError> {
         let failures_before = self.current.lock().unreachable.0;
         poll_fn(|context| {
@@ -218,7 +218,7 @@ impl Nfs4 {
                 SessionEvent::RenewalDue => self.renew(&session).await,
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
-                    // The flags stay if the client does not know the revoked state: it searches only from time to time.
+                    // The flags stay if the client does not know the revoked state: it searches only periodically.
                     if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
                         revoked_after = self.engine.now() + lease_part;
                         let machine = &self.config.machine;
@@ -231,7 +231,7 @@ impl Nfs4 {
         }
     }
 
-    /// Renews the lease. A failure that matters shows as a lost session.
+    /// Renews the lease. A relevant failure appears as a lost session.
     async fn renew(&self, session: &Arc<Session>) {
         if self.minor_version > 0 {
             // Its SEQUENCE is the renewal.
@@ -245,7 +245,7 @@ impl Nfs4 {
         let path_down = SequenceStatus::CB_PATH_DOWN
             | SequenceStatus::CB_PATH_DOWN_SESSION
             | SequenceStatus::BACKCHANNEL_FAULT;
-        // A persistent session is there after the server's restart; opens and locks are not (RFC 8881 §18.46.3).
+        // A persistent session survives the server's restart; opens and locks do not (RFC 8881 §18.46.3).
         if flags.contains(SequenceStatus::RESTART_RECLAIM_NEEDED) && self.reclaim(session).await.is_err() {
             session.lose(Status::DEADSESSION);
             return;
@@ -256,16 +256,16 @@ impl Nfs4 {
         }
     }
 
-    /// Makes a new session in place of a lost one. Fails only if the server refuses for good.
+    /// Creates a new session for a lost one. Fails only if the server refuses permanently.
     async fn replace(&self, lost_for: Status) {
         let mut registration = {
             let mut current = self.current.lock();
             current.state = SessionState::Replacing(None);
             current.registration
         };
-        // Other statuses say nothing against the client ID: CREATE_SESSION is tried with it first.
+        // Other statuses do not invalidate the client ID: CREATE_SESSION is tried with it first.
         let mut needs_client_id = lost_for == Status::STALE_CLIENTID || self.minor_version == 0;
-        // Set until all state is reclaimed, however often a session is lost meanwhile. An expired lease has none left.
+        // Set until all state is reclaimed, even if more sessions are lost meanwhile. An expired lease has none left.
         let mut must_reclaim = lost_for == Status::EXPIRED;
         let state = loop {
             match self.make_session(&mut registration, needs_client_id, &mut must_reclaim).await {
@@ -292,7 +292,7 @@ impl Nfs4 {
         current.wake_all();
     }
 
-    /// Fails the compounds of a soft mount that wait for a session, if an attempt to make one has found no server.
+    /// Fails the compounds of a soft mount that wait for a session, if an attempt to create one has found no server.
     fn fail_waiting(&self, error: OpError) {
         let OpError::Call(error @ (CallError::Unreachable(_) | CallError::TimedOut)) = error else { return };
         if self.config.retry.retries.is_none() {
@@ -328,7 +328,7 @@ impl Nfs4 {
         Ok(session)
     }
 
-    /// Reclaims all opens, many at a time, then the locks through them, and tells the server that this is all.
+    /// Reclaims all opens, many at a time, then the locks through them, and reports the end of reclaims.
     async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
         let files = self.opens.all();
         let reopening = files.iter().map(async |file| {
@@ -348,12 +348,12 @@ impl Nfs4 {
             reclaimed?;
         }
         self.setup().reclaim_complete(session).await?;
-        // The flag came with each SEQUENCE of these, too.
+        // Each SEQUENCE of these has returned the flag, too.
         session.forget_flags();
         Ok(())
     }
 
-    /// Returns how many compounds are in slots, and how many had to wait for one so far in this session.
+    /// Returns the number of compounds in slots, and of those that had to wait for one so far in this session.
     pub(crate) fn slot_use(&self) -> (usize, usize) {
         match &self.current.lock().state {
             SessionState::Ready(session) => session.slot_use(),
@@ -379,7 +379,7 @@ impl Nfs4 {
     }
 }
 
-/// Attempts to do something in one session after the other.
+/// Attempts at a request in one session after the other.
 pub(super) struct Attempts<'a> {
     nfs4: &'a Nfs4,
     left: u32,
@@ -425,7 +425,7 @@ impl CallbackHandler for Callbacks<'_> {
                 self.session.set_target(args.target_highest_slot_id);
                 CbOpResult::RecallSlot(Ok(()).into())
             }
-            // The client asks for no delegations and layouts, so that there is nothing to return.
+            // The client requests no delegations and layouts, so there is nothing to return.
             CbOp::RecallAny(_) => CbOpResult::RecallAny(Ok(()).into()),
             CbOp::Recall(_) => CbOpResult::Recall(Err(Status::BAD_STATEID).into()),
             CbOp::NotifyLock(args) => {

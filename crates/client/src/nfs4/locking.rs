@@ -33,7 +33,7 @@ pub(super) struct Locking<'a> {
 
 /// A LOCK that was executed.
 pub(super) struct Sent {
-    /// What it was made from.
+    /// The snapshot from which its request was made.
     pub(super) snapshot: Snapshot,
     pub(super) open_stateid: Stateid,
     pub(super) results: Results,
@@ -46,7 +46,7 @@ struct Turns<'a> {
     locker: Option<MutexGuard<'a, Seqid>>,
 }
 
-/// Returns a stateid as requests have it. Later versions take the current one for a seqid of zero (RFC 8881 §8.2.2), which 4.0
+/// Returns a stateid for requests. Later versions take the current one for a seqid of zero (RFC 8881 §8.2.2), which 4.0
 /// does not have.
 fn in_request(session: &Session, stateid: Stateid) -> Stateid {
     if session.minor_version == 0 { stateid } else { Stateid { seqid: 0, ..stateid } }

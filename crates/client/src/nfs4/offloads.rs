@@ -34,7 +34,7 @@ struct Copy {
     waker: Option<Waker>,
 }
 
-/// A copy that somebody waits for.
+/// A copy for which a caller waits.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     offloads: &'a Offloads,

@@ -21,12 +21,12 @@ use crate::opens::OpenMode;
 use crate::owner::{Owner, Seqid};
 use crate::results::Object;
 
-/// How often an OPEN is tried with another owner after BAD_SEQID.
+/// Maximum number of attempts of an OPEN with another owner after BAD_SEQID.
 const OWNERS_MAX: u32 = 3;
 
 /// An OPEN without its owner and seqid.
 pub(super) struct Opening {
-    /// The directory or the file, as the claim says.
+    /// The directory or the file, according to the claim.
     pub(super) at: Handle,
     pub(super) mode: OpenMode,
     pub(super) how: OpenHow,
@@ -75,7 +75,7 @@ async fn send_as<const OWNERS: usize>(
 
 impl Nfs4 {
     /// Executes a compound with an operation of an owner in a session; a lock-owner's first LOCK has the seqid of the open-owner
-    /// too. `ops` gets the seqids. The compound is executed again as a new request while the operation says DELAY or GRACE.
+    /// too. `ops` gets the seqids. The compound is executed again as a new request while the operation returns DELAY or GRACE.
     /// Returns the operation's status too.
     pub(super) async fn run_as<const OWNERS: usize>(
         &self,
@@ -99,7 +99,7 @@ impl Nfs4 {
         }
     }
 
-    /// Opens a file in a session, and confirms the open if a server of 4.0 asks for that.
+    /// Opens a file in a session, and confirms the open if a server of 4.0 requests it.
     pub(super) async fn open_in(
         &self,
         session: &Arc<Session>,

@@ -18,7 +18,7 @@ use crate::error::OpError;
 use crate::opens::{OpenFile, OpenMode};
 use crate::owner::Owner;
 
-/// Returns the share access of a mode, without a delegation. Version 4.0 cannot say that none is wanted.
+/// Returns the share access of a mode, without a delegation. Version 4.0 has no flag for this.
 pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
     let mut access = ShareAccess::empty();
     access.set(ShareAccess::READ, mode.read || !mode.write);

@@ -1,10 +1,10 @@
-//! How requests are ordered and bounded: by the slots of a session (4.1 and later), or by their number alone (4.0).
+//! The order and the bound of requests: by the slots of a session (4.1 and later), or only by their number (4.0).
 
 use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk};
 
 use crate::slots::Slots;
 
-/// Hands out places for requests.
+/// Assigns permits for requests.
 #[derive(Debug)]
 pub(crate) enum Sequencer {
     /// RFC 8881 §2.10.6.1: each request has a slot and begins with SEQUENCE.
@@ -18,11 +18,11 @@ pub(crate) enum Sequencer {
     },
 }
 
-/// The place of a request: its SEQUENCE, or nothing in 4.0.
+/// The permit of a request: its SEQUENCE, or nothing in 4.0.
 pub(crate) type Place = Option<SequenceArgs>;
 
 impl Sequencer {
-    /// Takes a place; `None` if all are in use.
+    /// Takes a permit; `None` if all are in use.
     pub(crate) fn take(&mut self, cache_this: bool) -> Option<Place> {
         match self {
             Self::Slots(slots) => slots.take(cache_this).map(Some),
@@ -33,7 +33,7 @@ impl Sequencer {
         }
     }
 
-    /// Frees the place of a request that was executed. `ok` is the result of its SEQUENCE.
+    /// Frees the permit of a request that was executed. `ok` is the result of its SEQUENCE.
     pub(crate) fn executed(&mut self, sent: &Place, ok: Option<&SequenceOk>) {
         match (&mut *self, sent, ok) {
             (Self::Slots(slots), Some(sent), Some(ok)) => {
@@ -43,7 +43,7 @@ impl Sequencer {
         }
     }
 
-    /// Frees the place of a request that was executed, and whose reply is gone.
+    /// Frees the permit of a request that was executed and whose reply is lost.
     pub(crate) fn advance(&mut self, sent: &Place) {
         match (&mut *self, sent) {
             (Self::Slots(slots), Some(sent)) => slots.advance(sent),
@@ -51,17 +51,17 @@ impl Sequencer {
         }
     }
 
-    /// Frees the place of a request that was not executed.
+    /// Frees the permit of a request that was not executed.
     pub(crate) fn release(&mut self, sent: &Place) {
         match (self, sent) {
             (Self::Slots(slots), Some(sent)) => slots.release(sent),
             (Self::Calls { in_use, .. }, None) => *in_use -= 1,
-            // A place of another kind of sequencer was never taken here.
+            // A permit of another kind of sequencer was never taken here.
             _ => {}
         }
     }
 
-    /// Returns how many places are in use.
+    /// Returns the number of permits in use.
     pub(crate) fn busy(&self) -> usize {
         match self {
             Self::Slots(slots) => slots.busy(),
@@ -69,7 +69,7 @@ impl Sequencer {
         }
     }
 
-    /// Follows the server's target for its slots.
+    /// Obeys the server's target for its slots.
     pub(crate) fn set_target(&mut self, target: u32) {
         if let Self::Slots(slots) = self {
             slots.set_target(target);

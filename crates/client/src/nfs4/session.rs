@@ -64,7 +64,7 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
     pub(crate) minor_version: u32,
-    /// What the server granted of the flags of CREATE_SESSION.
+    /// The flags of CREATE_SESSION that the server granted.
     pub(crate) granted: CreateSessionFlags,
     pub(crate) limits: Limits,
     engine: Arc<Engine>,
@@ -159,7 +159,7 @@ impl Session {
             encode_compound(xid, credential, minor, place, ops)
         });
         let record = (&mut call).await.map_err(Unexecuted::Call)?;
-        // A slot recognises a repetition. Without one the server's reply cache does, which is limited and ends with the server.
+        // A slot recognizes a repetition. Without one the server's reply cache does, which is limited and ends with the server.
         let is_repeated = place.is_none() && call.sendings() > 1;
         let result: CompoundResult = parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
         let mut results = result.results.into_vec();

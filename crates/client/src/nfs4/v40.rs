@@ -17,7 +17,7 @@ use crate::config::{Config, SLOTS_MAX};
 use crate::engine::ConnectionId;
 use crate::error::OpError;
 
-/// How often SETCLIENTID is repeated whose confirmation failed because the server restarted in between.
+/// Number of times that SETCLIENTID is repeated if its confirmation failed because the server restarted in between.
 const REGISTRATIONS_MAX: u32 = 3;
 /// Maximum number of operations in a compound. 4.0 has no way to ask: Linux takes 50, NFS-Ganesha 100.
 const OPERATIONS_MAX: u32 = 50;

@@ -11,7 +11,7 @@ const NAME_MAX: usize = 255;
 /// Most bytes of a scope; Linux's interface names have at most 15.
 const SCOPE_MAX: usize = 64;
 
-/// A server: a name that a caller resolves, or an address.
+/// A server: a name, which a caller resolves, or an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
     /// A host name.
@@ -25,7 +25,7 @@ pub enum Host {
 impl FromStr for Host {
     type Err = UrlError;
 
-    /// Parses a host without a port; an IPv6 address may stand in brackets.
+    /// Parses a host without a port; an IPv6 address may be in brackets.
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(address) = bare {
@@ -74,7 +74,7 @@ fn name(text: &str) -> Result<Host, UrlError> {
         return Ok(Host::Name(text.to_owned()));
     }
     Err(UrlError::new(format!(
-        "`{text}` is neither a host name nor an address; IPv6 addresses stand in brackets"
+        "`{text}` is neither a host name nor an address; IPv6 addresses must be in brackets"
     )))
 }
 

@@ -80,7 +80,7 @@ enum Effect {
     Either(fn(&mut Options), fn(&mut Options, &str, &str) -> Result<(), UrlError>),
     /// Accepted without an effect, because it is the default; with these values, or with none if the list is empty.
     Ignored(&'static [&'static str]),
-    /// Is recognised and refused, with this explanation.
+    /// Is recognized and refused, with this explanation.
     Refused(&'static str),
 }
 

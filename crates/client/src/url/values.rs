@@ -72,7 +72,7 @@ words! {
 }
 
 words! {
-    /// The behaviour when a server does not answer.
+    /// The behavior when a server does not answer.
     Recovery {
         /// Requests are repeated until it does.
         Hard = "hard",

@@ -23,7 +23,7 @@ pub(super) struct DemandQueue {
 struct Note {
     total: u64,
     asked: u64,
-    /// 0 if the file has nothing to ask for.
+    /// 0 if the file has no bytes to free.
     size: u32,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Effect {
     Stable,
     /// Acknowledged; waits for a COMMIT.
     Uncommitted,
-    /// To be written again.
+    /// Write it again.
     Lost,
     /// Failed; the program gets the error.
     Dropped,
@@ -37,7 +37,7 @@ pub(super) type Effects = Vec<(Range<u64>, Effect)>;
 pub(super) struct Sent {
     pub(super) id: RequestId,
     pub(super) range: Range<u64>,
-    /// Tickets with smaller numbers were there before it was sent.
+    /// Tickets with smaller numbers existed before it was sent.
     pub(super) tickets_before: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct FileWrites {
     in_flight: BTreeMap<u64, (u64, RequestId)>,
     commit: Option<RequestId>,
     verifier: Option<Verifier>,
-    /// Where sending continues, so that everything has its turn.
+    /// The position at which sending continues, so that all data are sent.
     cursor: u64,
     dirty_since: Option<Duration>,
     tickets: Vec<Pending>,
@@ -101,7 +101,7 @@ impl FileWrites {
         self.states.bytes(PageState::Rewrite) + self.states.bytes(PageState::Rewriting) > 0
     }
 
-    /// Returns true if nothing has to be remembered, except an error.
+    /// Returns true if nothing must be remembered, except an error.
     pub(super) fn is_idle(&self) -> bool {
         self.states.is_clean()
             && self.in_flight.is_empty()
@@ -162,7 +162,7 @@ impl FileWrites {
         Some(ticket)
     }
 
-    /// Drops everything from `size` on, and sends nothing until the server has truncated the file. The ticket is done when no WRITE
+    /// Drops everything after `size`, and sends nothing until the server has truncated the file. The ticket is done when no WRITE
     /// beyond `size` is under way.
     pub(super) fn truncate(&mut self, size: u64) -> SyncTicket {
         self.holds += 1;
@@ -173,7 +173,7 @@ impl FileWrites {
         ticket
     }
 
-    /// Drops everything from `size` on. Requests under way have no effect on the states any more.
+    /// Drops everything after `size`. Requests under way have no effect on the states any more.
     pub(super) fn discard(&mut self, size: u64) {
         let discarded = self.states.apply(&(size..u64::MAX), Event::Discard, |_| true, |_| {});
         self.stable(&discarded, u64::MAX);
@@ -232,7 +232,7 @@ impl FileWrites {
     pub(super) fn end_write(&mut self, sent: &Sent, result: Result<Written, RequestError>) -> Effects {
         self.in_flight.remove(&sent.range.start);
         let result = match result {
-            // RFC 1813 §3.3.7 allows fewer bytes, but a server that writes none never ends.
+            // RFC 1813 §3.3.7 allows fewer bytes, but with a server that writes none, writing would never end.
             Ok(Written { count: 0, .. }) => Err(RequestError::Failed(Errno::EIO)),
             result => result,
         };
@@ -290,7 +290,7 @@ impl FileWrites {
             for range in &acknowledged {
                 self.tickets.retain_mut(|ticket| !ticket.acknowledged(range));
             }
-            // Also where the program has written again since: the server has what was there before.
+            // Also where the program has overwritten data since: the server has the earlier data.
             self.tickets.retain_mut(|ticket| {
                 ticket.needs_stable() || ticket.id >= sent.tickets_before || !ticket.acknowledged(&done)
             });
@@ -313,7 +313,7 @@ impl FileWrites {
     fn not_written(&mut self, range: &Range<u64>, id: RequestId) {
         let own = |mark: &Mark| mark.request == Some(id);
         if !self.states.apply(range, Event::NotWritten, own, |mark| mark.request = None).is_empty() {
-            // The rest of a request is sent at once, however small.
+            // The rest of a request is sent at once, even if it is small.
             self.flush_wanted = true;
             self.dirty_since.get_or_insert(Duration::ZERO);
         }
@@ -397,7 +397,7 @@ impl FileWrites {
         (at < range.end).then_some(at)
     }
 
-    /// Returns where the bytes in `state` from `start` on end, at most `limit`.
+    /// Returns the end of the bytes in `state` that begin at `start`, at most `limit`.
     fn run_end(&self, state: PageState, start: u64, end: u64, limit: u64) -> u64 {
         let mut end = end;
         while end < limit
@@ -422,7 +422,7 @@ impl FileWrites {
         let last = self.in_flight.is_empty()
             && !pending
             && self.states.bytes(PageState::Dirty) == range.end - range.start;
-        // One request instead of two if a caller waits for the last data. And if the program keeps overwriting what
+        // One request instead of two if a caller waits for the last data. And if the program keeps overwriting data that
         // somebody waits for, a COMMIT would find it dirty again each time.
         if !self.tickets.is_empty() && (last || self.overwritten) { Stability::FileSync } else { asked }
     }

@@ -55,7 +55,7 @@ impl<T: Copy + PartialEq> RangeMap<T> {
         self.ranges.len()
     }
 
-    /// Returns where the last range ends.
+    /// Returns the end of the last range.
     pub(super) fn end(&self) -> Option<u64> {
         self.ranges.last_key_value().map(|(_, (end, _))| *end)
     }
@@ -75,7 +75,7 @@ impl<T: Copy + PartialEq> RangeMap<T> {
         }
     }
 
-    /// Gives `range` the value, and joins it with equal neighbours. Calls `changed` as [`remove_with`](Self::remove_with).
+    /// Sets the value of `range`, and joins it with equal neighbors. Calls `changed` as [`remove_with`](Self::remove_with).
     pub(super) fn insert_with(
         &mut self,
         range: &Range<u64>,
@@ -147,7 +147,7 @@ mod tests {
                 }
                 prop_assert_eq!(&reported, &map.ranges);
                 let runs = array.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
-                prop_assert_eq!(map.len(), runs, "equal neighbours are joined");
+                prop_assert_eq!(map.len(), runs, "equal neighbors are joined");
                 for (index, value) in array.iter().enumerate() {
                     let index = index as u64;
                     let parts: Vec<_> = map.parts(&(index..index + 1)).collect();

@@ -18,7 +18,7 @@ pub(super) struct Mark {
     pub(super) request: Option<RequestId>,
     /// The verifier of an acknowledged UNSTABLE WRITE.
     pub(super) verifier: Verifier,
-    /// The least that the program asked for.
+    /// The stability that the program requested.
     pub(super) stability: Stability,
 }
 
@@ -76,7 +76,7 @@ impl StateMap {
         self.index.bytes[state as usize]
     }
 
-    /// Returns where the last byte that is not clean ends.
+    /// Returns the end of the last byte that is not clean.
     pub(super) fn end(&self) -> Option<u64> {
         self.map.end()
     }
@@ -91,7 +91,7 @@ impl StateMap {
         self.map.starting_at(start)
     }
 
-    /// Returns the ranges in `state`, from `cursor` on and then from the beginning; only those that fill a request if `full`.
+    /// Returns the ranges in `state`, first those after `cursor`, then those before it; only those that fill a request if `full`.
     pub(super) fn candidates(
         &self,
         state: PageState,

@@ -66,7 +66,7 @@ pub(super) struct Pending {
     unacknowledged: RangeSet,
     /// Covered bytes that are not stable.
     unstable: RangeSet,
-    /// Whether acknowledged bytes are waited for until they are stable.
+    /// Whether the ticket waits until acknowledged bytes are stable.
     needs_stable: bool,
 }
 
@@ -93,7 +93,7 @@ impl Pending {
         }
     }
 
-    /// The server has acknowledged `range`. Returns true if the ticket is done.
+    /// Notes that the server has acknowledged `range`. Returns true if the ticket is done.
     pub(super) fn acknowledged(&mut self, range: &Range<u64>) -> bool {
         self.unacknowledged.subtract(range);
         self.finish_if_done()

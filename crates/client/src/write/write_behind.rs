@@ -219,7 +219,7 @@ impl WriteBehind {
         }
     }
 
-    /// Data that did not pass the cache are lost: each description of the file gets `error`.
+    /// Notes that data written without the cache are lost: each description of the file gets `error`.
     pub fn note_error(&mut self, file: FileId, error: Errno) {
         let settings = self.settings;
         let writes = self.files.entry(file).or_insert_with(|| FileWrites::new(&settings));

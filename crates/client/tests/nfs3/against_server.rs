@@ -301,7 +301,7 @@ fn no_more_calls_are_in_flight_than_configured() {
     assert_eq!((link.longest_queue.get(), client.slot_use()), (3, (0, 17)));
 }
 
-/// A caller that stops waiting frees its place only when the server has answered.
+/// A caller that stops waiting frees its permit only when the server has answered.
 #[test]
 fn a_dropped_call_counts_until_its_reply() {
     let link = Link::new();

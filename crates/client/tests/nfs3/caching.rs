@@ -35,7 +35,7 @@ fn thousand_small_writes_become_one_request() {
         for number in 0..1000_u64 {
             file.write(number * 100, Bytes::from(vec![number as u8; 100])).await.unwrap();
         }
-        assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 0, "nobody waits for them yet");
+        assert_eq!(link.count(PROGRAM, Proc::WRITE.0), 0, "no caller waits for them yet");
         let read = file.read(0, 200_000).await.unwrap().concat();
         assert!(read.chunks(100).enumerate().all(|(number, part)| part == [number as u8; 100]));
         assert_eq!((read.len(), link.count(PROGRAM, Proc::READ.0)), (100_000, 0));

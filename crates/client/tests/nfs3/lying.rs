@@ -1,4 +1,4 @@
-//! Servers that lie. The caller gets an error that says so, and nothing panics.
+//! Servers with wrong replies. The caller gets an error that reports this, and nothing panics.
 
 use std::cell::Cell;
 
@@ -150,7 +150,7 @@ fn listed(entries: &[(&'static [u8], u64)], eof: bool, plus: bool) -> Result<Dir
 }
 
 #[test]
-fn names_that_leave_the_directory_and_pages_that_lead_nowhere_are_refused() {
+fn names_that_leave_the_directory_and_pages_without_progress_are_refused() {
     for plus in [true, false] {
         let page = listed(&[(b".", 8), (b"a", 9), (b"..", 10)], false, plus).unwrap();
         let names: Vec<_> = page.entries.iter().map(|entry| &entry.name[..]).collect();
@@ -187,7 +187,7 @@ fn a_listing_whose_cookies_form_a_loop_ends_with_an_error() {
 }
 
 #[test]
-fn a_listing_whose_cookies_the_server_forgets_begins_anew_once() {
+fn a_listing_whose_cookies_the_server_forgets_restarts_once() {
     for times in [1u32, 2] {
         let link = Link::new();
         let client = link.client();
@@ -214,7 +214,7 @@ fn a_listing_whose_cookies_the_server_forgets_begins_anew_once() {
         match times {
             1 => {
                 let names: Vec<_> = listed.unwrap().into_iter().map(|entry| entry.name).collect();
-                assert_eq!(names, ["a", "b"], "no name comes twice");
+                assert_eq!(names, ["a", "b"], "no name occurs twice");
             }
             _ => assert_eq!(listed.unwrap_err().cause, OpError::Status(Status::BAD_COOKIE)),
         }
@@ -222,7 +222,7 @@ fn a_listing_whose_cookies_the_server_forgets_begins_anew_once() {
 }
 
 #[test]
-fn a_server_without_readdirplus_is_asked_for_names_alone() {
+fn a_server_without_readdirplus_gets_readdir() {
     type Refusal = fn(&Call) -> Answer;
     let refusals: [Refusal; 2] = [
         |call| call.reply(&Outcome::<ReaddirplusOk, PostOpAttr>::Fail(nfs3::NfsStat::NOTSUPP, None)),
@@ -240,7 +240,7 @@ fn a_server_without_readdirplus_is_asked_for_names_alone() {
             let page = link.run(client.read_directory(&root(), top, (0, [0; 8]), 4096, true)).unwrap();
             assert!(page.eof);
         }
-        assert_eq!(link.count(PROGRAM, Proc::READDIRPLUS.0), 1, "it is not asked again");
+        assert_eq!(link.count(PROGRAM, Proc::READDIRPLUS.0), 1, "READDIRPLUS is not repeated");
     }
 }
 
@@ -268,7 +268,7 @@ fn garbage_is_an_error_and_every_cut_of_a_reply_too() {
     for length in 0..whole.len() {
         assert!(is_garbled(answer_with(whole.slice(..length))), "{length}");
     }
-    assert!(is_garbled(answer_with([&whole[..], &[0; 4]].concat().into())), "bytes behind the results");
+    assert!(is_garbled(answer_with([&whole[..], &[0; 4]].concat().into())), "bytes after the results");
     assert!(is_garbled(answer_with(Bytes::from_static(&[0xff; 400]))));
 }
 

@@ -60,7 +60,7 @@ const EXIST: CreateResult = Outcome::Fail(NfsStat::EXIST, WccData { before: None
 const NOENT: RemoveResult = Outcome::Fail(NfsStat::NOENT, WccData { before: None, after: None });
 
 #[test]
-fn a_name_that_the_first_execution_removed_is_no_error() {
+fn a_name_that_the_first_execution_removed_is_not_an_error() {
     let test = Test::new();
     test.create(b"file");
     forget(&test.link, Proc::REMOVE, |call| call.reply(&NOENT));
@@ -70,7 +70,7 @@ fn a_name_that_the_first_execution_removed_is_no_error() {
 }
 
 #[test]
-fn an_object_that_the_first_execution_created_is_no_error() {
+fn an_object_that_the_first_execution_created_is_not_an_error() {
     let test = Test::new();
     let caller = root();
     let set = SetAttributes::with_mode(0o755);
@@ -91,7 +91,7 @@ fn an_object_that_the_first_execution_created_is_no_error() {
 
 /// Programs use symbolic links as locks: the content names the holder.
 #[test]
-fn a_symbolic_link_of_another_content_is_somebody_elses() {
+fn a_symbolic_link_of_another_content_belongs_to_another_client() {
     let test = Test::new();
     let (caller, set) = (root(), SetAttributes::with_mode(0o777));
     let make = |content: &'static [u8]| {
@@ -110,7 +110,7 @@ fn a_symbolic_link_of_another_content_is_somebody_elses() {
 }
 
 #[test]
-fn renames_and_links_that_the_first_execution_made_are_no_errors() {
+fn renames_and_links_that_the_first_execution_made_are_not_errors() {
     let test = Test::new();
     let caller = root();
     let file = test.create(b"old");
@@ -201,7 +201,7 @@ fn without_object(handle: Option<WireHandle>) -> CreateResult {
 }
 
 #[test]
-fn results_that_the_server_leaves_out_are_fetched() {
+fn omitted_results_are_fetched() {
     let test = Test::new();
     let caller = root();
     let file = test.create(b"file");

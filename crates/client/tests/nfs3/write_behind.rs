@@ -21,7 +21,7 @@ async fn create(top: &Inode, name: &[u8]) -> OpenFile {
 
 /// A server that restarts between the WRITEs and the COMMIT has lost them: they are written again, stably.
 #[test]
-fn restart_before_commit_loses_nothing() {
+fn restart_before_commit_loses_no_data() {
     let link = Link::new();
     let client = link.client();
     let commits = Rc::new(Cell::new(0));
@@ -115,9 +115,9 @@ fn dropped_file_is_written_too() {
     });
 }
 
-/// The same past the cache: data are kept until they are committed.
+/// The same without the cache: data are kept until they are committed.
 #[test]
-fn data_past_the_cache_are_written_again_after_a_restart() {
+fn data_written_without_the_cache_are_rewritten_after_a_restart() {
     let link = Link::new();
     let client = link.client();
     let stable = Rc::new(RefCell::new(Vec::new()));
@@ -156,9 +156,9 @@ fn data_past_the_cache_are_written_again_after_a_restart() {
     assert_eq!(link.count(PROGRAM, Proc::COMMIT.0), 1);
 }
 
-/// What is kept past the cache is bounded: then each write is committed.
+/// Data kept without the cache are bounded: beyond that each write is committed.
 #[test]
-fn data_past_the_cache_are_committed_when_too_much_is_kept() {
+fn data_written_without_the_cache_are_committed_at_the_bound() {
     let link = Link::new();
     let client = link.client();
     link.run(async {

@@ -47,7 +47,7 @@ fn extended_attributes_are_created_replaced_listed_and_removed() {
 }
 
 #[test]
-fn a_long_list_comes_in_parts_without_gaps() {
+fn a_long_list_is_read_in_parts_without_gaps() {
     let world = World::new();
     let (fs, peer) = world.mounted(Version::V42);
     with_directory(&world, &fs);

@@ -172,7 +172,7 @@ fn reclaims_locks_after_a_restart() {
         world.run(also.lock(TWO, range(50, 5), Shared)).unwrap();
         peer.compounds.borrow_mut().clear();
         world.restart();
-        // The next call finds the new server; it has its lock before anyone else may ask.
+        // The next call finds the new server; it has its lock before other clients may request it.
         world.run(first.write_at(0, Bytes::from_static(b"under the lock"))).unwrap();
         world.run(first.sync()).unwrap();
         assert_eq!(peer.count(OpNum::LOCK), 3, "two ranges of the first owner, one of the second");

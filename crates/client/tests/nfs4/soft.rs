@@ -1,4 +1,4 @@
-//! Soft mounts (nfs(5)): operations fail while there is no server, and succeed again once it is back.
+//! Soft mounts (nfs(5)): operations fail while there is no server, and succeed after its restart.
 
 use client::config::Version;
 use client::engine::CallError;
@@ -42,11 +42,11 @@ fn operations_fail_while_there_is_no_server() {
 }
 
 #[test]
-fn operations_fail_when_the_server_is_gone_after_a_restart() {
+fn operations_fail_when_the_server_is_down_after_a_restart() {
     for version in VERSIONS {
         let world = World::new();
         let (fs, peer) = world.mounted_soft(version, 2);
-        // The session is found to be lost, and then its replacement finds no server.
+        // The client detects the loss of the session; its replacement then finds no server.
         peer.judge(|ops| match ops.iter().any(|op| [OpNum::EXCHANGE_ID, OpNum::SETCLIENTID].contains(op)) {
             true => Fate::Hold,
             false => Fate::Serve,

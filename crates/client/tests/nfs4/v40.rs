@@ -118,7 +118,7 @@ fn open_files_are_reclaimed_after_a_restart() {
     let (fs, peer) = world.mounted(Version::V40);
     let files: Vec<File> = (0..5).map(|number| open(&world, &fs, format!("{number}").as_bytes())).collect();
     write(&world, &files[0], b"before");
-    // The grace period lasts a whole lease, because this client does not come back.
+    // The grace period lasts a whole lease, because this client does not return.
     let (other, path) = world.mounted(Version::V42);
     let _lost = open(&world, &other, b"other");
     path.cut(&world, true);
@@ -139,7 +139,7 @@ fn open_files_are_reclaimed_after_a_restart() {
 }
 
 #[test]
-fn a_restart_in_the_middle_of_an_operation_is_not_seen() {
+fn a_restart_during_an_operation_has_no_visible_effect() {
     for at in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE, OpNum::RENEW, OpNum::REMOVE] {
         let world = World::new();
         let (fs, peer) = world.mounted(Version::V40);

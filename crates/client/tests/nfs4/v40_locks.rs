@@ -58,12 +58,12 @@ fn an_owner_with_locks_through_two_opens_is_released_once() {
     let world = World::new();
     let (fs, peer) = world.mounted(Version::V40);
     let (first, second) = (open(&world, &fs), open(&world, &fs));
-    // The second open takes over what was locked through the first.
+    // The second open takes over the locks through the first.
     world.run(first.lock(ONE, range(0, 10), Exclusive)).unwrap();
     world.run(second.lock(ONE, range(0, 10), Exclusive)).unwrap();
     world.run(second.unlock(ONE, range(0, 10))).unwrap();
     assert_eq!((peer.count(OpNum::RELEASE_LOCKOWNER), locks(&world)), (1, 0));
-    // The lock stateid of the first open went with the owner.
+    // The lock stateid of the first open ended with the owner.
     world.run(first.lock(ONE, range(0, 10), Shared)).unwrap();
     assert_eq!((peer.count(OpNum::LOCK), locks(&world)), (3, 1));
     for file in [first, second] {
@@ -97,7 +97,7 @@ fn replies_that_are_lost_are_repeated_with_the_same_seqids() {
 }
 
 #[test]
-fn a_restart_in_the_middle_of_an_operation_is_not_seen() {
+fn a_restart_during_an_operation_has_no_visible_effect() {
     for (at, nth) in
         [(OpNum::LOCK, 0), (OpNum::LOCK, 1), (OpNum::LOCKT, 0), (OpNum::LOCKU, 0), (OpNum::LOCKU, 1)]
     {
@@ -124,7 +124,7 @@ fn a_restart_in_the_middle_of_an_operation_is_not_seen() {
         world.restart();
         peer.release(&world);
         world.run(life.as_mut());
-        // What was held all the time was reclaimed.
+        // Locks held all the time were reclaimed.
         let denied = world.run(others.try_lock(ONE, range(100, 1), Shared)).unwrap_err();
         assert_eq!(denied.errno(), Errno::EAGAIN, "{at:?}");
         world.run(others.lock(ONE, range(0, 50), Exclusive)).unwrap();
@@ -162,7 +162,7 @@ fn a_lock_whose_outcome_a_soft_mount_does_not_know_is_lost() {
     let error = world.run(file.lock(ONE, range(20, 10), Exclusive)).unwrap_err();
     assert!(matches!(error.cause, OpError::Call(_)), "{error}");
     peer.cut(&world, false);
-    // The server takes no request of the owner any longer: which seqid comes next is not known.
+    // The server takes no request of the owner any longer: the next seqid is not known.
     world.pass(LEASE / 2);
     world.run(file.lock(TWO, range(40, 10), Exclusive)).unwrap();
     world.run(file.close()).unwrap();

@@ -150,7 +150,7 @@ impl World {
         self.mount(self.client(version))
     }
 
-    /// Connects another client that gives up after `retries`, and mounts the export.
+    /// Connects another client that fails calls after `retries`, and mounts the export.
     pub(crate) fn mounted_soft(self: &Rc<Self>, version: Version, retries: u32) -> (FileSystem, Rc<Peer>) {
         let retry = RetryPolicy { retries: Some(retries), ..RetryPolicy::default() };
         self.mount(self.connect(version, retry))
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Lets time pass. Returns the output of the future if it ends.
+    /// Advances the time. Returns the output of the future if it completes.
     pub(crate) fn run_for<F: Future>(&self, time: Duration, future: Pin<&mut F>) -> Option<F::Output> {
         let mut future = future;
         self.drive(self.now() + time, |context| future.as_mut().poll(context))
@@ -210,7 +210,7 @@ impl World {
         has_ended
     }
 
-    /// Lets the time pass until the next deadline, of which the server has one each second.
+    /// Advances the time to the next deadline; the server has one each second.
     fn advance(&self, until: Duration) {
         let peers = self.peers.borrow().clone();
         let deadlines = peers.iter().filter_map(|peer| peer.engine.deadline());
@@ -394,7 +394,7 @@ impl Peer {
         }
     }
 
-    /// Cuts the client off, or lets it connect again.
+    /// Disconnects the client, or lets it reconnect.
     pub(crate) fn cut(&self, world: &World, is_cut: bool) {
         self.is_cut.set(is_cut);
         if is_cut {
@@ -419,7 +419,7 @@ impl Peer {
         self.engine.handle_disconnected(id);
     }
 
-    /// Returns how many compounds had this operation.
+    /// Returns the number of compounds with this operation.
     pub(crate) fn count(&self, op: OpNum) -> usize {
         self.compounds.borrow().iter().filter(|ops| ops.contains(&op)).count()
     }

@@ -1,4 +1,4 @@
-//! What caches keep, drop, and send at which moment.
+//! The data that caches keep and drop, and the time at which they send data.
 
 use bytes::Bytes;
 use client::attributes::SetAttributes;
@@ -39,7 +39,7 @@ fn a_change_of_attributes_keeps_the_data() {
         world.run(file.set_attributes(&size(4))).unwrap();
         assert_eq!(read(&world, &file), b"0123");
         assert_eq!(peer.count(OpNum::READ), 0);
-        // What was cut off does not come back.
+        // Truncated data do not reappear.
         world.run(file.set_attributes(&size(6))).unwrap();
         assert_eq!(read(&world, &file), b"0123\0\0");
         world.run(file.close()).unwrap();

@@ -1,4 +1,4 @@
-//! The operations of version 4 with caches, write-behind and read-ahead: the scenarios of `nfs4`, and what only caches show.
+//! The operations of version 4 with caches, write-behind and read-ahead: the scenarios of `nfs4`, and scenarios for caches only.
 
 #[path = "../nfs4/attributes.rs"]
 mod attributes;

@@ -16,7 +16,7 @@ use crate::link::{Answer, Link, config, root};
 use crate::lost_replies::{has, results};
 
 /// Locks two ranges of a file of which the requests `refused` (the first is 0) get BAD_SEQID. Returns the outcome of the second
-/// LOCK, and how many LOCKs and OPENs were sent.
+/// LOCK, and the numbers of sent LOCKs and OPENs.
 fn lock_twice(refused: std::ops::Range<u32>) -> (Result<(), OpError>, u32, u32) {
     let link = Link::new();
     let client = link.connect(Config { version: Some(Version::V40), ..config() }).unwrap();
@@ -54,6 +54,6 @@ fn a_lock_owner_without_locks_is_replaced_and_then_the_open_owner() {
 }
 
 #[test]
-fn a_server_that_refuses_every_seqid_is_not_asked_for_ever() {
+fn requests_to_a_server_that_refuses_every_seqid_end() {
     assert_eq!(lock_twice(1..100), (Err(OpError::Status(Status::BAD_SEQID)), 4, 2));
 }

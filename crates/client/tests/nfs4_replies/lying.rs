@@ -1,4 +1,4 @@
-//! Servers of version 4.1 with wrong replies. The caller gets an error that says so, and nothing panics.
+//! Servers of version 4.1 with wrong replies. The caller gets an error that reports this, and nothing panics.
 
 use std::rc::Rc;
 

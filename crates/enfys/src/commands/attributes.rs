@@ -1,4 +1,4 @@
-//! Attributes of files, as the client's library has them for all versions of the protocol.
+//! Attributes of files in the form of the client's library, for all versions of the protocol.
 
 pub use client::attributes::{Attributes, FileKind, FsId, Timestamp};
 

@@ -58,7 +58,7 @@ pub struct CpArguments {
         default_missing_value = "always"
     )]
     pub reflink: Reflink,
-    /// Take the last argument as a name even if it is a directory
+    /// Treat the last argument as a name even if it is a directory
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
     /// Print progress and errors as lines of JSON
@@ -87,7 +87,7 @@ impl Argument {
     /// Parses an argument.
     ///
     /// # Errors
-    /// It begins like a URL, and is none.
+    /// It begins like a URL, but is not a valid one.
     pub fn parse(text: &OsStr) -> Result<Self, Failure> {
         match text.to_str().filter(|text| text.starts_with("nfs://")) {
             Some(text) => parse_url(text).map(|url| Self::Remote(Box::new(url))).map_err(Failure::new),
@@ -95,7 +95,7 @@ impl Argument {
         }
     }
 
-    /// Whether `other` is this object or below it, as far as paths tell.
+    /// Whether `other` is this object or below it, by their paths.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(one), Self::Local(other)) => match (resolved(one), resolved(other)) {
@@ -111,7 +111,7 @@ impl Argument {
         }
     }
 
-    /// Returns it as messages show it.
+    /// Returns its form in messages.
     pub fn show(&self) -> String {
         match self {
             Self::Local(path) => shell_quoted(path.as_os_str().as_bytes()),
@@ -164,7 +164,7 @@ async fn local(path: &Path) -> Result<(TreeObject, Option<Attributes>), Failure>
         let attributes = tree.attributes(&TreePath::root())?;
         return Ok((TreeObject::Local(tree, TreePath::root()), Some(attributes)));
     }
-    // As with cp(1), a symbolic link that is named itself leads to its target.
+    // As with cp(1), a symbolic link as argument is followed.
     let resolved = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = resolved.file_name().ok_or_else(|| {
         Failure::new(format!(
@@ -231,7 +231,7 @@ async fn copy(session: &Session, arguments: &CpArguments, progress: &Progress) -
 /// Copies what an argument names to a target, or below it under its own name.
 ///
 /// # Errors
-/// There is no such source. What fails later goes to `progress`.
+/// There is no such source. Later failures are reported to `progress`.
 pub async fn copy_one(
     session: &Session,
     source: &Argument,
@@ -284,7 +284,9 @@ async fn run_copy<S: Tree, D: Tree>(
     };
     if target.is_root() && attributes.kind != FileKind::Directory {
         let shown = to.show(&target);
-        return Err(Failure::new(format!("cannot overwrite the directory {shown} with something else")));
+        return Err(Failure::new(format!(
+            "cannot overwrite the directory {shown} with another type of object"
+        )));
     }
     Copier::new(from, to, options, progress).copy(source.clone(), target, attributes).await;
     Ok(())

@@ -37,10 +37,10 @@ pub struct LnArguments {
     /// Create a symbolic link
     #[arg(short, long)]
     pub symbolic: bool,
-    /// Remove what has the new name
+    /// Remove an existing object with the new name
     #[arg(short, long)]
     pub force: bool,
-    /// Take the URL as a name even if it is a directory
+    /// Treat the URL as a name even if it is a directory
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
 }

@@ -1,5 +1,5 @@
-//! The commands other than those of the server. Each file named after a command has its options and runs it; the others have what
-//! commands share.
+//! The commands other than those of the server. Each file named after a command has its options and runs it; the others have shared
+//! code.
 
 pub mod bench;
 pub mod cat;

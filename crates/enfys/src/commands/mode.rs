@@ -1,4 +1,4 @@
-//! Modes: as `ls` shows them, and as `chmod` changes them.
+//! Modes: the text of `ls`, and the changes of `chmod`.
 
 use super::attributes::{Attributes, FileKind};
 
@@ -55,7 +55,7 @@ struct Action {
     affected: u32,
     operator: Operator,
     permissions: Permissions,
-    /// Bits of the umask that stay as they are, since no class was named.
+    /// Bits of the umask that are unchanged, since no class was named.
     masked: u32,
 }
 
@@ -63,7 +63,7 @@ struct Action {
 enum Operator {
     Add,
     Remove,
-    /// Sets exactly the given bits; those of a directory's set-ID bits stay unless they are named.
+    /// Sets exactly the given bits; a directory's set-ID bits are kept unless they are named.
     Set,
 }
 
@@ -84,7 +84,7 @@ impl ModeChange {
     /// Parses a mode. Without a class, bits of `umask` are not changed.
     ///
     /// # Errors
-    /// One line that says what was expected.
+    /// One line with the expected form.
     pub fn parse(text: &str, umask: u32) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -176,7 +176,7 @@ fn clause_actions(clause: &str, umask: u32) -> Option<Vec<Action>> {
         rest = &rest[1..];
         let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
         let permissions = permissions(&rest[..end])?;
-        // `u+t` has no effect, as chmod(1) has it: the sticky bit belongs to `o`, `a` and no class.
+        // `u+t` has no effect, as in chmod(1): the sticky bit belongs to `o`, `a` and no class.
         actions.push(Action { affected, operator, permissions, masked });
         rest = &rest[end..];
     }

@@ -17,7 +17,7 @@ pub struct MvArguments {
     /// Do not replace an existing file
     #[arg(short, long)]
     pub no_clobber: bool,
-    /// Take the last URL as a name even if it is a directory
+    /// Treat the last URL as a name even if it is a directory
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
     /// Print a line for each rename
@@ -44,14 +44,14 @@ pub fn run(arguments: &MvArguments) -> ExitCode {
     })
 }
 
-/// Where sources go: a directory that they keep their names in, or a new name.
+/// The target of sources: a directory in which they keep their names, or a new name.
 pub struct Target {
     location: Location,
     is_directory: bool,
 }
 
 impl Target {
-    /// Finds out which of the two a URL is.
+    /// Finds the kind of target of a URL.
     ///
     /// # Errors
     /// There are several sources, and it is not a directory.

@@ -2,7 +2,7 @@
 
 use super::lookup::Lookup;
 
-/// New owners of a file; `None` leaves one as it is.
+/// New owners of a file; `None` leaves one unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OwnerChange {
     pub uid: Option<u32>,
@@ -51,9 +51,9 @@ impl OwnerChange {
     }
 }
 
-/// Returns the number of a name, or the number that the text is.
+/// Returns the number of a name, or the number in the text.
 fn number(text: &str, lookup: impl Fn(&str) -> Option<u32>) -> Option<u32> {
-    // POSIX: a name of digits goes before a number.
+    // POSIX: a name of digits has precedence over a number.
     lookup(text).or_else(|| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|number| is_number && *number <= ID_MAX)

@@ -51,7 +51,7 @@ fn quoted_text(text: &str) -> String {
     if !is_special {
         return text.to_owned();
     }
-    // Double quotes read better around an apostrophe, if nothing inside them has a meaning.
+    // Double quotes are more readable around an apostrophe, if nothing inside them is special.
     if text.contains('\'') && !text.contains(['"', '$', '`', '\\', '!']) {
         return format!("\"{text}\"");
     }

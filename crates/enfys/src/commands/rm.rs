@@ -28,13 +28,13 @@ pub struct RmArguments {
     /// Remove directories and everything below
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Do not complain about what is missing
+    /// Ignore missing objects
     #[arg(short, long)]
     pub force: bool,
     /// Remove empty directories
     #[arg(short, long)]
     pub dir: bool,
-    /// Print a line for everything that is removed
+    /// Print a line for each removed object
     #[arg(short, long)]
     pub verbose: bool,
 }

@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Connects to the URL's server, unless that was done before, without caches: a command reads and writes whole files once,
-    /// and what it looks up it has just changed itself.
+    /// and looks up names that it has just changed itself.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses the client.

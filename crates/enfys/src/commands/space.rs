@@ -7,7 +7,7 @@ use super::human::SizeUnit;
 /// Space and file slots of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// Where it is, as in `HOST:/PATH`.
+    /// Its location, as in `HOST:/PATH`.
     pub source: String,
     /// The requested path.
     pub path: String,
@@ -30,7 +30,7 @@ pub enum Counted {
     Files,
 }
 
-/// Least width of the first column, as coreutils has it.
+/// Least width of the first column, as in coreutils.
 const SOURCE_WIDTH: usize = 14;
 /// Least width of numbers.
 const NUMBER_WIDTH: usize = 5;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_percentage() {
+    fn an_empty_file_system_has_no_percentage() {
         let nothing = Space { total: 0, free: 0, available: 0, files: 0, files_free: 0, ..space() };
         assert!(table(&[nothing], Counted::Files).contains("  - /export"));
         let lying = Space { free: u64::MAX, available: u64::MAX, ..space() };

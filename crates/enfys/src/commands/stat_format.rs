@@ -29,7 +29,7 @@ pub struct Subject<'a> {
     /// The name as it was given.
     pub name: &'a [u8],
     pub attributes: &'a Attributes,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub target: Option<&'a [u8]>,
     /// Bytes that the server prefers to transfer at once.
     pub io_size: u64,
@@ -128,7 +128,7 @@ impl StatFormat {
     }
 }
 
-/// Parses the text after `%`; returns the piece and its length, or the text that is not a directive.
+/// Parses the text after `%`; returns the parsed part and its length, or the text that is not a directive.
 fn directive(text: &[u8]) -> Result<(Piece, usize), String> {
     let flags = text.iter().take_while(|byte| b"-0".contains(byte)).count();
     let digits = text[flags..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -194,7 +194,7 @@ fn value(letter: char, subject: &Subject<'_>, time: &TimeFormat, names: &OwnerNa
     text.into_bytes()
 }
 
-/// Quotes a name also where no shell needs it.
+/// Quotes a name even where no shell needs it.
 fn always_quoted(name: &[u8]) -> String {
     let quoted = shell_quoted(name);
     if quoted.starts_with(['\'', '"']) { quoted } else { format!("'{quoted}'") }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_shows_where_it_leads() {
+    fn a_link_shows_its_target() {
         let link = Attributes::of_test(FileKind::Symlink);
         let format = StatFormat::line(b"%N %F").unwrap();
         assert_eq!(printed(&format, &link, Some(b"target")), "'a b' -> 'target' symbolic link\n");

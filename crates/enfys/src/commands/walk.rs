@@ -64,7 +64,7 @@ pub struct Walk {
     fs: FileSystem,
     stack: Vec<Step>,
     max_depth: usize,
-    /// Directories that are known and not listed, those that the walk probably reaches next first.
+    /// Directories that are known and not listed; those that the walk probably reaches next come first.
     known: VecDeque<Entry>,
     /// Listings that the walk has not reached, by path.
     ahead: HashMap<Vec<u8>, Result<client::fs::Listing, OpError>>,

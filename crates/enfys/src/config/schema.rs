@@ -67,7 +67,7 @@ pub struct Control {
     pub socket: Option<PathBuf>,
 }
 
-/// `[limits]`: bounds on what clients can make the server do.
+/// `[limits]`: bounds on the resources that clients can use.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {
@@ -190,7 +190,7 @@ pub enum LocalChangesConfig {
 pub enum LargeFilesConfig {
     /// Calls that name them fail.
     Refuse,
-    /// Clients see the first bytes, as many as they can count.
+    /// Clients see the first bytes, as many as their sizes can express.
     Clamp,
 }
 
@@ -256,7 +256,7 @@ pub struct ExportConfig {
     pub insecure: bool,
     /// Whether version 3 has handles of 32 bytes, like version 2, for boot loaders that cut longer ones off.
     pub short_handles: bool,
-    /// What version 2 does with files that are longer than its sizes can say. Default: refuse.
+    /// The treatment by version 2 of files that exceed its sizes. Default: refuse.
     pub v2_large_files: Option<LargeFilesConfig>,
     /// Whether clients of version 2 take sizes as signed numbers, so that files have 2 GiB - 1 at most.
     pub v2_signed_sizes: bool,
@@ -264,8 +264,8 @@ pub struct ExportConfig {
     pub r#async: bool,
     /// Other options for some clients.
     pub client: Vec<ClientConfig>,
-    /// What changes by local processes do to delegations. Default: recall.
+    /// The effect of changes by local processes on delegations. Default: recall.
     pub local_changes: Option<LocalChangesConfig>,
-    /// What clients find where another file system is mounted inside the directory. Default: hide.
+    /// The view of clients where another file system is mounted inside the directory. Default: hide.
     pub submounts: Option<SubmountsConfig>,
 }

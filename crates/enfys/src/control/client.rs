@@ -38,7 +38,7 @@ pub fn status(arguments: &StatusArguments) -> Result<(), String> {
 /// `enfys evict`.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn evict(arguments: &EvictArguments) -> Result<(), String> {
     let path = socket_path(&arguments.control)?;
     let (reply, line) = send(&path, Command::Evict { client: arguments.client.clone() })?;
@@ -49,7 +49,7 @@ pub fn evict(arguments: &EvictArguments) -> Result<(), String> {
 /// `enfys recall`.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn recall(arguments: &RecallArguments) -> Result<(), String> {
     let path = socket_path(&arguments.control)?;
     let (reply, line) = send(&path, Command::Recall { file: arguments.file.clone() })?;
@@ -60,7 +60,7 @@ pub fn recall(arguments: &RecallArguments) -> Result<(), String> {
 /// `enfys grace end`.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn grace(command: &GraceCommand) -> Result<(), String> {
     let GraceCommand::End(arguments) = command;
     let path = socket_path(&arguments.control)?;
@@ -117,7 +117,7 @@ fn send(path: &Path, command: Command) -> Result<(Reply, String), String> {
     }
 }
 
-/// Returns why the server cannot be reached, and a remedy.
+/// Returns the reason why the server cannot be reached, and a remedy.
 fn connect_error(path: &Path, error: &io::Error) -> String {
     let socket = path.display();
     match error.kind() {

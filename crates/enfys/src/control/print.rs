@@ -114,7 +114,7 @@ fn recalled_so_far(recalls: &Recalls) -> String {
     )
 }
 
-/// Returns why new clients cannot be recorded, if they cannot.
+/// Returns the reason why new clients cannot be recorded, if any.
 fn records(records: &Records) -> Option<&'static str> {
     match records {
         Records { written: false, .. } => Some("client records cannot be written: see the server's log"),

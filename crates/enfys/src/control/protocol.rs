@@ -129,7 +129,7 @@ pub struct Persistence {
     pub written: bool,
     /// Most slots, with one more for each session, that can be stored.
     pub places: usize,
-    /// How many of these are in use.
+    /// Number of these in use.
     pub places_taken: usize,
 }
 

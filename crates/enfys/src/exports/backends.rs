@@ -1,4 +1,4 @@
-//! The file systems behind exports. A reload keeps those open that are still served.
+//! The file systems of exports. A reload keeps those open that are still served.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
@@ -276,7 +276,7 @@ impl Backends {
         }
     }
 
-    /// Flushes all file systems. Returns the write verifier if it stays valid: no data were lost since the start.
+    /// Flushes all file systems. Returns the write verifier if it remains valid: no data were lost since the start.
     ///
     /// # Errors
     /// One line about the first failure. All file systems are flushed anyway.

@@ -79,7 +79,7 @@ pub fn check_directories(exports: &[ExportPlan], state_dir: Option<&Path>) -> Re
     Ok(warnings)
 }
 
-/// Opens a directory as serving it does, and returns its properties.
+/// Opens a directory as for serving, and returns its properties.
 fn inspect<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
     let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {

@@ -1,4 +1,4 @@
-//! Exports: what the command line and the configuration ask for, checks before a start, and the file systems behind them.
+//! Exports: the requests of the command line and the configuration, checks before a start, and their file systems.
 
 mod backends;
 mod check;

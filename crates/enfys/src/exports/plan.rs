@@ -38,7 +38,7 @@ pub struct ExportPlan {
     pub is_mounted_read_only: bool,
     /// Hosts and netgroups in `clients` that were not found.
     pub warnings: Vec<String>,
-    /// Where the configuration defines it; none if the command line does.
+    /// The place of its definition in the configuration; none if the command line does.
     location: Option<Location>,
 }
 

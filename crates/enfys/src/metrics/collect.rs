@@ -208,7 +208,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Encodes the figures that `enfys status` also shows.
+    /// Encodes the values that `enfys status` also shows.
     fn encode_figures(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let replayed = self.server.metrics().replayed.load(Relaxed);
         let totals = Totals::from((&self.server.counts(), replayed));
@@ -235,7 +235,7 @@ impl Sources {
         let counters = [
             (
                 "enfys_delegation_recalls_for_local_changes_total",
-                "Delegations that the server asked back because a local process used the file.",
+                "Delegations that the server recalled because a local process used the file.",
                 &delegations.local_changes,
             ),
             (
@@ -290,7 +290,7 @@ impl Sources {
             ),
             (
                 "enfys_client_records_full",
-                "1 while the state directory has no space for records of new NFSv4 clients, whose opens are put off.",
+                "1 while the state directory has no space for records of new NFSv4 clients, whose opens are delayed.",
                 u64::from(records.is_some_and(|records| !records.has_room)),
             ),
             (
@@ -376,7 +376,7 @@ fn refusal_counters(metrics: &Metrics) -> [Counter; 8] {
         ),
         (
             "enfys_bad_handles_total",
-            "File handles received that this server never gave out.",
+            "File handles received that this server never issued.",
             metrics.bad_handles.load(Relaxed),
         ),
         (
@@ -406,7 +406,7 @@ fn copy_counters(copies: &OffloadCounts) -> [Counter; 4] {
     [
         (
             "enfys_copies_started_total",
-            "NFSv4.2 COPY operations that went on in the background.",
+            "NFSv4.2 COPY operations that continued in the background.",
             copies.begun.load(Relaxed),
         ),
         (

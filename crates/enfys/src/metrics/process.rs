@@ -1,4 +1,4 @@
-//! Figures of this process from the kernel, for the metrics that all Prometheus clients have.
+//! Statistics of this process from the kernel, for the metrics that all Prometheus clients have.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ const START_TICKS: usize = 19;
 const VIRTUAL_BYTES: usize = 20;
 const RESIDENT_PAGES: usize = 21;
 
-/// The figures of a process.
+/// The statistics of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Process {
     pub(super) cpu_s: f64,
@@ -34,7 +34,7 @@ struct Units {
 }
 
 impl Process {
-    /// Returns the figures of this process; `None` without `/proc`.
+    /// Returns the statistics of this process; `None` without `/proc`.
     pub(super) fn read() -> Option<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         let open_fds = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_this_process_are_plausible() {
+    fn the_statistics_of_this_process_are_plausible() {
         let process = Process::read().expect("proc");
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
         // Clock ticks are ten milliseconds.

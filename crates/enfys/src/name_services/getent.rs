@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_an_answer_is_not_waited_for() {
+    fn a_program_without_an_answer_is_killed() {
         assert!(output_of("exec sleep 60", Duration::ZERO).unwrap_err().contains("no answer"));
     }
 

@@ -13,7 +13,7 @@ use super::getent;
 /// Most bytes of an answer about a host, and about a netgroup.
 const HOST_BYTES_MAX: usize = 64 << 10;
 const NETGROUP_BYTES_MAX: usize = 1 << 20;
-/// Most names of an address that are checked, and the time after which no further one is. The client's connection waits meanwhile.
+/// Most names of an address that are checked, and the time limit for the checks. The client's connection waits meanwhile.
 const NAMES_MAX: usize = 4;
 const NAMES_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes of a host's name (RFC 1123 §2.1).
@@ -30,7 +30,7 @@ const MATCHES_NOTHING: &str = "it matches no client until a reload (SIGHUP)";
 /// a warning, and matches no client.
 ///
 /// # Errors
-/// The index of the first wrong entry, and what is wrong with it.
+/// The index of the first invalid entry, and its error.
 pub fn patterns(
     texts: &[String],
     warnings: &mut Vec<(usize, String)>,
@@ -188,7 +188,7 @@ mod tests {
         let line = "lab                   (node1.lab,-,example.org) (node2,,) ( node3 , x , )\n";
         assert_eq!(hosts_of(line), [host("node1.lab"), host("node2"), host("node3")]);
         assert_eq!(hosts_of("all (,,)\n"), [None]);
-        assert!(hosts_of("none (-,root,)\n").is_empty(), "no host at all");
+        assert!(hosts_of("none (-,root,)\n").is_empty(), "no hosts");
         assert!(hosts_of("damaged (node1,").is_empty());
     }
 

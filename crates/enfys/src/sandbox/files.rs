@@ -34,7 +34,7 @@ const READABLE: &[&str] = &[
 /// The access rights that this program knows; the kernel may know fewer.
 const KNOWN: ABI = ABI::V6;
 
-/// Why Landlock is off for a server that can open files by handle.
+/// The reason why Landlock is off for a server that can open files by handle.
 const OPENS_BY_HANDLE: &str = "incompatible with open_by_handle_at";
 
 /// Removes this thread's access to all files that are neither in the exports nor needed to serve them.
@@ -49,7 +49,7 @@ pub fn restrict(plan: &Plan, arguments: &ServeArguments) -> Result<(), String> {
     rules.restrict_self().map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns why the files that this server needs are not known now, if they are not.
+/// Returns the reason if the files that this server needs are not known now.
 fn why_not(plan: &Plan, arguments: &ServeArguments) -> Option<&'static str> {
     if arguments.config.is_some() {
         return Some("exports may be reloaded");

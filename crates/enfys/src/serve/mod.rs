@@ -37,7 +37,7 @@ const BLOCKING_THREADS_MAX: usize = 4;
 /// Serves until a signal stops the server.
 ///
 /// # Errors
-/// One line that names what is wrong.
+/// One line that names the error.
 pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     start_log(&arguments.log)?;
     let plan = Plan::new(arguments)?;
@@ -123,7 +123,7 @@ fn start_metrics(runtime: &Runtime, metrics: MetricsServer, sources: Sources) {
     metrics.start(sources);
 }
 
-/// Returns the wanted limits, with no more connections than there are descriptors for.
+/// Returns the wanted limits, with no more connections than the descriptors allow.
 fn within(descriptors: DescriptorLimits, wanted: Limits) -> Limits {
     let (all, of_address) = (wanted.max_connections, wanted.max_connections_per_address);
     Limits {
@@ -144,7 +144,7 @@ fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
     Ok(bound.inspect_err(|why| warn!("`enfys status` cannot reach this server: {why}")).ok())
 }
 
-/// Registers with the port mapper that runs on this machine, if it is to be used.
+/// Registers with the port mapper of this machine, if configured.
 fn register(
     server: &Server,
     port_mapper: PortMapper,

@@ -10,7 +10,7 @@ use crate::cli::ServeArguments;
 use crate::exports::{Backends, ExportPlan};
 use crate::plan::Plan;
 
-/// How long a reload waits for calls that use the old exports.
+/// Time limit of a reload for calls that use the old exports.
 const OLD_CALLS_TIMEOUT: Duration = Duration::from_secs(10);
 const OLD_CALLS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -23,7 +23,7 @@ pub(super) async fn reload(
 ) -> Result<Plan, String> {
     let new = Plan::new(arguments)?;
     if new.wants_kerberos() && server.settings().gss.is_none() {
-        return Err("Kerberos: the server's keys are read at a start only: restart the server".into());
+        return Err("Kerberos: the server's keys are read only at a start: restart the server".into());
     }
     let prepared = backends.prepare(&new.exports)?;
     new.warnings.iter().for_each(|warning| warn!("{warning}"));

@@ -31,7 +31,7 @@ fn client_ends_with_its_own_status_in_a_network_of_its_own() {
 }
 
 #[test]
-fn server_is_ready_before_the_client_and_gone_after_it() {
+fn server_is_ready_before_the_client_and_ends_after_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let pid_file = dir.path().join("pid");
     let serve = format!(

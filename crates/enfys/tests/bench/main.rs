@@ -15,7 +15,7 @@ pub(crate) fn bench(arguments: &[impl AsRef<OsStr>]) -> Output {
     Command::new(ENFYS).arg("bench").args(arguments).output().expect("the binary starts")
 }
 
-/// Returns what a successful command printed to standard output.
+/// Returns the standard output of a successful command.
 #[track_caller]
 pub(crate) fn printed(output: &Output) -> String {
     let (said, complained) =

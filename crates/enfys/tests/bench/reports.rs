@@ -85,7 +85,7 @@ fn report_has_every_format() {
 }
 
 #[test]
-fn comparison_fails_only_if_it_shall() {
+fn comparison_fails_only_on_request() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| dir.path().join(name).display().to_string();
     write_rounds(&dir.path().join("before"), "enfys", 1000);
@@ -104,7 +104,7 @@ fn comparison_fails_only_if_it_shall() {
 }
 
 #[test]
-fn files_that_are_no_results_are_named() {
+fn files_that_are_not_results_are_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("other.json");
     let mut newer = result("enfys", 1, 1000);

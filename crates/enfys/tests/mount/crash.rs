@@ -1,4 +1,4 @@
-//! What a program has synced is there after the server, the client or both were killed.
+//! Synced data of a program exist after the server, the client or both were killed.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ enum Victim {
     Both,
 }
 
-/// What a program knows of the files it wrote.
+/// A program's knowledge of the files that it wrote.
 #[derive(Default)]
 struct Manifest {
     /// By name, the number of the content that was last synced.
@@ -47,7 +47,7 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     fs::rename(&new, directory.join(name))
 }
 
-/// Replaces files until told to stop. Failures are not in the manifest.
+/// Replaces files until `stop` is set. Failures are not in the manifest.
 fn write_files(directory: &Path, first: u64, synced: &AtomicUsize, stops: &AtomicBool) -> (Manifest, u64) {
     let (mut manifest, mut number) = (Manifest::default(), first);
     while !stops.load(Ordering::Relaxed) {

@@ -17,14 +17,14 @@ fn waits(child: &Child) -> bool {
 }
 
 #[test]
-fn a_program_goes_on_when_the_server_was_killed_and_is_back() {
+fn a_program_continues_after_the_server_was_killed_and_restarted() {
     if !can_mount() {
         return;
     }
     for version in VERSIONS {
         let mut server = Server::start();
         let mounted = Mounted::new(&server, version, &[]);
-        // What a server that is killed had only in memory is written again. `big` has been written for some time, also past the
+        // Data that a killed server had only in memory are rewritten. `big` has been written for some time, also without the
         // cache, when it is killed, and is stable at the end.
         let script = "python3 -c \"import os, time
 for name, flags in (('big', 0), ('direct', os.O_DIRECT)):

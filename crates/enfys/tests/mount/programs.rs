@@ -1,4 +1,4 @@
-//! Ordinary programs on a mount. What they see there is compared with the directory that the server serves.
+//! Ordinary programs on a mount. Their view is compared with the exported directory.
 
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +32,7 @@ fn files_directories_and_links_of_the_mount_are_those_of_the_server() {
 }
 
 #[test]
-fn a_large_file_comes_back_as_it_was_written() {
+fn a_large_file_is_read_as_it_was_written() {
     if !can_mount() {
         return;
     }
@@ -44,10 +44,10 @@ fn a_large_file_comes_back_as_it_was_written() {
         mounted.sh(&format!("cp {} big; sync big", data.display()));
         assert_eq!(sh(&server.export(), "sha256sum < big"), sum, "{version}");
         mounted.end();
-        // Nothing of the first mount's pages is left.
+        // No page of the first mount remains.
         let mounted = Mounted::new(&server, version, &[]);
         assert_eq!(mounted.sh("sha256sum < big"), sum, "{version}");
-        // Small pieces at odd places.
+        // Small writes at odd offsets.
         let odd =
             "dd if=/dev/urandom of=big bs=777 seek=1001 count=99 conv=notrunc status=none; sha256sum < big";
         assert_eq!(mounted.sh(odd), sh(&server.export(), "sha256sum < big"), "{version}");
@@ -56,7 +56,7 @@ fn a_large_file_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn trees_are_packed_and_synchronised() {
+fn trees_are_packed_and_synchronized() {
     if !can_mount() {
         return;
     }
@@ -86,7 +86,7 @@ fn trees_are_packed_and_synchronised() {
 }
 
 #[test]
-fn git_works_and_its_repositories_are_sound() {
+fn git_works_and_its_repositories_are_valid() {
     if !can_mount() {
         return;
     }
@@ -147,7 +147,7 @@ fn programs_at_the_same_time_do_not_disturb_each_other() {
 }
 
 #[test]
-fn an_open_file_stays_when_its_name_is_removed_or_replaced() {
+fn an_open_file_remains_when_its_name_is_removed_or_replaced() {
     if !can_mount() {
         return;
     }
@@ -170,7 +170,7 @@ fn an_open_file_stays_when_its_name_is_removed_or_replaced() {
             assert_eq!(text, format!("{expected}{expected}more"), "{version}");
         }
         drop((a, b));
-        await_that("names of removed files stay", || sh(&server.export(), "ls -A") == "b\n");
+        await_that("names of removed files remain", || sh(&server.export(), "ls -A") == "b\n");
         mounted.end();
     }
 }
@@ -334,7 +334,7 @@ fcntl.flock(open('f', 'r+'), fcntl.LOCK_EX)";
     let status = shell(&two.path, &format!("exec python3 -c \"{waiter}\"")).status().expect("a shell");
     assert_eq!(status.code(), Some(7));
     held.unlock().expect("a lock");
-    // The wait that was given up holds nothing.
+    // The abandoned wait holds no lock.
     two.sh("flock -n f true");
     drop(held);
     one.end();

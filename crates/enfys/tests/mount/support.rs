@@ -55,7 +55,7 @@ impl Server {
         std::fs::create_dir(dir.path().join("export")).expect("a directory");
         let config = format!("[limits]\nlease-seconds = {seconds}\n");
         std::fs::write(dir.path().join("enfys.toml"), config).expect("a file");
-        // Free now; nobody else asks for it within the test.
+        // Free now; no other program requests it within the test.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let mut server = Self { dir, port: port.port(), child: None };
         server.start_again();

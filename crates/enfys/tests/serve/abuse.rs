@@ -1,4 +1,4 @@
-//! All kinds of bad input at once, beside a client that continues to work.
+//! All kinds of bad input at once, while a client continues to work.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

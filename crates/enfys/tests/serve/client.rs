@@ -39,7 +39,7 @@ const MAX_RECORD: usize = 2 << 20;
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_current_thread().enable_all().build().expect("a runtime"));
 
-/// Slots of a session to ask for.
+/// Requested slots of a session.
 const SLOTS: u32 = 8;
 /// OPENs in one compound.
 const OPENS_AT_ONCE: usize = 50;
@@ -89,7 +89,7 @@ impl Client {
     fn carried_by(carrier: Carrier, first_xid: u32) -> Self {
         let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid));
         let policy = RetryPolicy { timeout: PATIENCE, retries: Some(0), fails_fast: true };
-        let connection = engine.open_connection(protocol::nfs3::PORT, policy).expect("the first one");
+        let connection = engine.open_connection(protocol::nfs3::PORT, policy).expect("the first connection");
         Self { carrier, engine, connection, xid: 0, uid: ordinary_user() }
     }
 
@@ -106,7 +106,7 @@ impl Client {
         self.into_stream().write_all(&call).expect("room in the socket");
     }
 
-    /// Gives the next call the transaction ID of the last call of `other`, as a retransmission over another connection has it.
+    /// Gives the next call the transaction ID of the last call of `other`, as in a retransmission over another connection.
     pub fn repeats(self, other: &Self) -> Self {
         Self { uid: self.uid, ..Self::carried_by(self.carrier, other.xid) }
     }
@@ -152,7 +152,7 @@ impl Client {
         self.run(tokio::task::yield_now());
     }
 
-    /// Waits for what a future of this client returns.
+    /// Waits for the value of a future of this client.
     fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
         RUNTIME.block_on(self.carrier.carry(&self.engine, self.connection, work))
     }
@@ -335,7 +335,7 @@ impl Client4 {
         Self::with_flags(address, name, CreateSessionFlags::empty())
     }
 
-    /// Asks for a persistent session, and sends RECLAIM_COMPLETE.
+    /// Requests a persistent session, and sends RECLAIM_COMPLETE.
     pub fn persistent(address: SocketAddr) -> Self {
         let mut this = Self::with_flags(address, "test client", CreateSessionFlags::PERSIST);
         this.complete();

@@ -48,7 +48,7 @@ fn notify(client: &mut Client4, (file, stateid): (Handle, Stateid), to: SocketAd
     }
 }
 
-/// COPY from `offset` on; returns the bytes copied.
+/// Runs COPY at `offset`; returns the bytes copied.
 fn copy_behind(
     offset: u64,
     client: &mut Client4,
@@ -72,7 +72,7 @@ fn copy_behind(
     }
 }
 
-/// COPY of the whole file; returns the bytes copied.
+/// Copies the whole file; returns the bytes copied.
 fn copy(
     client: &mut Client4,
     from: (Handle, Stateid),
@@ -82,7 +82,7 @@ fn copy(
     copy_behind(0, client, from, to, source_servers)
 }
 
-/// COPY of `length` bytes, repeated as needed: a reply comes after ten seconds, even if less was copied.
+/// Copies `length` bytes by as many COPYs as needed: a reply arrives after ten seconds, even if less was copied.
 fn copy_on(
     length: u64,
     client: &mut Client4,
@@ -93,7 +93,7 @@ fn copy_on(
     let mut copied = 0;
     while copied < length {
         let more = copy_behind(copied, client, from, to, source_servers.clone())?;
-        assert_ne!(more, 0, "behind {copied} bytes");
+        assert_ne!(more, 0, "after {copied} bytes");
         copied += more;
     }
     Ok(copied)
@@ -166,7 +166,7 @@ fn holes_are_copied_from_another_server() {
     source.set_len(0).expect("a length");
     source.set_len(SIZE).expect("a length");
     source.write_all_at(b"in the middle", 11_000_000).expect("written");
-    // The destination's data there are replaced.
+    // The destination's data in the hole are replaced.
     std::fs::write(scene.places[1].path("files/destination"), vec![7; 3 << 20]).expect("a file");
     let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
     let from = (scene.from.0, promised.stateid);
@@ -209,7 +209,7 @@ fn a_copy_fails_if_the_source_sends_garbage_or_disconnects() {
         });
         let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
         assert_eq!(denied, Err(Status::OFFLOAD_DENIED), "{answer:?}");
-        let peer = source.join().expect("it was asked");
+        let peer = source.join().expect("it got a READ");
         assert_eq!(
             peer.ip(),
             scene.destination.address.ip(),

@@ -1,5 +1,5 @@
 //! A disk that a test can stop: ext4 on a loop device, on a file that this process serves over FUSE from memory. Reads wait while the
-//! disk is stopped, or fail at bad sectors. No test looks at a clock: a waiting read shows that the server waits for the disk, and
+//! disk is stopped, or fail at bad sectors. No test reads a clock: a waiting read shows that the server waits for the disk, and
 //! replies to others show that it continues.
 
 use std::fs::File;
@@ -59,7 +59,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics with it")
     }
 
     fn reply(&self, unique: u64, error: i32, body: &[u8]) {
@@ -166,7 +166,7 @@ fn run(program: &str, arguments: &[&Path]) -> Option<String> {
 }
 
 impl Disk {
-    /// Makes a disk, lets `fill` create files on it, and remounts it, so that nothing is cached. `None`, and the reason on standard
+    /// Creates a disk, lets `fill` create files on it, and remounts it, so that nothing is cached. `None`, and the reason on standard
     /// output, if that is impossible here.
     pub fn new(dir: &TestDir, fill: impl FnOnce(&Path)) -> Option<Self> {
         let disk = Self::try_new(dir, fill);
@@ -210,9 +210,12 @@ impl Disk {
     pub fn await_read(&self) {
         let state = self.shared.lock();
         let none_waits = |state: &mut State| state.held.is_empty();
-        let (_state, waited) =
-            self.shared.came.wait_timeout_while(state, PATIENCE, none_waits).expect("nobody panics with it");
-        assert!(!waited.timed_out(), "the disk was not asked");
+        let (_state, waited) = self
+            .shared
+            .came
+            .wait_timeout_while(state, PATIENCE, none_waits)
+            .expect("no thread panics with it");
+        assert!(!waited.timed_out(), "no read reached the disk");
     }
 
     /// Whether a read waits.
@@ -238,7 +241,7 @@ impl Disk {
     }
 }
 
-/// Reads wait while it lives: a failing test must not leave unkillable processes.
+/// Reads wait until it is dropped: a failing test must not leave unkillable processes.
 pub struct Held<'a>(&'a Disk);
 
 impl Drop for Held<'_> {

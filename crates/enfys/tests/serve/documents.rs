@@ -412,11 +412,11 @@ fn every_section_of_semantics_has_a_promise_and_a_test() {
 }
 
 #[test]
-fn finds_tests_and_misses_what_is_none() {
+fn finds_tests_and_nothing_else() {
     let source = "#[test]\nfn plain() {}\n    #[tokio::test(start_paused = true)]\n    async fn later() {}\nfn none() {}\n";
     assert!(has_test(source, "plain") && has_test(source, "later"));
     assert!(!has_test(source, "none") && !has_test(source, "gone"));
-    assert!(is_test("crates/enfys/tests/serve/documents.rs::finds_tests_and_misses_what_is_none"));
+    assert!(is_test("crates/enfys/tests/serve/documents.rs::finds_tests_and_nothing_else"));
     assert!(is_test("crates/vfs/src/contract/data.rs::large_offsets_work"));
     assert!(is_test("tests/kernel/guest/crash.sh"));
     assert!(!is_test("tests/kernel/guest/gone.sh"));

@@ -62,7 +62,7 @@ fn checked(dir: &TestDir, directory: &Path, line: &str) -> String {
 }
 
 #[test]
-fn an_export_that_nobody_can_write_is_a_warning() {
+fn an_export_without_writers_is_a_warning() {
     let dir = TestDir::new();
     let directory = dir.directory("data");
     std::fs::set_permissions(&directory, mode(0o755)).unwrap();

@@ -78,7 +78,7 @@ fn files_and_handles_survive_without_privileges() {
     let unshare = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
     let can = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("skipped: no user namespaces, so that rights cannot be given up");
+        println!("skipped: no user namespaces, so that rights cannot be dropped");
         return;
     }
     check_files_and_handles(&unshare);

@@ -38,7 +38,7 @@ fn connect_as(server: &Server, uid: u32) -> Client {
 fn is_too_weak(client: &mut Client) -> bool {
     match client.ask::<()>(NFS3, 0, &()) {
         Ok(()) => {}
-        other => panic!("NULL is everybody's: {other:?}"),
+        other => panic!("NULL is for all users: {other:?}"),
     }
     let path = protocol::mount::DirPath::from_static(b"/export");
     match client.ask::<protocol::mount::MountResult>((protocol::mount::PROGRAM, 3), 1, &path) {
@@ -139,7 +139,7 @@ fn an_unprivileged_server_serves_its_own_user_and_root() {
         assert_eq!(is_too_weak(&mut connect_as(&server, DAEMON)), is_daemon_refused, "{option:?}");
         let mut other = connect_as(&server, DAEMON);
         other.uid = NOBODY;
-        assert!(is_too_weak(&mut other), "nobody else is the server's own user, {option:?}");
+        assert!(is_too_weak(&mut other), "no other user is the server's own, {option:?}");
         server.stop();
     }
 }

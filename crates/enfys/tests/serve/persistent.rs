@@ -172,7 +172,7 @@ fn damage_loses_the_sessions_and_is_logged_once() {
         client.run(mkdir()).unwrap();
         server.kill();
         let sound = std::fs::read(state_log(&dir)).unwrap();
-        // Behind the records are zeros for future ones.
+        // After the records are zeros for future ones.
         let end = sound.iter().rposition(|byte| *byte != 0).unwrap() + 1;
         assert!(end < sound.len(), "no room ahead");
         match damage(&sound, end) {

@@ -16,7 +16,7 @@ fn powerless(arguments: &[String]) -> Option<Output> {
     match unshare("true", &[]) {
         Ok(output) if output.status.success() => Some(unshare(ENFYS, arguments).expect("unshare ran before")),
         _ => {
-            println!("skipped: no user namespaces, so that rights cannot be given up");
+            println!("skipped: no user namespaces, so that rights cannot be dropped");
             None
         }
     }

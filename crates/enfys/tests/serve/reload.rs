@@ -84,7 +84,7 @@ fn a_removed_export_is_stale_and_can_return() {
     assert_eq!(client.getattr(two_root).unwrap_err(), NfsStat::STALE);
     assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
     assert_eq!(client.mount("/two").unwrap_err(), MountStat::NOENT);
-    // The session is not affected; only the path is gone.
+    // The session is not affected; only the path is missing.
     assert_eq!(client4.open("two", "file").unwrap_err(), Status::NOENT);
     lab.reload(&format!("{one}{two}"));
     client.getattr(file).unwrap();
@@ -221,7 +221,7 @@ fn a_replaced_directory_is_served_after_a_reload() {
 }
 
 #[test]
-fn a_missing_path_is_reported_and_the_export_stays() {
+fn a_missing_path_is_reported_and_the_export_remains() {
     let dir = TestDir::new();
     let data = dir.directory("data");
     let lab = Lab::start(dir, DATA);

@@ -39,7 +39,7 @@ fn a_thousand_clients_with_a_hundred_opens_each_can_reclaim() {
     let server = Server::start(&dir, &arguments);
     let mut maker = Client::connect(server.address);
     maker.getattr(root).unwrap();
-    println!("the first request is served {:?} behind the start", killed.elapsed());
+    println!("the first request is served {:?} after the start", killed.elapsed());
     assert_eq!(status(&dir)["grace"]["clients_waited_for"], CLIENTS);
 
     let mut stranger = Client4::connect(server.address);
@@ -57,7 +57,7 @@ fn a_thousand_clients_with_a_hundred_opens_each_can_reclaim() {
     stranger.open("export", "file").unwrap();
     server.kill();
 
-    // Clients that did not return in the last grace period are not waited for again.
+    // The server does not wait again for clients that did not return in the last grace period.
     let server = Server::start(&dir, &arguments);
     assert_eq!(status(&dir)["grace"]["clients_waited_for"], 2);
     let mut late = Client4::named(server.address, &name(8));
@@ -65,7 +65,7 @@ fn a_thousand_clients_with_a_hundred_opens_each_can_reclaim() {
     server.stop();
 }
 
-/// Returns how often the state log's thread has gone to sleep.
+/// Returns the number of sleeps of the state log's thread.
 fn sleeps_of_log(server: &Server) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
     let read =
@@ -108,7 +108,7 @@ fn with_metrics(dir: &TestDir) -> (Server, Vec<String>) {
 }
 
 #[test]
-fn after_an_orderly_restart_nobody_waits_for_clients_without_state() {
+fn after_an_orderly_restart_the_server_does_not_wait_for_clients_without_state() {
     let dir = TestDir::new();
     let (server, arguments) = with_metrics(&dir);
     let _idle = Client4::connect(server.address);

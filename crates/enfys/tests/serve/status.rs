@@ -64,7 +64,7 @@ fn clients_are_shown_and_evicted() {
     let left = only["lease_left_seconds"].as_f64().unwrap();
     assert!(left > 0.0 && left <= shown["lease_seconds"].as_f64().unwrap());
     assert!(only["address"].as_str().unwrap().starts_with("127.0.0.1:"));
-    assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
+    assert_eq!(only["sessions"][0]["slots"], 8, "as many as requested");
     assert_eq!(only["sessions"][0]["slot_reply_max_bytes"], 4096);
     let table = stdout_of(&ask(&dir, &["status"]));
     let (id, address) = (only["id"].as_str().unwrap(), only["address"].as_str().unwrap());
@@ -154,7 +154,7 @@ fn the_control_socket_is_private_and_removed_with_the_server() {
     server.kill();
     let why = refusal(&ask(&dir, &["status"]));
     let socket_text = socket.display().to_string();
-    assert!(why.contains(&socket_text) && why.contains("left from a server that has ended"), "{why}");
+    assert!(why.contains(&socket_text) && why.contains("the socket of a server that has ended"), "{why}");
     let server = Server::start(&dir, &with(&dir, &[&dir.path("export")]));
     status(&dir);
     server.stop();
@@ -194,7 +194,7 @@ fn exchange(socket: &Path, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn an_invalid_request_is_refused_and_does_no_harm() {
+fn an_invalid_request_is_refused_without_effect() {
     let dir = TestDir::new();
     let socket = dir.path("s");
     let socket_text = socket.display().to_string();
@@ -209,7 +209,7 @@ fn an_invalid_request_is_refused_and_does_no_harm() {
         assert!(answer.contains("not understood"), "{answer}");
     }
     exchange(&socket, &vec![b'['; 1 << 20]);
-    // Silent connections do not block others forever.
+    // Silent connections block others for a limited time only.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
     drop(silent);
     stdout_of(&run(&["status", "--control", &socket_text]));

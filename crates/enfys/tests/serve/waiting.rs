@@ -53,7 +53,7 @@ impl Scene {
     }
 
     /// Runs `slow` over another connection while the disk is stopped, and checks that this client continues.
-    fn others_go_on<T: Send>(&mut self, slow: impl FnOnce(&mut Client) -> T + Send) -> T {
+    fn others_continue<T: Send>(&mut self, slow: impl FnOnce(&mut Client) -> T + Send) -> T {
         let mut client = Client::connect(self.server.address);
         std::thread::scope(|scope| {
             let held = self.disk.hold();
@@ -74,7 +74,7 @@ impl Scene {
 fn a_lookup_that_waits_for_the_disk_blocks_no_other_connection() {
     let Some(mut scene) = Scene::new() else { return };
     let root = scene.root;
-    let found = scene.others_go_on(|client| {
+    let found = scene.others_continue(|client| {
         let cold = client.lookup(root, "cold")?;
         client.lookup(cold, "file")
     });
@@ -85,7 +85,7 @@ fn a_lookup_that_waits_for_the_disk_blocks_no_other_connection() {
 fn a_create_in_an_uncached_directory_blocks_no_other_connection() {
     let Some(mut scene) = Scene::new() else { return };
     let cold = scene.client.lookup(scene.root, "cold").expect("there");
-    let made = scene.others_go_on(|client| client.create(cold, "new"));
+    let made = scene.others_continue(|client| client.create(cold, "new"));
     scene.client.write(made.expect("made"), b"new", StableHow::FileSync).expect("written");
     assert_eq!(std::fs::read(scene.disk.top().join("cold/new")).expect("there"), b"new");
 }
@@ -96,7 +96,7 @@ fn a_write_to_part_of_an_uncached_page_blocks_no_other_connection() {
     let large = scene.client.lookup(scene.root, "large").expect("there");
     let at = LARGE_BYTES / 2 + 4;
     let file = large;
-    let written = scene.others_go_on(|client| client.write_at(file, at, b"BLOCK", StableHow::Unstable));
+    let written = scene.others_continue(|client| client.write_at(file, at, b"BLOCK", StableHow::Unstable));
     written.expect("written");
     let content = scene.client.read_at(large, LARGE_BYTES / 2, 20).expect("read");
     assert_eq!(content, b"the BLOCK that canno");
@@ -107,7 +107,7 @@ fn a_read_that_waits_for_the_disk_blocks_no_other_connection_and_a_bad_sector_is
     let Some(mut scene) = Scene::new() else { return };
     let large = scene.client.lookup(scene.root, "large").expect("there");
     let file = large;
-    let read = scene.others_go_on(|client| client.read_at(file, 0, LARGE_READ));
+    let read = scene.others_continue(|client| client.read_at(file, 0, LARGE_READ));
     assert!(read.is_ok_and(|data| !data.is_empty() && data.iter().all(|byte| *byte == b'.')));
 
     scene.disk.spoil(MARKED);

@@ -19,7 +19,7 @@ const OFFERED: u64 = (Capabilities::INIT_EXT.bits())
 
 #[test]
 fn capabilities_are_those_of_both() {
-    let (reply, state) = answer_init(&init(7, 45, OFFERED), &Config::default()).expect("a kernel of today");
+    let (reply, state) = answer_init(&init(7, 45, OFFERED), &Config::default()).expect("a current kernel");
     let state = state.expect("the same major version");
     let both = Capabilities::INIT_EXT
         | Capabilities::POSIX_LOCKS

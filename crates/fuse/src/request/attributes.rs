@@ -7,7 +7,7 @@ use crate::abi;
 use crate::types::{FileHandle, LockOwner, Name, NodeId, Timestamp};
 
 request! {
-    /// Asks for attributes.
+    /// Requests attributes.
     Getattr {
         /// The inode.
         node: NodeId,
@@ -78,7 +78,7 @@ request! {
 }
 
 request! {
-    /// Asks for statistics of the file system.
+    /// Requests statistics of the file system.
     Statfs {
         /// Any inode of it.
         node: NodeId,
@@ -119,7 +119,7 @@ request! {
         node: NodeId,
         /// Its name.
         name: Name,
-        /// Most bytes of the value; 0 requests its length. A longer value is answered by ERANGE.
+        /// Most bytes of the value; 0 requests its length. The reply to a longer value is ERANGE.
         size: u32,
     } |a| {
         let args: abi::GetxattrIn = a.take()?;
@@ -161,7 +161,7 @@ request! {
 }
 
 request! {
-    /// Asks for attributes as statx(2), among them the time of birth.
+    /// Requests attributes as statx(2), among them the time of birth.
     Statx {
         /// The inode.
         node: NodeId,

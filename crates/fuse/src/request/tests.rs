@@ -6,7 +6,7 @@ use super::*;
 use crate::flags::WriteFlags;
 use crate::types::{FileHandle, LockKind, LockOwner, Timestamp};
 
-/// Returns a message with a true length.
+/// Returns a message with a valid length.
 fn message(opcode: u32, body: &[u8]) -> Bytes {
     let mut bytes = Vec::new();
     bytes.extend((40 + body.len() as u32).to_ne_bytes());
@@ -87,7 +87,7 @@ fn names_end_with_nul_and_have_no_slash() {
 }
 
 #[test]
-fn setattr_has_only_what_is_valid() {
+fn setattr_has_only_valid_fields() {
     let body = |valid: u32| {
         joined(&[
             &words(&[valid, 0]),
@@ -134,7 +134,7 @@ fn write_is_a_slice_of_the_message() {
             b"data",
         ])
     };
-    let write = decoded::<Write>(opcode::WRITE, &body(4)).expect("a true length");
+    let write = decoded::<Write>(opcode::WRITE, &body(4)).expect("a valid length");
     assert_eq!((write.handle, write.offset, &write.data[..]), (FileHandle(3), 4096, &b"data"[..]));
     assert_eq!(write.lock_owner, Some(LockOwner(77)));
     assert_eq!(write.write_flags, WriteFlags::all());

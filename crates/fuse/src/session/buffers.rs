@@ -1,4 +1,4 @@
-//! Buffers for requests. Each is as large as the largest request and is used again when all slices of it are dropped.
+//! Buffers for requests. Each is as large as the largest request and is reused when all slices of it are dropped.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Buffers {
     }
 
     /// Returns the first `length` bytes as a value of their own. A small request is copied, so that it keeps no more memory than it needs; a
-    /// large one takes the buffer along, and another takes its place.
+    /// large one keeps the buffer, which is replaced by another.
     pub(super) fn split(&self, buffer: &mut Box<[u8]>, length: usize) -> Bytes {
         if length < self.size / 2 {
             return Bytes::copy_from_slice(&buffer[..length]);

@@ -1,4 +1,4 @@
-//! A mount that goes from one process to another.
+//! A mount that is passed from one process to another.
 //!
 //! The other process is this test program: it runs only `the_other_process`, whose task is in the environment.
 
@@ -24,19 +24,19 @@ use super::support::{Place, await_that, can_mount, config, kill, output, perl};
 /// Environment of the other process: `answer` if it answers READs of `slow` and lock waits, `keep` if it does not, `report` if it reports
 /// such READs.
 const TASK: &str = "ENFYS_FUSE_TEST_TASK";
-/// Reads some bytes and prints how it ended.
+/// Reads some bytes and prints the outcome.
 const READER: &str = r#"open(my $f, "<", $ARGV[0]) or die; print defined sysread($f, my $d, 9) ? "read" : "error " . ($! + 0)"#;
 const TIMEOUT: Duration = Duration::from_secs(1);
 const FILES: u64 = 4;
 const FILE_BYTES: u64 = 1 << 20;
 
-/// A file system without state, so that any process can serve it: files `0` to `3` whose bytes follow from their place, and `slow`.
+/// A file system without state, so that any process can serve it: files `0` to `3` whose bytes follow from their offset, and `slow`.
 struct Pattern {
     /// Whether READs of `slow` and waits for locks are answered.
     answers: bool,
     kept_reads: Mutex<Vec<Reply<Data>>>,
     kept_locks: Mutex<Vec<Reply<()>>>,
-    /// Where kept READs are reported.
+    /// The socket to which kept READs are reported.
     report: Option<UnixStream>,
 }
 
@@ -131,7 +131,7 @@ fn other_process(task: &str) -> (Child, UnixStream) {
     (child, own)
 }
 
-/// Hands a mount over and waits until the other process serves it.
+/// Passes a mount to it and waits until the other process serves it.
 fn hand_over_to(socket: &UnixStream, serving: Serving) {
     let hand_over = serving.stop().expect("workers that stop").hand_over().expect("descriptors");
     hand_over.send(socket).expect("a process that receives");
@@ -141,17 +141,17 @@ fn hand_over_to(socket: &UnixStream, serving: Serving) {
 /// Waits for a message of the other process: `h` when it runs, `k` when it serves, `r` when it keeps a READ.
 fn await_message(mut socket: &UnixStream, expected: [u8; 1]) {
     let mut message = [0];
-    socket.read_exact(&mut message).expect("a process that lives");
+    socket.read_exact(&mut message).expect("a running process");
     assert_eq!(message, expected);
 }
 
-/// Serves a mount that comes over standard input until it is unmounted, or until the other end of the socket asks for it back by a byte.
+/// Serves a mount received over standard input until it is unmounted, or until the other end of the socket requests its return by a byte.
 #[test]
 fn the_other_process() {
     let Ok(task) = std::env::var(TASK) else {
         let (own, other) = UnixStream::pair().expect("a pair of sockets");
         drop(own);
-        assert!(HandOver::receive(&other).is_err(), "no mount comes over a closed socket");
+        assert!(HandOver::receive(&other).is_err(), "no mount arrives over a closed socket");
         return;
     };
     let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");
@@ -194,7 +194,7 @@ fn use_mount(path: &Path, number: u64, is_done: &AtomicBool, count: &AtomicU64) 
 }
 
 #[test]
-fn a_mount_under_load_goes_through_other_processes() {
+fn a_mount_under_load_is_passed_through_other_processes() {
     if !can_mount() {
         return;
     }
@@ -218,7 +218,7 @@ fn a_mount_under_load_goes_through_other_processes() {
             hand_over_to(&socket, serving);
             progress();
             socket.write_all(b"b").expect("a process that serves");
-            let back = HandOver::receive(&socket).expect("the mount comes back");
+            let back = HandOver::receive(&socket).expect("the mount is returned");
             serving = Session::resume(back)
                 .expect("a valid mount")
                 .serve(Arc::new(Pattern::new(false)))
@@ -229,7 +229,7 @@ fn a_mount_under_load_goes_through_other_processes() {
         is_done.store(true, Ordering::SeqCst);
         serving
     });
-    unmount(&place.path, false).expect("a mount that nobody uses");
+    unmount(&place.path, false).expect("an unused mount");
     serving.wait().expect("no error of the device");
 }
 
@@ -253,14 +253,14 @@ fn requests_without_a_reply_are_answered_by_the_other_process() {
     // Too late.
     let reply = files.kept_reads.lock().expect("no panic").pop().expect("the read");
     assert_eq!(reply.ok(Data::default()), Err(NotDelivered::Withdrawn));
-    unmount(&place.path, false).expect("a mount that nobody uses");
+    unmount(&place.path, false).expect("an unused mount");
     drop(socket);
     assert!(child.wait().expect("a child").success());
 }
 
 /// INTERRUPT reached the first process, and is not sent again.
 #[test]
-fn an_interrupted_request_stays_interrupted() {
+fn an_interrupted_request_remains_interrupted() {
     if !can_mount() {
         return;
     }
@@ -276,7 +276,7 @@ fn an_interrupted_request_stays_interrupted() {
     hand_over_to(&socket, serving);
     kill(&reader, Signal::KILL);
     assert_eq!(output(reader).0.signal(), Some(9));
-    unmount(&place.path, false).expect("a mount that nobody uses");
+    unmount(&place.path, false).expect("an unused mount");
     drop(socket);
     assert!(child.wait().expect("a child").success());
 }
@@ -328,6 +328,6 @@ fn a_crashed_process_is_succeeded_by_kept_descriptors() {
         Session::recover(kept, state).expect("a mount").serve(Arc::new(Pattern::new(true))).expect("threads");
     assert_eq!(output(reader).1, if resends { "read" } else { "error 103" });
     assert_eq!(std::fs::read(place.path.join("1")).expect("a file").len() as u64, FILE_BYTES);
-    unmount(&place.path, false).expect("a mount that nobody uses");
+    unmount(&place.path, false).expect("an unused mount");
     serving.wait().expect("no error of the device");
 }

@@ -19,7 +19,7 @@ const READER: &str = r#"
     print defined $got ? "read $got signals $n" : "error " . ($! + 0);
 "#;
 
-/// Time in which a wrong EINTR would come: several looks at signals.
+/// Time in which a wrong EINTR would occur: several checks of signals.
 const LONGER_THAN_A_LOOK: Duration = Duration::from_millis(400);
 
 /// Returns a mount with a file whose READs are not answered.
@@ -130,11 +130,11 @@ fn any_signal_ends_a_lock_wait() {
         r#"$SIG{ALRM} = sub {}; open(my $f, "<", $ARGV[0]) or die; print flock($f, 2) ? "locked" : "error " . ($! + 0);"#,
         &path,
     );
-    await_that("the lock is waited for", || files.state().waiting.len() == 1);
+    await_that("the wait for the lock is pending", || files.state().waiting.len() == 1);
     kill(&waiter, Signal::ALARM);
     // EINTR
     assert_eq!(output(waiter).1, "error 4");
-    await_that("the wait is given up", || files.state().waiting.is_empty());
+    await_that("the wait is abandoned", || files.state().waiting.is_empty());
     drop(holder);
     mounted.end();
 }

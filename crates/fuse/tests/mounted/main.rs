@@ -1,4 +1,4 @@
-//! Mounts for real, used by real programs. Needs root and `/dev/fuse`.
+//! Real mounts, used by real programs. Needs root and `/dev/fuse`.
 
 mod hand_over;
 mod interrupts;

@@ -1,4 +1,4 @@
-//! A small file system in memory. READs of a file `stall` and FLUSHes of a file `stall-flush` are answered when the test answers them.
+//! A small file system in memory. READs of a file `stall` and FLUSHes of a file `stall-flush` are answered only by the test.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -66,7 +66,7 @@ pub(crate) struct State {
 #[derive(Clone, Default)]
 pub(crate) struct MemoryFs(Arc<Mutex<State>>);
 
-/// Removes a lock wait when it is not wanted any more.
+/// Removes a lock wait when it is no longer needed.
 struct Waiting {
     files: MemoryFs,
     number: u64,
@@ -203,7 +203,7 @@ impl State {
         if wanted.range.kind != LockKind::Unlock && self.locks.iter().any(|held| held.conflicts(wanted)) {
             return Err(Errno::AGAIN);
         }
-        // Ranges of the tests are whole: a lock replaces those that it touches.
+        // Ranges of the tests are equal or disjoint: a lock replaces those that it overlaps.
         self.locks.retain(|held| {
             held.owner != wanted.owner
                 || held.node != wanted.node
@@ -243,7 +243,7 @@ impl State {
     }
 }
 
-/// Gives `?` of an operation a function to return from.
+/// Provides a function from which `?` in an operation returns.
 fn execute<T>(operation: impl FnOnce() -> Result<T>) -> Result<T> {
     operation()
 }
@@ -318,7 +318,7 @@ impl Filesystem for MemoryFs {
             state.entry(r.node.0)
         };
         open(r: Open) -> Opened = |state| {
-            // Pages of a file that stalls must not answer for it.
+            // Cached pages of a stalled file must not answer READs.
             let flags = if state.inode(r.node)?.stalls { OpenFlags::DIRECT_IO } else { OpenFlags::KEEP_CACHE };
             // O_TRUNC
             if r.flags & 0o1000 != 0 {

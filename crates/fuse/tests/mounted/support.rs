@@ -92,7 +92,7 @@ impl Mounted {
 
     /// Unmounts, and waits until the session has ended.
     pub(crate) fn end(mut self) {
-        unmount(&self.place.path, false).expect("a mount that nobody uses");
+        unmount(&self.place.path, false).expect("an unused mount");
         self.serving.take().expect("not stopped").wait().expect("no error of the device");
     }
 

@@ -10,7 +10,7 @@
 //! was made ([`PendingChange::finish`](crate::sync_state::PendingChange::finish)): a sync that began in between may
 //! have missed it, and must not cover it. A failed change gets no number.
 //!
-//! Changes count as durable only when a sync returned success. After a failure the object stays dirty and the write
+//! Changes count as durable only when a sync returned success. After a failure the object remains dirty and the write
 //! verifier changes: the kernel may have dropped the pages, so that clients must send them again. All requests whose
 //! change had begun before the failure get the error, not only those that waited for this sync: the kernel reports
 //! the error once, so the next sync succeeds although the pages are lost, and clients do not resend data that were

@@ -81,7 +81,7 @@ impl Volume {
     }
 
     /// Syncs the object now, on this thread or on one that syncs it already. The kernel reports a failed write-back
-    /// to only one of two concurrent syncs of a descriptor, and the other would take lost data for durable. For
+    /// to only one of two concurrent syncs of a descriptor, and the other would treat lost data as durable. For
     /// threads that may block.
     pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
         let Some(change) = object.sync_state.unsynced_change() else { return Ok(()) };
@@ -97,7 +97,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the other requests that have to get the error.
+    /// Returns the other requests that must get the error.
     fn sync_failed(&self, object: &Object, error: Error) -> Vec<Waiter> {
         self.change_verifier();
         tracing::error!(handle = ?object.handle, error = error.to_string(), "sync failed; clients will send unstable data again");

@@ -54,14 +54,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Changes the durability. What was answered under [`Durability::Async`] is durable before this returns with
+    /// Changes the durability. Changes that were answered under [`Durability::Async`] are durable before this returns with
     /// [`Durability::Sync`].
     pub(crate) fn set_durability(&self, durability: Durability) -> Result<()> {
         let was_async = self.is_async.swap(durability == Durability::Async, Ordering::AcqRel);
         if !was_async || durability == Durability::Async {
             return Ok(());
         }
-        // Objects that were answered so count as clean: only a sync of the whole file system covers them all.
+        // Such objects count as clean: only a sync of the whole file system covers them all.
         let synced = rustix::fs::syncfs(&self.root_fd).map_err(translate).and(self.sync_index());
         if synced.is_err() {
             self.change_verifier();

@@ -1,9 +1,9 @@
-//! The durable index, which finds files again where the kernel does not open them by handle.
+//! The durable index, which finds files if the kernel does not open them by handle.
 //!
 //! Every file that a client has a handle of has a number. For each number the index knows the identity of the file
-//! (file system, inode number, time of creation) and where it was last seen (the number of its directory, and a name;
-//! several places for a file of several links). So the rename of a directory changes one record, regardless of the objects below
-//! it. A file found at a place must be the identified one, so that a number never leads to another file, even when
+//! (file system, inode number, time of creation) and its last known location (the number of its directory, and a name;
+//! several locations for a file of several links). So the rename of a directory changes one record, regardless of the objects below
+//! it. A file found at a location must be the identified one, so that a number never leads to another file, even when
 //! inode numbers are reused.
 //!
 //! Records are appended to a [`log`]. Memory holds a few dozen bytes per file: the offset of its newest
@@ -71,7 +71,7 @@ pub(crate) struct Index {
     /// Numbers of the last appended record, and of the last one on stable storage.
     appended: AtomicU64,
     synced: AtomicU64,
-    /// Held by one sync at a time, so that no sync takes a concurrent failure for success.
+    /// Held by one sync at a time, so that no sync mistakes a concurrent failure for success.
     syncing: Mutex<()>,
     /// Whether the next sync fails.
     #[cfg(test)]
@@ -159,7 +159,7 @@ impl Index {
         }
     }
 
-    /// Returns the number of the file of `key`, which has been seen at `place`. Its old places are kept if it has
+    /// Returns the number of the file of `key`, which was found at `place`. Its old places are kept if it has
     /// several links.
     pub(crate) fn remember(&self, key: &FileKey, place: &FileName<'_>, is_linked: bool) -> Result<u64> {
         let mut state = self.state.lock();
@@ -176,7 +176,7 @@ impl Index {
         self.state.lock().find(id).map_err(|error| report(&error))
     }
 
-    /// Removes a file. Returns true where [`compact_if_worth_it`](Self::compact_if_worth_it) is worth it now.
+    /// Removes a file. Returns true where [`compact_if_worth_it`](Self::compact_if_worth_it) is useful now.
     pub(crate) fn forget(&self, id: u64) -> bool {
         let mut state = self.state.lock();
         if let Err(error) = state.forget(id) {
@@ -325,7 +325,7 @@ impl State {
         if self.numbers.get(&entry.key) == Some(&id) {
             self.numbers.remove(&entry.key);
         }
-        // As much as was added for the file, so that `live_bytes` does not grow forever.
+        // As much as was added for the file, so that `live_bytes` does not grow without bound.
         let bytes = self.read(id, entry.offset).map_or(Record::MIN_BYTES, |record| record.encoded_bytes());
         self.live_bytes = self.live_bytes.saturating_sub(bytes);
         self.log.append(&Record::gone(id)).map(drop)
@@ -496,7 +496,8 @@ mod tests {
         let kept = index.remember(&key(5), &at(ROOT, "kept"), false).expect("number");
         index.remember(&key(5), &at(ROOT, "linked"), true).expect("number");
         for round in 0..60_000 {
-            let id = index.remember(&key(100 + round), &at(ROOT, "comes and goes"), false).expect("number");
+            let id =
+                index.remember(&key(100 + round), &at(ROOT, "created and removed"), false).expect("number");
             if index.forget(id) {
                 index.compact_if_worth_it();
             }
@@ -581,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_replaced_starts_afresh() {
+    fn a_replaced_directory_gets_a_new_index() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         let old = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");

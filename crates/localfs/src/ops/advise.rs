@@ -1,4 +1,4 @@
-//! IO_ADVISE: only hints about a range that leave no state behind, because all users of the file share its
+//! IO_ADVISE: only hints about a range that leave no state, because all users of the file share its
 //! descriptor.
 
 use std::num::NonZeroU64;

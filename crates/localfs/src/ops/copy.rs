@@ -263,7 +263,7 @@ impl Volume {
             || sys::cached_pages(file.as_fd(), offset, count).is_ok_and(|cached| cached >= pages);
         if !is_cached {
             let mut scratch = bytes::BytesMut::with_capacity(count as usize);
-            // The copy will meet the same error.
+            // The copy will get the same error.
             let _ = sys::read(file.as_fd(), &mut scratch, count as usize, offset);
         }
     }

@@ -7,8 +7,8 @@ use crate::object::{Object, Unpinned};
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
-/// Keeps an object and its content after its last name is removed. It names the object by handle: where descriptors
-/// are short, an idle file with a name is closed, and opened again for the next request.
+/// Keeps an object and its content after its last name is removed. It refers to the object by handle: where descriptors
+/// are short, an idle file with a name is closed, and reopened for the next request.
 #[derive(Debug)]
 struct PinnedFile {
     volume: Arc<Volume>,
@@ -66,7 +66,7 @@ impl Volume {
         object.require_regular()?;
         // Pinned before its attributes are read, and unpinned where anything fails: a later REMOVE then keeps it.
         let Some(pin) = self.pin_object(&object) else {
-            // It had lost its last name, which this reports; if not, the client's next attempt meets another object.
+            // It had lost its last name, which this reports; if not, the client's next attempt finds another object.
             self.stat(&object)?;
             return Err(Error::Later);
         };

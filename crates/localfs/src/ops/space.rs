@@ -1,4 +1,4 @@
-//! Finds, fills and makes holes.
+//! Finds, fills and creates holes.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::object::Object;
 use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 
-/// Bytes from which on the pool searches, reserves or frees space, and the size of the first step: file systems
+/// Number of bytes from which the pool searches, reserves or frees space, and the size of the first step: file systems
 /// without extents touch every block.
 const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
 /// Frees space without changing the size of the file.
@@ -25,7 +25,7 @@ const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::K
 
 /// Bytes that a step reserves or frees at least, and at most.
 const STEP_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
-/// How long a step should take.
+/// Target duration of a step.
 const STEP_TIME: Duration = Duration::from_millis(4);
 
 /// A part of a range whose space is reserved or freed.
@@ -41,7 +41,7 @@ struct SpaceStep {
 }
 
 impl SpaceStep {
-    /// Returns the next step: larger where this one was short, because each step takes a turn on the pool.
+    /// Returns the next step: larger where this one was short, because each step waits for the pool.
     fn next(self, took: Duration) -> Self {
         let bytes = match took {
             _ if took > STEP_TIME * 2 => self.bytes / 2,
@@ -165,7 +165,7 @@ impl Volume {
         })
     }
 
-    /// Releases lock and thread between two steps. If one fails, earlier steps stay.
+    /// Releases lock and thread between two steps. If one fails, earlier steps are kept.
     async fn change_space_in_steps(
         self: &Arc<Self>,
         context: Context,
@@ -282,7 +282,7 @@ impl Volume {
         let (file, pending) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
         let extended = make_hole(&file, (offset, end), before.attributes.size)?;
-        // The old content is gone, whether or not the file could be extended.
+        // The old content is lost, even if the file could not be extended.
         let number = pending.finish();
         extended?;
         let change = self.change_since(&object, &before.attributes)?;

@@ -26,7 +26,7 @@ impl Volume {
     }
 }
 
-/// Converts the numbers. Space that is reserved for root is available to no other user.
+/// Converts the numbers. Space that is reserved for root is not available to other users.
 fn translate_space(space: &StatVfs, is_root: bool) -> FsStat {
     let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
     FsStat {

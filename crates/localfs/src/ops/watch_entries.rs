@@ -1,17 +1,17 @@
 //! Watches a directory's entries, so that cached listings can be reused.
 //!
-//! Requirements: every change by this server, whatever name, export and version it uses, and every change by local
-//! processes must be known at once, and the check must cost next to nothing. Each watch has a fanotify(7) group of
+//! Requirements: every change by this server, by any name, export and version, and every change by local
+//! processes must be known at once, and the check must be very cheap. Each watch has a fanotify(7) group of
 //! its own with a mark on the directory and one on every entry. The kernel queues an event before the system call
-//! that caused it returns, and nobody reads the queue: once it is readable, something has changed, and poll(2) shows
+//! that caused it returns. The queue is never read: once it is readable, something has changed, and poll(2) shows
 //! it. There is no state to update, and so no race.
 //!
 //! Rejected: a mark on the directory alone, with `FAN_EVENT_ON_CHILD`, would take one call instead of a thousand, but
-//! does not see changes by another name or by a handle, which has no name. A mark on the object sees every way to it,
+//! does not see changes by another name or by a handle, which has no name. A mark on the object sees changes on every path to it,
 //! and a subdirectory's own entries too. So this server's changes need no separate tracking.
 //!
 //! Marks are set before the entries are first read, so that no change is lost in between. Removing a thousand of them
-//! takes about ten milliseconds, which no request waits for.
+//! takes about ten milliseconds, during which no request waits.
 //!
 //! Not seen, so that users of cached listings have to bound their age: times of access, unless this server sets them;
 //! the storage that a file uses, which changes when it is written out; writes through a mapping, until it is
@@ -41,8 +41,8 @@ const MAX_ENTRIES: usize = 8192;
 /// F2FS, tmpfs.
 const WATCHED: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-/// How often this process has set a time of access and not that of modification. This is the one change of an
-/// attribute without an event of its own: `FAN_ACCESS` comes with every READ, too.
+/// Number of times that this process has set a time of access and not that of modification. This is the one change of an
+/// attribute without an event of its own: every READ causes `FAN_ACCESS`, too.
 static ACCESS_TIMES_SET: AtomicU64 = AtomicU64::new(0);
 
 /// Notes that a time of access, alone, was set.
@@ -82,7 +82,7 @@ impl EntriesWatch for Marks {
 impl Drop for Marks {
     fn drop(&mut self) {
         let group = self.group.take();
-        // The kernel waits until nobody uses the marks.
+        // The kernel waits until the marks are unused.
         self.volume.pool.submit(Lane::Long, Peer::default(), move || drop(group));
     }
 }

@@ -27,7 +27,7 @@ const MAX_NAME_BYTES: usize = 255 - PREFIX.len();
 /// XATTR_SIZE_MAX and XATTR_LIST_MAX of Linux.
 const MAX_VALUE_BYTES: usize = 65_536;
 const MAX_LIST_BYTES: usize = 65_536;
-/// Values up to this length fit every file system that has extended attributes: where one does not, space is short.
+/// Values up to this length fit every file system that has extended attributes: if one does not fit, space is short.
 const SMALL_VALUE_BYTES: usize = 3072;
 
 /// A change of an attribute.
@@ -208,7 +208,7 @@ impl Volume {
     }
 }
 
-// xattr(7): user attributes only on regular files and directories, since anyone may write to a symbolic link or a special
+// xattr(7): user attributes only on regular files and directories, since any user may write to a symbolic link or a special
 // file.
 fn has_xattrs(object: &Object) -> bool {
     matches!(object.kind, FileKind::Regular | FileKind::Directory)

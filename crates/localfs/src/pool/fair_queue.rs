@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_their_connections_take_turns() {
+    fn addresses_and_their_connections_are_served_in_turn() {
         let mut queue = FairQueue::new(8);
         for job in ["a1", "a2", "a3"] {
             queue.push(peer(1, 1), job, false);

@@ -167,7 +167,7 @@ impl Fixture {
         self.config.directory.join(name)
     }
 
-    /// Returns a directory beside the export.
+    /// Returns a directory next to the export.
     pub(crate) fn outside(&self) -> &Path {
         self.directory.path()
     }

@@ -8,7 +8,7 @@ use super::{Files, errno};
 
 /// The last byte of a range without end.
 const END: u64 = i64::MAX as u64;
-/// Numbers of owners that the client keeps for itself.
+/// Numbers of owners that are reserved for the client.
 const OWN_NUMBERS: u64 = 1 << 63;
 
 impl Files {
@@ -67,7 +67,7 @@ impl Files {
         unlocked.map_err(|error| errno(&error))
     }
 
-    /// Takes back a lock whose program is gone.
+    /// Releases a lock whose program has ended.
     pub(crate) async fn take_lock_back(&self, request: &Lock) {
         if let Ok(file) = self.open_files.get(request.handle) {
             // The server ends it with the file.

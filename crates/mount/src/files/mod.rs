@@ -1,4 +1,4 @@
-//! The file system behind the mount, as asynchronous operations with the requests and answers of FUSE.
+//! The file system of the mount, as asynchronous operations with the requests and answers of FUSE.
 //!
 //! Nothing here knows `/dev/fuse` or a runtime: tests call the operations directly.
 
@@ -37,7 +37,7 @@ const DIRECTORIES_FROM: u64 = 1 << 63;
 /// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose rights requests have at the server.
+    /// The identity of requests at the server.
     pub identity: Identity,
     /// Users with another number at the server.
     pub users: IdMap,
@@ -51,7 +51,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// A directory of a server as the kernel sees it.
+/// A directory of a server, for the kernel.
 pub struct Files {
     mount: Mount,
     nodes: Nodes,

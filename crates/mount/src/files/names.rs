@@ -136,7 +136,7 @@ impl Files {
     }
 }
 
-/// Returns an entry by which the kernel remembers that a name is missing in a directory.
+/// Returns an entry with which the kernel caches the absence of a name in a directory.
 fn missing(directory: &Inode) -> Entry {
     Entry {
         node: NodeId(0),

@@ -120,7 +120,7 @@ fn release(node: NodeId, handle: FileHandle) -> Release {
 }
 
 #[test]
-fn what_is_written_is_read_and_shown() {
+fn written_data_are_read_and_shown() {
     with_files(async |files: Rc<Files>| {
         let fuse::Created { entry, opened } = files.created("f").await;
         let (node, handle) = (entry.node, opened.handle);

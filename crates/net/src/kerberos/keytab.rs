@@ -30,13 +30,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let error = choose(Path::new("/nonexistent/enfys.keytab")).unwrap_err();
         assert!(error.starts_with("key table `/nonexistent/enfys.keytab`: "), "{error}");
     }
 
     #[test]
-    fn takes_a_file_that_is_there() {
+    fn takes_an_existing_file() {
         assert_eq!(choose(Path::new("/dev/null")), Ok(()));
     }
 }

@@ -9,7 +9,7 @@
 //! A peer that has closed its connection may have sent calls before. The connection must still be open after its owner was found:
 //! otherwise a newer socket at the same port may have been found.
 //!
-//! The kernel does not report who sent a datagram, and its sender may be gone. On this machine, only a port that needs a privilege shows
+//! The kernel does not report the sender of a datagram, which may be gone. On this machine, only a port that needs a privilege shows
 //! its owner; see [`PeerPolicy::sender`].
 
 mod proc_net;
@@ -28,9 +28,9 @@ use tracing::debug;
 
 use sock_diag::SockDiag;
 
-/// How long a user's groups are cached.
+/// Lifetime of a user's cached groups.
 const GROUPS_KNOWN_FOR: Duration = Duration::from_secs(60);
-/// How long the names of a host are cached, and how long their absence is.
+/// Lifetime of the cached names of a host, and of their absence.
 const HOST_KNOWN_FOR: Duration = Duration::from_secs(300);
 const HOST_UNKNOWN_FOR: Duration = Duration::from_secs(30);
 /// Maximum number of cached hosts.
@@ -178,7 +178,7 @@ impl PeerPolicy {
             return PeerOwner::User(user);
         }
         let _place = self.user_questions.acquire().await;
-        // Another task may have asked meanwhile.
+        // Another task may have queried them meanwhile.
         if let Some(user) = self.known(uid) {
             return PeerOwner::User(user);
         }
@@ -194,7 +194,7 @@ impl PeerPolicy {
             return;
         }
         let _place = self.host_questions.acquire().await;
-        // Another task may have asked meanwhile.
+        // Another task may have queried them meanwhile.
         if !self.is_introduced(server, address) {
             self.learn_names(server, address).await;
         }
@@ -254,7 +254,7 @@ impl PeerPolicy {
         if users.len() >= ACCOUNTS_MAX {
             users.retain(|_, (_, until)| *until > now);
         }
-        // No groups: there is no account, or the query failed. The next connection asks again.
+        // No groups: there is no account, or the query failed. The next connection repeats the query.
         if users.len() < ACCOUNTS_MAX && !user.groups.is_empty() {
             users.insert(user.uid, (Arc::clone(&user), now + GROUPS_KNOWN_FOR));
         }
@@ -293,7 +293,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns whether a socket can have the address, as only this machine's own can. All can if the system allows foreign ones
+/// Returns whether a socket can have the address, which only this machine's own sockets can. All can if the system allows foreign ones
 /// (`ip_nonlocal_bind`), which then counts as own.
 fn is_bindable(address: SocketAddr) -> bool {
     let mut any_port = address;

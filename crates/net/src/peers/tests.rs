@@ -106,7 +106,7 @@ fn a_reset_connection_has_no_owner() {
 }
 
 #[test]
-fn recognises_own_addresses() {
+fn recognizes_own_addresses() {
     let mut diag = SockDiag::open().unwrap();
     let is_own = |diag: &mut SockDiag, address: &str| diag.is_own(address.parse().unwrap()).unwrap();
     assert!(is_own(&mut diag, "127.0.0.1"));

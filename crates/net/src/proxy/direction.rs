@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::link::{LOSSES_MAX, Link, MILLION, SEGMENT};
 use super::statistics::DirectionCounts;
 
-/// Bytes that a piece counts in the queue beyond its payload, about the headers of a packet. It bounds the number of pieces.
+/// Overhead in bytes of each portion in the queue, about the headers of a packet. It bounds the number of portions.
 const PIECE_OVERHEAD: usize = 64;
 
-/// Time of sending that an idle link may catch up, so that late timers do not lower the rate.
+/// Burst of an idle link, as a time of sending, so that late timers do not lower the rate.
 const BURST: Duration = Duration::from_millis(2);
 
-/// Sending time of the longest piece: a longer one would make its first bytes late.
+/// Sending time of the longest portion: in a longer one the first bytes would be late.
 const PIECE_TIME: Duration = Duration::from_millis(1);
 
 /// One direction of a link.
@@ -22,9 +22,9 @@ const PIECE_TIME: Duration = Duration::from_millis(1);
 pub struct Direction {
     link: Link,
     random: Random,
-    /// When the last piece has left the sending end.
+    /// The time at which the last portion has left the sending end.
     free_at: Duration,
-    /// Pieces that have not left yet, with their times and their counted bytes.
+    /// Portions that have not left yet, with their times and their counted bytes.
     queue: VecDeque<(Duration, usize)>,
     /// The sum of their counted bytes.
     queued: usize,
@@ -52,17 +52,17 @@ impl Direction {
         &self.link
     }
 
-    /// Returns how many bytes the queue takes now: none, or at least a segment.
+    /// Returns the number of bytes that the queue takes now: none, or at least a segment.
     pub(super) fn room(&mut self, now: Duration) -> usize {
         while self.queue.front().is_some_and(|(departs, _)| *departs <= now) {
-            let (_, counted) = self.queue.pop_front().expect("there is one");
+            let (_, counted) = self.queue.pop_front().expect("the queue is not empty");
             self.queued -= counted;
         }
         let free = self.link.queue_bytes.saturating_sub(self.queued);
         if free < SEGMENT && !self.queue.is_empty() { 0 } else { free.max(1) }
     }
 
-    /// Returns when half of the queue will be free.
+    /// Returns the time at which half of the queue will be free.
     pub(super) fn half_free_at(&self) -> Duration {
         let mut left = self.queued;
         for (departs, counted) in &self.queue {
@@ -74,8 +74,8 @@ impl Direction {
         self.free_at
     }
 
-    /// Sends up to `length` bytes that the sender has given `now`, as pieces for `deliver`. `last` is when the connection's previous
-    /// bytes arrive; no byte overtakes them.
+    /// Sends up to `length` bytes that arrived from the sender at `now`, as portions for `deliver`. `last` is the time at which the
+    /// connection's previous bytes arrive; no byte overtakes them.
     pub(super) fn send(
         &mut self,
         now: Duration,
@@ -95,13 +95,13 @@ impl Direction {
         self.counts.bytes += length as u64;
     }
 
-    /// Returns when the end of a stream arrives that the sender closes `now`.
+    /// Returns the time of arrival of the end of a stream that the sender closes at `now`.
     pub(super) fn end(&mut self, now: Duration, last: Duration) -> Duration {
         let departs = self.link.after_outages(now.max(self.free_at));
         (departs + self.transit()).max(last)
     }
 
-    /// Returns the length of the next piece of `left` bytes, and how often its transmission fails.
+    /// Returns the length of the next portion of `left` bytes, and the number of its failed transmissions.
     fn next_piece(&mut self, left: usize) -> (usize, u32) {
         let of_rate = self.link.rate.map_or(usize::MAX, |rate| bytes_in(rate.get(), PIECE_TIME));
         let longest = left.min(of_rate.max(SEGMENT));
@@ -112,7 +112,7 @@ impl Direction {
         while length < longest {
             let segment = SEGMENT.min(longest - length);
             if self.is_lost() {
-                // Data before a lost segment are a separate piece: it arrives in time.
+                // Data before a lost segment are a separate portion: it arrives in time.
                 if length > 0 {
                     self.random.repeat();
                     return (length, 0);
@@ -137,7 +137,7 @@ impl Direction {
         self.random.next() % MILLION < u64::from(self.link.lost_per_million)
     }
 
-    /// Returns how long a segment stalls that was lost `losses` times.
+    /// Returns the stall of a segment that was lost `losses` times.
     fn stall(&mut self, losses: u32) -> Duration {
         let stall = self.link.retransmission_timeout() * ((1 << losses) - 1);
         self.counts.lost_segments += u64::from(losses);
@@ -145,9 +145,9 @@ impl Direction {
         stall
     }
 
-    /// Returns when `length` bytes have left the sending end, and queues them until then.
+    /// Returns the time at which `length` bytes have left the sending end, and queues them until then.
     fn depart(&mut self, now: Duration, length: usize) -> Duration {
-        // A generic cell rate algorithm: an idle link has saved at most the time of a burst.
+        // A generic cell rate algorithm: an idle link accumulates at most the time of a burst.
         let begins = self.link.after_outages(self.free_at.max(now.saturating_sub(BURST)));
         let takes = self.link.rate.map_or(Duration::ZERO, |rate| time_of(length, rate.get()));
         self.free_at = begins + takes;

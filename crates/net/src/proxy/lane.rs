@@ -1,11 +1,11 @@
-//! One direction of one connection: when its bytes may be read, and when they leave.
+//! One direction of one connection: the times at which its bytes may be read, and are sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::direction::{Direction, Piece};
 
-/// Most pieces of one lane; further bytes are not read until some have left.
+/// Most portions of one lane; further bytes are not read until some have left.
 const PIECES_MAX: usize = 64 << 10;
 
 /// The lengths and due times of a connection's bytes in one direction. The bytes themselves are elsewhere, in the same order.
@@ -19,7 +19,7 @@ pub struct Lane {
     pieces: VecDeque<Piece>,
     /// The sum of their lengths.
     bytes: usize,
-    /// Bytes of the first pieces that are due and not sent.
+    /// Bytes of the first portions that are due and not sent.
     due: usize,
     /// When the last byte arrives.
     last: Duration,
@@ -36,7 +36,7 @@ pub struct Step {
     pub due: usize,
     /// Everything was written, and the receiver may learn of the end of the stream.
     pub is_over: bool,
-    /// When more is allowed although nothing is read or written.
+    /// The time at which more is allowed without a read or write.
     pub wake: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl Lane {
         Step { room, due: self.due, is_over, wake }
     }
 
-    /// Returns the bytes that may be read, or when it is worth asking again although nothing is written.
+    /// Returns the bytes that may be read, or the time of the next useful query if nothing is written.
     fn room(&self, now: Duration, direction: &mut Direction) -> (usize, Option<Duration>) {
         if self.end.is_some() || self.pieces.len() >= PIECES_MAX {
             return (0, None);
@@ -79,7 +79,7 @@ impl Lane {
         }
     }
 
-    /// Notes `length` bytes that the sender gave `now`.
+    /// Notes `length` bytes received from the sender at `now`.
     pub fn received(&mut self, now: Duration, length: usize, direction: &mut Direction) {
         let pieces = &mut self.pieces;
         direction.send(now, length, self.last, |piece| match pieces.back_mut() {
@@ -90,7 +90,7 @@ impl Lane {
         self.last = self.pieces.back().map_or(self.last, |piece| piece.arrives);
     }
 
-    /// Notes that the sender closed its stream `now`.
+    /// Notes that the sender closed its stream at `now`.
     pub fn ended(&mut self, now: Duration, direction: &mut Direction) {
         self.end = Some(direction.end(now, self.last));
     }

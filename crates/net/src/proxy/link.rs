@@ -65,7 +65,7 @@ pub struct Outage {
     pub first: Duration,
     /// From one beginning to the next; `None` if it happens once. Longer than `length`.
     pub period: Option<Duration>,
-    /// How long it lasts; more than zero.
+    /// Its duration; more than zero.
     pub length: Duration,
 }
 

@@ -18,13 +18,13 @@ use super::statistics::Statistics;
 use crate::accept::{AcceptLog, accept};
 use crate::{Clock, reserved};
 
-/// How long the target may take to accept a connection.
+/// Time limit for the target to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Ports below it belong to a machine's superuser; NFS servers look at them.
+/// Ports below it belong to a machine's superuser; NFS servers check them.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// A relay with the behaviour of a [`Link`].
+/// A relay with the behavior of a [`Link`].
 #[derive(Debug)]
 pub struct Proxy {
     targets: Vec<SocketAddr>,
@@ -132,7 +132,7 @@ async fn connect_to(target: SocketAddr, reserved: bool) -> io::Result<TcpStream>
     reserved::connect(SocketAddr::new(any, 0), target).await
 }
 
-/// One of the places for open connections.
+/// A permit for an open connection.
 struct Place(Rc<Proxy>);
 
 impl Place {
@@ -148,7 +148,7 @@ impl Place {
     /// Relays a connection until both sides have closed it, or one has failed.
     async fn connection(self, stream: TcpStream, client: SocketAddr) {
         let proxy = &*self.0;
-        // The handshake needs a round trip, and does not get through an outage.
+        // The handshake needs a round trip, and fails during an outage.
         let opens_at = proxy.link.after_outages(proxy.start.elapsed()) + proxy.link.delay;
         let target = match proxy.connect(client).await {
             Ok(target) => target,
@@ -182,7 +182,7 @@ impl Drop for Place {
     }
 }
 
-/// Sets the options of a socket: no coalescing, and probes that find a vanished peer.
+/// Sets the options of a socket: no coalescing, and probes that detect an unreachable peer.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     Ok(sockopt::set_socket_keepalive(stream, true)?)
@@ -190,6 +190,6 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 /// Makes closing a connection reset it, so that its peer learns of a failure.
 fn reset(stream: &TcpStream) {
-    // A socket that refuses is closed in order; nothing better is possible.
+    // If the socket refuses this, it is closed in order.
     let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }

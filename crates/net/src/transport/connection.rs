@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 64;
 pub struct Carrier {
     stream: TcpStream,
     incoming: Incoming,
-    /// What is left of a record that is being sent.
+    /// The rest of a record that is being sent.
     unsent: VecDeque<Bytes>,
 }
 
@@ -33,7 +33,7 @@ struct Incoming {
 }
 
 impl Carrier {
-    /// Takes a connection that is up. `record_max` is the maximum bytes of a record from the server.
+    /// Takes an established connection. `record_max` is the maximum bytes of a record from the server.
     #[must_use]
     pub fn new(stream: TcpStream, record_max: usize) -> Self {
         let incoming = Incoming { decoder: RecordDecoder::new(record_max), buffer: BytesMut::new() };
@@ -53,7 +53,7 @@ impl Carrier {
         tokio::select! {
             biased;
             done = &mut work => return done,
-            // Calls in flight fail with what was found out, if the policy does not allow retries.
+            // Calls in flight fail with the known result, if the policy does not allow retries.
             _ = self.serve(engine, id) => engine.handle_disconnected(id),
             () = given_up(engine) => {}
         }
@@ -61,7 +61,7 @@ impl Carrier {
         work.await
     }
 
-    /// Returns the connection. Nothing may be in flight.
+    /// Returns the connection. No record may be in flight.
     #[must_use]
     pub fn into_stream(self) -> TcpStream {
         self.stream
@@ -77,7 +77,7 @@ impl Carrier {
     }
 }
 
-/// Waits until the engine gives its connection up, and passes its deadlines meanwhile.
+/// Waits until the engine abandons its connection, and passes its deadlines meanwhile.
 async fn given_up(engine: &Engine) {
     while let Some(Action::Connect { .. }) = super::next_action(engine).await {}
 }

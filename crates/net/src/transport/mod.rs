@@ -14,7 +14,7 @@ mod connection;
 
 pub use connection::Carrier;
 
-/// How long an attempt to connect may take, for each address.
+/// The time that an attempt to connect may take, for each address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server's addresses, and how it is reached.

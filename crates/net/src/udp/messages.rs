@@ -18,7 +18,7 @@ const CONTROL: usize = 64;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// The address at which this machine was asked, or answers.
+/// The local address of the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Local {
     pub(super) ip: IpAddr,
@@ -102,7 +102,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, buffers: &mut [Vec<u8>]) -> io::Re
     Ok(headers[..received].iter().zip(&names).map(outcome).collect())
 }
 
-/// Sends datagrams, at most [`BATCH`], by a socket of IPv6 or of IPv4. Returns how many were sent.
+/// Sends datagrams, at most [`BATCH`], by a socket of IPv6 or of IPv4. Returns their number.
 ///
 /// # Errors
 /// The error of the first one: it, and none after it, was sent.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_leave_from_the_address_that_was_asked() {
+    fn answers_are_sent_from_the_called_address() {
         for (bound, asked) in [
             ("0.0.0.0:0", "127.0.0.1"),
             ("0.0.0.0:0", "127.0.0.77"),

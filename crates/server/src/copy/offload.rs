@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::state::{Client, Conflict, Copied, FileKey, IoKind, Offload, Origin};
 use crate::{Export, ExportId, FetchError, Now};
 
-/// How long a copy waits for a source that sends nothing: long enough for a restart of the source.
+/// Time limit of a copy for a source that sends nothing: long enough for a restart of the source.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The next action of a copy.
@@ -80,7 +80,7 @@ impl Shared {
             }
             Origin::Here { .. } => None,
         };
-        // Bytes read ahead came earlier.
+        // Bytes read ahead arrived earlier.
         let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
         let _changing = self.state.begin_change(&task.span.destination);
@@ -121,7 +121,7 @@ impl Shared {
             if stopping.is_ready() { stopping } else { fetching.as_mut().poll(context) }
         });
         let piece = fetched.await.map_err(|error| {
-            // Busy: the source was not asked, so it has not failed.
+            // Busy: the READ was not sent, so the source has not failed.
             let is_asked = error != FetchError::Busy;
             let is_given_up = is_asked && offload.stuck_for(now.monotonic) >= SOURCE_TIMEOUT;
             of_source(error, is_given_up, done)

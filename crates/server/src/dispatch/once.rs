@@ -40,7 +40,7 @@ impl Server {
         if let Some(journal) = &self.shared.journal {
             request.logged.id = Some(key.id());
             if let RecoveredCall::Replied(kept) =
-                journal.recognise(key.id(), request.logged.owner, request.now, false)
+                journal.recognize(key.id(), request.logged.owner, request.now, false)
             {
                 execution.finish(&kept);
                 return Err(self.replay(&kept, start, reply));

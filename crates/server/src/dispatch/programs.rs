@@ -166,7 +166,7 @@ pub(super) fn registrations(shared: &Shared) -> Vec<Registration> {
 }
 
 /// Returns whether a program is served on a port. Only the port mapper is served on its own port, where every source may ask, and other
-/// programs over UDP only if that is wanted: the source of a datagram can be forged. On a port of some programs only these are served.
+/// programs over UDP only if that is configured: the source of a datagram can be forged. On a port of some programs only these are served.
 fn is_served_at(shared: &Shared, program: &Program, port: u16, is_udp: bool) -> bool {
     let settings = &shared.settings;
     let has_port = |program: &Program| (program.own_port)(settings) == Some(port);

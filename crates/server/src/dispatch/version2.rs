@@ -14,7 +14,7 @@ use crate::request::{Request, Served};
 
 impl Server {
     /// Serves NFS 2. Calls that change names are executed once, also over a crash. SETATTR and WRITE do the same when they are executed
-    /// again, but a late copy would undo a newer change, so the reply caches have them too.
+    /// again, but a late copy would undo a newer change, so their replies are cached too.
     pub(super) async fn nfs2(
         &self,
         request: &mut Request<'_>,
@@ -27,7 +27,7 @@ impl Server {
         if effect == Effect::None {
             return nfs2::procedure(request, &self.nfs2_cookies, procedure, arguments, reply).await;
         }
-        // The cache keeps results without the header: by RPCSEC_GSS each reply has another verifier.
+        // The cache keeps results without the header: with RPCSEC_GSS each reply has another verifier.
         let start = reply.mark();
         let client = request.connection.peer.ip();
         let key = CallKey::new(&self.shared.call_secret, client, header, arguments.peek());

@@ -10,7 +10,7 @@ use vfs::Handle;
 
 use crate::{Export, ExportError, ExportId, ExportTable};
 
-/// The place where an export is mounted inside another one.
+/// The mount point of an export inside another one.
 #[derive(Debug, Clone)]
 pub struct Junction {
     /// The export with the mount point. It may be the inner one of another junction.
@@ -21,7 +21,7 @@ pub struct Junction {
     pub name: Vec<u8>,
     /// `fileid` of the directory that is covered.
     pub covered_fileid: u64,
-    /// The entries of the mounted export, for different clients; at least one. Its path begins with the outer one's.
+    /// The entries of the mounted export, for different clients; at least one. Its path begins with the path of the outer export.
     pub inner: Vec<Arc<Export>>,
 }
 
@@ -85,7 +85,7 @@ impl ExportTable {
         here.into_iter().flatten().map(|index| &junctions.all[*index])
     }
 
-    /// Returns where this export is mounted inside another.
+    /// Returns the mount point of this export inside another.
     pub(crate) fn junction_of(&self, inner: ExportId) -> Option<&Junction> {
         self.junctions.of(inner)
     }

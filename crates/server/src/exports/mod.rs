@@ -18,7 +18,7 @@ use crate::exports::junction::Junctions;
 use crate::exports::pseudo::PseudoFs;
 use crate::{ExportId, Flavors, HandleKey, WireHandle};
 
-/// Which callers are mapped to the anonymous user.
+/// The callers that are mapped to the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Squash {
     /// None: root on a client is root here.
@@ -32,37 +32,37 @@ pub enum Squash {
 /// `nobody` and `nogroup`, as Linux's server has them.
 pub const DEFAULT_ANONYMOUS: u32 = 65_534;
 
-/// How an export treats the callers of some clients: its only entry, or one of several.
+/// The options of an export for some clients: its only entry, or one of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportOptions {
     /// Refuses every change.
     pub read_only: bool,
-    /// Which callers are squashed.
+    /// The squashed callers.
     pub squash: Squash,
     /// The credentials of squashed callers, and of callers without credentials.
     pub anonymous: Arc<Credentials>,
-    /// The clients that may use it; empty for everybody who can reach a listening address.
+    /// The clients that may use it; empty for all that can reach a listening address.
     pub clients: Vec<ClientPattern>,
     /// The security flavors that it takes, the most preferred first.
     pub flavors: Flavors,
-    /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as exports(5) has it.
+    /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as in exports(5).
     pub insecure: bool,
     /// Whether changes by local processes recall delegations, if the backend can see them.
     pub recall_local_changes: bool,
     /// Whether the handles of version 3 have 32 bytes too, if the backend's handles allow that. Version 4's do not.
     pub short_handles: bool,
-    /// How version 2, whose sizes have 32 bits, treats longer files.
+    /// The treatment of longer files by version 2, whose sizes have 32 bits.
     pub v2_large_files: LargeFiles,
     /// Whether version 2's clients take sizes as signed numbers: no file may then exceed 2 GiB - 1.
     pub v2_signed_sizes: bool,
 }
 
-/// How version 2 treats a file whose size exceeds 32 bits.
+/// The treatment by version 2 of a file whose size exceeds 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LargeFiles {
-    /// Answers FBIG, so that no client takes a part for the whole.
+    /// Answers FBIG, so that no client mistakes a part for the whole.
     Refuse,
-    /// Shows the longest size that there is, and the bytes up to there.
+    /// Shows the greatest possible size, and the bytes up to it.
     Clamp,
 }
 
@@ -91,7 +91,7 @@ impl ExportOptions {
         if self.v2_signed_sizes { i32::MAX as u32 } else { u32::MAX }
     }
 
-    /// Returns how narrowly a pattern of this rank matches a client, in bits of its address; none if none matches. Without patterns
+    /// Returns the precision with which a pattern of this rank matches a client, in bits of its address; `None` if none matches. Without patterns
     /// every client matches.
     fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> Option<u8> {
         if self.clients.is_empty() {
@@ -111,7 +111,7 @@ pub struct Export {
     pub path: String,
     /// The file system.
     pub backend: Arc<dyn Backend>,
-    /// How callers are treated.
+    /// The options for callers.
     pub options: ExportOptions,
     /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
     pub fsid: (u64, u64),
@@ -188,7 +188,7 @@ impl std::error::Error for ExportError {}
 /// All exports of a server, replaced as a whole when the configuration is read again.
 #[derive(Debug, Default)]
 pub struct ExportTable {
-    /// The first entry of each.
+    /// The first entry of each export.
     exports: Vec<Arc<Export>>,
     /// All entries of each: the same file system by the same path and number, with other options for other clients.
     entries: Vec<Vec<Arc<Export>>>,
@@ -202,7 +202,7 @@ pub struct ExportTable {
 }
 
 impl ExportTable {
-    /// Makes a table. Consecutive exports with the same number, path and file system are entries of one export, for different clients.
+    /// Creates a table. Consecutive exports with the same number, path and file system are entries of one export, for different clients.
     ///
     /// # Errors
     /// See [`ExportError`].
@@ -293,7 +293,7 @@ impl ExportTable {
         self.exports.iter().filter_map(move |export| self.for_client(export.id, address))
     }
 
-    /// Returns the client patterns of all entries of an export; none if it is for everybody.
+    /// Returns the client patterns of all entries of an export; none if it is for all clients.
     pub(crate) fn clients(&self, id: ExportId) -> Vec<&ClientPattern> {
         let entries = self.by_id.get(&id).map(|index| &self.entries[*index]).into_iter().flatten();
         let lists: Vec<_> = entries.map(|entry| &entry.options.clients).collect();
@@ -360,9 +360,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// exports(5): hosts before networks, wildcards, netgroups and everybody; of several networks the smallest, else the first.
+    /// exports(5): hosts before networks, wildcards, netgroups and all clients; of several networks the smallest, else the first.
     #[test]
-    fn the_narrowest_entry_is_a_clients() {
+    fn a_client_gets_the_narrowest_entry() {
         use crate::testing::export;
         let wildcard = |text: &str| ClientPattern::Wildcard(glob::Pattern::new(text).unwrap());
         let group = ClientPattern::Netgroup("lab".into(), vec![Some("b.lab".into()), Some("c.lab".into())]);
@@ -412,11 +412,11 @@ mod tests {
         ] {
             assert_eq!(entry_of(&whole, at), Some(expected), "{at}");
         }
-        assert_eq!(entry_of(&table(4), "192.0.2.4"), None, "no entry means it");
+        assert_eq!(entry_of(&table(4), "192.0.2.4"), None, "no entry matches it");
     }
 
     #[test]
-    fn an_export_at_the_top_stands_alone() {
+    fn an_export_at_the_root_is_the_only_one() {
         assert_eq!(ExportTable::check_paths(["/"]), Ok(()));
         for paths in [["/", "/a"], ["/a/b", "/"], ["/", "/"]] {
             let error = ExportTable::check_paths(paths).unwrap_err();

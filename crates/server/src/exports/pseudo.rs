@@ -16,7 +16,7 @@ use vfs::{Attributes, Device, FileKind, Handle, Timestamp};
 
 use crate::{Export, ExportId, ExportTable, Flavor, Flavors};
 
-/// A directory of the pseudo file system, or the place where an export is mounted.
+/// A directory of the pseudo file system, or the mount point of an export.
 #[derive(Debug)]
 pub(crate) struct Node {
     /// Its `fileid`; where an export is mounted, the `mounted_on_fileid` of the export's root.
@@ -37,7 +37,7 @@ pub(crate) struct PseudoFs {
     nodes: Vec<Node>,
     by_id: HashMap<u64, usize>,
     mounts: HashMap<ExportId, usize>,
-    /// The time of the first access to this set of exports. The core has no clock to ask earlier.
+    /// The time of the first access to this set of exports. The core has no clock for an earlier time.
     seen: OnceLock<Timestamp>,
 }
 
@@ -179,7 +179,7 @@ impl Node {
         exports.for_client(self.export?, peer)
     }
 
-    /// Returns whether a client at `peer` may use any export here or below; everybody sees the root.
+    /// Returns whether a client at `peer` may use any export here or below; every client sees the root.
     pub(crate) fn is_visible(&self, exports: &ExportTable, peer: IpAddr) -> bool {
         self.is_root() || self.visible(exports, peer).next().is_some()
     }
@@ -195,7 +195,7 @@ impl Node {
         all.reduce(Flavors::union).unwrap_or_default()
     }
 
-    /// Returns whether a call by `flavor` of a client at `peer` may come here. Without exports below there is nothing to protect.
+    /// Returns whether a call by `flavor` of a client at `peer` may use this directory. Without exports below there is nothing to protect.
     pub(crate) fn allows(&self, flavor: Flavor, exports: &ExportTable, peer: IpAddr) -> bool {
         let mut below = self.visible(exports, peer).peekable();
         below.peek().is_none() || below.any(|export| export.options.flavors.allow(flavor))
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_only_what_leads_to_exports_of_the_client() {
+    fn shows_only_paths_to_exports_of_the_client() {
         let table =
             ExportTable::new(vec![export_for(1, "/data/a", "10.0.0.0/8"), export(2, "/export")]).unwrap();
         let visible =

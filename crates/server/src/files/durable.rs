@@ -14,7 +14,7 @@ pub(crate) async fn wait_durable(request: &Request<'_>) {
 }
 
 impl Shared {
-    /// Waits like the function of that name; `thread` tells the permitted uses of the calling thread.
+    /// Waits like the function of that name; `thread` has the permitted uses of the calling thread.
     pub(crate) async fn wait_durable(&self, thread: Thread) {
         if let Some(change) = self.state.pending_change(None) {
             // It never fails: see [`StateLog`](crate::StateLog).

@@ -8,8 +8,8 @@ use super::object::File;
 use crate::request::Request;
 use crate::state::{Client, DelegationKind, DelegationWatch, NotDelegated};
 
-/// Watches an object that may be delegated to `client`. Returns no watch if the backend cannot see changes by others, or the export does
-/// not want that. Read the attributes that the reply shows beside the delegation after this.
+/// Watches an object that may be delegated to `client`. Returns no watch if the backend cannot see changes by others, or the export disables
+/// this. Read the attributes for the reply after this call.
 ///
 /// # Errors
 /// The reason why nothing is delegated.

@@ -42,7 +42,7 @@ async fn ask(
             HolderQuery::NoHolder => return Ok(None),
             HolderQuery::Answered(held) => {
                 if held.is_changed {
-                    // No delegation is granted of the old attributes. A holder that just returned it has set the times.
+                    // No delegation is granted with the old attributes. A holder that just returned it has set the times.
                     let _changing = announce_change(request, handle);
                     // If that fails, the size still shows that something has changed.
                     if state.is_still_delegated(&held) && touch(request, (export, handle)).await.is_ok() {
@@ -62,13 +62,13 @@ async fn ask(
         }
     }
     let context = request.context(export);
-    // Everybody may read attributes.
+    // Every caller may read attributes.
     recall_held(request, client, (export, handle), Conflict::Write, (&context, Right::Given))
         .await
         .map(|()| None)
 }
 
-/// Advances the file's times and change attribute, as the holder's changes do. RFC 8881 §10.4.3 has the server make up a change
+/// Advances the file's times and change attribute, as the holder's changes do. RFC 8881 §10.4.3 has the server invent a change
 /// attribute that no later state of the file may have. Like Linux's server, this one gives the file itself the next value.
 async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };

@@ -72,7 +72,7 @@ async fn itself(target: &Target<'_>) -> Result<Found> {
     Ok(Found { handle: target.handle, attributes, directory: attributes })
 }
 
-/// Returns the objects that `.` and `..` of a directory stand for in a listing, which backends leave out.
+/// Returns the objects of `.` and `..` of a directory in a listing, which backends omit.
 pub(crate) async fn dots(target: &Target<'_>) -> Result<[(Handle, Attributes); 2]> {
     let Target { export, handle, context } = target;
     let own = export.backend.getattr(context, handle).await?;

@@ -2,8 +2,8 @@
 //! returns it before the change, or is notified after it. A holder of a delegation of the named file returns that.
 //!
 //! Each operation is announced first, so that no delegation is granted until it is done ([`Changer::announce`]). It waits for
-//! recalls, is executed, and notifies ([`Announced::end`]). While no directory is delegated, this costs two additions and a look at a
-//! counter; otherwise also a look at the directory's record.
+//! recalls, is executed, and notifies ([`Announced::end`]). While no directory is delegated, this costs two additions and a check of a
+//! counter; otherwise also a lookup of the directory's record.
 
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
@@ -26,7 +26,7 @@ pub(crate) struct Changer<'c> {
     pub(crate) ops: LoggedOps<'c>,
 }
 
-/// The backend's result, or [`Error::Later`] if delegations did not come back in time.
+/// The backend's result, or [`Error::Later`] if delegations were not returned in time.
 type Changed<T> = Result<T, Error>;
 
 /// An announced change of a directory. Call [`Self::end`] once it has begun. If it is dropped instead (the connection closed), it is
@@ -35,7 +35,7 @@ type Changed<T> = Result<T, Error>;
 struct Announced<'c> {
     changer: Changer<'c>,
     place: Directory<'c>,
-    /// Whether anybody holds a delegation of the directory. No further one is granted meanwhile.
+    /// Whether any client holds a delegation of the directory. No further one is granted meanwhile.
     is_watched: bool,
     /// The change is being made.
     is_under_way: bool,
@@ -202,13 +202,13 @@ impl<'c> Changer<'c> {
 /// RFC 8881 §20.4.3 has the notification name the entry that is deleted "atomically with the addition". The backend does not report it. If
 /// the directory did not change between lookup and RENAME, it is the entry that was found. Otherwise the holders must look it up.
 struct Occupant {
-    /// The directory's change attribute then; none if it or the entry could not be read.
+    /// The directory's change attribute then; `None` if it or the entry could not be read.
     change: Option<u64>,
     is_there: bool,
 }
 
 impl Occupant {
-    /// Returns whether the RENAME replaced it; none if unknown.
+    /// Returns whether the RENAME replaced it; `None` if unknown.
     fn at(&self, renamed: &Renamed) -> Option<bool> {
         (self.change == Some(renamed.to.before.change)).then_some(self.is_there)
     }
@@ -249,17 +249,17 @@ impl Announced<'_> {
         }
     }
 
-    /// Looks up a name in the directory; returns none if no holder must be notified.
+    /// Looks up a name in the directory; returns `None` if no holder must be notified.
     async fn occupant(&self, name: &[u8]) -> Option<Occupant> {
         if !self.is_watched {
             return None;
         }
         let Directory { export, context, directory } = self.place;
-        // Before the lookup: if the name comes or goes after it, the directory has changed.
+        // Before the lookup: if the name is created or removed after it, the directory has changed.
         let change =
             export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);
         let found = export.backend.lookup(context, directory, name).await;
-        // A failed lookup says nothing about the name.
+        // A failed lookup has no information about the name.
         let change = change.filter(|_| found.as_ref().err().is_none_or(|error| is_absent(*error)));
         Some(Occupant { change, is_there: found.is_ok() })
     }

@@ -26,7 +26,7 @@ impl NamedObject<'_> {
         !matches!(self, Self::Absent)
     }
 
-    /// Returns whether anybody but `client` has a delegation of the object.
+    /// Returns whether a client other than `client` has a delegation of the object.
     pub(crate) fn is_held(&self, request: &Request<'_>, client: Option<&Client>, export: &Export) -> bool {
         let Self::Found { found, .. } = self else { return false };
         let state = &request.server.state;
@@ -101,7 +101,7 @@ pub(crate) fn is_absent(error: Error) -> bool {
             | Error::NameTooLong
             | Error::Stale
             | Error::BadHandle
-            // A mount point: nobody reaches the directory below it.
+            // A mount point: no client reaches the directory below it.
             | Error::CrossDevice
     )
 }

@@ -5,7 +5,7 @@ use protocol::nfs4::types::Status;
 /// Checks that an entry of a directory could have this name. The file system checks the length.
 ///
 /// Names need not be UTF-8. RFC 8881 §14.4 would let the server refuse others with INVAL; like Linux's server, this one
-/// keeps the bytes, since file systems hold names of older encodings that must stay reachable. `fs_charset_cap` says so.
+/// keeps the bytes, since file systems hold names of older encodings that must remain reachable. `fs_charset_cap` reports this.
 pub(crate) fn check(name: &[u8]) -> Result<(), Status> {
     match name {
         // RFC 8881 §18.13.3, and others alike: "If the component is a zero-length string … the error NFS4ERR_INVAL will be

@@ -23,7 +23,7 @@ pub(crate) enum Object<'r> {
 pub(crate) struct File<'r> {
     pub(crate) export: &'r Export,
     pub(crate) handle: Handle,
-    /// The keyed hash of the handle, once it was needed.
+    /// The keyed hash of the handle, computed at first use.
     fingerprint: Option<u64>,
 }
 
@@ -37,20 +37,20 @@ impl<'r> File<'r> {
         Self { export, handle, fingerprint: HandleKey::fingerprint_in(wire) }
     }
 
-    /// Returns the top of an export.
+    /// Returns the root of an export.
     pub(crate) fn root(export: &'r Export) -> Self {
         Self::new(export, export.backend.root())
     }
 
-    /// Whether this is the top of its export, where the file system above begins.
+    /// Whether this is the root of its export.
     pub(crate) fn is_root(&self) -> bool {
         self.handle == self.export.backend.root()
     }
 
     /// Returns the key of the file in the tables of opens and locks.
     ///
-    /// Handles are unique (`unique_handles`) and never used again, so a keyed hash of the handle serves as the number:
-    /// asking for the inode number would cost each READ a system call.
+    /// Handles are unique (`unique_handles`) and never reused, so a keyed hash of the handle serves as the number:
+    /// a query for the inode number would cost each READ a system call.
     pub(crate) fn key(&self, server: &Shared) -> FileKey {
         let make = || server.settings().handle_key.fingerprint(self.export.id, &self.handle);
         FileKey { fsid: self.export.fsid, fileid: self.fingerprint.unwrap_or_else(make) }
@@ -61,7 +61,7 @@ impl<'r> File<'r> {
         Self { fingerprint: Some(self.key(server).fileid), ..self }
     }
 
-    /// Returns it as a directory whose names change.
+    /// Returns the object as a directory whose names change.
     pub(crate) fn place<'a>(&'a self, context: &'a Context) -> Directory<'a> {
         Directory { export: self.export, context, directory: &self.handle }
     }
@@ -73,7 +73,7 @@ impl<'r> File<'r> {
 }
 
 impl Object<'_> {
-    /// Returns the handle as clients see it.
+    /// Returns the handle for clients.
     pub(crate) fn seal(&self, key: &HandleKey) -> WireHandle {
         match self {
             Self::Pseudo(node) => key.seal(ExportId::PSEUDO, &node.handle()),

@@ -1,11 +1,11 @@
-//! Recall of delegations that conflict with an operation. The operation waits here until they are back.
+//! Recall of delegations that conflict with an operation. The operation waits here until they are returned.
 //!
-//! RFC 8881 §10.4.4 lets a server answer DELAY at once. A client then sleeps for a fixed time, however soon the delegation is
-//! returned: the paper of 2015 (§5.3) lost a hundred seconds on a thousand files. So the operation waits in the server, as it waits for
+//! RFC 8881 §10.4.4 lets a server answer DELAY at once. A client then sleeps for a fixed time, even if the delegation is returned
+//! sooner: the paper of 2015 (§5.3) lost a hundred seconds on a thousand files. So the operation waits in the server, as it waits for
 //! the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
 //!
 //! An operation that changes a file announces that first ([`announce_change`]), so that no delegation is granted until it is done.
-//! While no delegation is held at all, this costs two additions and a look at a counter.
+//! While no delegation is held at all, this costs two additions and a check of a counter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +43,8 @@ pub(crate) fn announce_change<'s>(request: &Request<'s>, handle: &Handle) -> Cha
     request.server.state.begin_change(handle)
 }
 
-/// Recalls the delegations of others than `client` that conflict with an operation on an object, and waits until they are back.
-/// Recalls nothing if the caller, whom `context` names, lacks the right that the operation needs.
+/// Recalls the delegations of others than `client` that conflict with an operation on an object, and waits until they are returned.
+/// Recalls nothing if the caller in `context` lacks the right for the operation.
 ///
 /// # Errors
 /// [`Error::Later`] if that takes too long, or too many of the connection's operations wait. The operation's own error if the caller

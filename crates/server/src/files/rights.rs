@@ -1,6 +1,6 @@
 //! Rights that are checked before a delegation is recalled: a caller who may not do an operation must not cause a recall.
 //!
-//! ACCESS and ownership decide. An operation that is refused here is not tried at all, so that nothing changes without asking the holder.
+//! ACCESS and ownership decide. An operation that is refused here is not tried at all, so that nothing changes without a query to the holder.
 //! Undecided operations are let through: the backend checks each operation itself anyway. This costs only if a delegation conflicts.
 
 use vfs::{
@@ -24,11 +24,11 @@ pub(crate) enum Right<'a> {
     Open(OpenAccess),
     /// To set attributes, the size by this authority.
     Attributes(&'a SetAttributes, Authority),
-    /// To do operations that only the owner may do.
+    /// To execute operations that only the owner may use.
     Own,
     /// To set and remove extended attributes.
     Xattrs,
-    /// To make entries in this directory.
+    /// To create entries in this directory.
     Entries(&'a Handle),
     /// To remove an entry of this directory that leads to an object with these attributes.
     Removal(&'a Handle, &'a Attributes),
@@ -95,7 +95,7 @@ fn may_set(set: &SetAttributes, by: Authority, may_resize: bool, may_touch: bool
     if set.size.is_some() && by == Authority::Caller && !may_resize {
         return Err(Error::Access);
     }
-    // POSIX.1-2024 futimens(): to now for callers that may write (EACCES), to another time for the owner alone (EPERM).
+    // POSIX.1-2024 futimens(): to now for callers that may write (EACCES), to another time only for the owner (EPERM).
     for time in [set.accessed, set.modified].into_iter().flatten() {
         match time {
             SetTime::Now | SetTime::Kept(_) if may_touch => {}

@@ -4,7 +4,7 @@
 //! - Clients need not end their contexts (§5.4: "The server must be prepared to deal with situations where clients never inform the
 //!   server"). So contexts end with their ticket, after an idle time, and by a bound on their number, which drops the least used one. A
 //!   client whose context was dropped gets an error and makes another.
-//! - Anybody can begin a context, but only a principal can finish one. Unfinished contexts have a table of their own, so that a flood of
+//! - Any client can begin a context, but only a principal can finish one. Unfinished contexts have a table of their own, so that a flood of
 //!   them drops no finished context.
 //! - A handle reveals nothing and cannot be guessed, in this process or a later one.
 

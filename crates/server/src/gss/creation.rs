@@ -1,4 +1,4 @@
-//! Calls that make a context (RFC 2203 §5.2).
+//! Calls that create a context (RFC 2203 §5.2).
 
 use rpc::auth::{AuthFlavor, AuthStatus, OpaqueAuth};
 use rpc::gss::{
@@ -16,7 +16,7 @@ use crate::Now;
 use crate::gss_mechanism::{Acceptor, Established, GssStatus, Step};
 use crate::identity::Authenticated;
 
-/// A call that makes a context.
+/// A call that creates a context.
 #[derive(Debug)]
 pub(crate) struct Creation {
     /// The context; none in the first call.
@@ -55,7 +55,7 @@ impl Creation {
 }
 
 impl Gss {
-    /// Serves a call that makes a context. Returns the status of `GSS_Accept_sec_context`; none if the
+    /// Serves a call that creates a context. Returns the status of `GSS_Accept_sec_context`; none if the
     /// arguments cannot be decoded.
     pub(crate) async fn create(
         &self,
@@ -92,7 +92,7 @@ impl Gss {
         }
     }
 
-    /// Takes the outcome of a token.
+    /// Handles the outcome of a token.
     fn step(&self, handle: Handle, step: Step, now: Now) -> Result<Answer, GssStatus> {
         let failure = GssStatus { major: GSS_S_FAILURE, minor: 0 };
         let (major, token, verifier) = match step {

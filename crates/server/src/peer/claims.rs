@@ -1,4 +1,4 @@
-//! Which callers an owner may claim to be.
+//! The callers that an owner may claim to be.
 
 use vfs::Credentials;
 
@@ -30,7 +30,7 @@ fn a_user_without_an_account_has_no_groups_to_claim() {
 }
 
 #[test]
-fn an_unknown_owner_may_claim_nobody() {
+fn an_unknown_owner_may_claim_no_user() {
     for owner in [PeerOwner::Unknown, PeerOwner::NotServed(1000), PeerOwner::Callback] {
         for identity in [system(0, 0, &[]), system(1000, 1000, &[]), Identity::Anonymous] {
             assert!(owner.check(&identity).is_err(), "{owner:?} as {identity:?}");
@@ -39,7 +39,7 @@ fn an_unknown_owner_may_claim_nobody() {
 }
 
 #[test]
-fn root_here_and_other_machines_may_claim_anybody() {
+fn root_here_and_other_machines_may_claim_any_user() {
     for owner in [PeerOwner::Superuser, PeerOwner::Remote] {
         assert_eq!(owner.check(&system(0, 0, &[])), Ok(()));
         assert_eq!(owner.check(&system(1001, 4, &[27])), Ok(()));

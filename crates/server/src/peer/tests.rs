@@ -1,4 +1,4 @@
-//! Which users callers on this machine and on others may claim to be, in every program.
+//! The users that callers on this machine and on others may claim, in every program.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::testing::{Lab, at, compound, export, lab_of};
 use crate::{Connection, ConnectionId, ExportTable, Transport};
 
 impl Lab {
-    /// Makes calls come over another connection from now on, from `port` of `owner`'s machine.
+    /// Moves calls to another connection, from `port` of `owner`'s machine.
     fn reconnect(&mut self, port: u16, owner: PeerOwner) {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let id = ConnectionId(self.connection.id.0 + 100);
@@ -52,7 +52,7 @@ fn alice() -> PeerOwner {
     PeerOwner::User(Arc::new(LocalUser { uid: 1000, groups: vec![1000, 27] }))
 }
 
-/// Returns a server, and the handle of its export as the wire has it.
+/// Returns a server, and the encoded handle of its export.
 fn scene() -> (Lab, Vec<u8>) {
     let exported = export(1, "/export");
     let root = crate::testing::KEY.seal(exported.id, &exported.backend.root()).to_vec();
@@ -105,7 +105,7 @@ fn a_local_socket_without_a_known_owner_is_never_roots() {
 }
 
 #[test]
-fn roots_socket_claims_anybody_from_any_port() {
+fn roots_socket_claims_any_user_from_any_port() {
     let (mut lab, root) = scene();
     lab.reconnect(40_000, PeerOwner::Superuser);
     for (what, arguments) in calls(&root) {
@@ -171,11 +171,11 @@ fn users_of_another_machine_cannot_replace_their_kernels_client() {
     let mut exported = Arc::unwrap_or_clone(Arc::clone(lab.server.exports().iter().next().unwrap()));
     exported.options.insecure = true;
     lab.server.replace_exports(ExportTable::new(vec![exported]).unwrap());
-    assert_eq!(thief.alone(Op::ExchangeId(args)).status(), Status::OK, "where such calls are taken");
+    assert_eq!(thief.alone(Op::ExchangeId(args)).status(), Status::OK, "where such calls are accepted");
 }
 
 #[test]
-fn a_listing_above_exports_shows_those_that_ask_for_another_port() {
+fn a_listing_above_exports_shows_those_that_require_another_port() {
     let mut open = export(1, "/open");
     open.options.insecure = true;
     let mut lab = lab_of(vec![open, export(2, "/secure")]);

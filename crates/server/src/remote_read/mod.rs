@@ -1,9 +1,9 @@
 //! READs on other servers, for copies from there (RFC 7862 §4.6.2).
 //!
-//! The core has no sockets. A copy asks for a READ ([`Fetches::ask`]); the driver takes each one once
+//! The core has no sockets. A copy requests a READ ([`Fetches::ask`]); the driver takes each one once
 //! ([`Server::poll_work`](crate::Server::poll_work)), reads, and answers. The copy waits with a future and may drop it at any time; the driver
 //! is notified then. A READ that the driver drops is answered too. The number of READs is bounded, so that sources that do not answer hold
-//! little memory and few connections; a READ without room is tried again. A READ takes room until its answer was taken, which bounds the
+//! little memory and few connections; a READ without a permit is retried. A READ occupies its permit until its answer was taken, which bounds the
 //! bytes that were read and not yet written.
 
 use core::net::{IpAddr, SocketAddr};
@@ -153,7 +153,7 @@ struct Meeting {
     is_unwanted: bool,
     /// Wakes the copy that waits for the READ.
     asker: Option<Waker>,
-    /// Wakes the driver when nobody waits for the answer.
+    /// Wakes the driver when no copy waits for the answer.
     reader: Option<Waker>,
 }
 
@@ -186,7 +186,7 @@ impl Fetch {
         self.exchange.answer(answer);
     }
 
-    /// Completes when nobody waits for the answer any more; wakes the task that polled last.
+    /// Completes when no copy waits for the answer any more; wakes the task that polled last.
     pub fn poll_unwanted(&self, context: &Context<'_>) -> Poll<()> {
         let mut meeting = self.exchange.meeting.lock();
         if meeting.is_unwanted {
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_count_for_their_client_and_for_each_host_wherever_it_is_named() {
+    fn requests_count_for_their_client_and_for_each_host_at_any_position() {
         let server = lab_42().server;
         let (same, other, others) = (file_of(1, &[2, 1]), file_of(1, &[2]), file_of(2, &[2]));
         let sources: Vec<_> = (0..16).map(|n| file_of(100 + n, &[10 + n, 1, 10 + n])).collect();

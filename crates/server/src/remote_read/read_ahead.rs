@@ -1,8 +1,8 @@
 //! Read-ahead of a copy from another server.
 //!
-//! A link carries one READ per round trip unless several run at once, so several do. Bytes are still written in order, so that a
-//! count describes the whole copy. The first READ runs alone: it shows whether the source can be read, how large the file is, and how much
-//! the source returns at once. So does the first READ after an error. A READ that is late, or returned less than requested, is repeated
+//! A link carries one READ per round trip unless several run at once, so several run at once. Bytes are still written in order, so that a
+//! count describes the whole copy. The first READ runs alone: it shows whether the source can be read, how large the file is, and the number of bytes that the
+//! source returns at once. So does the first READ after an error. A READ that is late, or returned less than requested, is repeated
 //! when its bytes are needed.
 
 use std::collections::VecDeque;
@@ -128,7 +128,7 @@ impl Reading {
         Ok(PendingRead { from, count, asking })
     }
 
-    /// Learns about the source from a READ.
+    /// Updates the knowledge about the source from a READ.
     fn learn(&self, span: &Span, answer: Result<Fetched, FetchError>) -> Result<Fetched, FetchError> {
         let mut ahead = self.ahead.lock();
         match answer {
@@ -137,7 +137,7 @@ impl Reading {
                 if let Some(end) = end.or(ahead.known.map(|known| known.end)) {
                     ahead.known = Some(Known { end, granted: fetched.granted });
                 }
-                // READs are answered in any order; time must not go back.
+                // READs are answered in any order; time must not go backwards.
                 let at = ahead.latest.map_or(fetched.at, |latest| latest.or_later(fetched.at));
                 ahead.latest = Some(at);
                 Ok(Fetched { at, ..fetched })
@@ -153,7 +153,7 @@ impl Reading {
 }
 
 impl Ahead {
-    /// Returns how many of the `left` bytes to read at once.
+    /// Returns the number of the `left` bytes to read at once.
     fn piece(&self, left: u64) -> u32 {
         let granted = self.known.map_or(FETCH_BYTES, |known| known.granted.clamp(1, FETCH_BYTES));
         left.min(granted.into()) as u32

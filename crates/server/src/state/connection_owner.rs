@@ -1,4 +1,4 @@
-//! The client behind a connection of version 4.0.
+//! The client of a connection of version 4.0.
 //!
 //! Most operations of version 4.0 do not name their client (RFC 7530 has no SEQUENCE). A server that does not know the client
 //! would ask the holder of a write delegation about its own GETATTR, and recall the delegation for its own REMOVE. Clients do
@@ -6,7 +6,7 @@
 //! stateid, and attributes other requests to it. If two clients did, requests that name no client stay unattributed.
 //!
 //! Rejected: attribution within one compound only. Linux's GETATTR, SETATTR and REMOVE name no client, so each holder would be
-//! called back for its own requests. What remains wrong is a client that shares another's connection and never identifies
+//! called back for its own requests. The remaining wrong case is a client that shares another's connection and never identifies
 //! itself; it cannot hold any state.
 
 use std::sync::{Arc, Weak};
@@ -45,7 +45,7 @@ impl V40ConnectionOwner {
         let mut known = self.0.lock();
         match &*known {
             Known::Nobody => *known = Known::to_come(id),
-            // Another client that comes next must find this one here.
+            // The next client must find this one here.
             Known::One { client, .. } if has_left(client) => *known = Known::to_come(id),
             Known::One { id: one, .. } if **one != *id => *known = Known::Several,
             Known::One { .. } | Known::Several => {}

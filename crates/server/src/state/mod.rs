@@ -1,6 +1,6 @@
 //! State of NFSv4 clients: client records, sessions, opens, byte-range locks and delegations (RFC 8881 §2.10, §8, §9, §10).
 //!
-//! Operations reach the state from any core, so everything here is `Send + Sync` and synchronous. No lock is held for longer
+//! Operations use the state from any core, so everything here is `Send + Sync` and synchronous. No lock is held for longer
 //! than a few map operations, and none while anything waits. The state reads no clock and draws no random numbers: `now` is an
 //! argument (monotonic, as in [`Now`](crate::Now)); identifiers come from counters and the secret in
 //! [`Settings`](crate::Settings). Everything is bounded: records by `max_clients`, opens, locks and ranges by `max_state`,

@@ -51,7 +51,7 @@ pub struct State {
     pub(super) offloads: Offloads,
     /// Permissions for other servers to read files here.
     pub(super) copy_notifies: CopyNotifies,
-    /// The time of the last [`Self::expire`] in nanoseconds, for code that is not given the time.
+    /// The time of the last [`Self::expire`] in nanoseconds, for code without access to the time.
     pub(super) latest_time: AtomicU64,
     pub(super) shards: [Mutex<Shard>; SHARDS],
     pub(super) recovery: Arc<Recovery>,
@@ -180,7 +180,7 @@ impl State {
         self.recovery.pending_change(client)
     }
 
-    /// Waits until a change is stable. `thread` tells the permitted uses of the calling thread.
+    /// Waits until a change is stable. `thread` has the permitted uses of the calling thread.
     pub fn wait_durable(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
         self.recovery.wait_durable(change, thread)
     }

@@ -36,7 +36,7 @@ pub(crate) mod key {
     pub(crate) const SLOT: u8 = b'r';
 }
 
-/// A map on stable storage. Changes become stable in the order in which they were made, once a caller asks for it: by waiting
+/// A map on stable storage. Changes become stable in the order in which they were made, once a caller requests it: by waiting
 /// ([`Self::reached`]), which lets the waiting thread write, or without waiting ([`Self::push`]).
 ///
 /// After damage, an implementation discards everything written before the damage. It rewrites the map in the order of keys.
@@ -55,7 +55,7 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// Whether changes reach stable storage at present.
     fn is_written(&self) -> bool;
 
-    /// Whether new keys may be added. Checked before a client gets something for which it needs a record.
+    /// Whether new keys may be added. Checked before a client gets state for which it needs a record.
     fn has_room(&self) -> bool {
         true
     }
@@ -63,10 +63,10 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// Returns the number up to which all changes are stable, or zero.
     fn stable(&self) -> u64;
 
-    /// Writes changes up to this number, beginning with this call; completes when they are stable. `thread` tells the permitted uses of the calling
+    /// Writes changes up to this number, beginning with this call; completes when they are stable. `thread` has the permitted uses of the calling
     /// thread: a fast log may write on it. Never fails, see the trait's documentation.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()>;
 
-    /// Starts to write all changes that nobody waits for. Does not wait.
+    /// Starts to write all changes for which no caller waits. Does not wait.
     fn push(&self);
 }

@@ -44,7 +44,7 @@ use crate::{
 /// The key of all test servers.
 pub(crate) const KEY: HandleKey = HandleKey([9; 16]);
 
-/// Returns an export in memory, for everybody and without squashing.
+/// Returns an export in memory, for all clients and without squashing.
 pub(crate) fn export(id: u32, path: &str) -> Export {
     let mut identity = [0; 16];
     identity[..4].copy_from_slice(&id.to_be_bytes());

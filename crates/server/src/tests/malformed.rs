@@ -1,7 +1,7 @@
 //! Arguments that end too early, in every procedure except NFSv4's, which have their own tests.
 
 #[path = "../../../protocol/tests/common/golden.rs"]
-#[allow(dead_code, reason = "what tshark says about the messages is for the crate `protocol`")]
+#[allow(dead_code, reason = "tshark's output about the messages is for the crate `protocol`")]
 mod golden;
 
 use std::collections::BTreeSet;
@@ -49,6 +49,6 @@ fn truncated_call_is_garbage_args() {
                 assert_eq!(&lab.ask(what, &arguments[..length]), expected, "{} at {length}", call.name);
             }
         }
-        assert_eq!(seen, procedures.iter().copied().collect(), "{program}: nothing is left out");
+        assert_eq!(seen, procedures.iter().copied().collect(), "{program}: every procedure was tested");
     }
 }

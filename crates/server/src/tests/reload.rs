@@ -1,4 +1,4 @@
-//! Replacing exports while clients hold state.
+//! Replacement of exports while clients hold state.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -102,7 +102,7 @@ fn nfs3_respects_share_reservations() {
     let set = |size| SetattrArgs { object: file, new_attributes: new_attributes(size), guard: None };
     let dir = protocol::nfs3::FileHandle::new(&lab.handle(&["export"])).unwrap();
     let where_ = || DirOpArgs { dir, name: Filename::new(b"file".to_vec()).unwrap() };
-    // RFC 1813 §3.3.8: without a size nothing is done to an existing file.
+    // RFC 1813 §3.3.8: without a size an existing file is unchanged.
     let create =
         |size| CreateArgs { where_: where_(), how: CreateHow::Unchecked(Sattr { size, ..Sattr::default() }) };
     let all = |lab: &mut Lab| {

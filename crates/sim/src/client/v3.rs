@@ -123,8 +123,8 @@ impl ClientV3 {
             Step::Create(_) | Step::CreateExclusive(_) => {
                 let result: CreateResult = parse_reply(bytes).map_err(wrong)?;
                 if let Outcome::Ok(ok) = &result {
-                    self.file = ok.obj.ok_or("CREATE gives no handle")?;
-                    self.ctime = ok.obj_attributes.ok_or("CREATE gives no attributes")?.ctime;
+                    self.file = ok.obj.ok_or("CREATE returned no handle")?;
+                    self.ctime = ok.obj_attributes.ok_or("CREATE returned no attributes")?.ctime;
                 }
                 result.status()
             }
@@ -171,7 +171,7 @@ impl Client for ClientV3 {
             }
             return Ok(Received::Answered);
         }
-        let step = self.script.front().cloned().ok_or("an answer to nothing")?;
+        let step = self.script.front().cloned().ok_or("an answer without a call")?;
         match (self.decode_step(&step, bytes)?, &step) {
             (NfsStat::OK, Step::Lock(name)) => self.locks.lock().push(name.clone()),
             (NfsStat::OK, _) | (NfsStat::EXIST, Step::Lock(_)) => {}

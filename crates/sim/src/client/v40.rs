@@ -301,7 +301,7 @@ impl Client for ClientV40 {
         Ok(Received::Answered)
     }
 
-    /// Sends a call again. The server recognises a request with a seqid by its seqid, with any transaction number. Other requests keep the number over
+    /// Sends a call again. The server recognizes a request with a seqid by its seqid, with any transaction number. Other requests keep the number over
     /// connections.
     fn retransmit(&mut self, bytes: Bytes, rng: &mut Rng) -> Bytes {
         if !self.is_sequenced || !rng.chance(50) {

@@ -26,7 +26,7 @@ use super::{Client, Locks, Step, superuser};
 use crate::rng::Rng;
 use crate::world::Received;
 
-/// Makes the calls of a client with one session and one slot.
+/// A caller for a client with one session and one slot.
 #[derive(Debug, Clone)]
 pub struct SessionCalls {
     name: String,
@@ -254,7 +254,7 @@ pub(crate) fn change(step: &Step, file: &str) -> Vec<Op> {
     let mut ops = export();
     let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
     match step {
-        Step::Create(_) | Step::CreateExclusive(_) => unreachable!("made by OPEN"),
+        Step::Create(_) | Step::CreateExclusive(_) => unreachable!("created by OPEN"),
         Step::SetAttr(mode) => {
             let attributes = FileAttributes::from(&Attributes {
                 mode: Some(Mode::from_bits_retain(*mode)),
@@ -363,7 +363,7 @@ impl Client for ClientV41 {
         Ok(Received::Answered)
     }
 
-    /// Uses a new transaction number at times, like a client after a reconnect: the slot identifies the request, not the number.
+    /// Sometimes uses a new transaction number, like a client after a reconnect: the slot identifies the request, not the number.
     fn retransmit(&mut self, bytes: Bytes, rng: &mut Rng) -> Bytes {
         if !rng.chance(50) {
             return bytes;

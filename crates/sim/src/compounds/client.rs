@@ -188,8 +188,8 @@ impl ClientSet {
             let mut words = words.clone();
             self.lines[who].1.clear();
             for introduce in [SessionCalls::exchange_id, SessionCalls::create_session] {
-                let result = self.compound(world, who, introduce(&mut words)).expect("a client is let in");
-                words.learn(&result).expect("a client is let in");
+                let result = self.compound(world, who, introduce(&mut words)).expect("a client is accepted");
+                words.learn(&result).expect("a client is accepted");
             }
             let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
             self.compound(world, who, words.in_session(vec![complete])).expect("an answer");
@@ -197,14 +197,14 @@ impl ClientSet {
             return;
         }
         let request = self.clients[who].request(vec![set_client_id("three")]);
-        let result = self.compound(world, who, request).expect("a client is let in");
+        let result = self.compound(world, who, request).expect("a client is accepted");
         let Some(OpResult::SetClientId(SetClientIdResult::Ok(ok))) = result.results.first() else {
             panic!("{result:?}")
         };
         let (client_id, confirm) = (ok.client_id, ok.confirm);
         let confirm = Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm });
         let request = self.clients[who].request(vec![confirm]);
-        let result = self.compound(world, who, request).expect("a client is let in");
+        let result = self.compound(world, who, request).expect("a client is accepted");
         assert_eq!(result.status, Status::OK);
         let CompoundClient::V40(older) = &mut self.clients[who] else { return };
         (older.client_id, older.seqid, older.used) = (client_id, 0, 0);
@@ -237,7 +237,7 @@ fn answers(
     let mut answers = Vec::new();
     for (connection, back) in lines {
         while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
-            let answer = back.called(call, |op| Ok(Some(answer(op, played)))).expect("a sound call");
+            let answer = back.called(call, |op| Ok(Some(answer(op, played)))).expect("a valid call");
             answers.extend(answer.map(|answer| (Arc::clone(connection), answer)));
         }
     }
@@ -255,6 +255,6 @@ fn answer(op: &CbOp, played: &mut Played) -> CbOpResult {
         CbOp::NotifyLock(_) => CbOpResult::NotifyLock(Outcome::Ok(())),
         CbOp::RecallAny(_) => CbOpResult::RecallAny(Outcome::Ok(())),
         CbOp::RecallSlot(_) => CbOpResult::RecallSlot(Outcome::Ok(())),
-        other => panic!("nothing here leads to {other:?}"),
+        other => panic!("no request here causes {other:?}"),
     }
 }

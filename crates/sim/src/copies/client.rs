@@ -189,7 +189,7 @@ impl Client {
         (count > 0).then(|| self.running[world.rng.below(count) as usize])
     }
 
-    /// Handles pending callbacks. At times one is lost, or its reply, with the connection.
+    /// Handles pending callbacks. Sometimes one is lost, or its reply, with the connection.
     pub(super) fn receive(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
         let context = Context::from_waker(Waker::noop());
         while let Poll::Ready(call) = self.connection.outbox.poll_record(&context) {

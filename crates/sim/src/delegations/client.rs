@@ -275,7 +275,7 @@ impl Client {
                 });
                 let value = read.ok_or("no READ")?;
                 let change = times::change(done.clone());
-                // The cache stays valid if the change attribute is the same.
+                // The cache remains valid if the change attribute is the same.
                 let cached = self.cached.remove(file).filter(|(known, _)| change == Some(*known));
                 let value = cached.map_or(value, |(_, cached)| cached);
                 history.read(*file, value, *began).map_err(|why| format!("{}: {why}", self.peer.name))?;

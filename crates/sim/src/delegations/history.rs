@@ -61,7 +61,7 @@ impl History {
     /// Notes that a read that began at `began` has returned `value`.
     ///
     /// # Errors
-    /// Returns that the value had been overwritten before.
+    /// The value had been overwritten before.
     pub(super) fn read(&mut self, file: u64, value: u64, began: u64) -> Result<(), String> {
         let writes = &self.files[file as usize];
         let read = writes.iter().find(|write| write.value == value);
@@ -77,7 +77,7 @@ impl History {
     /// Notes that a GETATTR that began at `began` has returned the modification time `seen`.
     ///
     /// # Errors
-    /// Returns that a later time was reported before.
+    /// A later time was reported before.
     pub(super) fn stat(&mut self, file: u64, seen: Timestamp, began: u64) -> Result<(), String> {
         let ended = self.now();
         let (seen_times, writes) = (&mut self.seen_times[file as usize], &self.files[file as usize]);

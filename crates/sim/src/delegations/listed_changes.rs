@@ -11,7 +11,7 @@ use super::FILES;
 use super::client::name;
 use crate::client::export;
 
-/// Bytes of a listing; more than all files take.
+/// Bytes of a listing; more than all files need.
 const LISTING_BYTES: u32 = 4 << 10;
 
 /// A client's delegations when it requests a listing.

@@ -1,4 +1,4 @@
-//! A local process that changes files beside the server, and a backend that reports it.
+//! A local process that changes files without the server, and a backend that reports it.
 //!
 //! It only opens a file under a write delegation, and changes it after the return. Other files it changes at once, and the server learns
 //! of that a little later. Its writes must be visible once all clients that held the file's delegations then have returned or lost them.
@@ -161,7 +161,7 @@ impl Process {
         &self.files
     }
 
-    /// Lets it act at times, and reports its actions to the server.
+    /// Lets it act sometimes, and reports its actions to the server.
     ///
     /// # Errors
     /// Returns an action without a recall in time.

@@ -1,15 +1,15 @@
 //! Clients with delegations that cache reads and writes, and recalls over a faulty network.
 //!
-//! Every file, or directory, is a register of one number. A read must return a value that may be current: no value whose overwriting was
-//! acknowledged before the read began. A delegation granted beside a conflicting open, a change that does not wait for a recall, or a
+//! Every file, or directory, is a register of one number. A read must return a value that may be current: no value whose replacement was
+//! acknowledged before the read began. A delegation granted despite a conflicting open, a change that does not wait for a recall, or a
 //! write lost with a delegation breaks that.
 //!
 //! A local process changes files too ([`local_process`]). A client that holds a delegation then may use its cache until it has returned
 //! the delegation, and no longer: neither under another delegation, nor because of an unchanged change attribute.
 //!
-//! A listing, cached or not, shows the holder of a read delegation the change attribute of the grant, and others one that never goes back.
+//! A listing, cached or not, shows the holder of a read delegation the change attribute of the grant, and others one that never goes backwards.
 //!
-//! Some clients keep the times of files under write delegations. The modification time that others see never goes back, and the time
+//! Some clients keep the times of files under write delegations. The modification time that others see never goes backwards, and the time
 //! that the holder returns becomes the file's.
 
 mod client;
@@ -34,7 +34,7 @@ use client::Client;
 use history::History;
 use local_process::Process;
 
-/// Clients that behave.
+/// Well-behaved clients.
 const CLIENTS: usize = 3;
 /// Shared files.
 const FILES: u64 = 3;

@@ -33,7 +33,7 @@ impl Kept {
     pub(super) fn see(&mut self, seen: &FileAttributes) {
         let seen = Attributes::from_file_attributes(seen).unwrap_or_default();
         self.change = seen.change.unwrap_or(self.change);
-        // A write that waited has the time of its arrival, which may precede the grant. The time never goes back.
+        // A write that waited has the time of its arrival, which may precede the grant. The time never goes backwards.
         self.modified = seen.time_modify.map_or(self.modified, timestamp).max(self.modified);
     }
 
@@ -49,7 +49,7 @@ impl Kept {
     /// Checks the results of a return.
     ///
     /// # Errors
-    /// Returns that the file does not have the holder's time.
+    /// The file does not have the holder's time.
     pub(super) fn check<'a>(&self, mut results: impl Iterator<Item = &'a OpResult>) -> Result<(), String> {
         if !self.is_ours {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A client of version 4.1 or 4.2 with an own program in each slot.
+//! A client of version 4.1 or 4.2 with its own program in each slot.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -82,11 +82,8 @@ impl Client {
     }
 
     fn answered(&mut self, slot: usize, result: &CompoundResult) -> Result<(), String> {
-        let program = self
-            .programs
-            .iter_mut()
-            .find(|program| program.slot == slot)
-            .expect("a slot that does something");
+        let program =
+            self.programs.iter_mut().find(|program| program.slot == slot).expect("a slot with an operation");
         program.answered(result).map_err(|why| format!("{}, slot {slot}: {why}", self.peer.name))
     }
 }

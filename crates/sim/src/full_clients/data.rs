@@ -16,7 +16,7 @@ use super::program::Program;
 pub(super) const BLOCK: usize = 256;
 /// Maximum number of blocks of a file.
 const BLOCKS_MAX: u64 = 12;
-/// How often a program tries to get a lock.
+/// Number of attempts of a program to get a lock.
 const TRIES: u32 = 6;
 
 /// Returns the name of a file.

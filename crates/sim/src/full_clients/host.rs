@@ -34,7 +34,7 @@ pub(super) type Programs = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// A client process.
 pub(super) struct Host {
-    /// How often it was started.
+    /// Number of starts.
     pub(super) life: u64,
     pub(super) engine: Arc<Engine>,
     /// Its running programs; `None` once they have ended.

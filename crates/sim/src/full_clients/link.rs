@@ -8,7 +8,7 @@ use server::Connection;
 
 use crate::rng::Rng;
 
-/// Maximum time until one end hears that the other has closed the connection.
+/// Maximum time until one end learns that the other has closed the connection.
 const UNHEARD: Duration = Duration::from_secs(6);
 
 /// Rates of faults, in per mille of records.
@@ -51,7 +51,7 @@ pub(super) struct Link {
     pub(super) at_client: EngineConnection,
     /// The connection at the server.
     pub(super) at_server: Arc<Connection>,
-    /// Which start of the server accepted it.
+    /// The start of the server that accepted it.
     pub(super) server_start: u64,
     /// Whether the client has it open.
     pub(super) is_open_at_client: bool,
@@ -118,7 +118,7 @@ impl Link {
     }
 }
 
-/// Returns a time until an end hears that the other has closed the connection.
+/// Returns a time until an end learns that the other has closed the connection.
 pub(super) fn hearing_time(rng: &mut Rng) -> Duration {
     Duration::from_micros(rng.below(UNHEARD.as_micros() as u64))
 }

@@ -63,7 +63,7 @@ impl Names {
         program.model.borrow_mut().set(name, Presence::Present(own.kind));
     }
 
-    /// Notes that a name is not there any longer.
+    /// Notes that a name no longer exists.
     fn drop(&mut self, program: &Program, name: &str) {
         self.present.remove(name);
         self.absent.push(name.to_owned());
@@ -208,17 +208,17 @@ async fn look_up(program: &mut Program, names: &Names) -> Result<(), String> {
         program.checked();
     }
     if let Some(name) = names.absent.last().filter(|name| !names.present.contains_key(*name)) {
-        program.begin(format!("look up {name}, which is gone"));
+        program.begin(format!("look up {name}, which was removed"));
         let found = client.lookup(&caller, program.directory, name.as_bytes()).await;
         if found != Err(OpError::Status(Status::NOENT)) {
-            return Err(program.wrong(&format!("look up {name}, which is gone"), &found));
+            return Err(program.wrong(&format!("look up {name}, which was removed"), &found));
         }
         program.checked();
     }
     Ok(())
 }
 
-/// Lists the directory, in which others change names meanwhile: each own name is there once.
+/// Lists the directory, in which others change names meanwhile: each own name occurs once.
 async fn list(program: &mut Program, names: &Names) -> Result<(), String> {
     program.begin("list".into());
     let (client, caller) = (program.client.clone(), program.caller.clone());
@@ -242,7 +242,7 @@ async fn list(program: &mut Program, names: &Names) -> Result<(), String> {
     }
     let is_gone = |name: &&String| !names.present.contains_key(*name);
     if let Some(name) = names.absent.iter().filter(is_gone).find(|name| seen.contains_key(*name)) {
-        return Err(program.wrong("a listing has a name that is gone", name));
+        return Err(program.wrong("a listing has a removed name", name));
     }
     program.checked();
     Ok(())

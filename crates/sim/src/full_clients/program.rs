@@ -58,7 +58,7 @@ impl Program {
         self.client.engine().sleep(pause).await;
     }
 
-    /// Returns the error of a program whose operation had a result that cannot be.
+    /// Returns the error of a program whose operation had an impossible result.
     pub(super) fn wrong(&self, what: &str, result: &dyn std::fmt::Debug) -> String {
         let (host, life, number) = self.id;
         format!("host {host}, life {life}, program {number}: {what}: {result:?}")

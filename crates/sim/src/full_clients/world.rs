@@ -55,7 +55,7 @@ enum Event {
         link: usize,
         record: Bytes,
     },
-    /// A client has asked for a connection.
+    /// A client has requested a connection.
     Connect {
         host: usize,
         life: u64,
@@ -85,7 +85,7 @@ enum Event {
     StartClient {
         host: usize,
     },
-    /// The network is reliable from now on.
+    /// The network is reliable afterwards.
     EndFaults,
 }
 
@@ -208,7 +208,7 @@ impl World {
     pub(super) fn run(&mut self) -> Result<(), String> {
         while !self.is_over() {
             let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() else {
-                return Err("no event is left".into());
+                return Err("no event remains".into());
             };
             if time > END_OF_TIME {
                 return Err("the run does not end".into());

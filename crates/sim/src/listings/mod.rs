@@ -66,7 +66,7 @@ impl Around for Delays {
     }
 }
 
-/// The directory's content from a moment on.
+/// The directory's content since a moment.
 struct State {
     since: Duration,
     entries: Entries<ActualEntry>,
@@ -97,7 +97,7 @@ struct World {
 /// Runs the scenario.
 ///
 /// # Errors
-/// Returns a listing that was never true.
+/// A listing that was never correct.
 pub(crate) fn run(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed);
     for _ in 0..EVENTS {
@@ -223,7 +223,7 @@ impl World {
         let mut entries = Entries::new();
         let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
         let mut visit = |entry: vfs::Entry<'_>| {
-            let (handle, attributes) = entry.object.expect("memory shows all");
+            let (handle, attributes) = entry.object.expect("a file system in memory lists everything");
             entries.insert(entry.name.to_vec(), ActualEntry { handle, attributes });
             ControlFlow::Continue(())
         };
@@ -255,7 +255,7 @@ impl World {
 
     /// Returns an entry, if it exists.
     fn any_entry(&mut self) -> Option<Handle> {
-        let entries = &self.history.last().expect("the first is there").entries;
+        let entries = &self.history.last().expect("the history has a first entry").entries;
         let at = self.rng.below(NAMES) as usize;
         entries.values().nth(at).map(|is| is.handle)
     }

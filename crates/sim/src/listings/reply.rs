@@ -85,7 +85,7 @@ impl ListingKind {
     /// Returns the entries of a reply.
     ///
     /// # Errors
-    /// Returns that it is not a listing, or incomplete.
+    /// It is not a listing, or incomplete.
     pub(super) fn entries(self, reply: Bytes) -> Result<Entries<ReplyEntry>, String> {
         let wrong = |error: rpc::message::RpcError| format!("{self:?}: {error}");
         let (entries, is_whole): (Vec<_>, bool) = match self {

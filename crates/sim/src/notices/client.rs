@@ -133,7 +133,7 @@ impl Client {
         for (directory, held) in in_use.filter(|_| !self.is_silent()) {
             let name = &self.peer.name;
             if held.server != history.server {
-                return Err(format!("{name} has not noticed that the server is another one"));
+                return Err(format!("{name} has not noticed the restart of the server"));
             }
             if held.has_refused {
                 return Err(format!(
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether it relies on the directory not changing in this way.
+    /// Whether its view becomes invalid by such a change of the directory.
     fn relies_on(&self, directory: u64, kind: u32, server: u32) -> bool {
         let held = self.held.get(&directory).filter(|held| !held.is_returning && held.server == server);
         !self.is_silent() && held.is_some_and(|held| !held.kinds.has(kind))
@@ -233,7 +233,7 @@ impl Client {
         self.ask(Purpose::Ask { directory, kinds, age: history.age(directory) }, now)
     }
 
-    /// Sends a request, for the first time or again.
+    /// Sends a request, or repeats it.
     fn ask(&mut self, purpose: Purpose, now: Duration) -> Bytes {
         let ops = match &purpose {
             Purpose::Ask { directory, kinds, .. } => {
@@ -250,7 +250,7 @@ impl Client {
                 change.ops.clone()
             }
             Purpose::Touch { directory } => changes::touch(*directory),
-            Purpose::Return { .. } => unreachable!("what goes back has a slot of its own"),
+            Purpose::Return { .. } => unreachable!("returns have a slot of their own"),
         };
         self.peer.send(PROGRAM, ops, purpose, now)
     }
@@ -328,7 +328,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns its reply to a callback, or nothing if it is to be repeated.
+    /// Returns its reply to a callback, or nothing if it must be repeated.
     fn execute(
         &mut self,
         op: &CbOp,
@@ -410,7 +410,7 @@ impl Client {
         Ok(Status::OK)
     }
 
-    /// Handles a restart of the server, which knows nothing of it.
+    /// Handles a restart of the server, which has no state of the client.
     fn forget(&mut self) {
         self.held.clear();
         self.to_return.clear();

@@ -1,6 +1,6 @@
 //! Clients with directory delegations and notifications of some or all kinds of changes (RFC 8881 §10.9, §20.4).
 //!
-//! Each holder lists the directory with the grant, and updates its view by CB_NOTIFY. Changes are slow; messages are lost, late, doubled
+//! Each holder lists the directory with the grant, and updates its view by CB_NOTIFY. Changes are slow; messages are lost, late, duplicated
 //! and reordered; clients ignore callbacks for a while, refuse a notification, or fall silent; the server is killed. A holder's views
 //! must be past states of the directory, in order. A change that a holder is not notified of is not answered before the holder has
 //! returned the directory. Without further changes, each notified holder whose delegation is not recalled knows the directory.
@@ -67,7 +67,7 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         if revoked == 0 || !has_overdue(&cluster) {
             return Err(format!("{why}; {revoked} delegations were revoked"));
         }
-        // The holder's view says nothing from here on: the run ends.
+        // The holder's view is meaningless from now on: the run ends.
     }
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks: cluster.shared.notified })
 }
@@ -90,7 +90,7 @@ fn revoked(cluster: &Cluster<Client>) -> u64 {
     cluster.server.delegation_counts().revoked.load(Relaxed)
 }
 
-/// Lets time pass without changes, and checks the holders' views.
+/// Advances the time without changes, and checks the holders' views.
 fn check_views(cluster: &mut Cluster<Client>) -> Result<(), String> {
     let deadline = cluster.now() + HEARD_WITHIN;
     let knows = |cluster: &Cluster<Client>| {

@@ -245,7 +245,7 @@ impl Client {
             }
             Purpose::Write { lock, handle, .. } => at(handle, self.write(lock)),
             Purpose::Unlock { file, lock, handle, .. } => {
-                // The lock counts as given up when the request is sent.
+                // The lock counts as released when the request is sent.
                 self.held.remove(&file);
                 self.reclaimed(file);
                 // The lock-owner's second request.

@@ -28,7 +28,7 @@ impl History {
     /// Notes a new lock; returns its number.
     ///
     /// # Errors
-    /// Returns that another client could still reclaim it.
+    /// Another client could still reclaim it.
     pub(super) fn take(&mut self, file: u64, name: &str) -> Result<u64, String> {
         if self.is_awaiting {
             return Err(format!("{name} has a new lock of file {file} before all others have reclaimed"));
@@ -39,10 +39,10 @@ impl History {
         Ok(*generation)
     }
 
-    /// Notes a reclaimed lock, under which the client had written `mark`, if anything.
+    /// Notes a reclaimed lock, under which the client had written `mark`, if set.
     ///
     /// # Errors
-    /// Returns that another client has had the lock since, or has changed the file.
+    /// Another client has had the lock since, or has changed the file.
     pub(super) fn reclaim(
         &mut self,
         file: u64,

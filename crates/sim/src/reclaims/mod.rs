@@ -1,8 +1,8 @@
 //! Reclaims of locks after kills of the server with torn logs, and after orderly stops, with clients that fall silent for longer than a
 //! lease, and grace periods that end with and without them.
 //!
-//! A client that reclaims a lock was its last holder: no other client has had it since (RFC 8881 §8.4.3), or has changed the file, not
-//! even in a request that the crash interrupted. A client that was present all the time reclaims all of its locks, and the server waits
+//! A client that reclaims a lock was its last holder: no other client has had it since (RFC 8881 §8.4.3), or has changed the file, even
+//! in a request that the crash interrupted. A client that was present all the time reclaims all of its locks, and the server waits
 //! for it even if it holds nothing. After an orderly stop the server waits only for clients that held state, or could still reclaim it.
 
 mod client;
@@ -39,7 +39,7 @@ const CLIENTS: [u32; 4] = [1, 0, 2, 0];
 const FILES: u64 = 4;
 /// Events of a run.
 const STEPS: u32 = 300;
-/// How often a stopping server polls its calls: each waits for the disk a few times.
+/// Number of times that a stopping server polls its calls: each waits for the disk a few times.
 const STOP_ROUNDS: u32 = 8;
 
 type RunningCall = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
@@ -110,7 +110,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        // Mostly a moment, at times longer than a lease.
+        // Mostly short, sometimes longer than a lease.
         let millis = if self.rng.chance(3) { self.rng.below(120_000) } else { self.rng.below(500) };
         self.now += Duration::from_millis(millis);
         if self.now > self.started + self.lease() / 2 {

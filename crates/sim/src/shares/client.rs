@@ -45,7 +45,7 @@ enum Purpose {
     DestroyClient,
 }
 
-/// The behaviour of a client after its program.
+/// The behavior of a client after its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Closes its files and leaves.
@@ -372,7 +372,7 @@ impl Client {
                 Status::OK,
                 [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))],
             ) => {
-                let held = self.held.get_mut(&file).ok_or("it has the file open no more")?;
+                let held = self.held.get_mut(&file).ok_or("it no longer has the file open")?;
                 held.stateid = *stateid;
                 held.opens.retain(|open| open.0 & !bits.0 == 0 && open.1 & !bits.1 == 0);
                 model.granted += 1;

@@ -129,7 +129,7 @@ impl Actor for Participant {
         Ok(Vec::new())
     }
 
-    /// Nothing to do: the next call uses the new connection.
+    /// Does nothing: the next call uses the new connection.
     fn reconnected(&mut self) {}
 
     fn watch(_: &[Self], _: &mut ShareModel, _: Option<Progress>) -> Result<(), String> {

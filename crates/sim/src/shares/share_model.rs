@@ -1,4 +1,4 @@
-//! A model of share reservations: the opens that clients know to hold, and rely on.
+//! A model of share reservations: the opens that clients know that they hold, and rely on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -105,7 +105,7 @@ impl V3Client {
             },
             Purpose::Create => match parse_reply::<CreateResult>(bytes).map_err(wrong)? {
                 Outcome::Ok(ok) => {
-                    self.files.push(ok.obj.ok_or("CREATE gives no handle")?);
+                    self.files.push(ok.obj.ok_or("CREATE returned no handle")?);
                     return Ok(());
                 }
                 other => (other.status(), 0),

@@ -217,7 +217,7 @@ impl World {
         self.link.carry(&self.source.server, self.is_mute, now, &mut self.rng);
     }
 
-    /// Runs everything that needs no further record.
+    /// Runs all work that needs no further record.
     fn drive(&mut self) {
         self.take_work();
         let now = self.time();

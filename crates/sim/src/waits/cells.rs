@@ -21,7 +21,7 @@ impl Cells {
         self.0 & other.0 != 0
     }
 
-    /// Returns random cells without gaps; at times all.
+    /// Returns random cells without gaps; sometimes all.
     pub(super) fn some(rng: &mut Rng) -> Self {
         if rng.chance(15) {
             return Self::ALL;

@@ -79,7 +79,7 @@ impl Client {
         self.processes.iter().all(|process| process.is_done(model))
     }
 
-    /// Whether it stays silent until the others have ended.
+    /// Whether it is silent until the others have ended.
     pub(super) fn is_mute(&self) -> bool {
         matches!(self.silence, Silence::Since(_))
     }

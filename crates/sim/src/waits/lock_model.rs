@@ -20,9 +20,9 @@ use super::cells::{Cells, Locked};
 use super::{FILES, LEASE};
 use crate::cluster::{ServerAction, moment};
 
-/// How long a waiter is kept without a retry.
+/// The time for which a waiter is kept without a retry.
 const KNOWN: Duration = Duration::from_secs(90);
-/// How long no other waiter is notified after one was.
+/// The time for which no other waiter is notified after one was.
 const TURN: Duration = Duration::from_secs(5);
 /// Time limit for the callback to a reachable waiter: longer than the server's callback timeout (15 s), so that a slot is free.
 const CALLED_WITHIN: Duration = Duration::from_secs(20);
@@ -404,7 +404,7 @@ impl LockModel {
         now: Duration,
     ) -> Result<(), String> {
         if let Some(other) = self.find_conflict(number, who, lock, now) {
-            return Err(format!("granted beside {other:?}"));
+            return Err(format!("granted despite {other:?}"));
         }
         let (file, (cells, write)) = (&mut self.files[number], lock);
         // §8.4.3: conflicting lock stateids of expired clients are revoked, and their waiters removed.

@@ -4,7 +4,7 @@
 //! and at once after CB_NOTIFY_LOCK. Clients ignore callbacks for a while, one falls silent for longer than its lease or until all
 //! others have ended, and the server is killed: clients reclaim their locks.
 //!
-//! A [`LockModel`] predicts the server's replies and notifications in each step. Once all locks are given up and the network has no
+//! A [`LockModel`] predicts the server's replies and notifications in each step. Once all locks are released and the network has no
 //! faults, every waiter gets its lock within a time limit. In the end no state is left.
 
 mod cells;

@@ -1,4 +1,4 @@
-//! A process: opens a file, takes or waits for locks one after the other, gives them up, and closes it.
+//! A process: opens a file, takes or waits for locks one after the other, releases them, and closes it.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) enum Purpose {
     Close,
 }
 
-/// A lock that the process wants.
+/// A lock that the process requests.
 #[derive(Debug, Clone, Copy)]
 struct WantedLock {
     cells: Cells,
@@ -147,7 +147,7 @@ impl Process {
         (self.is_called, self.has_lost, self.is_reduced) = (false, false, false);
     }
 
-    /// Handles CB_NOTIFY_LOCK. At times its program was killed meanwhile.
+    /// Handles CB_NOTIFY_LOCK. Sometimes its program was killed meanwhile.
     pub(super) fn notified(&mut self, handle: Handle, now: Duration, rng: &mut Rng) {
         if self.opened.is_none_or(|opened| opened.handle != handle) {
             return;
@@ -175,7 +175,7 @@ impl Process {
             let lock = Purpose::Lock { cells, write, waits: false, reclaims: true };
             return Some(if self.opened.is_some() { lock } else { Purpose::Reopen });
         }
-        // In the final phase all locks are given up at once.
+        // In the final phase all locks are released at once.
         let keeps_resting = !model.is_quiet || self.held.is_empty();
         if now < self.rests_until && keeps_resting || self.is_done(model) {
             return None;
@@ -214,7 +214,7 @@ impl Process {
         self.left -= 1;
         let (write, waits) = (rng.chance(60), rng.chance(80));
         let most = (!self.held.is_empty()).then(|| 1 + rng.below(PATIENCE));
-        // At times a program is killed while it waits.
+        // Sometimes a program is killed while it waits.
         let most = most.or_else(|| rng.chance(10).then(|| 1 + rng.below(PATIENCE)));
         let (cells, write) = match self.dropped.take() {
             // The same bytes in the other mode.
@@ -249,7 +249,7 @@ impl Process {
             }
             Purpose::Unlock(cells) => {
                 let ask = ask(LockOp::Unlock(cells));
-                // The lock counts as given up when the request is sent.
+                // The lock counts as released when the request is sent.
                 self.held.unlock(cells);
                 let ((offset, length), lock_type) = (cells.range(), LockType::Write);
                 let seqid = next(&mut self.lock_seqid);
@@ -344,7 +344,7 @@ impl Process {
         model: &mut LockModel,
         rng: &mut Rng,
     ) -> Result<(), String> {
-        let op = self.doing.take().ok_or("nothing was asked")?;
+        let op = self.doing.take().ok_or("no request was sent")?;
         match (op, result.status, &result.results[..]) {
             (
                 Purpose::Open | Purpose::Reopen | Purpose::Share,

@@ -123,7 +123,7 @@ fn recover(path: &Path, file: &File) -> io::Result<(Key, Vec<format::Location>, 
 fn create(file: &File) -> io::Result<Key> {
     // The header comes last: with it, everything after it is zero.
     if file.metadata()?.len() == FILE_BYTES as u64 {
-        // Its space stays allocated: a full disk would have none to give.
+        // Its space stays allocated: a full disk would have none.
         disk_space::zero(file, 0, FILE_BYTES as u64)?;
     } else {
         allocate(file)?;

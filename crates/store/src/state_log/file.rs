@@ -88,7 +88,7 @@ impl LogFile {
         Ok(Self { file, bytes: end, written, allocated: written, has_room: true })
     }
 
-    /// Returns how many bytes it has space for.
+    /// Returns the number of bytes that fit.
     pub(super) fn capacity(&self) -> u64 {
         self.written.max(self.allocated)
     }
@@ -174,7 +174,7 @@ impl SpareFile {
         Ok(Self { file, allocated: 0 })
     }
 
-    /// Returns how many bytes it has space for.
+    /// Returns the number of bytes that fit.
     pub(super) fn capacity(&self) -> u64 {
         self.allocated
     }

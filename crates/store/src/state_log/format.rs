@@ -163,7 +163,7 @@ pub(super) fn scan(file: &[u8]) -> Scan {
         return Scan::Unknown("with a damaged header");
     }
     let (mut map, mut damaged, mut torn, mut at, mut last) = (Map::new(), 0, 0, HEADER, None);
-    // Behind it are only the zeros for future records.
+    // After it are only the zeros for future records.
     let end = file.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     while at < end {
         match parse(&key, &file[at..], last) {

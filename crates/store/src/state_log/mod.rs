@@ -31,7 +31,7 @@
 //! **Full disk.** Two files have more space allocated than the map needs: the one in use, and a spare one (`state.log.new`).
 //! They change roles when the map is rewritten. So a disk that becomes full later cannot lose the map. Records of new clients
 //! use up the reserve of 2 MiB. Then the log has [no room](server::StateLog::has_room) for new clients, and keeps the last
-//! 256 KiB for changes of existing keys. If even these are used up, changes wait for space, and the file stays valid. At
+//! 256 KiB for changes of existing keys. If even these are used up, changes wait for space, and the file remains valid. At
 //! a start on a full disk without a spare file, records are appended to the existing file.
 //!
 //! **Other write errors.** The file would become outdated, so it is truncated or removed: the next server lets no client reclaim.
@@ -66,7 +66,7 @@ use writer::{Work, Writer};
 
 /// A longer file is not read: no server's clients can make it write that much.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Changes that nobody waits for are written when they have this many bytes.
+/// Changes for which no caller waits are written when they have this many bytes.
 const UNWRITTEN_BYTES_MAX: usize = 256 << 10;
 
 /// A state log in use.
@@ -93,7 +93,7 @@ struct Log {
 }
 
 impl FileStateLog {
-    /// Reads the log, and rewrites it. If it cannot be written, the log says so in the server's log and tries again later; the
+    /// Reads the log, and rewrites it. If it cannot be written, this is logged, and the log retries later; the
     /// file is empty or missing meanwhile. `is_expected` says that a server has used this directory before: then a missing log is
     /// damage.
     ///
@@ -198,7 +198,7 @@ impl server::StateLog for FileStateLog {
 }
 
 impl Log {
-    /// `tail` is where records may be appended to an intact file with this map.
+    /// `tail` is the offset at which records may be appended to an intact file with this map.
     fn new(path: &Path, map: HashMap<Vec<u8>, Vec<u8>>, tail: Option<Tail>) -> Result<Self, String> {
         let reopened = tail.and_then(|tail| Some((LogFile::reopen(path, tail.end).ok()?, tail)));
         let (file, key, last) = match reopened {

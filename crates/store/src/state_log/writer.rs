@@ -29,7 +29,7 @@ pub(super) struct Writer {
     pub(super) disk: Disk,
     /// Whether the unwritten changes have no space.
     is_out_of_space: bool,
-    /// The conditions that the server's log has a line about.
+    /// The conditions that are logged.
     logged: Logged,
     /// The time of the next try after a failure.
     retry_at: Instant,
@@ -123,8 +123,8 @@ impl Writer {
         is_little && !self.is_out_of_space && self.file.as_ref().is_some_and(is_ready)
     }
 
-    /// Appends and syncs changes. Returns false if the disk is full: then they are in the queue again. After any other failure
-    /// the file is invalid, and nobody needs to wait for them.
+    /// Appends and syncs changes. Returns false if the disk is full: then they are back in the queue. After any other failure
+    /// the file is invalid, and no task needs to wait for them.
     pub(super) fn append(&mut self, shared: &Shared, changes: &[u8]) -> bool {
         let Some(file) = &mut self.file else { return true };
         let began = Instant::now();
@@ -162,7 +162,7 @@ impl Writer {
             self.fail(shared, &error);
             return shared.set_stable(last);
         }
-        // The file in use stays valid.
+        // The file in use remains valid.
         self.retry_at = Instant::now() + RETRY;
         let path = shared.path.display();
         let cause = error_text(&error);
@@ -190,7 +190,7 @@ impl Writer {
         Ok(spare)
     }
 
-    /// Writes the map into `spare` and puts it in the place of the file in use. Returns the number of the last change in it.
+    /// Writes the map into `spare` and replaces the file in use by it. Returns the number of the last change in it.
     fn write_to(&mut self, spare: SpareFile, shared: &Shared) -> io::Result<u64> {
         let (content, last, covered) = {
             let queue = shared.queue.lock();
@@ -271,7 +271,7 @@ impl Writer {
         if let Err(error) = invalidate(&shared.path) {
             let other = error_text(&error);
             error!(
-                "{path}: {cause}; it cannot be removed either: {other}: remove it before the next start, or clients may reclaim what others have held since"
+                "{path}: {cause}; it cannot be removed either: {other}: remove it before the next start, or clients may reclaim state that others have held since"
             );
         } else if !self.logged.cannot_write {
             warn!("{path}: {cause}: clients cannot reclaim after a restart until it can be written again");

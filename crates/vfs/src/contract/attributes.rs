@@ -32,7 +32,7 @@ pub(super) fn the_root_is_a_directory(t: &Subject) {
     let root = t.me().getattr(&t.backend().root()).unwrap();
     assert_eq!(root.kind, FileKind::Directory);
     assert!(root.links >= 2, "`.` and the name in the parent directory");
-    assert_eq!(t.backend().root(), t.backend().root(), "the root's handle stays");
+    assert_eq!(t.backend().root(), t.backend().root(), "the root's handle is the same");
 }
 
 pub(super) fn properties_and_identity_are_plausible(t: &Subject) {

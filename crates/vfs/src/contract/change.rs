@@ -36,7 +36,7 @@ pub(super) fn every_change_of_a_file_moves_its_change_attribute(t: &Subject) {
             ("rename over", &|| done(me.rename((&top, "f"), (&top, "target")).unwrap())),
         ],
     );
-    assert!(me.getattr(&target).is_err(), "the replaced file is gone");
+    assert!(me.getattr(&target).is_err(), "the replaced file no longer exists");
     if t.backend().properties().xattrs {
         each_moves(
             t,
@@ -97,7 +97,7 @@ pub(super) fn reading_does_not_move_the_change_attribute(t: &Subject) {
     assert!(t.is_same_change(around, me.getattr(&top).unwrap().change));
 }
 
-pub(super) fn the_change_attribute_moves_while_the_clock_stands(t: &Subject) {
+pub(super) fn the_change_attribute_moves_while_the_clock_does_not(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");
     t.stop_clock();

@@ -137,7 +137,7 @@ pub(super) fn clones_of_part_of_a_block_end_the_destination(t: &Subject) {
     }
 }
 
-pub(super) fn copies_come_in_steps_and_hold_the_same_bytes(t: &Subject) {
+pub(super) fn copies_run_in_steps_and_have_the_same_bytes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let data = pattern((5 << 20) + 7);
     let (source, target) = (filled(&me, &top, "s", data.clone()), filled(&me, &top, "d", vec![9; 100]));
@@ -194,7 +194,7 @@ pub(super) fn copies_of_sparse_files_are_sparse(t: &Subject) {
         assert!(me.read(&target, at, MIB as u32).unwrap() == pattern(MIB), "data at {at}");
     }
     assert_eq!(me.seek(&target, 3 * MIB, Seek::Hole).unwrap(), Some(3 * MIB));
-    // After the destination's data the hole extends the file, and the data stay.
+    // After the destination's data the hole extends the file, and the data remain.
     let longer = filled(&me, &top, "l", vec![9; 2 * MIB as usize]);
     copy_all(&me, range(source, MIB, longer, 4 * MIB, 600 * MIB));
     assert_eq!(me.getattr(&longer).unwrap().size, 604 * MIB);
@@ -214,7 +214,7 @@ pub(super) fn data_under_a_copied_hole_read_as_zeros(t: &Subject) {
     let target = me.file(&top, "d");
     me.write(&target, 3 * MIB, vec![9; MIB as usize]).unwrap();
     copy_all(&me, range(source, 2 * MIB, target, 0, 8 * MIB));
-    assert!(content(&me, &target) == vec![0; 8 * MIB as usize], "existing data show");
+    assert!(content(&me, &target) == vec![0; 8 * MIB as usize], "existing data are visible");
 }
 
 pub(super) fn bad_copies_change_nothing(t: &Subject) {

@@ -51,7 +51,7 @@ pub(super) fn guarded_refuses_an_existing_file(t: &Subject) {
 
 // RFC 1813 §3.3.8: "the server reconstructs the file's verifier and compares it with the verifier in the request. If
 // they match, the server treats the request as a success", since its first answer may have been lost.
-pub(super) fn exclusive_recognises_a_retransmission(t: &Subject) {
+pub(super) fn exclusive_recognizes_a_retransmission(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let first = me.create(&top, "f", &EXCLUSIVE, &SetAttributes::default()).unwrap();
     assert!(first.is_new);

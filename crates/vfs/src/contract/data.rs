@@ -66,7 +66,7 @@ pub(super) fn reading_appends_to_the_buffer(t: &Subject) {
     let mut into = BytesMut::from(&b"header:"[..]);
     let read = t.wait(t.backend().read(&me.context(), &file, request, &mut into)).unwrap();
     let header = into.split_to(7);
-    assert_eq!(&header[..], b"header:", "earlier buffer content stays");
+    assert_eq!(&header[..], b"header:", "earlier buffer content remains");
     assert_eq!(payload(&read, &into), b"tent");
 }
 
@@ -105,7 +105,7 @@ pub(super) fn large_offsets_work(t: &Subject) {
         }
         let after = me.write(&file, offset, "wxyz").unwrap().change.after;
         assert_eq!(after.size, offset + 4);
-        assert!(after.used < 10 << 20, "{} bytes for what lies between", after.used);
+        assert!(after.used < 10 << 20, "{} bytes for the hole", after.used);
         assert_eq!(me.read(&file, offset - 1, 100).unwrap(), b"\0wxyz");
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn stability_is_at_least_as_requested(t: &Subject) {
 }
 
 // RFC 8881 §18.3.3: "The server must vary the value of the write verifier at each server event or instantiation that may
-// lead to a loss of uncommitted data." Nothing here loses any, and a verifier that moved would make clients write again.
+// lead to a loss of uncommitted data." No event here loses data, and a changed verifier would make clients write again.
 pub(super) fn the_write_verifier_is_constant(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let verifier = t.backend().write_verifier();

@@ -209,7 +209,7 @@ cases! { $
         every_change_of_a_file_moves_its_change_attribute
         every_change_of_a_directory_moves_its_change_attribute
         reading_does_not_move_the_change_attribute
-        the_change_attribute_moves_while_the_clock_stands
+        the_change_attribute_moves_while_the_clock_does_not
         a_thousand_writes_are_a_thousand_changes
         two_hundred_removals_are_two_hundred_changes
         attributes_before_are_those_after_the_last_change
@@ -237,7 +237,7 @@ cases! { $
         unchecked_accepts_an_existing_file
         unchecked_truncates_to_the_given_size
         guarded_refuses_an_existing_file
-        exclusive_recognises_a_retransmission
+        exclusive_recognizes_a_retransmission
         exclusive_refuses_another_verifier_and_other_files
         an_existing_name_is_refused_for_every_kind
         defaults_are_private
@@ -250,7 +250,7 @@ cases! { $
     remove {
         a_file_is_removed_with_its_last_name
         kinds_are_distinguished
-        a_nonempty_directory_stays
+        a_nonempty_directory_is_not_removed
         a_missing_name_cannot_be_removed
         a_removed_name_can_be_reused
     }
@@ -296,12 +296,12 @@ cases! { $
     }
     permission {
         the_matrix_of_modes
-        the_owner_reads_and_writes_whatever_the_mode
+        the_owner_reads_and_writes_regardless_of_the_mode
         an_open_is_checked_by_the_mode_only
         an_opened_file_is_not_checked_again
         callers_that_may_execute_may_read
         supplementary_groups_count
-        the_owners_class_decides_for_the_owner
+        only_the_owners_class_counts_for_the_owner
         root_may_not_execute_files_without_execute_bits
         directories_need_search_to_pass_and_write_to_change
         listing_needs_read_permission
@@ -363,7 +363,7 @@ cases! { $
         clones_inside_one_file_must_not_overlap
         clones_of_part_of_a_block_end_the_destination
         bad_clones_change_nothing
-        copies_come_in_steps_and_hold_the_same_bytes
+        copies_run_in_steps_and_have_the_same_bytes
         copies_of_sparse_files_are_sparse
         data_under_a_copied_hole_read_as_zeros
         bad_copies_change_nothing
@@ -394,7 +394,7 @@ cases! { $
     }
     restart {
         handles_and_identity_survive
-        exclusive_creates_are_recognised
+        exclusive_creates_are_recognized
         the_change_attribute_does_not_go_back
     }
     random {

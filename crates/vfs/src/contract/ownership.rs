@@ -111,7 +111,7 @@ pub(super) fn changing_the_group_clears_set_id(t: &Subject) {
     let group = SetAttributes { gid: Some(COMMON_GROUP), ..SetAttributes::default() };
     assert_eq!(one.setattr(&file, group).unwrap().after.mode, 0o755);
     let with_mode = SetAttributes { gid: Some(1001), mode: Some(0o4755), ..SetAttributes::default() };
-    assert_eq!(one.setattr(&file, with_mode).unwrap().after.mode, 0o4755, "a mode given together stays");
+    assert_eq!(one.setattr(&file, with_mode).unwrap().after.mode, 0o4755, "a mode given together remains");
 }
 
 pub(super) fn set_group_id_outside_the_group_is_dropped(t: &Subject) {

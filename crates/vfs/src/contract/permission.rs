@@ -60,7 +60,7 @@ pub(super) fn the_matrix_of_modes(t: &Subject) {
 
 // RFC 1813 §4.4: "the server's permission checking algorithm should allow the owner of a file to access it regardless
 // of the permission setting."
-pub(super) fn the_owner_reads_and_writes_whatever_the_mode(t: &Subject) {
+pub(super) fn the_owner_reads_and_writes_regardless_of_the_mode(t: &Subject) {
     if skipped(t) {
         return;
     }
@@ -132,7 +132,7 @@ pub(super) fn supplementary_groups_count(t: &Subject) {
 }
 
 // POSIX.1-2024 §4.7: the first matching class decides, also where a later one would grant.
-pub(super) fn the_owners_class_decides_for_the_owner(t: &Subject) {
+pub(super) fn only_the_owners_class_counts_for_the_owner(t: &Subject) {
     if skipped(t) {
         return;
     }

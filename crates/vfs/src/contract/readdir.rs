@@ -75,7 +75,7 @@ pub(super) fn continues_from_every_cookie(t: &Subject) {
     for (at, entry) in whole.entries.iter().enumerate() {
         let rest = me.page(&top, (entry.cookie, whole.verifier), usize::MAX).unwrap();
         let names = |entries: &[Listed]| entries.iter().map(|entry| entry.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&rest.entries), names(&whole.entries[at + 1..]), "behind entry {at}");
+        assert_eq!(names(&rest.entries), names(&whole.entries[at + 1..]), "after entry {at}");
         assert!(rest.eof);
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn kinds_are_distinguished(t: &Subject) {
     }
 }
 
-pub(super) fn a_nonempty_directory_stays(t: &Subject) {
+pub(super) fn a_nonempty_directory_is_not_removed(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let directory = me.directory(&top, "d");
     let _ = me.file(&directory, "f");

@@ -27,7 +27,7 @@ pub(super) fn handles_and_identity_survive(t: &Subject) {
 
 // RFC 1813 §3.3.8: the verifier is kept "in stable storage", since the server may have crashed before its answer
 // arrived.
-pub(super) fn exclusive_creates_are_recognised(t: &Subject) {
+pub(super) fn exclusive_creates_are_recognized(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let what = Create::File(CreateMode::Exclusive(*b"verifier"));
     let file = me.create(&top, "f", &what, &SetAttributes::default()).unwrap().handle;

@@ -277,7 +277,7 @@ impl<'t> Caller<'t> {
             let request = ReadRequest { offset, count, may_splice, authority };
             let mut into = BytesMut::new();
             let read = self.subject.wait(self.backend().read(&self.context(), file, request, &mut into))?;
-            assert!(may_splice || !matches!(read.payload, Payload::Range(_)), "spliced without leave");
+            assert!(may_splice || !matches!(read.payload, Payload::Range(_)), "spliced without permission");
             let data = payload(&read, &into);
             assert_eq!(data.len(), read.count as usize, "count differs from the bytes read");
             Ok((data, read))
@@ -497,7 +497,7 @@ impl<'t> Caller<'t> {
     }
 }
 
-/// Returns the bytes of a READ, wherever they are.
+/// Returns the bytes of a READ, of any payload.
 pub(super) fn payload(read: &Read, into: &BytesMut) -> Vec<u8> {
     match &read.payload {
         Payload::Appended => into.to_vec(),

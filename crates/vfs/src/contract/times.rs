@@ -27,7 +27,7 @@ pub(super) fn times_are_kept_to_the_granularity(t: &Subject) {
         let one = SetAttributes { accessed: Some(to(5, 0)), ..SetAttributes::default() };
         let after = me.setattr(&handle, one).unwrap().after;
         assert_eq!(after.accessed.seconds, 5);
-        assert_eq!(after.modified.seconds, 2, "a time not named stays");
+        assert_eq!(after.modified.seconds, 2, "a time not named is unchanged");
     }
 }
 
@@ -44,7 +44,7 @@ fn moved(t: &Subject, file: &Handle, change: impl FnOnce()) -> (bool, bool) {
     let old = set_both(t, file, to(1, 0), to(1, 0));
     change();
     let new = t.me().getattr(file).unwrap();
-    assert!(new.changed >= old.changed, "change time goes back");
+    assert!(new.changed >= old.changed, "change time goes backwards");
     (new.accessed != old.accessed, new.modified != old.modified)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn delegated_times_are_set_exactly(t: &Subject) {
     if t.lacks(t.capabilities().context_clock, "the context's clock") {
         return;
     }
-    // RFC 9754 §5: the change time moves neither to now, nor back, and for an access not at all.
+    // RFC 9754 §5: the change time does not move to now or back, and not at all for an access.
     assert_eq!(after.changed, before.changed);
     let read = SetAttributes { accessed: kept(5), ..SetAttributes::default() };
     let read = me.setattr(&file, read).unwrap().after;

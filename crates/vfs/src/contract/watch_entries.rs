@@ -95,7 +95,7 @@ const CHANGES: &[(&str, Make)] = &[
         true
     }),
     ("create", |s| done(s.me.make(&s.watched, "new", &Create::Fifo, 0o644))),
-    ("create, of a file that is there", |s| {
+    ("create, of an existing file", |s| {
         let set = SetAttributes { size: Some(1), ..SetAttributes::default() };
         done(s.me.create(&s.watched, "file", &Create::File(crate::CreateMode::Unchecked), &set))
     }),
@@ -177,7 +177,7 @@ pub(super) fn every_change_of_a_listing_ends_the_watch(t: &Subject) {
         assert!(watch.is_unchanged(), "before: {what}");
         if make(&scene) {
             assert!(!watch.is_unchanged(), "{what}");
-            assert!(!watch.is_unchanged(), "it stays so: {what}");
+            assert!(!watch.is_unchanged(), "it is still changed: {what}");
         }
     }
 }

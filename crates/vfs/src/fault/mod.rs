@@ -131,7 +131,7 @@ impl<B: Backend> Faulty<B> {
         rules.push(rule);
     }
 
-    /// Removes all rules. Operations at a gate stay held.
+    /// Removes all rules. Operations at a gate remain held.
     pub fn heal(&self) {
         self.around.rules.lock().clear();
     }

@@ -12,7 +12,7 @@ pub struct Outsiders(Arc<Mutex<Watchers>>);
 
 #[derive(Debug, Default)]
 struct Watchers {
-    /// The numbers given so far.
+    /// The numbers assigned so far.
     numbers: u64,
     all: Vec<Watcher>,
 }

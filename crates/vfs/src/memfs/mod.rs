@@ -7,7 +7,7 @@
 //!   atomic. GETATTR, LOOKUP, ACCESS, READ and directory listings share it.
 //! - **Space.** A file's content is a map of 4 KiB pages; holes cost nothing. Pages, directory entries, texts of
 //!   symbolic links and extended attributes are charged against [`MemOptions::max_bytes`] and the owner's quota,
-//!   objects against [`MemOptions::max_files`]: memory is bounded for any behaviour of clients.
+//!   objects against [`MemOptions::max_files`]: memory is bounded for any behavior of clients.
 //! - **Handles** contain the instance and a file id that is never reused: stale once the file is removed.
 //! - **Listings.** An entry keeps its cookie; entries that stay are never skipped or repeated.
 //! - **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the
@@ -200,7 +200,7 @@ impl MemFs {
         *self.shared.verifier.write() = verifier;
     }
 
-    /// Sets other limits, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; use above them stays.
+    /// Sets other limits, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; usage above them remains.
     pub fn set_limits(&self, max_bytes: u64, quota_bytes: Option<u64>) {
         self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
     }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_data_never_come_back() {
+    fn truncated_data_never_reappear() {
         let mut pages = Pages::default();
         pages.write(0, &[7; 2 * PAGE_BYTES], || true);
         assert_eq!(pages.truncate(10), 1);

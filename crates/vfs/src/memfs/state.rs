@@ -17,8 +17,8 @@ pub(super) const ROOT: u64 = 1;
 /// Constant, because cookies stay valid as long as the directory.
 const COOKIE_VERIFIER: Verifier = [0; 8];
 
-/// An access time is updated after at most this many seconds: as Linux's `relatime` does, so that reading costs an
-/// exclusive lock once a day and not once per READ.
+/// An access time is updated after at most this many seconds: as Linux's `relatime` does, so that reads take an
+/// exclusive lock once a day and not at each READ.
 const ACCESSED_STALE_S: i64 = 24 * 60 * 60;
 
 /// The file system, under one lock. Everything here is synchronous and uses only memory.
@@ -73,7 +73,7 @@ impl State {
         self.table.resolve(handle)
     }
 
-    /// Returns an object that a handle or an entry leads to.
+    /// Returns the object of a handle or an entry.
     pub(super) fn inode(&self, fileid: u64) -> &Inode {
         self.table.get(fileid).expect("an entry leads to an object that exists")
     }

@@ -71,8 +71,8 @@ fn check(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-// xattr(7): user attributes only on regular files and directories, since anyone may write to a symbolic link or a
-// special file; and in a sticky directory, which many may write to, only the owner sets them.
+// xattr(7): user attributes only on regular files and directories, since any user may write to a symbolic link or a
+// special file; and in a sticky directory, to which many users may write, only the owner sets them.
 fn check_change(context: &Context, inode: &Inode) -> Result<()> {
     let who = &context.credentials;
     match inode.body {

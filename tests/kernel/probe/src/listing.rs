@@ -13,7 +13,7 @@ use crate::{Checked, same, told};
 
 /// Small, so that one listing needs many calls, between which the directory changes.
 const GETDENTS_BYTES: usize = 2048;
-/// Entries that come and go at the same time.
+/// Entries that are created and removed at the same time.
 const CHURN_WIDTH: usize = 50;
 
 /// Creates `files` entries that stay.
@@ -31,7 +31,7 @@ pub(crate) fn check(directory: &Path, other: &Path, files: usize, rounds: usize)
         let churner = scope.spawn(|| churn(other, &done, &churned));
         let listed = (0..rounds).try_for_each(|round| list_once(directory, files, round, &churned));
         done.store(true, Ordering::Relaxed);
-        (listed, churner.join().unwrap_or(Err("the churner panicked".into())))
+        (listed, churner.join().unwrap_or(Err("the changing thread panicked".into())))
     });
     changed.and(listed)
 }
@@ -42,7 +42,7 @@ fn list_once(directory: &Path, files: usize, round: usize, churned: &AtomicUsize
     let changes = churned.load(Ordering::Relaxed) - changes_before;
     println!("round {round}: {} entries while {changes} changed", seen.len());
     if changes == 0 {
-        return Err(format!("round {round}: the directory did not change, so nothing is shown"));
+        return Err(format!("round {round}: the directory did not change, so nothing is proved"));
     }
     for name in (0..files).map(kept_name) {
         same(
@@ -58,7 +58,7 @@ fn list_once(directory: &Path, files: usize, round: usize, churned: &AtomicUsize
     }
 }
 
-/// Returns the names and how often each was seen. Waits for a change from time to time, because a quick listing would see none.
+/// Returns the names and the number of times that each was seen. Waits for a change periodically, because a quick listing would see none.
 fn list(directory: &Path, churned: &AtomicUsize) -> Result<HashMap<Vec<u8>, usize>, String> {
     let file = File::open(directory).map_err(told(directory))?;
     let mut buffer = [MaybeUninit::uninit(); GETDENTS_BYTES];
@@ -94,7 +94,7 @@ fn churn(directory: &Path, done: &AtomicBool, churned: &AtomicUsize) -> Checked 
             break Err(why);
         }
     };
-    // A lister that waits for changes must not wait forever.
+    // A listing that waits for changes must not wait without end.
     if result.is_err() {
         eprintln!("listing: {result:?}");
         std::process::exit(1);

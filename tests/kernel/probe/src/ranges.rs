@@ -34,9 +34,9 @@ pub(crate) fn check_holes(path: &Path) -> Checked {
     for (what, from, found) in [
         ("the hole", SeekFrom::Hole(0), Ok(2 * UNIT)),
         ("the hole from inside", SeekFrom::Hole(3 * UNIT + 1), Ok(3 * UNIT + 1)),
-        ("data behind the hole", SeekFrom::Data(3 * UNIT), Ok(6 * UNIT)),
+        ("data after the hole", SeekFrom::Data(3 * UNIT), Ok(6 * UNIT)),
         ("the hole at the end", SeekFrom::Hole(7 * UNIT), Ok(16 * UNIT)),
-        ("data behind the end", SeekFrom::Data(16 * UNIT), Err(Errno::NXIO)),
+        ("data after the end", SeekFrom::Data(16 * UNIT), Err(Errno::NXIO)),
     ] {
         same(what, found, seek(&file, from))?;
     }

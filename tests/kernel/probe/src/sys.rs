@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// A lock's kind, as fcntl(2) names it.
+/// A lock's kind, as in fcntl(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     Read,
@@ -48,7 +48,7 @@ pub(crate) fn test_lock(
 }
 
 fn description(lock: Lock, range: &Range<u64>) -> libc::flock {
-    // A length of zero means: to the end, however far the file grows.
+    // A length of zero means: to the end, even if the file grows.
     let length = if range.end == i64::MAX as u64 { 0 } else { range.end - range.start };
     libc::flock {
         l_type: lock.raw(),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside the mapping")]
-    fn a_mapping_ends_where_it_ends() {
+    fn access_after_the_end_of_a_mapping_panics() {
         let file = File::open("/proc/self/exe").expect("a file");
         // Only the length matters here: nothing is mapped.
         let mapping = Mapping { start: std::ptr::null_mut(), length: 10 };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn own_locks_are_not_in_the_way() {
+    fn own_locks_do_not_conflict() {
         let path = std::env::temp_dir().join(format!("kernel-probe-lock-{}", std::process::id()));
         let file =
             File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");

@@ -53,12 +53,12 @@ fn exact(path: &Path) -> Checked {
 fn partly(path: &Path) -> Checked {
     set(path, (100, 1), (200, 2))?;
     set(path, (0, UTIME_OMIT), (300, 3))?;
-    same("times, atime left out", ((100, 1), (300, 3)), times_of(path)?)?;
+    same("times, atime omitted", ((100, 1), (300, 3)), times_of(path)?)?;
     set(path, (400, 4), (0, UTIME_OMIT))?;
-    same("times, mtime left out", ((400, 4), (300, 3)), times_of(path)?)?;
+    same("times, mtime omitted", ((400, 4), (300, 3)), times_of(path)?)?;
     set(path, (0, UTIME_OMIT), (0, UTIME_NOW))?;
     let (access, modification) = times_of(path)?;
-    same("atime left out, mtime now", (400, 4), access)?;
+    same("atime omitted, mtime now", (400, 4), access)?;
     same("the server's `now` is after 2020", true, modification.0 > 1_577_836_800)
 }
 
@@ -78,8 +78,8 @@ fn by_themselves(directory: &Path, file: &Path) -> Checked {
     set(file, old, old)?;
     let before = ctime(file)?;
     fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(told(file))?;
-    same("a chmod leaves mtime", old, times_of(file)?.1)?;
-    same("a chmod does not turn ctime back", true, ctime(file)? >= before)
+    same("a chmod keeps mtime", old, times_of(file)?.1)?;
+    same("a chmod does not set ctime back", true, ctime(file)? >= before)
 }
 
 fn ctime(path: &Path) -> Result<(i64, i64), String> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::tree::{ModuleId, Target, Tree, UseKind};
 
-/// The parent's own items, as a node beside its children.
+/// The parent's own items, as a node in addition to its children.
 pub(super) const OWN: &str = "(own items)";
 
 /// A place in a source file.
@@ -18,7 +18,7 @@ pub(super) struct Site {
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub(super) children: BTreeSet<String>,
-    /// Importing and imported child, and where. [`OWN`] stands for the parent's items.
+    /// Importing and imported child, and where. [`OWN`] represents the parent's items.
     pub(super) edges: BTreeMap<(String, String), Vec<Site>>,
 }
 

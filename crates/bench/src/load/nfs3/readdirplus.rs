@@ -71,7 +71,7 @@ impl Workload for Readdirplus {
             if !position.listing.add(entry.name.bytes())? {
                 continue;
             }
-            // RFC 1813 §3.3.17: both are optional; but without them, another call for each file would have to follow.
+            // RFC 1813 §3.3.17: both are optional; but without them, another call for each file would be necessary.
             let size = entry.name_attributes.as_ref().map(|attributes| attributes.size);
             if entry.name_handle.is_none() || size != Some(u64::from(SMALL_BYTES)) {
                 return Err(format!("an incomplete entry {entry:?}"));

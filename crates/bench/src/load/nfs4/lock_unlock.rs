@@ -21,7 +21,7 @@ use crate::layout;
 use crate::load::replies::Reply;
 use crate::load::workload::{DEPTH_MAX, Outcome, Workload};
 
-/// Bytes of each range; gaps of the same length keep them apart.
+/// Bytes of each range; gaps of the same length separate them.
 const RANGE_BYTES: u64 = 1 << 10;
 
 pub(super) struct LockUnlock {
@@ -51,7 +51,7 @@ impl LockUnlock {
     }
 }
 
-/// Opens the file for reading and writing, for as long as the measurement takes.
+/// Opens the file for reading and writing, for the duration of the measurement.
 async fn open_file(setup: &mut Setup<'_>) -> Result<(Handle, Stateid), LoadError> {
     let handle = setup.find(layout::SMALL_WRITE_FILE).await?;
     // RFC 8881 §18.16.1: by the current handle, which the session may since version 4.1.
@@ -99,7 +99,7 @@ impl Range {
         [Op::PutFh(PutFhArgs { handle: self.handle }), Op::LockU(unlock)]
     }
 
-    /// Makes the slot's lock-owner known by a first pair, and returns the stateid of its locks in any state.
+    /// Creates the slot's lock-owner by a first pair, and returns the stateid of its locks in any state.
     async fn introduce(
         self,
         setup: &mut Setup<'_>,

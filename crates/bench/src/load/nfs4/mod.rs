@@ -88,7 +88,7 @@ pub fn component(name: &str) -> Component {
     Opaque::new(name.to_owned().into_bytes()).expect("the names are short")
 }
 
-/// Returns the open- or lock-owner of a slot: one of its own, as each process of a client has, so that no slot changes the state
+/// Returns the open- or lock-owner of a slot: one of its own, as for each process of a client, so that no slot changes the state
 /// of another. RFC 8881 §18.16.3: the client id in it is ignored, the session names the client.
 fn owner(slot: usize) -> StateOwner {
     StateOwner {

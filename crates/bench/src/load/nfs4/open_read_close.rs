@@ -31,7 +31,7 @@ pub(super) struct OpenReadClose {
     /// The names in them.
     names: Vec<NameField>,
     walk: Walk,
-    /// The file that each slot asked for.
+    /// The requested file of each slot.
     asked: Vec<u32>,
 }
 

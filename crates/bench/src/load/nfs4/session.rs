@@ -1,4 +1,4 @@
-//! A client and its session: made over one connection by the client's engine, destroyed after the measurement.
+//! A client and its session: the client's engine creates them over one connection; they are destroyed after the measurement.
 //!
 //! The engine carries the calls before and after the measurement. In between, the load has the connection and the slots.
 
@@ -41,7 +41,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Makes a client, and a session over `carrier`'s connection with as many slots as the plan's depth.
+    /// Creates a client, and a session over `carrier`'s connection with as many slots as the plan's depth.
     pub(super) async fn open(
         carrier: &mut Carrier,
         plan: &LoadPlan,

@@ -85,7 +85,7 @@ fn an_interrupted_plan_continues() {
 }
 
 #[test]
-fn an_id_depends_on_what_decides_the_result_alone() {
+fn an_id_depends_only_on_properties_that_affect_the_result() {
     let ids = |text: &str| plan(text).runs().into_iter().map(|run| run.id).collect::<BTreeSet<_>>();
     assert_eq!(ids(PLAN), ids(&with("name = \"create\"\nrounds", "name = \"other\"\nrounds")));
     assert!(

@@ -18,7 +18,7 @@ fn time(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanoseconds: 0 }
 }
 
-/// Returns a file as NFS 3 describes it, changed at second `changed`.
+/// Returns a file of NFS 3, changed at second `changed`.
 fn file(changed: i64) -> Attributes {
     Attributes {
         kind: FileKind::Regular,
@@ -68,7 +68,7 @@ fn unchanged_attributes_get_twice_the_time_up_to_the_maximum() {
         assert!(cache.get(FILE, now).is_none(), "{timeout}");
         assert_eq!(getattr(&mut cache, file(1), now), nothing());
     }
-    // A change by another client starts again.
+    // A change by another client resets the time.
     now += seconds(60);
     assert!(getattr(&mut cache, file(2), now).data);
     assert!(cache.get(FILE, now + seconds(3)).is_none());
@@ -119,7 +119,7 @@ fn late_reply_does_not_replace_newer_attributes() {
 }
 
 #[test]
-fn own_writes_invalidate_nothing_whatever_the_order_of_replies() {
+fn own_writes_invalidate_nothing_in_any_order_of_replies() {
     let mut cache = cache(Timeouts::default());
     let _ = getattr(&mut cache, file(1), seconds(0));
     let epoch = cache.epoch(FILE);
@@ -160,7 +160,7 @@ fn without_attributes_from_before_a_different_mtime_invalidates() {
     let write = cache.start_change(FILE, seconds(1));
     let reply = Changed { after: Some(file(2)), ..Changed::default() };
     assert!(cache.end_change(write, Some(reply), seconds(1)).data);
-    // chmod changes the ctime alone: results of ACCESS go, data stay.
+    // chmod changes only the ctime: results of ACCESS are dropped, data are kept.
     let setattr = cache.start_change(FILE, seconds(2));
     let reply =
         Changed { after: Some(Attributes { mode: 0o600, ctime: time(3), ..file(2) }), ..Changed::default() };
@@ -168,7 +168,7 @@ fn without_attributes_from_before_a_different_mtime_invalidates() {
 }
 
 #[test]
-fn change_info_of_version_4_keeps_a_directory_and_asks_for_its_attributes() {
+fn change_info_of_version_4_keeps_a_directory_and_expires_its_attributes() {
     let mut cache = cache(Timeouts::default());
     let at = |change: u64| Attributes { change: Some(change), ..directory(change as i64) };
     let _ = getattr(&mut cache, at(1), seconds(0));
@@ -187,7 +187,7 @@ fn reply_without_attributes_expires_the_cached_ones() {
     let write = cache.start_change(FILE, seconds(1));
     assert_eq!(cache.end_change(write, Some(Changed::default()), seconds(1)), nothing());
     assert!(cache.get(FILE, seconds(1)).is_none());
-    assert!(getattr(&mut cache, file(2), seconds(1)).data, "nobody knows whether the change was only ours");
+    assert!(getattr(&mut cache, file(2), seconds(1)).data, "it is unknown whether the change was only ours");
 }
 
 #[test]
@@ -258,7 +258,7 @@ enum Reply {
     Write(OwnChange, Changed),
 }
 
-/// A server with one file, and the requests and replies on their way.
+/// A server with one file, and the requests and replies in flight.
 struct Model {
     cache: AttributeCache,
     version4: bool,
@@ -340,7 +340,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn invalidates_exactly_when_somebody_else_changed_the_file(
+    fn invalidates_exactly_when_another_client_changed_the_file(
         ops in prop::collection::vec(op(), 1..120), version4: bool,
     ) {
         let mut model = Model::new(version4);

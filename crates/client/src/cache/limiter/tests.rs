@@ -35,7 +35,7 @@ fn granted(reserve: &mut Reserve) -> Permit {
 }
 
 #[test]
-fn a_part_is_left_for_reads() {
+fn a_part_is_reserved_for_reads() {
     let limiter = limiter();
     let (writer, reader) = (limiter.user(), limiter.user());
     let _dirty = writer.try_reserve(Kind::Dirty, 40 * MIB).unwrap();
@@ -45,7 +45,7 @@ fn a_part_is_left_for_reads() {
 }
 
 #[test]
-fn a_user_that_holds_little_gets_memory_when_others_wait() {
+fn a_user_with_little_memory_gets_more_when_others_wait() {
     let limiter = limiter();
     let (greedy, modest) = (limiter.user(), limiter.user());
     let _dirty = greedy.try_reserve(Kind::Dirty, 40 * MIB).unwrap();
@@ -76,7 +76,7 @@ fn waiters_are_granted_in_order_and_woken_once() {
     assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(held.split(2 * MIB));
     assert_eq!(count.0.load(Ordering::Relaxed), 0, "the second must not overtake the first");
-    assert_eq!(user.try_reserve(Kind::Dirty, MIB).unwrap_err(), Refused::Full, "nor may a newcomer");
+    assert_eq!(user.try_reserve(Kind::Dirty, MIB).unwrap_err(), Refused::Full, "nor may a new waiter");
     drop(held.split(2 * MIB));
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     let first = granted(&mut first);
@@ -86,7 +86,7 @@ fn waiters_are_granted_in_order_and_woken_once() {
 }
 
 #[test]
-fn dropping_a_waiter_gives_its_place_and_its_memory_to_the_next() {
+fn dropping_a_waiter_passes_its_turn_and_memory_to_the_next() {
     let limiter = limiter();
     let user = limiter.user();
     let held = user.try_reserve(Kind::Dirty, 40 * MIB).unwrap();
@@ -102,13 +102,13 @@ fn dropping_a_waiter_gives_its_place_and_its_memory_to_the_next() {
 }
 
 #[test]
-fn gives_up_clean_pages_then_read_ahead_then_metadata_then_asks_for_commits() {
+fn evicts_clean_pages_then_read_ahead_then_metadata_then_requests_commits() {
     let limiter = limiter();
     let user = limiter.user();
     let reserve = |kind, mib: u64| user.try_reserve(kind, mib * MIB).unwrap();
     let _held = (reserve(Kind::Uncommitted, 19), reserve(Kind::Metadata, 10));
     let _more = (reserve(Kind::ReadAhead, 10), reserve(Kind::Clean, 13));
-    // 52 MiB is where reclaim starts: 64 less 8 for minimums and 4 of headroom.
+    // Reclaim starts at 52 MiB: 64 less 8 for minimums and 4 in reserve.
     assert_eq!(limiter.pressure(), Pressure::None);
     let demand = |waiting: u64| {
         let mut waits = user.reserve(Kind::Clean, waiting * MIB);
@@ -130,7 +130,7 @@ fn gives_up_clean_pages_then_read_ahead_then_metadata_then_asks_for_commits() {
 }
 
 #[test]
-fn uncommitted_data_ask_for_commits_before_writers_are_slowed() {
+fn uncommitted_data_request_commits_before_writers_are_slowed() {
     let limiter = limiter();
     let user = limiter.user();
     let mut held = user.try_reserve(Kind::Uncommitted, 19 * MIB).unwrap();
@@ -191,11 +191,11 @@ fn writer_settles_at_the_rate_of_the_server_and_never_waits() {
         let target = (now.as_micros() as u64 * 50 * MIB / 1_000_000).min(written);
         drop(held.split(target - stable));
         stable = target;
-        held.merge(user.try_reserve(Kind::Dirty, 64 << 10).expect("a slowed writer never has to wait"));
+        held.merge(user.try_reserve(Kind::Dirty, 64 << 10).expect("a slowed writer never waits"));
         written += 64 << 10;
     }
     let rate = stable / 60 / MIB;
-    assert!((48..=50).contains(&rate), "the server is kept busy: {rate} MiB/s");
+    assert!((48..=50).contains(&rate), "the server is busy: {rate} MiB/s");
 }
 
 #[derive(Clone, Debug)]
@@ -256,7 +256,7 @@ fn granted_bytes(limiter: &Limiter) -> u64 {
 
 proptest! {
     #[test]
-    fn accounting_is_exact_and_everybody_is_served(ops in prop::collection::vec(op(), 1..200)) {
+    fn accounting_is_exact_and_every_waiter_is_served(ops in prop::collection::vec(op(), 1..200)) {
         let limiter = limiter();
         let users: Vec<User> = (0..4).map(|_| limiter.user()).collect();
         let (mut permits, mut waiters): (Vec<Permit>, Vec<Reserve>) = Default::default();
@@ -304,7 +304,7 @@ proptest! {
         for _ in 0..waiters.len() {
             waiters.retain_mut(|waiter| poll(waiter).is_pending());
         }
-        prop_assert!(waiters.is_empty(), "memory is free, but somebody waits");
+        prop_assert!(waiters.is_empty(), "memory is free, but a task waits");
         prop_assert_eq!(limiter.used(), Usage::default());
         prop_assert!(users.iter().all(|user| user.used() == 0));
     }

@@ -14,7 +14,7 @@ fn cache(policy: LookupCache) -> NameCache {
 }
 
 #[test]
-fn answers_names_and_absent_names_in_their_epoch() {
+fn returns_names_and_absent_names_in_their_epoch() {
     let mut names = cache(LookupCache::All);
     let started = names.start(epoch(1));
     names.looked_up(started, DIRECTORY, b"a", Some(FileId(7)));
@@ -48,7 +48,7 @@ fn lookup_that_was_sent_before_an_own_change_is_not_cached() {
     names.changed(DIRECTORY, epoch(1), b"a", None);
     names.looked_up(started, DIRECTORY, b"a", Some(FileId(7)));
     assert_eq!(names.lookup(DIRECTORY, epoch(1), b"a"), Lookup::Absent);
-    // Even if the entry was given up meanwhile.
+    // Even if the entry was evicted meanwhile.
     names.reclaim(u64::MAX);
     names.looked_up(started, DIRECTORY, b"a", Some(FileId(7)));
     assert_eq!(names.lookup(DIRECTORY, epoch(1), b"a"), Lookup::Unknown);
@@ -92,9 +92,9 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// LOOKUPs overlap own changes; a change of another client is known at once, as the directory's attributes show it.
+    /// LOOKUPs overlap own changes; a change of another client is known at once, through the directory's attributes.
     #[test]
-    fn never_answers_with_an_old_name(ops in prop::collection::vec(op(), 1..100)) {
+    fn never_returns_an_old_name(ops in prop::collection::vec(op(), 1..100)) {
         let mut names = cache(LookupCache::All);
         let mut server: [Option<FileId>; 4] = [None; 4];
         let (mut sent, mut replies) = (Vec::new(), Vec::new());

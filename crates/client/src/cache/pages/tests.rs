@@ -78,7 +78,11 @@ fn write_replaces_only_its_bytes() {
     let seen: Vec<u8> = cache.slices(FILE, 0..100).concat();
     assert_eq!(seen, [vec![1; 40], vec![2; 20], vec![1; 40]].concat());
     cache.invalidate(FILE);
-    assert_eq!(cache.read(FILE, 0..100)[0], Piece::Hole(0..40), "clean data go, dirty data stay");
+    assert_eq!(
+        cache.read(FILE, 0..100)[0],
+        Piece::Hole(0..40),
+        "clean data are dropped, dirty data are kept"
+    );
     assert_eq!(cache.slices(FILE, 0..100).concat(), [2; 20]);
 }
 
@@ -89,7 +93,7 @@ fn small_sequential_writes_share_an_extent() {
         write(&mut cache, &user, index * 10, &[index as u8; 10]);
     }
     assert_eq!(cache.extents(FILE), 1);
-    // A request under way keeps its bytes.
+    // A request in progress keeps its bytes.
     let sent = cache.slices(FILE, 0..10_000);
     write(&mut cache, &user, 10_000, &[1; 10]);
     assert_eq!(cache.extents(FILE), 2);
@@ -97,7 +101,7 @@ fn small_sequential_writes_share_an_extent() {
 }
 
 #[test]
-fn evicts_what_was_read_once_before_what_is_used_often() {
+fn evicts_pages_read_once_before_pages_used_often() {
     let (mut cache, user) = (PageCache::default(), user());
     fetch(&mut cache, &user, 0..1000, Kind::Clean, 1);
     for _ in 0..3 {
@@ -275,7 +279,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn reads_return_what_was_written_last(ops in prop::collection::vec(op(), 1..120)) {
+    fn reads_return_the_last_written_data(ops in prop::collection::vec(op(), 1..120)) {
         let mut model = Model::new();
         for op in ops {
             model.play(op);

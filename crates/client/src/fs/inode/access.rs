@@ -1,4 +1,4 @@
-//! Which permissions callers are known to have.
+//! The known permissions of callers.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ const OBJECTS_MAX: usize = 4096;
 /// Callers that are remembered for one object; with more, the first one is forgotten.
 const CALLERS_MAX: usize = 8;
 
-/// Permissions of callers, as [`crate::results::access`] numbers them. An object's are dropped when its mode, owner or access
+/// Permissions of callers, with the numbers of [`crate::results::access`]. An object's are dropped when its mode, owner or access
 /// control list may have changed; while its attributes are not fresh, the caller of this cache does not use them.
 #[derive(Debug, Default)]
 pub(super) struct AccessCache {
@@ -25,13 +25,13 @@ struct Rights {
 }
 
 impl AccessCache {
-    /// Returns which of the asked permissions are granted, if all are known.
+    /// Returns the granted ones of the requested permissions, if all are known.
     pub(super) fn get(&self, object: FileId, caller: &Caller, asked: u32) -> Option<u32> {
         let rights = self.objects.get(&object)?.iter().find(|rights| rights.caller == *caller)?;
         (rights.asked & asked == asked).then_some(rights.granted & asked)
     }
 
-    /// Notes that of the asked permissions these are granted.
+    /// Notes the granted ones of the requested permissions.
     pub(super) fn note(&mut self, object: FileId, caller: &Caller, asked: u32, granted: u32) {
         if self.objects.len() >= OBJECTS_MAX && !self.objects.contains_key(&object) {
             self.objects.clear();
@@ -60,7 +60,7 @@ mod tests {
     use crate::results::access::{EXECUTE, LOOKUP, READ};
 
     #[test]
-    fn only_what_was_asked_is_known() {
+    fn only_requested_permissions_are_known() {
         let (mut cache, object, caller) = (AccessCache::default(), FileId(1), Caller::anonymous());
         cache.note(object, &caller, READ | LOOKUP, READ);
         assert_eq!(cache.get(object, &caller, READ | LOOKUP), Some(READ));

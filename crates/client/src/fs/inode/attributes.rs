@@ -37,7 +37,7 @@ impl Inode {
         Ok((self, attributes))
     }
 
-    /// Returns the size that programs see, without sending what is written behind.
+    /// Returns the size for programs, without sending unwritten data.
     pub(super) async fn size(&self, caller: &Caller) -> Result<u64, OpError> {
         self.known_attributes(caller).await.map(|attributes| attributes.size)
     }
@@ -63,8 +63,8 @@ impl Inode {
         state.metadata.attributes.usable_for(self.node.id, now)
     }
 
-    /// Returns how long names of this directory may be used without asking the server, and that they are absent; zero if they
-    /// are not cached (`lookupcache=none`).
+    /// Returns the time for which present and absent names of this directory may be used without a request to the server; zero
+    /// if they are not cached (`lookupcache=none`).
     #[must_use]
     pub fn names_usable_for(&self) -> Duration {
         if !self.mount.shared.caches_names {
@@ -74,14 +74,14 @@ impl Inode {
         self.mount.shared.state.lock().metadata.attributes.fresh_for(self.node.id, now)
     }
 
-    /// Returns the period in which nobody but this client has changed the object, as far as it knows. Content that was read in
-    /// another one is not valid. `None` if nothing is known.
+    /// Returns the epoch in which only this client has changed the object, as far as it knows. Content read in another
+    /// epoch is not valid. `None` if it is unknown.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         self.mount.shared.state.lock().metadata.attributes.epoch(self.node.id)
     }
 
-    /// Returns the attributes as the server has them now, with the size that programs see.
+    /// Returns the server's current attributes, with the size for programs.
     pub(super) async fn refresh(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let started = self.mount.start();
         let attributes = self.client().get_attributes(caller, self.handle()).await;
@@ -89,14 +89,14 @@ impl Inode {
         Ok(self.learn(started, attributes))
     }
 
-    /// Makes the next user of this object's attributes ask the server, if it has said that the object is gone.
+    /// Expires this object's attributes if the server has reported that the object no longer exists.
     pub(super) fn forget_if_stale(&self, error: &OpError) {
         if is_stale(error) {
             self.expire();
         }
     }
 
-    /// Stores attributes from the reply to the request `started`, and returns them as programs see them.
+    /// Stores attributes from the reply to the request `started`, and returns them for programs.
     pub(super) fn learn(&self, started: Started, attributes: Attributes) -> Attributes {
         let now = self.mount.now();
         let mut state = self.mount.shared.state.lock();
@@ -147,7 +147,7 @@ impl Inode {
         }
     }
 
-    /// Returns which of the asked permissions ([`crate::results::access`]) the caller has.
+    /// Returns the requested permissions ([`crate::results::access`]) that the caller has.
     ///
     /// # Errors
     /// As access(2), except that missing permissions are not an error.
@@ -185,7 +185,7 @@ impl Inode {
     }
 }
 
-/// Returns whether an error says that an object is gone: its name may now mean another one.
+/// Returns whether an error means that an object no longer exists: its name may now refer to another one.
 pub(super) fn is_stale(error: &OpError) -> bool {
     matches!(error, OpError::Status(Status::STALE | Status::BADHANDLE | Status::FHEXPIRED))
 }

@@ -30,7 +30,7 @@ struct Reader {
     verifier: [u8; 8],
     /// Detects cookies that form a loop, while one reader continues.
     guard: LoopGuard,
-    /// Where the last part ended.
+    /// The end of the last part.
     next_cookie: u64,
 }
 
@@ -90,7 +90,7 @@ impl OpenDirectory {
     }
 
     /// Reads the part that follows `cookie`: 0, or one of an earlier part's entries. `wants_attributes` tells whether the
-    /// caller has a use for the attributes of the entries: then READDIRPLUS is sent when the directory is read for the first
+    /// caller uses the attributes of the entries: then READDIRPLUS is sent when the directory is read for the first
     /// time, and after it changed.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl OpenDirectory {
         self.take_page(reading, page)
     }
 
-    /// Notes where the reader is and returns the verifier of the cookie.
+    /// Notes the reader's position and returns the verifier of the cookie.
     fn start(&self, cookie: u64) -> Result<[u8; 8], OpError> {
         let mut reader = self.reader.lock();
         if cookie == FIRST_COOKIE {
@@ -140,7 +140,7 @@ impl OpenDirectory {
         Ok(reader.verifier)
     }
 
-    /// Returns a part that is cached, if the server says that the directory has not changed since.
+    /// Returns a part that is cached, if the server reports that the directory has not changed since.
     async fn read_cached(&self, caller: &Caller, cookie: u64) -> Result<Option<Listing>, OpError> {
         let Some(mut page) = self.cached_page(cookie) else { return Ok(None) };
         let (directory, now) = (self.inode.node.id, self.inode.mount.now());

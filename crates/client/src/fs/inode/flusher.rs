@@ -22,11 +22,11 @@ use crate::error::OpError;
 use crate::results::Stability;
 use crate::write::{RequestError, RequestId, SyncTicket, WriteAction, Written};
 
-/// WRITEs and COMMITs of a mount that are handed to the client at a time. Memory bounds write-behind; this only
-/// leaves places in the client's queue to reads.
+/// Maximum number of WRITEs and COMMITs of a mount in the client's queue. Memory bounds write-behind; this only
+/// leaves room in the queue for reads.
 const REQUESTS_MAX: usize = 64;
 
-/// How the rest of a mount talks to its flusher.
+/// The interface between a mount and its flusher.
 #[derive(Debug, Default)]
 pub(super) struct Flusher {
     signal: Signal,
@@ -69,7 +69,7 @@ impl Holder for Flusher {
     }
 }
 
-/// Ends the waiting of others when the flusher is dropped, however that happens.
+/// Ends the waits of others when the flusher is dropped for any reason.
 struct EndGuard(Arc<Flusher>);
 
 impl Drop for EndGuard {
@@ -80,7 +80,7 @@ impl Drop for EndGuard {
     }
 }
 
-/// Starts the flusher of a mount. It ends when nobody holds the mount any more, or the client ends.
+/// Starts the flusher of a mount. It ends when the mount is no longer used, or the client ends.
 pub(super) fn start(shared: &Arc<Shared>) {
     shared.limiter.add_holder(&shared.flusher);
     let guard = EndGuard(Arc::clone(&shared.flusher));
@@ -112,7 +112,7 @@ async fn run(shared: Weak<Shared>, guard: EndGuard, engine: Arc<Engine>) {
     }
 }
 
-/// Releases memory if it is short, and returns the requests to send now, and when to ask again at the latest.
+/// Releases memory if it is short, and returns the requests to send now, and the latest time of the next call.
 fn next(shared: &Arc<Shared>, running: usize) -> (Vec<Work>, Option<Duration>) {
     let now = shared.client.engine().now();
     let mut actions = Vec::new();
@@ -121,7 +121,7 @@ fn next(shared: &Arc<Shared>, running: usize) -> (Vec<Work>, Option<Duration>) {
         state.give_up(&shared.limiter);
         loop {
             if running + actions.len() >= REQUESTS_MAX {
-                // The end of a request is waited for.
+                // Wait for the end of a request.
                 break None;
             }
             match state.writes.poll_action(now) {
@@ -152,7 +152,7 @@ impl Mount {
         }
     }
 
-    /// Sends a WRITE and enters its end, unless it fails.
+    /// Sends a WRITE and records its end, unless it fails.
     async fn write_out(
         &self,
         file: FileId,
@@ -195,7 +195,7 @@ impl Mount {
         Ok(reply.verifier)
     }
 
-    /// Returns the description that WRITEs of a file are made for.
+    /// Returns the description for which WRITEs of a file are made.
     fn writer(&self, file: FileId) -> Result<Arc<Description>, OpError> {
         let node = self.shared.state.lock().table.by_id(file);
         let writer = node.and_then(|node| node.opens.lock().writer.clone());
@@ -203,7 +203,7 @@ impl Mount {
     }
 }
 
-/// Returns the data in one piece. Adjacent small writes were joined before, so that few bytes are copied here.
+/// Returns the data in one slice. Adjacent small writes were joined before, so that few bytes are copied here.
 fn joined(mut data: Vec<Bytes>) -> Bytes {
     if data.len() == 1 {
         return data.remove(0);

@@ -40,7 +40,7 @@ impl OpenFile {
         kind: LockKind,
         wait: bool,
     ) -> Result<(), OpError> {
-        // What was written without the lock is at the server before those who hold it now are waited for.
+        // Data written without the lock are sent to the server before the wait for its holders.
         self.inode().sync_data().await;
         // Noted first: the reply to a lock may be lost.
         self.lock_owners.lock().insert(owner);

@@ -74,7 +74,7 @@ struct Shared {
     flusher: Arc<Flusher>,
     /// Open descriptions of all files.
     open_files: AtomicUsize,
-    /// Bytes of data that were written past the cache and are not committed.
+    /// Bytes of uncommitted data that were written without the cache.
     uncommitted_bytes: AtomicU64,
     /// The number of the next name of an open file without a name.
     next_hidden: AtomicU32,
@@ -164,7 +164,7 @@ impl Mount {
         self.inode_of(node)
     }
 
-    /// Returns the inode with this number, if it is still known. Inodes that somebody holds are always known.
+    /// Returns the inode with this number, if it is still known. Inodes with a holder are always known.
     #[must_use]
     pub fn inode_by_id(&self, id: FileId) -> Option<Inode> {
         let node = self.shared.state.lock().table.by_id(id)?;

@@ -42,7 +42,7 @@ impl OpenFlags {
     /// Flags to read and write.
     pub const BOTH: Self = Self::of(OpenMode::BOTH);
 
-    /// Returns flags with this mode alone.
+    /// Returns flags with only this mode.
     #[must_use]
     pub const fn of(mode: OpenMode) -> Self {
         Self { mode, stability: Stability::Unstable, direct: false }
@@ -53,7 +53,7 @@ impl OpenFlags {
 pub struct OpenFile {
     pub(super) description: Arc<Description>,
     attributes: Attributes,
-    /// Which errors of earlier writes were reported here; `None` after the release.
+    /// The errors of earlier writes that were reported here; `None` after the release.
     errors: Mutex<Option<write::OpenFile>>,
     is_released: AtomicBool,
     /// The number of this open file in its client.
@@ -82,7 +82,7 @@ pub(super) struct Fetches {
 }
 
 impl Inode {
-    /// Opens a regular file. Cached data stay if no other client changed the file since (close-to-open consistency).
+    /// Opens a regular file. Cached data remain if no other client changed the file since (close-to-open consistency).
     ///
     /// # Errors
     /// As open(2).
@@ -162,7 +162,7 @@ impl OpenFile {
         self.description.flags
     }
 
-    /// Returns the attributes as they were when the file was opened.
+    /// Returns the attributes at the time of the open.
     #[must_use]
     pub fn opened_attributes(&self) -> Attributes {
         self.attributes
@@ -188,10 +188,10 @@ impl OpenFile {
         &self.description.state
     }
 
-    /// Fails where a request with the state of this description would: data are read from the cache and written to it without one.
+    /// Fails if a request with the state of this description would fail: cached reads and writes send no request.
     ///
     /// # Errors
-    /// [`OpError::LockLost`] if the server has given up a lock through this description; the status if it has given up the open.
+    /// [`OpError::LockLost`] if the server has dropped a lock through this description; the status if it has dropped the open.
     pub(super) fn check_state(&self) -> Result<(), OpError> {
         match &self.state().file {
             Some(file) if file.has_lost_lock() => Err(OpError::LockLost),

@@ -18,7 +18,7 @@ use crate::cache::read_ahead::Cached;
 use crate::errno::Errno;
 use crate::error::OpError;
 
-/// A READ that is announced to the cache. If it does not end otherwise, it has failed.
+/// A READ that is announced to the cache. It counts as failed unless another outcome is noted.
 struct Fetch {
     description: Arc<Description>,
     id: FetchId,
@@ -36,14 +36,14 @@ struct Fetched {
 enum Found {
     /// All of it.
     Data(Vec<Bytes>),
-    /// Some has to be fetched by this read.
+    /// This read must fetch some of it.
     Fetch(Vec<Fetch>),
-    /// The rest is being fetched for others.
+    /// Other reads are fetching the rest.
     Coming,
 }
 
 impl OpenFile {
-    /// Reads from `offset` on until `count` bytes or the end of the file. The result is slices of received data.
+    /// Reads `count` bytes at `offset`, or less at the end of the file. The result is slices of received data.
     ///
     /// # Errors
     /// As pread(2).
@@ -71,7 +71,7 @@ impl OpenFile {
                         fetched.push(part);
                     }
                     if is_short {
-                        // The file ended before the size that is known: others truncated it, or the rest is not written yet.
+                        // The file ended before the known size: others truncated it, or the rest is not written yet.
                         self.inode().refresh(self.caller()).await?;
                     }
                 }
@@ -80,7 +80,7 @@ impl OpenFile {
         }
     }
 
-    /// Looks into the cache, and starts to read ahead if this is the first look.
+    /// Searches the cache, and starts read-ahead at the first search.
     fn find(&self, wanted: &Range<u64>, known_size: u64, fetched: &[Fetched], is_first: bool) -> Found {
         let (inode, shared) = (self.inode(), &self.inode().mount.shared);
         let file = inode.node.id;
@@ -138,7 +138,7 @@ impl OpenFile {
     }
 }
 
-/// Returns the range to fetch for a hole: whole pages, as far as nothing else of them is cached or being fetched.
+/// Returns the range to fetch for a hole: whole pages, unless other parts of them are cached or being fetched.
 fn whole_pages(pages: &mut PageCache, file: FileId, hole: &Range<u64>, size: u64) -> Vec<Range<u64>> {
     let aligned = hole.start / PAGE * PAGE..hole.end.next_multiple_of(PAGE).min(size);
     let pieces = pages.read(file, aligned).into_iter();
@@ -196,7 +196,7 @@ impl Fetched {
         (self.data.iter().map(Bytes::len).sum::<usize>() as u64) < self.range.end - self.range.start
     }
 
-    /// Appends slices of the bytes of `wanted`, and returns how many there are.
+    /// Appends slices of the bytes of `wanted`, and returns their number.
     fn copy_to(&self, wanted: &Range<u64>, result: &mut Vec<Bytes>) -> u64 {
         let mut at = self.range.start;
         let mut length = 0;
@@ -219,7 +219,7 @@ impl Description {
         let mut fetches = Vec::new();
         let mut start = hole.start;
         while start < hole.end {
-            // READs end at multiples of their size, so that several readers ask for the same ones.
+            // READs end at multiples of their size, so that several readers request the same ones.
             let end = hole.end.min((start / step + 1) * step);
             let range = start..end;
             let announced = state.writes.pages_mut().start_fetch(self.inode.node.id, range.clone());
@@ -270,7 +270,7 @@ impl Description {
         self.fetches.lock().count += 1;
         let counted = Counted(Arc::clone(self));
         self.inode.client().background().spawn(async move {
-            // Who reads there later asks again, and gets the error.
+            // A later reader repeats the request, and gets the error.
             let _ = fetch.run_with(permit).await;
             drop(counted);
         });

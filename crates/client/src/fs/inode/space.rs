@@ -1,5 +1,5 @@
-//! Space, holes, and copies between files of one server. The server must have what was written behind before it counts holes or
-//! copies; what was cached of a file that it changes is dropped.
+//! Space, holes, and copies between files of one server. Written-behind data are sent before the server finds holes or
+//! copies; cached data of a file that it changes are dropped.
 
 use protocol::nfs4::types::Status;
 
@@ -9,12 +9,12 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{Content, CopyReply, Ranges, Stability};
 
-/// How often data are copied that a server loses by a restart before it has stored them.
+/// Number of attempts to copy data that a server loses by a restart before they are stable.
 const COPIES_MAX: u32 = 8;
 
 /// Space and holes. They need version 4.2: others fail with EOPNOTSUPP.
 impl OpenFile {
-    /// Reserves space for a range; the file grows if the range ends behind it.
+    /// Reserves space for a range; the file grows if the range ends beyond it.
     ///
     /// # Errors
     /// As fallocate(2) without flags: ENOSPC, EFBIG, EOPNOTSUPP; EINVAL for an empty range.
@@ -27,7 +27,7 @@ impl OpenFile {
         change.end_with(allocated.await)
     }
 
-    /// Makes a hole of a range; the size stays.
+    /// Turns a range into a hole; the size does not change.
     ///
     /// # Errors
     /// As fallocate(2) with `FALLOC_FL_PUNCH_HOLE`.
@@ -43,7 +43,7 @@ impl OpenFile {
     /// Returns the first offset from `offset` on with data, or in a hole. Every file ends with a hole.
     ///
     /// # Errors
-    /// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`: ENXIO behind the last data or the end of the file.
+    /// As lseek(2) with `SEEK_DATA` and `SEEK_HOLE`: ENXIO after the last data or the end of the file.
     pub async fn seek(&self, offset: u64, content: Content) -> Result<u64, OpError> {
         let (client, handle) = (self.inode().client(), self.inode().handle());
         self.inode().send_data().await;
@@ -54,8 +54,8 @@ impl OpenFile {
 
 /// Copies between files of one server. They need version 4.2: others fail with EOPNOTSUPP.
 impl OpenFile {
-    /// Copies at most `count` bytes of `source` from `source_offset` on to `offset` of this file, at the server. Returns how many:
-    /// fewer than asked for are no error, 0 means that the source ends there. The data are stable then. If the future is dropped,
+    /// Copies at most `count` bytes of `source` from `source_offset` on to `offset` of this file, at the server. Returns their number:
+    /// fewer than requested are not an error, 0 means that the source ends there. The data are stable then. If the future is dropped,
     /// some of them may have been copied.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl OpenFile {
             return Ok(0);
         }
         let reply = match self.copy_once(source, source_offset, offset, count).await {
-            // RFC 7862 §15.2.3: a range that ends behind the source fails. copy_file_range(2) shortens it.
+            // RFC 7862 §15.2.3: a range that ends beyond the source fails. copy_file_range(2) shortens it.
             Err(OpError::Status(Status::INVAL)) => {
                 let size = source.inode().refresh(source.caller()).await?.size;
                 let left = size.saturating_sub(source_offset);
@@ -91,7 +91,7 @@ impl OpenFile {
         Ok(reply.count)
     }
 
-    /// Copies, and commits the data. They are copied again if the server has restarted meanwhile: nobody here has them.
+    /// Copies, and commits the data. They are copied again if the server has restarted meanwhile: this client does not have them.
     async fn copy_once(
         &self,
         source: &Self,
@@ -108,7 +108,7 @@ impl OpenFile {
         for _ in 0..COPIES_MAX {
             let change = inode.start_change();
             let copied = inode.client().copy(self.caller(), from, to, ranges).await;
-            // COPY returns no attributes: those that are cached must be fetched before they are used again.
+            // COPY returns no attributes: cached ones must be fetched before they are used again.
             change.end(Some(Changed::default()));
             inode.drop_clean_data();
             let reply = copied?;
@@ -166,6 +166,6 @@ fn check(offset: u64, length: u64) -> Result<(), OpError> {
     }
     match offset.checked_add(length) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),
-        _ => Err(OpError::Invalid(Errno::EFBIG, "a range behind the largest offset")),
+        _ => Err(OpError::Invalid(Errno::EFBIG, "a range beyond the largest offset")),
     }
 }

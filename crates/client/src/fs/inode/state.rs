@@ -70,7 +70,7 @@ impl State {
         self.metadata.attributes.get(file, now).map(|attributes| self.seen(file, *attributes))
     }
 
-    /// Returns which permissions a caller has, if that is known.
+    /// Returns the permissions of a caller, if they are known.
     pub(super) fn rights(&self, file: FileId, caller: &Caller, asked: u32, now: Duration) -> Option<u32> {
         let is_fresh = self.metadata.attributes.is_fresh(file, now);
         self.access.get(file, caller, asked).filter(|_| is_fresh)
@@ -156,7 +156,7 @@ impl Inode {
 }
 
 impl Inode {
-    /// Drops what is cached of the content, except data that are not stable.
+    /// Drops cached content, except data that are not stable.
     pub(super) fn drop_clean_data(&self) {
         self.mount.shared.state.lock().writes.pages_mut().invalidate(self.node.id);
     }

@@ -15,7 +15,7 @@ use crate::results::FileHandle;
 
 /// Bytes that are accounted for one object: its own, and those of its entries in two maps.
 pub(super) const NODE_BYTES: u64 = 768;
-/// Part of the budget beyond which objects that nobody holds are forgotten: an eighth.
+/// Part of the budget beyond which objects without a holder are forgotten: an eighth.
 const NODES_PART: u64 = 8;
 /// Objects that one search for objects to forget examines, so that a table full of held ones costs little.
 const SCAN_MAX: usize = 64;
@@ -32,13 +32,13 @@ pub(super) struct Node {
     used: AtomicBool,
     pub(super) opens: Mutex<Opens>,
     pub(super) uncommitted: Mutex<Uncommitted>,
-    /// Held by one who commits what was written past the cache.
+    /// Held by the task that commits data written without the cache.
     pub(super) commit_lock: futures_util::lock::Mutex<()>,
     /// Held by the caller that changes the size.
     pub(super) size_lock: futures_util::lock::Mutex<()>,
 }
 
-/// The objects of a mount. One that somebody holds stays; of the others the least recently used ones are forgotten (CLOCK).
+/// The objects of a mount. A held object remains; the least recently used ones of the others are forgotten (CLOCK).
 #[derive(Debug)]
 pub(super) struct Table {
     user: User,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn held_objects_stay_and_others_are_forgotten() {
+    fn held_objects_remain_and_others_are_forgotten() {
         let mut table = table();
         let held: Vec<_> = (0..100).map(|number| get(&mut table, number, FileKind::Regular)).collect();
         let most = table.nodes_max;

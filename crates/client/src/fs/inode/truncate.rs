@@ -25,7 +25,7 @@ impl Inode {
         size: u64,
     ) -> Result<Attributes, OpError> {
         let _turn = self.node.size_lock.lock().await;
-        // If they had to be written again after the truncation, the file would be longer again.
+        // If they were rewritten after the truncation, the file would become longer.
         self.commit_uncached().await;
         let (truncation, sent) = self.start_truncation(size);
         self.mount.shared.flusher.wait(sent).await?;

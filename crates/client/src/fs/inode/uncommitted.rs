@@ -1,4 +1,4 @@
-//! Data that were written past the cache and that the server has not stored yet. They are kept until a COMMIT: a server that
+//! Data that were written without the cache and that the server has not stored yet. They are kept until a COMMIT: a server that
 //! restarts may have lost them, and then they are written again.
 
 use std::sync::Arc;
@@ -22,16 +22,16 @@ const WRITE_OVERHEAD: u64 = 128;
 /// The uncommitted writes of one file.
 #[derive(Debug, Default)]
 pub(super) struct Uncommitted {
-    /// Offsets and data in the order in which they were acknowledged, so that the newest ones win.
+    /// Offsets and data in the order of acknowledgement, so that the newest ones apply.
     writes: Vec<(u64, Bytes)>,
-    /// The description that they are written again for, and the newest verifier; `None` if there are no writes.
+    /// The description for which they are rewritten, and the newest verifier; `None` if there are no writes.
     last: Option<(Arc<Description>, Verifier)>,
     /// Set if the verifier has changed since the first write.
     is_lost: bool,
 }
 
 impl Uncommitted {
-    /// Keeps data that the server has acknowledged. Stable ones are kept only if others are, which would be written over them.
+    /// Keeps data that the server has acknowledged. Stable ones are kept only if others are kept, which would overwrite them.
     fn add(&mut self, writer: &Arc<Description>, offset: u64, data: &Bytes, reply: &WriteReply) -> u64 {
         if reply.stability > Stability::Unstable && self.writes.is_empty() {
             return 0;
@@ -52,8 +52,8 @@ impl Uncommitted {
         Some(Pending { count: self.writes.len(), writer, verifier, is_lost: self.is_lost })
     }
 
-    /// The first `count` writes are stable, or lost for good. Returns the bytes that are kept no longer, and whether no write is
-    /// left.
+    /// Drops the first `count` writes, which are stable or lost permanently. Returns the number of dropped bytes, and whether no
+    /// write remains.
     fn end(&mut self, count: usize, outcome: &Result<Done, OpError>) -> (u64, bool) {
         let released = self.writes.drain(..count).map(|(_, data)| data.len() as u64 + WRITE_OVERHEAD).sum();
         let is_empty = self.writes.is_empty();
@@ -73,14 +73,14 @@ struct Pending {
     is_lost: bool,
 }
 
-/// How data became stable.
+/// The way in which data became stable.
 enum Done {
     Committed,
     Rewritten,
 }
 
 impl Inode {
-    /// Notes what a WRITE past the cache has done. Returns whether the caller has to commit, because too much is kept.
+    /// Notes the result of a WRITE without the cache. Returns whether the caller must commit, because too much is kept.
     pub(super) fn note_written(
         &self,
         writer: &Arc<Description>,
@@ -94,16 +94,16 @@ impl Inode {
         kept > shared.limiter.budget().total / UNCOMMITTED_PART
     }
 
-    /// Returns whether data that were written past the cache for this description are not committed.
+    /// Returns whether data written without the cache for this description are not committed.
     pub(super) fn has_uncommitted_of(&self, writer: &Description) -> bool {
         let uncommitted = self.node.uncommitted.lock();
         uncommitted.last.as_ref().is_some_and(|(last, _)| std::ptr::eq(&**last, writer))
     }
 
-    /// Makes data stable that were written past the cache, and writes them again if the server has lost them. All descriptions
+    /// Makes data stable that were written without the cache, and rewrites them if the server has lost them. All descriptions
     /// of the file get an error, also those that wrote the data.
     pub(super) async fn commit_uncached(&self) {
-        // One at a time: who comes second waits until the data are stable.
+        // One at a time: the second caller waits until the data are stable.
         let _turn = self.node.commit_lock.lock().await;
         loop {
             let Some(pending) = self.node.uncommitted.lock().pending() else { return };
@@ -111,7 +111,7 @@ impl Inode {
             let (released, is_empty) = self.node.uncommitted.lock().end(pending.count, &outcome);
             self.mount.shared.uncommitted_bytes.fetch_sub(released, Ordering::Relaxed);
             match outcome {
-                // Older data may now be in the places of newer ones.
+                // Older data may now have replaced newer ones.
                 Ok(Done::Rewritten) if !is_empty => {}
                 Ok(_) => return,
                 Err(error) => {

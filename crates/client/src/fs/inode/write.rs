@@ -1,4 +1,4 @@
-//! Writing behind, and fsync.
+//! Write-behind, and fsync.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Stability;
 
-/// Bytes that are entered into the cache at a time: a large write does not wait for memory for all of it at once.
+/// Bytes that are put into the cache at a time: a large write does not wait for memory for all of its data at once.
 const PIECE: usize = 1 << 20;
 /// Offsets are below this, as in POSIX.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -71,7 +71,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Makes this description the writer of the file. Data of another caller are sent first, in that caller's name.
+    /// Makes this description the writer of the file. Data of another caller are sent first, with that caller's credential.
     async fn become_writer(&self) {
         let (description, node) = (&self.description, &self.inode().node);
         loop {
@@ -111,8 +111,8 @@ impl Inode {
         self.mount.shared.state.lock().writes.unstable_bytes(self.node.id)
     }
 
-    /// Waits until the data of this file are stable that were written before, or failed: then the error waits for its
-    /// descriptions.
+    /// Waits until earlier data of this file are stable or have failed: then the file's descriptions get
+    /// the error.
     pub(super) async fn sync_data(&self) {
         self.commit_uncached().await;
         self.sync_cached_data().await;
@@ -121,7 +121,7 @@ impl Inode {
     /// As [`Self::sync_data`], for data that were written to the cache.
     pub(super) async fn sync_cached_data(&self) {
         if self.unstable_bytes() > 0 {
-            // The client has ended: nothing is there to wait for.
+            // The client has ended: there is nothing to wait for.
             let _ = self.wait_stable(0..u64::MAX).await;
         }
     }
@@ -132,7 +132,7 @@ impl Inode {
         let shared = &self.mount.shared;
         let ticket = shared.state.lock().writes.flush(self.node.id);
         let Some(ticket) = ticket else { return false };
-        // The client has ended: nothing is there to wait for.
+        // The client has ended: there is nothing to wait for.
         let _ = shared.flusher.wait(ticket).await;
         true
     }

@@ -9,7 +9,7 @@ use crate::config::{Caller, TRANSFER_MAX};
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, FsStat};
 
-/// READs and WRITEs are not made smaller than this, even if a server requests it.
+/// READs and WRITEs are not smaller than this, even if a server requests it.
 const TRANSFER_MIN: u32 = 512;
 /// The maximum length of a name if the server does not report it.
 const NAME_MAX_DEFAULT: u32 = 255;

@@ -21,7 +21,7 @@ impl Nfs3 {
         self.object(caller, from_wire(&found.object)?, &found.obj_attributes).await
     }
 
-    /// Looks up names one after the other. Each needs the handle that the one before returns, and so a round trip.
+    /// Looks up names one after the other. Each needs the handle that the previous one returns, and so a round trip.
     pub(crate) async fn lookup_chain(
         &self,
         caller: &Caller,

@@ -46,7 +46,7 @@ impl Nfs3 {
         let mut done = changed(&self.call(caller, &arguments(&first)).await?)?;
         if let Some(second) = second {
             let next = changed(&self.call(caller, &arguments(&second)).await?)?;
-            // Another client may have changed the object between.
+            // Another client may have changed the object in between.
             let is_joined = next.before.is_some() && next.before == done.after.as_ref().map(weak);
             done = Changed { before: done.before.filter(|_| is_joined), ..next };
         }
@@ -57,7 +57,7 @@ impl Nfs3 {
         Ok((done.before, attributes))
     }
 
-    /// Returns which of the asked permissions the caller has.
+    /// Returns the requested permissions that the caller has.
     pub(crate) async fn access(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Nfs3 {
     }
 }
 
-/// Returns attributes as a later reply has them in its weak cache consistency data.
+/// Returns attributes in the form of weak cache consistency data.
 fn weak(attributes: &Attributes) -> Before {
     Before::Weak { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime }
 }

@@ -27,7 +27,7 @@ impl Nfs4 {
         Ok(Acl::Nfs4(entries.into_vec().into_iter().map(entry).collect()))
     }
 
-    /// Returns which kinds of entries the object's file system has, by the bits of `aclsupport` (§6.2.1.2); 0 if it has no lists.
+    /// Returns the kinds of entries of the object's file system, by the bits of `aclsupport` (§6.2.1.2); 0 if it has no lists.
     pub(crate) async fn acl_support(&self, caller: &Caller, handle: FileHandle) -> Result<u32, OpError> {
         let attributes = self.acl_attributes(caller, handle, number::ACLSUPPORT).await?;
         Ok(attributes.aclsupport.map_or(0, |support| support.bits()))

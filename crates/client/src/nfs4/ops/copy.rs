@@ -20,9 +20,9 @@ use crate::results::{CopyReply, FileHandle, OpenState, Ranges, Stability};
 const POLL_FIRST: Duration = Duration::from_millis(100);
 /// The longest pause.
 const POLL_MAX: Duration = Duration::from_secs(5);
-/// OFFLOAD_STATUSes in succession without progress, after which a copy is given up: five minutes.
+/// OFFLOAD_STATUSes in succession without progress, after which a copy is abandoned: five minutes.
 const STALLED_MAX: u32 = 60;
-/// How often a copy is begun again whose server has forgotten it.
+/// Number of restarts of a copy whose server has forgotten it.
 const RESTARTS_MAX: u32 = 8;
 
 /// The outcome of a background copy.
@@ -33,7 +33,7 @@ enum Ended {
 }
 
 impl Nfs4 {
-    /// Copies a range of one file to another at the server, and waits for a copy in the background. Returns how many bytes were
+    /// Copies a range of one file to another at the server, and waits for a copy in the background. Returns the number of bytes
     /// copied, which may be fewer than requested. If the caller drops the future, the copy is cancelled.
     pub(crate) async fn copy(
         self: &Arc<Self>,
@@ -72,7 +72,7 @@ impl Nfs4 {
                     source_offset,
                     destination_offset,
                     count,
-                    // Without it the count of a copy that ends early would say nothing.
+                    // Without it the count of a copy that ends early would be meaningless.
                     consecutive: true,
                     synchronous: false,
                     source_servers: List::default(),
@@ -118,7 +118,7 @@ impl Nfs4 {
                 Ok(progress) => progress,
                 Err(OpError::Status(status)) if recovery(status) == Recovery::Reopen => {
                     cancelling.disarm();
-                    // The end may have come between.
+                    // The end may have arrived in between.
                     return match waiting.end(std::future::ready(())).await {
                         Some(OffloadInfo::Ok(response)) => reply(&response, asked).map(Ended::Done),
                         Some(OffloadInfo::Error(status, _)) => Err(OpError::Status(status)),
@@ -130,7 +130,7 @@ impl Nfs4 {
             match progress.complete.first() {
                 Some(&Status::OK) => {
                     cancelling.disarm();
-                    // Nothing says how stable the data are.
+                    // The stability of the data is unknown.
                     let committed = StableHow::Unstable;
                     let response = WriteResponse { count: progress.count, committed, ..started.clone() };
                     return reply(&response, asked).map(Ended::Done);
@@ -151,9 +151,9 @@ impl Nfs4 {
 }
 
 fn reply(response: &WriteResponse, asked: u64) -> Result<CopyReply, OpError> {
-    // A count of 0 asks for all that follows.
+    // A count of 0 requests all that follows.
     if asked > 0 && response.count > asked {
-        return Err(OpError::BadReply("a COPY of more than was requested"));
+        return Err(OpError::BadReply("a COPY of more than requested"));
     }
     let stability = match response.committed {
         StableHow::Unstable => Stability::Unstable,
@@ -163,7 +163,7 @@ fn reply(response: &WriteResponse, asked: u64) -> Result<CopyReply, OpError> {
     Ok(CopyReply { count: response.count, stability, verifier: response.verifier })
 }
 
-/// Cancels a copy in the background that nobody waits for any longer.
+/// Cancels a copy in the background for which no task waits any longer.
 struct CancelGuard<'a> {
     nfs4: &'a Arc<Nfs4>,
     cancel: Option<(Caller, FileHandle, Stateid)>,

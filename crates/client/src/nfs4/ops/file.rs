@@ -57,7 +57,7 @@ impl Nfs4 {
     ) -> Result<WriteReply, OpError> {
         let length = data.len();
         let data = Opaque::new(data)
-            .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
+            .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than fit into one WRITE"))?;
         let stable = match stability {
             Stability::Unstable => StableHow::Unstable,
             Stability::DataSync => StableHow::DataSync,
@@ -90,7 +90,7 @@ impl Nfs4 {
         Ok(WriteReply { count: reply.count, stability, verifier: reply.verifier, file })
     }
 
-    /// Makes written data stable; a count of 0 means all from the offset on.
+    /// Makes written data stable; a count of 0 means all data after the offset.
     pub(crate) async fn commit(
         &self,
         caller: &Caller,

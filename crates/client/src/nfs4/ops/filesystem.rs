@@ -31,7 +31,7 @@ const SPACE: Bitmap = Bitmap::of(&[
 const OVERHEAD: u32 = 1024;
 /// READs and WRITEs are whole pages, where they have at least that many bytes.
 const PAGE: u32 = 4096;
-/// READs and WRITEs are not made smaller than this, even if a server requests it.
+/// READs and WRITEs are not smaller than this, even if a server requests it.
 const TRANSFER_MIN: u32 = 512;
 
 impl Nfs4 {

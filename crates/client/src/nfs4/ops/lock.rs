@@ -24,7 +24,7 @@ use crate::results::{FileHandle, OpenState};
 const POLL_FIRST: Duration = Duration::from_millis(100);
 /// The longest pause. Servers remember a waiter for a lease time or longer.
 const POLL_MAX: Duration = Duration::from_secs(10);
-/// How often a LOCK is repeated because state was replaced, before the caller gets the error.
+/// Number of times that a LOCK is repeated because state was replaced, before the caller gets the error.
 const TRIES_MAX: u32 = 8;
 
 /// The arguments of a LOCK.

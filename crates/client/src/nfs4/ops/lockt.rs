@@ -15,7 +15,7 @@ use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
 use crate::results::FileHandle;
 
-/// How often a LOCKT of version 4.0 is repeated because the client ID was lost, before the caller gets an error.
+/// Number of times that a LOCKT of version 4.0 is repeated because the client ID was lost, before the caller gets an error.
 const TRIES_MAX: u32 = 8;
 
 impl Nfs4 {

@@ -14,7 +14,7 @@ use crate::locks::{LockOwner, LockRange, LockerUse, Unlocking};
 use crate::owner::Seqid;
 use crate::results::FileHandle;
 
-/// How often a LOCKU is repeated because state was replaced, before the caller gets the error.
+/// Number of times that a LOCKU is repeated because state was replaced, before the caller gets the error.
 const TRIES_MAX: usize = 8;
 /// The pause before another look whether the locks of an owner are reclaimed.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(50);

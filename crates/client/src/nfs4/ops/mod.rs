@@ -33,7 +33,7 @@ mod xattr;
 
 pub(super) use lock::lock_type;
 
-/// How often an operation is repeated because its open was lost, before the caller gets the error.
+/// Number of times that an operation is repeated because its open was lost, before the caller gets the error.
 const REOPENS_MAX: u32 = 3;
 
 /// Returns whether an operation can be repeated although it succeeded.
@@ -129,7 +129,7 @@ impl Nfs4 {
         run(usable_stateid(file)?).await
     }
 
-    /// Asks a server of 4.0 that refuses a stateid whether it still knows the client. If not, waits until state is reclaimed in the
+    /// Checks whether a server of 4.0 that refuses a stateid still knows the client. If not, waits until state is reclaimed in the
     /// next session, and returns false. Later versions learn of a lost session by SEQUENCE.
     async fn is_lease_kept(&self) -> Result<bool, OpError> {
         if self.has_sessions() {

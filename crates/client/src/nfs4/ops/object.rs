@@ -63,7 +63,7 @@ impl Nfs4 {
         .await
     }
 
-    /// Returns which of the asked permissions the caller has.
+    /// Returns the caller's permissions among the requested ones.
     pub(crate) async fn access(
         &self,
         caller: &Caller,

@@ -75,7 +75,7 @@ impl Nfs4 {
         Ok(opened)
     }
 
-    /// Returns how a file is created that must be missing. 4.0's EXCLUSIVE4 has no attributes.
+    /// Returns the method of creation of a file that must be missing. 4.0's EXCLUSIVE4 has no attributes.
     fn exclusive(&self, verifier: [u8; 8], set: &SetAttributes) -> CreateHow {
         match self.has_sessions() {
             true => {

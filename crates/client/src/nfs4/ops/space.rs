@@ -13,7 +13,7 @@ use crate::error::OpError;
 use crate::results::{Content, FileHandle, OpenState};
 
 impl Nfs4 {
-    /// Reserves space for a range of a file, which grows if the range ends behind it.
+    /// Reserves space for a range of a file, which grows if the range ends after it.
     pub(crate) async fn allocate(
         &self,
         caller: &Caller,
@@ -27,7 +27,7 @@ impl Nfs4 {
         self.change_space(caller, handle, state, allocate).await
     }
 
-    /// Makes a hole of a range of a file, whose size stays.
+    /// Turns a range of a file into a hole; the size does not change.
     pub(crate) async fn deallocate(
         &self,
         caller: &Caller,
@@ -56,7 +56,7 @@ impl Nfs4 {
         .await
     }
 
-    /// Returns the first offset from `offset` on with this content.
+    /// Returns the first offset at or after `offset` with this content.
     pub(crate) async fn seek(
         &self,
         caller: &Caller,
@@ -79,9 +79,9 @@ impl Nfs4 {
             })
             .await;
         match found {
-            // Behind the last data there is only the hole that every file ends with.
+            // After the last data there is only the hole at the end of every file.
             Ok(found) if found.eof && content == Content::Data => Ok(None),
-            Ok(found) if found.offset < offset => Err(OpError::BadReply("a SEEK that goes back")),
+            Ok(found) if found.offset < offset => Err(OpError::BadReply("a SEEK to an earlier offset")),
             Ok(found) => Ok(Some(found.offset)),
             Err(OpError::Status(Status::NXIO)) => Ok(None),
             Err(error) => Err(error),

@@ -86,7 +86,7 @@ fn commit(offset: u64, count: u64) -> (u64, u64, Option<Stability>) {
 }
 
 #[test]
-fn full_requests_go_at_once_and_the_rest_after_its_age() {
+fn full_requests_are_sent_at_once_and_the_rest_by_age() {
     let mut world = World::new();
     world.write(0, 2 * WSIZE + 100, 1);
     assert_eq!(shape(&world.poll_all()), [unstable(0, WSIZE), unstable(WSIZE, WSIZE)]);
@@ -158,7 +158,7 @@ fn fsync_of_much_data_ends_with_one_commit() {
 }
 
 #[test]
-fn fsync_covers_only_what_was_written_before() {
+fn fsync_covers_only_earlier_data() {
     let mut world = World::new();
     world.write(0, 100, 1);
     let ticket = world.writes.sync(FILE, EVERYTHING);
@@ -236,7 +236,7 @@ fn bytes_are_not_sent_again_while_their_request_is_under_way() {
     world.write(4096, WSIZE, 2);
     let ticket = world.writes.sync(FILE, EVERYTHING);
     let actions = world.poll_all();
-    assert_eq!(shape(&actions), [unstable(WSIZE, 4096)], "what does not overlap may go");
+    assert_eq!(shape(&actions), [unstable(WSIZE, 4096)], "other data may be sent");
     let WriteAction::Write { data, .. } = &first else { panic!("no WRITE") };
     assert_eq!(data.concat(), [1; WSIZE as usize], "the request keeps the old bytes");
     world.answer(&first, 1);
@@ -302,7 +302,7 @@ fn o_dsync_sends_data_sync() {
 }
 
 #[test]
-fn server_that_stores_more_than_asked_needs_no_commit() {
+fn server_that_stores_more_than_requested_needs_no_commit() {
     let mut world = World::new();
     world.write(0, 2 * WSIZE, 1);
     let ticket = world.writes.sync(FILE, EVERYTHING);
@@ -316,7 +316,7 @@ fn server_that_stores_more_than_asked_needs_no_commit() {
 }
 
 #[test]
-fn server_that_stores_less_than_asked_gets_a_commit() {
+fn server_that_stores_less_than_requested_gets_a_commit() {
     let mut world = World::new();
     world.write(0, 10, 1);
     let ticket = world.writes.sync(FILE, EVERYTHING);
@@ -331,7 +331,7 @@ fn server_that_stores_less_than_asked_gets_a_commit() {
 }
 
 #[test]
-fn files_take_turns_and_awaited_files_go_first() {
+fn files_alternate_and_awaited_files_come_first() {
     let mut world = World::new();
     let write = |world: &mut World, file| {
         world.write_with(FileId(file), 0, &[1; 4 * WSIZE as usize], Stability::Unstable);
@@ -362,7 +362,7 @@ fn short_memory_sends_and_commits_the_largest_files() {
     world.writes.give_up(Demand { commit: true, ..Demand::default() });
     world.writes.give_up(Demand { commit: true, ..Demand::default() });
     let actions = world.poll_all();
-    assert_eq!(shape(&actions), [commit(0, 5000)], "one COMMIT, however often memory is short");
+    assert_eq!(shape(&actions), [commit(0, 5000)], "one COMMIT, even if memory is short repeatedly");
     world.answer(&actions[0], 1);
     world.writes.give_up(Demand { clean: 1, ..Demand::default() });
     assert_eq!(world.user.used(), charge(100));
@@ -414,7 +414,7 @@ fn writer_never_depends_on_replies() {
 }
 
 #[test]
-fn idle_files_leave_nothing_behind() {
+fn idle_files_leave_no_state() {
     let mut world = World::new();
     let open = world.writes.open(FILE);
     world.write(0, 100, 1);

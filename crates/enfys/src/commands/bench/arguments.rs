@@ -79,7 +79,7 @@ Examples:
   enfys bench paper 2015:fig8 --page fig8.md
 
 Each figure is a plan whose results are kept in its directory, so that an interrupted command continues. The page has the \
-paper's finding beside ours and a verdict: confirmed, not seen, or reversed because its cause is not there.";
+paper's finding, our numbers and a verdict: confirmed, not seen, or reversed because its cause is missing.";
 
 const REPORT_HELP: &str = "\
 Examples:
@@ -114,7 +114,7 @@ pub enum BenchCommand {
     Run(Box<RunArguments>),
     /// Repeat tables and figures of the papers, and judge their findings
     Paper(PaperArguments),
-    /// Show what measurements need beside this program, and how to install it
+    /// Show the programs that measurements need, and how to install them
     Setup,
     /// Do one run at the end of a link; `enfys bench run` starts it
     #[command(hide = true)]

@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListArguments, RunArguments};
 use super::print;
 
-/// Exit status after an interrupt, as a shell has it for SIGINT.
+/// Exit status after an interrupt, as shells report SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
 /// The progress: the run, and the time that the rest takes at least.
 const TEMPLATE: &str = "{wide_bar} {pos}/{len} runs, {msg}";
@@ -94,7 +94,7 @@ fn conclude(summary: &Summary, results: &Path) -> Result<ExitCode, String> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads the plan file, or makes a plan of options.
+/// Reads the plan file, or creates a plan from options.
 fn plan(arguments: &RunArguments) -> Result<Plan, String> {
     let together = |errors: Vec<String>| match &errors[..] {
         [one] => one.clone(),
@@ -107,7 +107,7 @@ fn plan(arguments: &RunArguments) -> Result<Plan, String> {
     let path = PathBuf::from(&arguments.what);
     let no_options = PlanOptions { workload: arguments.what.clone(), ..PlanOptions::default() };
     if options(arguments) != no_options {
-        return Err("options that describe a plan go with a workload, not with a plan file".to_owned());
+        return Err("options that describe a plan need a workload, not a plan file".to_owned());
     }
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Plan::parse(&arguments.what, &text).map_err(together)

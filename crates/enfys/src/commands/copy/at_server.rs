@@ -8,7 +8,7 @@ use client::error::OpError;
 use super::super::session::Failure;
 use super::super::tree::{RemoteFile, RemoteTree};
 
-/// When files of one server share their blocks (cp(1), `--reflink`).
+/// The condition for shared blocks between files of one server (cp(1), `--reflink`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Reflink {
     /// Where the server can; otherwise it copies the data, or this program does.
@@ -39,7 +39,7 @@ pub(super) struct Inability {
     copying: Cell<bool>,
 }
 
-/// Whether a server says that it cannot do this at all, between these file systems, or for these files.
+/// Whether a server reports that it does not support this at all, between these file systems, or for these files.
 fn is_inability(cause: &OpError) -> bool {
     [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EINVAL].contains(&cause.errno())
 }

@@ -39,7 +39,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         if self.from.server() == self.to.server() && number(attributes) == number(known) {
             return Ok(true);
         }
-        // It changes while it is filled. Attributes of both sides are only compared if it has not changed between.
+        // It changes while it is filled. Attributes of both sides are only compared if it has not changed in between.
         for _ in 0..READS_MAX {
             let before = self.to.attributes(target).await?;
             let one = self.from.attributes(source).await?;

@@ -1,8 +1,8 @@
-//! Copies trees: many files under way, holes and hard links kept where asked.
+//! Copies trees: many files under way, holes and hard links kept on request.
 //!
-//! Directories are made and listed level by level ([`directories`]), and what is in them is copied meanwhile: small files many
-//! at a time ([`small`]), others by themselves. An object of the source is only copied after the object that has its name in the
-//! target was compared with it ([`identity`]).
+//! Directories are made and listed level by level ([`directories`]), and their entries are copied meanwhile: small files many
+//! at a time ([`small`]), others separately. An object of the source is only copied after it was compared with the object of the same name in the
+//! target ([`identity`]).
 
 mod directories;
 mod identity;
@@ -39,7 +39,7 @@ const CHUNKS: usize = 64;
 const CHUNKS_OF_FILE: usize = 16;
 /// Unit of holes: of data without a known hole, whole units of zeros are not written if the source has holes.
 const HOLE: usize = 4096;
-/// Most remembered files with several names; of further ones every name becomes a file.
+/// Most remembered files with several names; every name of further ones becomes a file.
 const LINKED_MAX: usize = 1 << 20;
 /// Permissions that this program needs for a directory while it fills it.
 const OWNER_BITS: u32 = 0o700;
@@ -56,15 +56,15 @@ pub struct CopyOptions {
     pub preserves: bool,
     /// Permission bits that new files do not get, unless modes are kept.
     pub umask: u32,
-    /// Leaves out files that the target has already.
+    /// Skips files that the target has already.
     pub skips: Option<Same>,
-    /// Removes from directories of the target what the source does not have.
+    /// Removes entries of the target's directories that the source does not have.
     pub deletes: bool,
-    /// When files of one server share their blocks.
+    /// The condition for files of one server to share their blocks.
     pub reflink: Reflink,
 }
 
-/// When a regular file of the target is taken for the same as one of the source.
+/// The condition for a regular file of the target to count as equal to one of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Same {
     /// Size and time of modification are equal.
@@ -82,9 +82,9 @@ pub struct Copier<'a, S, D> {
     files: Semaphore,
     chunks: Semaphore,
     state: RefCell<State>,
-    /// The object that everything is copied from.
+    /// The source object.
     source: OnceCell<Attributes>,
-    /// The directory that everything is copied to.
+    /// The target directory.
     target: OnceCell<(TreePath, Attributes)>,
     /// Operations that the server does not support.
     inability: Inability,
@@ -216,7 +216,9 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         match self.to.attributes(path).await? {
             Some(found) if found.kind == FileKind::Directory => {
                 let shown = self.to.show(path);
-                Err(Failure::new(format!("cannot overwrite the directory {shown} with something else")))
+                Err(Failure::new(format!(
+                    "cannot overwrite the directory {shown} with another type of object"
+                )))
             }
             Some(found) => self.to.remove(path, found.kind).await,
             None => Ok(()),
@@ -328,7 +330,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         copied.and(closed)
     }
 
-    /// Lets the server copy a file of its own. Returns whether it did.
+    /// Lets the server copy one of its files. Returns whether it did.
     async fn by_server(
         &self,
         reader: &S::Reader,
@@ -364,7 +366,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     /// Copies the content of a file, with many chunks under way.
     ///
     /// # Errors
-    /// Also if the file has fewer bytes than its attributes said: it has become shorter meanwhile.
+    /// Also if the file has become shorter meanwhile.
     async fn data(
         &self,
         source: &TreePath,
@@ -394,7 +396,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
             chunks.await?;
             offset = ends;
         }
-        // The rest is a hole only if the file is still that long.
+        // The rest is a hole only if the file still has that length.
         if offset < size && self.from.read(reader, size - 1, 1).await?.is_empty() {
             return Err(self.shorter(source, size));
         }
@@ -431,7 +433,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Returns what a copy keeps of an object's attributes: owners only if its user may set them.
+    /// Returns the attributes of an object that a copy keeps: owners only if its user may set them.
     fn preserved(&self, attributes: &Attributes) -> NewAttributes {
         let user = self.to.user();
         let is_root = user == 0;
@@ -456,7 +458,9 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
     ) -> Result<(), Failure> {
         if !self.options.is_recursive {
             let shown = self.from.show(source);
-            return Err(Failure::new(format!("{shown} is not a regular file (-r copies it as what it is)")));
+            return Err(Failure::new(format!(
+                "{shown} is not a regular file (-r copies it as the same type)"
+            )));
         }
         if found.is_some() {
             self.clear(target).await?;

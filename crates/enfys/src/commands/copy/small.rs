@@ -1,4 +1,4 @@
-//! Objects other than directories: small files many at a time, others by themselves.
+//! Objects other than directories: small files many at a time, others separately.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -196,7 +196,7 @@ impl Search<'_> {
         Ok(Flow::Continue)
     }
 
-    /// Evaluates the expression for an entry, and carries out its actions.
+    /// Evaluates the expression for an entry, and executes its actions.
     async fn evaluate(&self, location: &Location, entry: &Entry, is_empty: bool) -> Outcome {
         let mut outcome = Outcome::default();
         if entry.depth < self.expression.min_depth {
@@ -252,7 +252,7 @@ impl Search<'_> {
         self.output.print(&format.print(&[listed]));
     }
 
-    /// Removes an entry; a directory only if it is empty. Returns whether it is gone.
+    /// Removes an entry; a directory only if it is empty. Returns whether it no longer exists.
     async fn delete(&self, location: &Location, entry: &Entry, url: &Url) -> bool {
         let name = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let found = match entry.parent {

@@ -1,4 +1,4 @@
-//! The expressions of `find`, as GNU findutils has them: parsed to a short program that runs once for each entry.
+//! The expressions of `find`, as in GNU findutils: parsed to a short program that runs once for each entry.
 
 mod command;
 mod compare;
@@ -25,7 +25,7 @@ pub enum Action {
     Print0,
     /// Prints a line as `ls -dils` does.
     List,
-    /// Removes the entry. Its value is whether that worked.
+    /// Removes the entry. Its value is the success.
     Delete,
     /// Does not descend into this directory.
     Prune,
@@ -37,7 +37,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Expression {
     code: Vec<Instruction>,
-    /// Least depth of entries that it is evaluated for; start points have 0.
+    /// Least depth of entries for which it is evaluated; start points have 0.
     pub min_depth: usize,
     /// Most depth of entries.
     pub max_depth: usize,
@@ -45,7 +45,7 @@ pub struct Expression {
     pub is_depth_first: bool,
     /// Paths whose modification times `-newer` compares with, for [`Context::references`].
     pub references: Vec<Vec<u8>>,
-    /// Whether `-empty` asks for [`Entry::is_empty_directory`].
+    /// Whether `-empty` needs [`Entry::is_empty_directory`].
     pub needs_emptiness: bool,
 }
 
@@ -66,7 +66,7 @@ impl Expression {
     }
 }
 
-/// The evaluation of an expression for one entry. The caller carries out each action and reports its value.
+/// The evaluation of an expression for one entry. The caller executes each action and reports its value.
 #[derive(Debug)]
 pub struct Evaluation<'e> {
     code: &'e [Instruction],

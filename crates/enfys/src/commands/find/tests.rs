@@ -1,4 +1,4 @@
-//! Expressions over entries that are made by hand.
+//! Expressions over constructed entries.
 
 use super::*;
 use crate::commands::attributes::{Attributes, FileKind, OfTest, Timestamp, nanoseconds};
@@ -28,7 +28,7 @@ fn refused(text: &str) -> String {
     parse(&words, &Names).err().unwrap_or_else(|| panic!("{text} is accepted"))
 }
 
-/// Returns what the expression does with an entry; `failing` actions fail.
+/// Returns the actions of the expression on an entry; `failing` actions fail.
 fn actions(text: &str, path: &str, attributes: &Attributes, failing: &[Action]) -> Vec<Action> {
     let expression = expression(text);
     let name = path.rsplit('/').next().unwrap_or(path).as_bytes();
@@ -105,7 +105,7 @@ fn operators_have_their_precedence() {
 }
 
 #[test]
-fn actions_are_done_where_the_evaluation_comes_by() {
+fn actions_run_where_they_are_evaluated() {
     let done = |text: &str| actions(text, "/a", &file(), &[]);
     assert_eq!(done("-print0"), [Action::Print0]);
     assert_eq!(done("-name b -print -o -name a -print0"), [Action::Print0]);
@@ -122,7 +122,7 @@ fn actions_are_done_where_the_evaluation_comes_by() {
 }
 
 #[test]
-fn a_begun_unit_of_size_counts() {
+fn sizes_are_rounded_up_to_units() {
     let of = |size: u64| Attributes { size, ..file() };
     for (text, size, matches) in [
         ("-size 1", 1, true),
@@ -144,7 +144,7 @@ fn a_begun_unit_of_size_counts() {
 }
 
 #[test]
-fn days_drop_their_rest_and_begun_minutes_count() {
+fn days_are_rounded_down_and_minutes_up() {
     const DAY: f64 = 86_400.0;
     let of = |age: f64| Attributes { mtime: ago(age), ..file() };
     for (text, age, matches) in [
@@ -233,13 +233,13 @@ fn kinds_and_emptiness() {
 fn options_are_those_of_the_whole_search() {
     let found = expression("-name a -o ( -maxdepth 3 -mindepth 1 )");
     assert_eq!((found.min_depth, found.max_depth, found.is_depth_first), (1, 3, false));
-    assert!(expression("-name a -delete").is_depth_first, "entries go before their directory");
+    assert!(expression("-name a -delete").is_depth_first, "entries are removed before their directory");
     assert!(expression("-depth").is_depth_first);
     assert_eq!(expression("").max_depth, usize::MAX);
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn errors_name_the_mistake() {
     for (text, said) in [
         ("-nam x", "unknown predicate `-nam`: did you mean `-name`?"),
         ("-xyzzy", "unknown predicate `-xyzzy`"),

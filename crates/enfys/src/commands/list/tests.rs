@@ -1,4 +1,4 @@
-//! Lines of `ls` for entries that are made by hand.
+//! Lines of `ls` for constructed entries.
 
 use super::*;
 use crate::commands::attributes::{OfTest, Timestamp};
@@ -50,7 +50,7 @@ fn a_long_line_aligns_its_columns() {
 }
 
 #[test]
-fn names_alone_are_lines_or_columns() {
+fn names_without_attributes_are_lines_or_columns() {
     let entries = ["a", "b", "c"].map(|name| listed(name, FileKind::Regular, 0));
     assert_eq!(printed(&entries, |format| format.is_long = false), "a\nb\nc\n");
     let columns = printed(&entries, |format| (format.is_long, format.width) = (false, Some(80)));

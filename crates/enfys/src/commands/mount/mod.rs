@@ -83,7 +83,7 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 /// Mounts.
 ///
 /// # Errors
-/// One line that names the directory, server or option, and what is wrong.
+/// One line that names the directory, server or option, and the error.
 pub fn run(arguments: &MountArguments) -> Result<ExitCode, String> {
     let plan = plan(arguments)?;
     if !arguments.foreground && !arguments.in_background {

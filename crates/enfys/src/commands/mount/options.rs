@@ -1,4 +1,4 @@
-//! The options after `-o`: those of a mount point, in one table; all others are those of nfs(5), which the client knows.
+//! The options after `-o`: those of a mount point, in one table; all others are those of nfs(5), which the client implements.
 
 use client::cache::limiter::{BUDGET_MIN, Budget, Limiter};
 use client::config::Caches;
@@ -7,7 +7,7 @@ use mount::IdMap;
 
 /// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.85;
-/// Without `memory=` caches have this part of the machine's memory, a quarter, and at most so many bytes.
+/// Without `memory=` caches have this part of the machine's memory, a quarter, and at most this number of bytes.
 const MEMORY_PART: u64 = 4;
 const MEMORY_USUAL_MAX: u64 = 256 << 20;
 /// Least and most MiB of `memory=`.
@@ -28,7 +28,7 @@ pub struct MountOptions {
     pub noexec: bool,
     pub users: IdMap,
     pub groups: IdMap,
-    /// Memory for caches and data that are written behind; `None`: a part of the machine's.
+    /// Memory for caches and written-behind data; `None`: a part of the machine's.
     pub memory_mib: Option<u32>,
 }
 
@@ -38,7 +38,7 @@ enum Effect {
     Value(fn(&mut MountOptions, &str) -> Result<(), String>),
     /// For mount(8), systemd and fstab(5); it changes nothing here.
     Ignored,
-    /// Is recognised and refused, with this explanation.
+    /// Is recognized and refused, with this explanation.
     Refused(&'static str),
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_have_a_quarter_of_the_memory_or_what_is_given() {
+    fn caches_have_a_quarter_of_the_memory_or_the_given_size() {
         let budget = |list, machine| applied(list).unwrap().caches(machine).memory.budget().total >> 20;
         assert_eq!((budget("", 400 << 20), budget("", 64 << 30)), (100, 256));
         assert_eq!((budget("memory=1024", 400 << 20), budget("memory=16", 64 << 30)), (1024, 16));
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mount_of_root_is_for_all_users_by_itself() {
+    fn only_a_mount_of_root_is_for_all_users_by_default() {
         assert!(applied("").unwrap().allows_others(true) && !applied("").unwrap().allows_others(false));
         assert!(!applied("noallow_other").unwrap().allows_others(true));
     }
 
     #[test]
-    fn missing_names_are_cached_unless_lookupcache_says_otherwise() {
+    fn missing_names_are_cached_unless_lookupcache_forbids_it() {
         assert!(
             applied("").unwrap().caches_missing_names()
                 && applied("lookupcache=all").unwrap().caches_missing_names()

@@ -21,7 +21,7 @@ use crate::signals::Signals;
 
 /// Read-ahead of the kernel in KiB, where this process may set it: a few requests of 1 MiB at a time.
 const READ_AHEAD_KIB: u32 = 4096;
-/// How long the end of a mount waits for a server that does not answer. What is not written then is lost, and logged.
+/// Time limit at the end of a mount for a server that does not answer. Data not written by then are lost, which is logged.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 /// Least and most threads that read the kernel's requests, without an option.
 const THREADS: (usize, usize) = (2, 8);
@@ -37,7 +37,7 @@ pub struct Plan {
 /// Mounts, calls `ready`, and serves.
 ///
 /// # Errors
-/// One line that names what failed.
+/// One line that names the failed step.
 pub fn run(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
     fuse::mount::check(&plan.directory).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -116,7 +116,7 @@ fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, PathBuf), Strin
         session.serve(Arc::new(adapter))
     };
     let serving = start().map_err(failed).inspect_err(|_| {
-        // The error of the session is what counts.
+        // The error of the session takes precedence.
         let _ = fuse::mount::unmount(&directory, true);
     })?;
     if let Err(error) = fuse::mount::set_read_ahead(&directory, READ_AHEAD_KIB) {

@@ -1,4 +1,4 @@
-//! The mounts of this process's namespace, from `/proc/self/mountinfo` (proc(5)). Nothing here asks a server.
+//! The mounts of this process's namespace, from `/proc/self/mountinfo` (proc(5)). This module sends no requests to a server.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,7 +25,7 @@ pub fn find(directory: &Path) -> io::Result<Option<Mounted>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?, directory))
 }
 
-/// Returns the whole path of a directory, without looking at the directory itself, whose server may be dead.
+/// Returns the whole path of a directory, without access to the directory itself, whose server may be unreachable.
 ///
 /// # Errors
 /// The directory above cannot be found.

@@ -50,7 +50,7 @@ const MAX_CONNECTIONS: &str = "128";
 
 /// Descriptors of a connection: two sockets and two timers.
 const DESCRIPTORS_PER_CONNECTION: usize = 4;
-/// Descriptors for everything else.
+/// Descriptors for other uses.
 const DESCRIPTORS_RESERVED: usize = 64;
 
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ pub struct ProxyArguments {
 /// Relays until a signal ends it.
 ///
 /// # Errors
-/// One line that names the option or address and what is wrong.
+/// One line that names the option or address and the error.
 pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
     let link = link(arguments)?;
     start_log();
@@ -124,7 +124,7 @@ pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
 fn link(arguments: &ProxyArguments) -> Result<Link, String> {
     if arguments.jitter > arguments.delay {
         return Err(format!(
-            "--jitter {} is more than --delay {}: no round trip takes less than nothing",
+            "--jitter {} is more than --delay {}: no round trip can be negative",
             arguments.jitter, arguments.delay
         ));
     }

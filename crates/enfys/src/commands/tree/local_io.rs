@@ -12,7 +12,7 @@ use super::{Entry, Tree};
 use crate::commands::attributes::{Attributes, FileKind};
 use crate::commands::session::Failure;
 
-/// Reads and writes of more bytes leave the thread of the connections.
+/// Reads and writes of more bytes run outside of the thread of the connections.
 const IN_PLACE_MAX: usize = 64 << 10;
 
 /// A file of a local tree.

@@ -11,16 +11,16 @@ const PATH_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TreePath(Vec<u8>);
 
-/// Why a name cannot be used below a tree.
+/// The reason why a name cannot be used below a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameError {
     /// It is empty, `.` or `..`.
     Special(Vec<u8>),
     /// It has a slash or a zero byte.
     Separator(Vec<u8>),
-    /// It has more bytes than a name may have.
+    /// It is longer than the maximum.
     LongName(usize),
-    /// The path has more bytes than this program follows.
+    /// The path is longer than this program allows.
     LongPath(usize),
 }
 

@@ -1,4 +1,4 @@
-//! One client's requests, however many, must not block another client.
+//! Any number of one client's requests must not block another client.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use vfs::{
 use super::super::*;
 use crate::config::Config;
 
-/// A test that takes this long hangs.
+/// Time after which a test counts as hanging.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that are reserved by threads for long work.
 const LONG_BYTES: u64 = 17 << 20;
@@ -68,7 +68,7 @@ fn run(test: impl Future<Output = ()>) {
 /// Polls a call once, which has to wait.
 fn begin(mut call: Call) -> Call {
     let mut task = TaskContext::from_waker(Waker::noop());
-    assert!(call.as_mut().poll(&mut task).is_pending(), "it has to wait");
+    assert!(call.as_mut().poll(&mut task).is_pending(), "it must wait");
     call
 }
 
@@ -122,13 +122,13 @@ impl Case {
         )
     }
 
-    /// Does operations that need threads of each lane, for the victim.
+    /// Executes operations that need threads of each lane, for the victim.
     async fn use_all_lanes(&self, name: &str) {
         let victim = context(VICTIM, 1);
         let file = self.create(victim.clone(), name).await.expect("the directory is synced");
         self.write(victim.clone(), file, b"data").await.expect("the file is synced");
         self.allocate(victim.clone(), file).await.expect("space is reserved");
-        // An object that is not open has to be opened by a thread that may block.
+        // An object that is not open must be opened by a thread that may block.
         self.volume.objects.remove(&file);
         let found = self.volume.getattr(victim.peer, &file).await;
         assert_eq!(found.map(|found| found.size), Ok(LONG_BYTES));
@@ -258,7 +258,7 @@ fn a_large_range_is_freed_in_steps_that_release_the_lock() {
         drop(lock);
         // The WRITE waits for one step of more than a thousand, not for all.
         std::future::poll_fn(|task| {
-            assert!(freeing.as_mut().poll(task).is_pending(), "the WRITE comes first");
+            assert!(freeing.as_mut().poll(task).is_pending(), "the WRITE is executed first");
             write.as_mut().poll(task)
         })
         .await
@@ -297,7 +297,7 @@ fn renames_in_both_directions_do_not_deadlock() {
                     let (what, set) = (Create::File(CreateMode::Guarded), SetAttributes::default());
                     volume.create(context, &from, name.as_bytes(), &what, &set).await.expect("file");
                     for _ in 0..ROUNDS {
-                        // On the pool, where locks are held while the disk is waited for.
+                        // On the pool, where locks are held during waits for the disk.
                         volume.stall_detector.took(STALL_NS);
                         let name = name.as_bytes();
                         volume.rename(context, (&from, name), (&to, name)).await.expect("renamed");

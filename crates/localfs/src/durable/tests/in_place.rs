@@ -27,7 +27,7 @@ impl Case {
         self.volume.object(&self.file).expect("object")
     }
 
-    /// Returns the context of a caller that has the thread for itself.
+    /// Returns the context of a caller with exclusive use of the thread.
     fn alone(&self) -> Context {
         Context { thread: Thread::Exclusive, ..self.context.clone() }
     }
@@ -62,7 +62,7 @@ const HERE: Syncs = Syncs { here: 1, elsewhere: 0 };
 const ELSEWHERE: Syncs = Syncs { here: 0, elsewhere: 1 };
 
 impl Case {
-    /// Returns the answer of a call whose syncs count as short, and which threads sync for it.
+    /// Returns the answer of a call whose syncs count as short, and the threads that sync for it.
     async fn call_with_short_syncs<T>(&self, call: impl Future<Output = T>) -> (T, Syncs) {
         self.assume_short_syncs();
         let before = self.syncs();
@@ -151,7 +151,7 @@ fn little_content_is_synced_in_place_and_more_is_not() {
 }
 
 #[test]
-fn uncounted_content_is_not_little() {
+fn content_of_unknown_size_is_not_synced_in_place() {
     run(async {
         let case = case().await;
         case.plan_failure(FileKind::Regular);
@@ -173,7 +173,7 @@ fn uncounted_content_is_not_little() {
 }
 
 #[test]
-fn a_running_sync_of_another_thread_is_waited_for() {
+fn a_call_waits_for_a_running_sync_of_another_thread() {
     run(async {
         let case = case().await;
         let root = Arc::clone(&case.volume.root);

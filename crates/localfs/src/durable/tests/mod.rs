@@ -186,8 +186,8 @@ fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
     let sync_state = SyncState::new(&Arc::default());
     let pending = sync_state.begin_change();
     let _outcome = sync_state.wait_for_next(Extent::All);
-    let (up_to, extent, _) = sync_state.begin_sync().expect("somebody waits");
-    // The change is made only now, beside the running fsync, which then succeeds.
+    let (up_to, extent, _) = sync_state.begin_sync().expect("a caller waits");
+    // The change is made only now, during the running fsync, which then succeeds.
     let change = pending.finish();
     sync_state.mark_durable(up_to, extent);
     assert_eq!((sync_state.is_dirty(), sync_state.unsynced_change()), (true, Some(change)));
@@ -201,7 +201,7 @@ fn an_object_being_changed_is_dirty_and_counted_once() {
     let count = Arc::new(AtomicUsize::new(0));
     let sync_state = SyncState::new(&count);
     let (one, other) = (sync_state.begin_change(), sync_state.begin_change());
-    assert!(sync_state.is_dirty() && sync_state.unsynced_change().is_none(), "nothing to wait for yet");
+    assert!(sync_state.is_dirty() && sync_state.unsynced_change().is_none(), "no change to wait for yet");
     let number = one.finish().number;
     sync_state.mark_durable(number, Extent::Data);
     assert!(sync_state.is_dirty(), "the other is still being made");

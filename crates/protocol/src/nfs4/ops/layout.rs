@@ -121,5 +121,5 @@ pub struct LayoutReturnArgs {
     pub layout_return: LayoutReturn,
 }
 
-/// `LAYOUTRETURN4res`: `layoutreturn_stateid`, if some of the layout is left.
+/// `LAYOUTRETURN4res`: `layoutreturn_stateid`, if a part of the layout remains.
 pub type LayoutReturnResult = Outcome<Option<Stateid>>;

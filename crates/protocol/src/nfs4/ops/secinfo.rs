@@ -22,7 +22,7 @@ pub struct SecInfoArgs {
 }
 
 xdr::constants! {
-    /// `secinfo_style4`: argument of SECINFO_NO_NAME. Unknown values are kept, because the server rejects them with INVAL.
+    /// `secinfo_style4`: argument of SECINFO_NO_NAME. Unknown values are kept, so that the server can reject them with INVAL.
     pub struct SecInfoStyle: u32 {
         /// The current object.
         CURRENT_FH = 0,

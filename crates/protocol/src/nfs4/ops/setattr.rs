@@ -10,7 +10,7 @@ use crate::nfs4::types::{Bitmap, HasStatus, Stateid, Status};
 pub struct SetAttrArgs {
     /// Stateid to change the size, as in WRITE.
     pub stateid: Stateid,
-    /// What to set.
+    /// The attributes to set.
     pub attributes: FileAttributes,
 }
 

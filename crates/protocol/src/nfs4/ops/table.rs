@@ -16,7 +16,7 @@ pub enum Needs {
     CurrentAndSaved,
 }
 
-/// Where an operation may stand in a compound of version 4.1 and later (RFC 8881 §2.10.2.4).
+/// The permitted positions of an operation in a compound of version 4.1 and later (RFC 8881 §2.10.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// After SEQUENCE; elsewhere the answer is OP_NOT_IN_SESSION.

@@ -68,7 +68,7 @@ impl Pair {
         self.files.calls(Method::Readdir)
     }
 
-    /// Compares the listings of all versions on both servers; returns how often the one with the cache asked the backend.
+    /// Compares the listings of all versions on both servers; returns the number of requests of the one with the cache to the backend.
     #[track_caller]
     fn list(&mut self) -> u64 {
         let mut listings = 0;
@@ -81,7 +81,7 @@ impl Pair {
         listings
     }
 
-    /// Lists until all replies come from the cache.
+    /// Lists until all replies are from the cache.
     #[track_caller]
     fn list_until_cached(&mut self) {
         for _ in 0..2 * MOST_WANTED {
@@ -93,7 +93,7 @@ impl Pair {
     }
 }
 
-/// Changes something that listings show.
+/// Makes a change that listings show.
 type Change = Box<dyn Fn(&Pair)>;
 
 const FILE: Create = Create::File(CreateMode::Guarded);
@@ -321,7 +321,7 @@ fn memory_is_bounded_and_unused_listings_are_dropped() {
             assert!(bytes <= max_bytes && directories <= MAX_DIRECTORIES, "{bytes}, {directories}");
         }
     }
-    assert_eq!(lab.server.cached_listings().1, MAX_DIRECTORIES, "there was room for all");
+    assert_eq!(lab.server.cached_listings().1, MAX_DIRECTORIES, "there was space for all");
     lab.pass(IDLE.as_secs() + 1);
     assert_eq!(lab.server.cached_listings(), (0, 0));
 }
@@ -338,7 +338,7 @@ fn drops_changed_listings_without_a_request() {
 }
 
 #[test]
-fn watches_busy_directories_more_and_more_rarely() {
+fn watches_of_busy_directories_become_rare() {
     let mut pair = Pair::new(5);
     for number in 0..1000 {
         listing(&mut pair.cached);

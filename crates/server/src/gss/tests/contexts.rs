@@ -90,7 +90,7 @@ fn a_principal_has_the_same_number_at_every_start() {
     // After a restart, persistent sessions and the log of calls find a request by this number.
     assert_eq!(number(KEY, 3, b"u1000"), number(KEY, 4, b"u1000"));
     assert_ne!(number(KEY, 3, b"u1000"), number(KEY, 3, b"u1001"));
-    // Nobody can compute it without the state directory's key.
+    // It cannot be computed without the state directory's key.
     assert_ne!(number(KEY, 3, b"u1000"), number(HandleKey([7; 16]), 3, b"u1000"));
 }
 

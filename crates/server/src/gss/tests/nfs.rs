@@ -326,7 +326,7 @@ fn a_machine_principal_may_return_state_with_any_service() {
     assert_eq!(run(Peer::new(&server, "u0", Service::Integrity), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "nfs/client", Service::None), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "u0", Service::Privacy), vec![attributes()]), Status::OK);
-    // Nor operations that the client did not ask for.
+    // Nor operations that the client did not request.
     let mut other = Client::new(Peer::new(&server, "nfs/other", Service::Integrity), machine(&[]));
     assert_eq!(other.run(vec![putfh(file), commit()]).status, Status::WRONGSEC);
 }
@@ -345,7 +345,7 @@ fn by_contexts(handles: &[&Bytes]) -> Vec<CallbackSecParms> {
 
 const LIFETIME: Duration = Duration::from_secs(50);
 
-/// Returns a client, its own context, and contexts that do not exist: one that never did, and a destroyed one.
+/// Returns a client, its own context, and contexts that do not exist: one that never existed, and a destroyed one.
 fn with_contexts() -> (Client, Bytes, [Bytes; 2]) {
     let server = server_of(vec![open_export()], Some(LIFETIME)).0;
     let client = Client::new(Peer::new(&server, "u0", Service::Integrity), StateProtectArgs::None);
@@ -392,5 +392,5 @@ fn callbacks_use_existing_contexts_or_none() {
         assert_eq!(create(2, by_contexts(&[&own, handle])), Status::NOENT);
     }
     let beside = [by_contexts(&[&missing[0]]), vec![CallbackSecParms::None]].concat();
-    assert_eq!(create(2, beside), Status::OK, "callbacks come without it");
+    assert_eq!(create(2, beside), Status::OK, "callbacks are sent without it");
 }

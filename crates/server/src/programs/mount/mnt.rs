@@ -57,8 +57,8 @@ async fn mount(
     }
     let wire = export.seal(key, &handle);
     let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
-    // RFC 2623 §2.7: the list has pseudo flavors, which include mechanism and service. It omits AUTH_NONE beside AUTH_SYS: Linux's client
-    // would take it for a server that ignores credentials.
+    // RFC 2623 §2.7: the list has pseudo flavors, which include mechanism and service. It omits AUTH_NONE if it has AUTH_SYS: Linux's client
+    // would conclude that the server ignores credentials.
     let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
     let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
     MountResult::Ok(MountOk { fhandle, auth_flavors }).encode(reply);
@@ -96,8 +96,8 @@ fn export_of<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Ex
     request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
 }
 
-/// Follows `path` below the export's top, without symbolic links. A client's superuser mounts for the whole client, so
-/// directories closed to others do not stop it, as with Linux's mountd; any other caller gets no further than by its own
+/// Follows `path` below the export's root, without symbolic links. A client's superuser mounts for the whole client, so
+/// directories closed to others do not stop it, as with Linux's mountd; any other caller has only the rights of its own
 /// calls. A caller by a flavor that the export does not take is anonymous here: an unproven identity must not reveal names.
 ///
 /// Also returns the export that the path leads into, which may be one that is mounted inside the first.

@@ -1,4 +1,4 @@
-//! MOUNT versions 1 (RFC 1094 appendix A), 2 and 3 (RFC 1813 §5): one procedure, one file. The list of mounts only informs; nothing
+//! MOUNT versions 1 (RFC 1094 appendix A), 2 and 3 (RFC 1813 §5): one procedure, one file. The list of mounts is only for information; nothing
 //! depends on it.
 
 mod export;

@@ -157,7 +157,7 @@ fn unproven_callers_learn_no_names_in_exports_for_kerberos() {
         Err(MountStat::ACCES),
         "a caller who claims to be the owner may not"
     );
-    // A directory that anybody may look up, and one that a client mounts for users who will identify themselves.
+    // A directory that any user may look up, and one that a client mounts for users who will identify themselves.
     assert_eq!(look(&mut lab, b"/shut/dir"), Ok(()));
     lab.come_from("127.0.0.1:1023");
     assert_eq!(look(&mut lab, b"/shut/private"), Ok(()));

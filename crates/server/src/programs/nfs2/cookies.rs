@@ -1,8 +1,8 @@
 //! READDIR cookies of 32 bits for a backend's of 64.
 //!
-//! A cookie below [`WIDE`] is sent as it is; most file systems have no others. A wider one (a hash of the name, in ext4) becomes a number
+//! A cookie below [`WIDE`] is sent unchanged; most file systems have no others. A wider one (a hash of the name, in ext4) becomes a number
 //! from [`WIDE`] on, which this map remembers: a keyed hash of directory and cookie, or the next free number after it if another cookie
-//! of the directory has that. Old entries are forgotten, and a new process knows none. A number that is not known any more is found again
+//! of the directory has that. Old entries are forgotten, and a new process knows none. An unknown number is found again
 //! by its hash among the cookies of the whole directory; if not exactly one has it, the listing ends with an error. So a listing never
 //! skips or repeats an entry.
 
@@ -12,7 +12,7 @@ use std::hash::Hasher;
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
 
-/// The first number that stands for a wider cookie.
+/// The first number for a wider cookie.
 const WIDE: u32 = 1 << 31;
 
 /// Entries of each of the two generations; together they take about 6 MiB.
@@ -44,12 +44,12 @@ pub(super) enum Meaning {
 }
 
 impl ShortCookies {
-    /// The key must stay the same over restarts.
+    /// The key must be the same over restarts.
     pub(crate) fn new(key: [u8; 16]) -> Self {
         Self { key, known: Mutex::default() }
     }
 
-    /// Returns the number for a cookie of a directory, which is its fingerprint; none if all that may stand for it are taken.
+    /// Returns the number for a cookie of a directory, which is its fingerprint; none if all possible ones are taken.
     pub(super) fn shorten(&self, directory: u64, cookie: u64) -> Option<u32> {
         if let Some(narrow) = u32::try_from(cookie).ok().filter(|cookie| *cookie < WIDE) {
             return Some(narrow);
@@ -114,7 +114,7 @@ mod tests {
     const WIDEST: u64 = u64::MAX;
 
     #[test]
-    fn narrow_cookies_stay_as_they_are() {
+    fn narrow_cookies_are_unchanged() {
         let cookies = ShortCookies::new([1; 16]);
         for cookie in [0, 3, 0x7fff_ffff] {
             assert_eq!(cookies.shorten(5, cookie), Some(cookie as u32));

@@ -11,7 +11,7 @@ use crate::{Export, LargeFiles, SHORT_HANDLE_BYTES};
 
 const _: () = assert!(FHSIZE == SHORT_HANDLE_BYTES);
 
-/// Why a call has no results.
+/// The reason why a call has no results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The reply is this status.
@@ -185,7 +185,7 @@ pub(super) fn fold(identity: u64) -> u32 {
     (identity ^ (identity >> 32)) as u32
 }
 
-/// Bits of a mode that say the type (RFC 1094 §2.3.5).
+/// Bits of a mode for the type (RFC 1094 §2.3.5).
 pub(super) mod mode {
     pub(crate) const TYPE: u32 = 0o170_000;
     pub(crate) const FIFO: u32 = 0o010_000;
@@ -220,7 +220,7 @@ fn rdev(attributes: &Attributes) -> u32 {
     }
 }
 
-/// Encodes a device number as Linux does. Numbers below 256 are where every UNIX has them.
+/// Encodes a device number as Linux does. Numbers below 256 have the layout of every UNIX.
 fn encode_device(Device { major, minor }: Device) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
 }
@@ -239,10 +239,10 @@ fn time_val(time: Timestamp) -> TimeVal {
     }
 }
 
-/// Microseconds of a second. In a time to set, this number stands for the server's time: a convention of Sun that Linux's client follows.
+/// Microseconds of a second. In a time to set, this number means the server's time: a convention of Sun that Linux's client follows.
 const MICROSECONDS: u32 = 1_000_000;
 
-/// A mode that old clients send for none: 16 bits of -1.
+/// The mode that old clients send if they set none: 16 bits of -1.
 const NO_MODE_16: u32 = 0xffff;
 
 /// Decodes attributes to set. The type in the mode is ignored.
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!((size(&export, 9), size(&export, u64::MAX)), (Ok(9), Ok(i32::MAX as u32)));
         export.options.v2_large_files = LargeFiles::Refuse;
         let directory = fattr(&export, &attributes(FileKind::Directory, u64::MAX)).unwrap();
-        assert_eq!(directory.size, i32::MAX as u32, "a directory is as good with any size");
+        assert_eq!(directory.size, i32::MAX as u32, "any size is valid for a directory");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
 
     /// RFC 1094 §2.3.5: "the file type is specified both in the mode bits and in the file type".
     #[test]
-    fn mode_and_type_say_the_same() {
+    fn mode_and_type_agree() {
         let export = export(1, "/export");
         let device = Device { major: 0x123, minor: 0x4_5678 };
         for (kind, expected) in [
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_minus_one_are_left_alone() {
+    fn fields_of_minus_one_are_unchanged() {
         assert_eq!(set_attributes(&Sattr::NONE), Ok(SetAttributes::default()));
         let old = Sattr { mode: 0xffff, ..Sattr::NONE };
         assert_eq!(set_attributes(&old), Ok(SetAttributes::default()));

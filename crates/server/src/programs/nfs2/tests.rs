@@ -101,14 +101,14 @@ impl Client {
 
     pub(super) fn call<R: Decode>(&self, procedure: Proc, arguments: &impl Encode) -> R {
         let results = self.raw(procedure, &xdr::to_bytes(arguments)).expect("results");
-        xdr::from_bytes(results).expect("the results and nothing else")
+        xdr::from_bytes(results).expect("the results and no bytes after them")
     }
 
     /// Calls with a transaction number below 65536, which may repeat.
     pub(super) fn call_as<R: Decode>(&self, xid: u32, procedure: Proc, arguments: &impl Encode) -> R {
         let target = (PROGRAM, VERSION, procedure.0);
         let results = self.ask(xid, target, &xdr::to_bytes(arguments)).expect("results");
-        xdr::from_bytes(results).expect("the results and nothing else")
+        xdr::from_bytes(results).expect("the results and no bytes after them")
     }
 
     /// Returns a call of version 3.
@@ -116,7 +116,7 @@ impl Client {
         self.xid.set(self.xid.get() + 1);
         let target = (PROGRAM, nfs3::VERSION, procedure.0);
         let results = self.ask(self.xid.get(), target, &xdr::to_bytes(arguments)).expect("results");
-        xdr::from_bytes(results).expect("the results and nothing else")
+        xdr::from_bytes(results).expect("the results and no bytes after them")
     }
 
     pub(super) fn create_in(&self, directory: FileHandle, name: &[u8]) -> FileHandle {

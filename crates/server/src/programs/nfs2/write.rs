@@ -21,7 +21,7 @@ pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Wr
     answer(reply, fattr_after_change(target.export, &written))
 }
 
-/// Writes all of the data: the reply has no count, so that the client takes none of them for unwritten. Returns the attributes afterwards.
+/// Writes all of the data: the reply has no count, so the client must not assume that some are unwritten. Returns the attributes afterwards.
 async fn write_all(
     target: &Target<'_>,
     mut offset: u64,
@@ -51,8 +51,8 @@ pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
     short
 }
 
-/// Writes the results from their short form, with current attributes. If these cannot be had now, there is no reply: the data are
-/// written, and IO would deny that.
+/// Writes the results from their short form, with current attributes. If these cannot be read now, there is no reply: the data are
+/// written, and IO would report the opposite.
 pub(crate) async fn repeat(
     request: &Request<'_>,
     mut arguments: Reader,

@@ -71,7 +71,7 @@ fn pair_of(exports: Vec<Export>, uid: u32) -> Pair {
     Pair { server, connection: Arc::new(connection), root, xid: 1.into(), uid }
 }
 
-/// Returns the handle of an export's top.
+/// Returns the handle of an export's root.
 fn top(export: &Export) -> FileHandle {
     FileHandle::new(&KEY.seal(export.id, &export.backend.root())).unwrap()
 }
@@ -115,7 +115,7 @@ impl Pair {
         let now = Now { monotonic: Duration::from_secs(1), wall };
         let mut reply = Writer::new();
         let outcome = self.server.handle(&self.connection, now, call.into_bytes(), &mut reply).now_or_never();
-        match outcome.expect("memory answers at once").disposition {
+        match outcome.expect("a file system in memory answers at once").disposition {
             Disposition::Reply => Some(reply.into_bytes()),
             Disposition::Drop | Disposition::Close => None,
         }
@@ -127,7 +127,7 @@ impl Pair {
         parse_reply(reply).expect("results")
     }
 
-    /// Returns the status of a call with these bytes as its arguments, and how long its results are.
+    /// Returns the status of a call with these bytes as its arguments, and the length of its results.
     fn ask(&self, xid: u32, procedure: Proc, args: &Bytes) -> (NfsStat, usize) {
         let args = Raw(args.clone());
         let reply = self.raw(xid, PROGRAM, VERSION, procedure.0, &args).expect("a reply");
@@ -260,7 +260,7 @@ fn rename_link_and_remove_keep_the_handle_until_the_last_name_is_gone() {
 }
 
 #[test]
-fn setattr_heeds_its_guard() {
+fn setattr_checks_its_guard() {
     let pair = pair();
     let object = pair.file(b"file");
     let new_attributes = Sattr { size: Some(10), ..Sattr::default() };
@@ -276,7 +276,7 @@ fn setattr_heeds_its_guard() {
 }
 
 #[test]
-fn lists_every_entry_once_whatever_the_page_size() {
+fn lists_every_entry_once_with_any_page_size() {
     let pair = pair();
     let names: Vec<_> = (0..100).map(|n| format!("entry-{n:03}")).collect();
     for name in &names {
@@ -310,7 +310,7 @@ fn lists_every_entry_once_whatever_the_page_size() {
 }
 
 #[test]
-fn readdirplus_tells_what_lookup_and_getattr_tell() {
+fn readdirplus_agrees_with_lookup_and_getattr() {
     let pair = pair();
     let file = pair.file(b"file");
     let args =
@@ -325,7 +325,7 @@ fn readdirplus_tells_what_lookup_and_getattr_tell() {
 }
 
 #[test]
-fn squashed_root_is_nobody_and_owners_are_obeyed() {
+fn squashed_root_is_nobody_and_owners_are_respected() {
     let memory = MemOptions { root_mode: 0o777, ..MemOptions::default() };
     let pair = pair_with(ExportOptions::default(), &memory, 0);
     let file = pair.file(b"file");
@@ -366,7 +366,7 @@ fn clients_from_elsewhere_are_refused() {
 }
 
 #[test]
-fn handles_made_up_or_of_lost_exports_lead_nowhere() {
+fn forged_handles_and_handles_of_removed_exports_are_refused() {
     let pair = pair();
     let getattr = |object| pair.call::<GetattrResult>(Proc::GETATTR, &GetattrArgs { object }).status();
     assert_eq!(getattr(FileHandle::new(&[1; 40]).unwrap()), NfsStat::BADHANDLE);
@@ -409,7 +409,7 @@ fn counts_refused_calls() {
 }
 
 #[test]
-fn calls_of_what_is_not_served_are_counted() {
+fn calls_of_unknown_programs_are_counted() {
     use std::sync::atomic::Ordering::Relaxed;
     let pair = pair();
     let unserved = [

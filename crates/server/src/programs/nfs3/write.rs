@@ -29,7 +29,7 @@ pub(super) struct Writing<'r> {
     written: Op<'r, Written>,
 }
 
-/// Begins a WRITE (RFC 1813 §3.3.7) without a future. It is the most frequent change, and mostly ends at once.
+/// Begins a WRITE (RFC 1813 §3.3.7) without a future. It is the most frequent change, and mostly completes at once.
 pub(super) fn begin<'r>(
     request: &'r Request<'_>,
     args: WriteArgs,
@@ -56,7 +56,7 @@ pub(super) fn begin<'r>(
 }
 
 impl Waiting<'_> {
-    /// Runs the rest.
+    /// Executes the rest of the WRITE.
     pub(super) async fn serve(self, request: &Request<'_>, reply: &mut Writer) -> NfsStat {
         let (target, writing) = match self {
             Self::Before(target, args) => {
@@ -101,7 +101,7 @@ fn write<'r>(changing: ChangeGuard<'r>, target: &Target<'r>, args: WriteArgs) ->
     let (backend, data) = (&export.backend, args.data.into_bytes());
     let (context, handle) = (&target.context, &target.handle);
     // Sampled before the write: if a sync fails in between, data of the old verifier must not be answered with the new one,
-    // or a later COMMIT that has nothing left to report would match it.
+    // or a later COMMIT without an error to report would match it.
     let verf = backend.write_verifier();
     let written = backend.write(context, handle, args.offset, &data, stability, Authority::Caller);
     Writing { _changing: changing, verf, written }
@@ -126,7 +126,7 @@ fn succeed(target: &Target<'_>, (written, verf): (&Written, Verifier), reply: &m
     answer(reply, &Outcome::<_, WccData>::Ok(ok))
 }
 
-/// Stands for `committed` in the short form of a failure.
+/// The value of `committed` in the short form of a failure.
 const FAILED: u32 = u32::MAX;
 
 /// Returns the short form of a WRITE's results for the reply cache: count, committed and verifier, which come last in a success, or the

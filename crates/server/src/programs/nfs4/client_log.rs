@@ -1,4 +1,4 @@
-//! Log lines about clients: when they are confirmed, which exports they use, and when they leave.
+//! Log lines about clients: their confirmation, the exports that they use, and their end.
 //!
 //! Clients can cause these lines, so all are bounded: by the server's throttle, and for the exports of a client by a set of fixed
 //! size. It costs a call one load if the export is the client's first.

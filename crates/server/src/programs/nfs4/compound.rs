@@ -1,5 +1,5 @@
 //! The state that the operations of a compound share (RFC 8881 §16.2.3): the current and saved file handles with their stateids,
-//! the client and caller, and the room left in the reply. Attributes that one operation fetched stay for the next, so that GETATTR
+//! the client and caller, and the remaining space of the reply. Attributes that one operation fetched are kept for the next, so that GETATTR
 //! after LOOKUP needs no backend call. Operations take the compound as their argument; [`super::serve`] runs them.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -139,7 +139,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Returns how many bytes of results still fit, which READ and READDIR may fill.
+    /// Returns the number of bytes of results that still fit, which READ and READDIR may fill.
     pub(crate) fn room(&self, reply: &Writer) -> usize {
         let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));
         limit.saturating_sub(reply.length_since(self.limits.start))
@@ -257,7 +257,7 @@ impl<'r> Compound<'r> {
         self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
     }
 
-    /// Finds the client of a 4.0 connection, where delegations make that matter.
+    /// Finds the client of a 4.0 connection, where delegations need it.
     pub(crate) fn find_sender(&mut self) {
         if self.minor == 0 && self.state().has_delegations(Conflict::Any) {
             self.sender = self.request.connection.v40_owner.get();

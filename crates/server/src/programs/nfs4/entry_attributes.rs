@@ -109,7 +109,7 @@ impl<'a> EntryAttributes<'a> {
         Subject { error, ..subject }.write(of_entry(self.mask), reply);
     }
 
-    /// Writes an entry of which only the file number is known: nothing else is requested, or the object was removed meanwhile.
+    /// Writes an entry with only the file number known: nothing else is requested, or the object was removed meanwhile.
     fn write_number(&self, fileid: u64, reply: &mut Writer) {
         // If nothing else is requested, `of_entry` removes nothing.
         let error = if needs_object(self.mask) { Status::STALE } else { Status::OK };

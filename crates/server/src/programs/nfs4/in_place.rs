@@ -1,6 +1,6 @@
 //! The outcome of an operation that was tried in place.
 
-/// How far an operation has come that was tried in place, before a future is made for it.
+/// The progress of an operation that was tried in place, before a future is made for it.
 pub(crate) enum InPlace<T> {
     /// Its results are written.
     Done,

@@ -1,6 +1,6 @@
 //! NFS version 4 (RFC 7530 for 4.0, RFC 8881 for 4.1): one operation, one file in `ops`.
 //!
-//! A call goes through [`serve`], which decodes its operations one by one as they run. What clients hold (leases,
+//! A call goes through [`serve`], which decodes its operations one by one as they run. The state of clients (leases,
 //! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
 
 pub(crate) mod acl;

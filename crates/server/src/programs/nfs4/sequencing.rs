@@ -1,7 +1,7 @@
 //! Exactly-once execution in version 4.0, which has no slots: a reply cache for whole compounds (RFC 7530 §3.1.1), and owner seqids
 //! for OPEN, CLOSE, LOCK and similar operations (§9.1.7).
 //!
-//! An operation with a seqid takes its owner's turn first, with a digest of its arguments; a retransmission is answered there
+//! An operation with a seqid first begins a request of its owner, with a digest of its arguments; a retransmission is answered there
 //! ([`Failure::Saved`]). Then it runs as in any version, and [`Compound::end_owner_request`] keeps its result. Later versions take no turn.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::Request;
 use crate::state::{Client, OwnerEffect, OwnerRequest, SavedReply, V40Caller, V40Sequenced};
 
-/// Bytes of the longest reply that is kept for a retransmission. Only a compound with a READ or READDIR beside a change is longer.
+/// Bytes of the longest reply that is kept for a retransmission. Only a compound with a change and a READ or READDIR is longer.
 const KEPT_REPLY_MAX: usize = 64 << 10;
 
 /// The execution of a 4.0 compound that was not executed before.
@@ -60,8 +60,8 @@ pub(crate) async fn first_time<'s>(
         }
     };
     if let Some(journal) = &server.journal
-        // A begun OPEN is repeated under the client's next ID.
-        && let RecoveredCall::Replied(kept) = journal.recognise(key.id(), request.logged.owner, request.now, true)
+        // An OPEN in progress is repeated under the client's next ID.
+        && let RecoveredCall::Replied(kept) = journal.recognize(key.id(), request.logged.owner, request.now, true)
     {
         execution.finish(&kept);
         return FirstTime::No(kept);
@@ -79,7 +79,7 @@ fn is_write(mut operations: Reader) -> bool {
 }
 
 impl First<'_> {
-    /// Keeps the reply of a compound that changed something, `reply` from its status on.
+    /// Keeps the reply of a compound that changed something; `reply` begins with its status.
     pub(crate) fn keep(self, reply: &[u8]) {
         if reply.len() <= KEPT_REPLY_MAX {
             self.execution.finish(reply);
@@ -258,7 +258,7 @@ mod tests {
         // Over another connection of the client too.
         let mut other = lab.other(b"other");
         assert_eq!(answer(&other, &call), first);
-        // The same under another number is another call.
+        // The same call with another transaction number is another call.
         record(&mut other, remove());
         let anew = record(&mut other, remove());
         assert_eq!(status(answer(&other, &anew)), Status::NOENT);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_repeated_by_another_user_is_no_repetition() {
+    fn an_open_by_another_user_is_not_a_retransmission() {
         let mut lab = v40_lab();
         // An owner that is not confirmed starts again instead (RFC 7530 §16.18.5).
         lab.open("file", b"owner");

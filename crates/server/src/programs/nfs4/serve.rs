@@ -51,7 +51,7 @@ enum Next<'r> {
     Commit,
     /// Complete the reply.
     End,
-    /// Answer with the earlier reply.
+    /// Send the earlier reply.
     Replay(Bytes),
 }
 
@@ -394,7 +394,7 @@ impl<'r> Compound<'r> {
         Ok(status)
     }
 
-    /// Makes the checks that all operations require: position, file handles, room for the result.
+    /// Runs the checks that all operations require: position, file handles, space for the result.
     fn prepare(&mut self, row: &Operation, reply: &Writer) -> std::result::Result<(), Status> {
         self.check_position(row)?;
         // Later versions MUST NOT implement some operations of 4.0 (RFC 8881 §17); that comes before other errors: §2.10.6.1.3.
@@ -433,7 +433,7 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Checks that the file handles are there that an operation needs.
+    /// Checks that the file handles for an operation are set.
     fn check_handles(&self, needs: Needs) -> std::result::Result<(), Status> {
         let lacks_current =
             self.current.is_none() && matches!(needs, Needs::Current | Needs::CurrentAndSaved);
@@ -441,7 +441,7 @@ impl<'r> Compound<'r> {
         match needs {
             // RFC 7530 §16.29.4; later versions answer NOFILEHANDLE (RFC 8881 §18.27.3).
             Needs::Saved if lacks_saved && self.minor == 0 => Err(Status::RESTOREFH),
-            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
+            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE is also the status for a missing saved file handle.
             _ if lacks_current || lacks_saved => Err(Status::NOFILEHANDLE),
             _ => Ok(()),
         }

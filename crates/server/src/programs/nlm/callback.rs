@@ -80,7 +80,7 @@ pub(crate) fn answer(call: &PendingCall, reply: Bytes) -> HostAnswer {
             Ok(Res { stat: Stats::GRANTED, .. }) => HostAnswer::Taken,
             Ok(Res { stat: Stats::DENIED_GRACE_PERIOD, .. }) => HostAnswer::Later,
             Ok(_) => HostAnswer::Refused,
-            // Its lock manager does not run, or does not know this server: the lock does not reach anybody.
+            // Its lock manager does not run, or does not know this server: no process gets the lock.
             Err(_) => HostAnswer::None { was_sent: false },
         },
         CallKind::Result(..) | CallKind::Notify(..) => match parse_reply::<Ignored>(reply) {

@@ -45,7 +45,7 @@ enum Results {
 }
 
 impl Results {
-    /// Returns whether the client should try again: the reply is not kept.
+    /// Returns whether the client should retry: the reply is not kept.
     fn is_later(&self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ fn result_of_message(procedure: Proc) -> Option<Proc> {
 }
 
 impl Call<'_> {
-    /// Returns how the client called, and is called back.
+    /// Returns the form of the client's call, and of calls back to it.
     fn path(&self) -> HostPath {
         let connection = self.request.connection;
         HostPath {

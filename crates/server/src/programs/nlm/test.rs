@@ -28,7 +28,7 @@ async fn test(call: &Call<'_>, args: &TestArgs) -> Result<Option<NlmHolder>, Sta
     state.nlm_test(request.now.monotonic, asker, at.range, args.exclusive).map_err(refusal)
 }
 
-/// Returns the holder as the client sees it. A client of NFSv4 has neither process nor owner here.
+/// Returns the holder for the client. A client of NFSv4 has neither process nor owner here.
 fn wire_holder(holder: &NlmHolder) -> Holder {
     let (svid, oh) = match holder.owner.as_deref().and_then(<[u8]>::split_first_chunk) {
         Some((svid, oh)) => (i32::from_be_bytes(*svid), NetObj::new(oh.to_vec()).unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Scenarios of NLM against a file system in memory, through the whole server, with NFSv4 clients beside.
+//! Scenarios of NLM against a file system in memory, through the whole server, together with NFSv4 clients.
 
 mod hosts;
 mod restarts;

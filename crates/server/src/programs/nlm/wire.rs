@@ -84,7 +84,7 @@ pub(super) fn granted(version: u32, args: &LockArgs) -> bytes::Bytes {
     if version == VERSION {
         return super::encoded(&TestArgs { cookie, exclusive, alock });
     }
-    // They came in 32 bits.
+    // They arrived as 32 bits.
     let [l_offset, l_len] = [alock.l_offset, alock.l_len].map(|value| value as u32);
     let protocol::nlm::Lock { caller_name, fh, oh, svid, .. } = alock;
     let alock = protocol::nlm::Lock { caller_name, fh, oh, svid, l_offset, l_len };

@@ -21,7 +21,7 @@ pub(super) fn serve(service: &Service, procedure: u32, arguments: Reader, reply:
 }
 
 /// Returns a program's port, or 0: "A port value of zeros means the program has not been registered" (RFC 1833 §3.2). For an unknown
-/// version the RFC wants the port of a known one: the call itself fails with the range of versions.
+/// version the RFC requires the port of a known one: the call itself fails with the range of versions.
 fn port_of(wanted: &Mapping, service: &Service) -> u32 {
     let found = service.all().find(|known| {
         wanted.protocol == protocol_of(known.transport) && known.registration.program == wanted.program
@@ -43,7 +43,7 @@ fn dump(service: &Service) -> MappingList {
         protocol: protocol_of(transport),
         port: u32::from(port),
     });
-    MappingList::new(mappings.collect()).expect("a handful of mappings")
+    MappingList::new(mappings.collect()).expect("few mappings")
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_the_port_of_nfs_or_its_own_and_each_transport_by_itself() {
+    fn each_transport_of_a_program_has_the_port_of_nfs_or_its_own() {
         let (service, mapping) =
             (service(), |program, protocol| Mapping { program, version: 3, protocol, port: 0 });
         assert_eq!(port_of(&mapping(100_003, Protocol::TCP), &service), 2049);

@@ -5,7 +5,7 @@
 //!
 //! Criteria, before the mechanism:
 //! - A change is not executed again. The repeated call gets the reply that the first call would have had.
-//! - Only a repeated call is helped: the same call (RFC 1813's transaction number, RFC 8881's session, slot and sequence ID, and a keyed
+//! - Only a repeated call is recognized: the same call (RFC 1813's transaction number, RFC 8881's session, slot and sequence ID, and a keyed
 //!   digest of caller and arguments), which a client sends because it had no reply. A call that was answered and is sent again is
 //!   treated like any other.
 //! - No change is claimed by two callers: directories and guarded files serve as locks between clients.
@@ -18,9 +18,9 @@
 //! ([`Record::Started`]) and when its outcome is known ([`Record::Ended`]). The reply of the call is logged when it is complete
 //! ([`Record::Replied`]). The next process reads these records ([`Before`]). A repetition of a finished call is answered
 //! with its reply. A call that only began is executed again, as a *claim*: if it fails exactly as it would if the earlier process had
-//! executed it, and the file system looks so too, it is answered as executed ([`LoggedOps`]). NFSv4.1's client repeats the call in
-//! its old session first, gets BADSESSION, and asks again in a new one: the repeated call is the claim of the operations that it
-//! may ask there, by the same user from the same address.
+//! executed it, and the state of the file system agrees, it is answered as executed ([`LoggedOps`]). NFSv4.1's client repeats the call in
+//! its old session first, gets BADSESSION, and repeats it in a new one: the repeated call is the claim of the operations that it
+//! may request there, by the same user from the same address.
 //!
 //! **Two at once.** When several calls for one name were in progress together, any one of them may have made the change, and none
 //! was answered: any *one* of them may get that reply. So a claim is valid unless the last acknowledged change of that name, since the
@@ -76,7 +76,7 @@ const REPLY_BYTES_MAX: usize = 4096;
 /// Bytes hashed before a name: export, length and bytes of the directory's handle.
 const TARGET_HEAD: usize = 4 + 8 + vfs::MAX_HANDLE;
 
-/// How long records are used: as long as replies in the reply cache, for the same reason.
+/// Lifetime of records: that of replies in the reply cache, for the same reason.
 pub(crate) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 
 /// Storage of records, which outlives the process, if only in the page cache.
@@ -176,7 +176,7 @@ impl CallLog {
 
     /// Returns an earlier process's progress with a call. If the call only began, `who` may claim its operations from now on. With
     /// `is_renamed` the call will have another name, so the claim is logged for the next process.
-    pub(crate) fn recognise(
+    pub(crate) fn recognize(
         &self,
         call: CallId,
         who: CallOwner,
@@ -190,15 +190,15 @@ impl CallLog {
                 self.log.append(&[&record.head(), &key.to_le_bytes()]);
             }
         };
-        let recognised = before.recognise(call, now.wall, key, write);
-        match &recognised {
+        let recognized = before.recognize(call, now.wall, key, write);
+        match &recognized {
             RecoveredCall::Unknown => {}
             RecoveredCall::Pending => debug!(?call, "client repeats a call that an earlier process began"),
             RecoveredCall::Replied(_) => {
                 debug!(?call, "client repeats a call that an earlier process finished")
             }
         }
-        recognised
+        recognized
     }
 
     /// Logs a complete reply.
@@ -261,7 +261,7 @@ impl CallLog {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallOwner {
     pub(crate) client: IpAddr,
-    /// The caller's number. A Kerberos principal and the AUTH_SYS user that it maps to differ, because anybody can claim to be the latter.
+    /// The caller's number. A Kerberos principal and the AUTH_SYS user that it maps to differ, because any client can claim to be the latter.
     pub(crate) caller: u64,
 }
 
@@ -275,13 +275,13 @@ impl CallOwner {
     }
 }
 
-/// A call as the log sees it, while it is executed.
+/// A call in execution, for the log.
 #[derive(Debug)]
 pub(crate) struct LoggedCall {
     pub(crate) owner: CallOwner,
     /// The time of the call, by the clock of files.
     pub(crate) at: Timestamp,
-    /// Names a call of version 3; none for idempotent ones. Compounds know their own number.
+    /// Identifies a call of version 3; `None` for idempotent ones. Compounds know their own number.
     pub(crate) id: Option<CallId>,
     /// Set by calls of version 3, once an operation was logged: their reply must be logged too.
     has_operations: AtomicBool,

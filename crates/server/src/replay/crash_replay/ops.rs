@@ -255,19 +255,19 @@ impl Attempt<'_> {
         Some((self.journal.before()?, claim))
     }
 
-    /// Returns when an earlier process began the operation, if it can be claimed.
+    /// Returns the time at which an earlier process began the operation, if it can be claimed.
     fn began_before(&self) -> Option<Timestamp> {
         let (before, claim) = self.before()?;
         before.began(claim)
     }
 
-    /// Removes the claim, valid or not. Returns when its operation began, and its call.
+    /// Removes the claim, valid or not. Returns the start time of its operation, and its call.
     fn withdraw(&self) -> Option<(Timestamp, CallId)> {
         let (mut before, claim) = self.before()?;
         before.withdraw(claim)
     }
 
-    /// Returns when an earlier process may have executed the operation, if it can be claimed.
+    /// Returns the time at which an earlier process may have executed the operation, if it can be claimed.
     pub(super) fn window(&self, export: &Export) -> Option<Window> {
         let began = self.began_before()?;
         let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
@@ -311,7 +311,7 @@ impl Attempt<'_> {
         before.remade(claim)
     }
 
-    /// Answers a removal that is not executed, because the present object was made since.
+    /// Answers a removal that is not executed, because the present object was created since.
     pub(super) async fn removed_before(&self, place: Directory<'_>, is_lost: bool) -> Result<Change, Error> {
         let Directory { export, context, directory } = place;
         let mut removed = Err(Error::NotFound);
@@ -325,7 +325,7 @@ impl Attempt<'_> {
         removed
     }
 
-    /// Answers a rename that is not executed, because the object at its old name was made since.
+    /// Answers a rename that is not executed, because the object at its old name was created since.
     async fn renamed_before(
         &self,
         export: &Export,
@@ -434,7 +434,7 @@ fn is_same_object(found: &Attributes, what: &Create) -> bool {
 /// Returns the attributes that a backend sets after creating the name, and may not have set. Of the permission bits only these,
 /// because a default ACL may have removed others.
 ///
-/// The verifier of an exclusive creation is not written late: only a repetition could ask for it, and that has the log.
+/// The verifier of an exclusive creation is not written late: only a repetition could request it, which is in the log.
 fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttributes {
     let (default, extra) = match what {
         Create::File(CreateMode::Exclusive(_)) => (0, WHILE_UNVERIFIED),
@@ -453,7 +453,7 @@ fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttribu
     }
 }
 
-/// Returns the rename that was executed: the old name is gone, the new one exists, and both directories have changed since.
+/// Returns the rename that was executed: the old name is missing, the new one exists, and both directories have changed since.
 async fn own_rename(
     export: &Export,
     context: &Context,
@@ -470,7 +470,7 @@ async fn own_rename(
     is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })
 }
 
-/// Whether attributes are as a SETATTR left them.
+/// Whether attributes are equal to those after a SETATTR.
 fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
     let is_time = |wanted: Option<SetTime>, found| match wanted {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,

@@ -232,17 +232,17 @@ impl RecoveredOps {
             };
         }
         let Some(ids) = self.by_call.get(&call) else { return RecoveredCall::Unknown };
-        let mut recognised = RecoveredCall::Unknown;
+        let mut recognized = RecoveredCall::Unknown;
         for id in ids {
             if let Some(op) = self.pending.get(id).filter(|op| is_recent(op.began, now)) {
                 let PendingOp { kind, targets, began, .. } = *op;
                 let key = key(kind, &targets);
                 self.claims.insert(key, *id);
                 claimed(Record::Claimed { call, at: began, kind, targets, key });
-                recognised = RecoveredCall::Pending;
+                recognized = RecoveredCall::Pending;
             }
         }
-        recognised
+        recognized
     }
 
     /// Returns when the operation of a claim began, if the claim is valid.
@@ -341,7 +341,7 @@ mod tests {
 
     /// Whether a repeated `number` may claim.
     fn claims(before: &mut RecoveredOps, number: u64) -> bool {
-        before.recognise(call(number), NOW, |_, _| number, |_| {});
+        before.recognize(call(number), NOW, |_, _| number, |_| {});
         before.take(number).is_some()
     }
 
@@ -349,8 +349,8 @@ mod tests {
     fn claims_a_repeated_pending_operation_once() {
         let mut before = before([begun(1, Kind::Create, NAME)]);
         assert_eq!(before.take(1), None, "its call has not come again");
-        assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), RecoveredCall::Unknown);
-        assert_eq!(before.recognise(call(1), NOW, |_, _| 1, |_| {}), RecoveredCall::Pending);
+        assert_eq!(before.recognize(call(2), NOW, |_, _| 2, |_| {}), RecoveredCall::Unknown);
+        assert_eq!(before.recognize(call(1), NOW, |_, _| 1, |_| {}), RecoveredCall::Pending);
         assert_eq!(before.take(1), Some((NOW, call(1))));
         assert_eq!(before.take(1), None);
         assert!(!claims(&mut before, 1) && before.is_empty());
@@ -369,12 +369,12 @@ mod tests {
         assert!(!claims(&mut before, 1));
         for _ in 0..2 {
             assert_eq!(
-                before.recognise(call(2), NOW, |_, _| 2, |_| {}),
+                before.recognize(call(2), NOW, |_, _| 2, |_| {}),
                 RecoveredCall::Replied(reply.clone())
             );
         }
         let late = Timestamp { seconds: NOW.seconds + 600, ..NOW };
-        assert_eq!(before.recognise(call(2), late, |_, _| 2, |_| {}), RecoveredCall::Unknown);
+        assert_eq!(before.recognize(call(2), late, |_, _| 2, |_| {}), RecoveredCall::Unknown);
     }
 
     #[test]
@@ -463,7 +463,7 @@ mod tests {
         let later = Timestamp { seconds: NOW.seconds + 5, ..NOW };
         let again = Record::Started { call: call(1), at: later, kind: Kind::Create, targets: NAME };
         let mut before = before([begun(1, Kind::Create, NAME), again]);
-        before.recognise(call(1), NOW, |_, _| 1, |_| {});
+        before.recognize(call(1), NOW, |_, _| 1, |_| {});
         assert_eq!(before.take(1), Some((NOW, call(1))));
         assert!(before.is_empty());
     }
@@ -514,10 +514,10 @@ mod tests {
         assert_eq!(before.by_target[&NAME[0]].len(), PENDING_MAX);
         assert_eq!((before.pending.len(), before.under_way()), (PENDING_MAX + 1, PENDING_MAX + 1));
         for number in 2..=6 {
-            assert_eq!(before.recognise(call(number), NOW, |_, _| 0, |_| {}), RecoveredCall::Unknown);
+            assert_eq!(before.recognize(call(number), NOW, |_, _| 0, |_| {}), RecoveredCall::Unknown);
         }
         assert!(claims(&mut before, 1), "of another name");
-        assert_eq!(before.recognise(call(7), NOW, |_, _| 7, |_| {}), RecoveredCall::Pending);
+        assert_eq!(before.recognize(call(7), NOW, |_, _| 7, |_| {}), RecoveredCall::Pending);
     }
 
     #[test]

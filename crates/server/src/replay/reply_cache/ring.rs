@@ -1,6 +1,6 @@
-//! Storage of replies, found by digest, in two pieces of memory.
+//! Storage of replies, found by digest, in two blocks of memory.
 //!
-//! After megabytes of replies all of that memory is cold, and each cache line that a call touches costs as much as a
+//! After megabytes of other replies this memory is cold, and each cache line that a call touches costs as much as a
 //! system call. So replies are written to a ring, and an index of buckets holds their places: a call touches one line of the index, and the
 //! few lines of its reply. Places count all bytes ever written and never repeat. Its place shows that a reply was overwritten, so that
 //! nothing is cleaned up: it is the oldest of its bucket, and the first to be replaced.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// Stored replies come back unchanged; the newest that fit are all present, except in full buckets.
+        /// Stored replies are returned unchanged; the newest that fit are all present, except in full buckets.
         #[test]
         fn keeps_the_newest_as_they_were(
             bytes in 0_usize..4096,

@@ -1,4 +1,4 @@
-//! Storage of short replies of one length, each beside its digest in a bucket.
+//! Storage of short replies of one length, each with its digest in a bucket.
 //!
 //! A stream of small WRITEs touches memory that is cold after thousands of others, and each cache line costs as much as a system
 //! call. Here a call touches one or two adjacent lines, and no ring. The cached part of a WRITE reply of version 2 or 3 fits; its
@@ -101,7 +101,7 @@ mod tests {
         }
         assert_eq!(short.get(0), None, "empty");
         short.put(1 << 40, reply(1, &[0; SHORT]));
-        assert_eq!(short.get(0), None, "an empty place is not a reply");
+        assert_eq!(short.get(0), None, "an empty slot is not a reply");
         let mut none = Short::new(100);
         none.put(7, reply(1, &[1; SHORT]));
         assert_eq!(none.get(7), None);
@@ -116,7 +116,7 @@ mod tests {
             short.put(digest(number), reply(number, &[3; SHORT]));
         }
         let kept = (0..10 * REPLIES).filter(|number| short.get(digest(*number)).is_some()).count();
-        assert_eq!(kept, REPLIES as usize, "every place is taken");
+        assert_eq!(kept, REPLIES as usize, "every slot is in use");
         assert!((10 * REPLIES - 50..10 * REPLIES).all(|number| short.get(digest(number)).is_some()));
     }
 }

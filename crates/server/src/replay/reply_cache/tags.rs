@@ -1,6 +1,6 @@
-//! A few bits of each stored digest, beside the buckets.
+//! A few bits of each stored digest, outside of the buckets.
 //!
-//! Nearly every call is new, and its bucket is cold: a useless look there would cost as much as a system call. Tags take a small
+//! Nearly every call is new, and its bucket is cold: a useless access would cost as much as a system call. Tags take a small
 //! part of the buckets' memory and are mostly in the cache. If no tag matches, the digest is not stored. The bucket is prefetched
 //! meanwhile, because the call's reply will be written there.
 

@@ -27,9 +27,9 @@ pub(super) struct AnsweredCallback {
 enum Answer {
     /// The operation after CB_SEQUENCE was executed or refused.
     Done(Status, Option<CbOpResult>),
-    /// The client wants the callback again later.
+    /// The client requests a later repetition.
     Delay,
-    /// Slot and client are out of step.
+    /// Slot and client disagree about the sequence.
     Fault,
 }
 
@@ -121,7 +121,7 @@ impl State {
     }
 }
 
-/// Notes that the client answers, unless the session is out of step.
+/// Notes that the client answers, unless the session's slots disagree.
 fn note_reachable(session: &Session) {
     if !session.has_fault.load(Relaxed) {
         session.client.set_reachable(true);

@@ -19,7 +19,7 @@ use crate::state::tables::callback::{Callback, CallbackSlotId, ReferringRequest,
 use crate::state::tables::client::Client;
 use crate::state::tables::session::Session;
 
-/// How long a client may take to answer a callback before the connection no longer counts as a path to it.
+/// Time limit for a client's answer to a callback, after which the connection no longer counts as a path to it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl State {
@@ -48,7 +48,7 @@ impl State {
         !client.refuses_notices(now) && self.sessions.carry_notices(client.calls.lock().sessions())
     }
 
-    /// Sends the callbacks that wait, as far as there are slots.
+    /// Sends the callbacks that wait, while there are slots.
     pub(super) fn send_waiting(&self, client: &Client) {
         let mut calls = client.calls.lock();
         if !calls.has_waiting() {
@@ -150,7 +150,7 @@ impl State {
         self.send_waiting(&session.client);
     }
 
-    /// Puts unanswered callbacks of a session back into the client's queue.
+    /// Returns unanswered callbacks of a session to the client's queue.
     pub(super) fn requeue(&self, session: &Session, left: Vec<Callback>) {
         let client = &session.client;
         let mut calls = client.calls.lock();
@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// Takes an open connection that does not carry callbacks out of the back channel. The client sees CB_PATH_DOWN if it was
+    /// Removes an open connection that does not carry callbacks from the back channel. The client sees CB_PATH_DOWN if it was
     /// the last one.
     pub(super) fn drop_back_connection(&self, session: &Session, connection: ConnectionId) {
         debug!(session = ?session.id, "connection does not carry callbacks");
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Sends CB_RECALL_SLOT through the session that it is about; false if it could not be sent.
+    /// Sends CB_RECALL_SLOT through its session; false if it could not be sent.
     fn recall_slots_of(&self, session: &Session, target: u32) -> bool {
         session.client.is_reachable() && self.send(session, Callback::recall_slot(target)).is_none()
     }

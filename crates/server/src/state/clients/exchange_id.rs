@@ -22,7 +22,7 @@ pub struct ExchangeId<'a> {
     pub by: &'a Credential,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
-    /// How a new record's state will be protected.
+    /// The requested protection of a new record's state.
     pub protect: StateProtect,
     /// The client's address, if known.
     pub from: Option<IpAddr>,
@@ -37,20 +37,20 @@ pub struct ExchangedId {
     pub sequence_id: u32,
     /// `EXCHGID4_FLAG_CONFIRMED_R`.
     pub confirmed: bool,
-    /// How the record's state is protected, which may differ from the request.
+    /// The protection of the record's state, which may differ from the request.
     pub protect: StateProtect,
 }
 
 /// The effect of EXCHANGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// Adds an unconfirmed record, which replaces any unconfirmed one. A confirmed record stays until CREATE_SESSION.
+    /// Adds an unconfirmed record, which replaces any unconfirmed one. A confirmed record remains until CREATE_SESSION.
     New,
     /// As `New`, and removes the confirmed record with all state.
     Replace,
     /// Returns the confirmed record unchanged.
     Existing,
-    /// Fails. The records stay.
+    /// Fails. The records are unchanged.
     Refuse(Status),
 }
 
@@ -120,7 +120,7 @@ impl State {
                 let sequence_id = record.create.next();
                 let (client_id, protect) = (record.client.id(), record.client.protect());
                 let found = ExchangedId { client_id, sequence_id, confirmed: true, protect };
-                // Scenario 4, and the end of 5: an unconfirmed record beside it is deleted first.
+                // Scenario 4, and the end of 5: an additional unconfirmed record is deleted first.
                 if let Some(id) = owned.unconfirmed.filter(|_| !request.update) {
                     removed.extend(table.remove(id, RecordEvent::Replace));
                 }
@@ -153,7 +153,7 @@ mod tests {
         let known =
             |same_verifier, same_principal, in_use| Some(Confirmed { same_verifier, same_principal, in_use });
         let refuse = Decision::Refuse;
-        // The nine scenarios, with both values of the fields that the RFC leaves open.
+        // The nine scenarios, with both values of the fields that the RFC leaves unspecified.
         let table = [
             (false, None, Decision::New),
             (false, known(true, true, false), Decision::Existing),

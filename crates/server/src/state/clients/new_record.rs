@@ -1,4 +1,4 @@
-//! Steps that EXCHANGE_ID and SETCLIENTID share: comparing with the confirmed record, and adding an unconfirmed one.
+//! Steps that EXCHANGE_ID and SETCLIENTID share: the comparison with the confirmed record, and the addition of an unconfirmed one.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::state::tables::slot_memory::SlotMemory;
 use crate::state::tables::v40_client::{CallbackClient, Confirmation};
 use crate::state::tables::wire::{ClientId, Status, Verifier};
 
-/// How a request compares with the owner's confirmed record.
+/// The comparison of a request with the owner's confirmed record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Confirmed {
     /// The verifier is the same.

@@ -1,7 +1,7 @@
 //! SETCLIENTID and SETCLIENTID_CONFIRM of version 4.0 (RFC 7530 §16.33, §16.34). The records are those of EXCHANGE_ID.
 //!
 //! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID names another client. RFC 8881 §2.4.1 allows
-//! a server to match both, for a client that was upgraded. Here the state of the old client yields when its lease has expired.
+//! a server to match both, for a client that was upgraded. Here the state of the old client is removed on a conflict when its lease has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct SetClientId<'a> {
     pub callback: &'a CallbackClient,
 }
 
-/// Why SETCLIENTID failed.
+/// The failure of SETCLIENTID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetClientIdError {
     /// CLID_INUSE, with the callback address of the client that uses the name.

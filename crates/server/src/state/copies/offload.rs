@@ -1,6 +1,6 @@
 //! Background copies: COPY, OFFLOAD_STATUS, OFFLOAD_CANCEL and CB_OFFLOAD (RFC 7862 §4.4, §4.8).
 //!
-//! The driver takes each copy ([`State::next_offload`]), makes a step, and puts it back ([`State::resume_offload`]).
+//! The driver takes each copy ([`State::next_offload`]), executes a step, and returns it ([`State::resume_offload`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,18 +24,18 @@ use crate::state::tables::wire::{ClientId, Stateid, Status, stable_how};
 
 /// The most copies of all clients, including those that have ended and are not acknowledged.
 const COPIES_MAX: usize = 64;
-/// The most copies of one client, so that others find room. Beyond it, COPY copies before it is answered.
+/// The most copies of one client, so that others can copy too. Beyond it, COPY copies before it is answered.
 const COPIES_PER_CLIENT_MAX: u32 = 8;
-/// How often a client may answer CB_OFFLOAD with DELAY; each postpones it by a second.
+/// Number of times that a client may answer CB_OFFLOAD with DELAY; each postpones it by a second.
 const DELAYS_MAX: u32 = 100;
-/// The pause before a copy that could not continue is tried again. [`State::expire`] ends it, so it may be a second longer.
+/// The pause before a copy that could not continue is retried. [`State::expire`] ends it, so it may be a second longer.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Marks the stateid of a copy, in place of an index into the shards, which is never as large.
 const COPY_INDEX: u32 = u32::MAX;
 /// §4.8: "A copy offload stateid's seqid MUST NOT be zero." It never changes.
 const SEQID: u32 = 1;
 
-/// A step of a copy. If it is dropped without a result, the copy stays where it was.
+/// A step of a copy. If it is dropped without a result, the copy's progress is unchanged.
 #[derive(Debug)]
 pub(crate) struct Step<'s> {
     state: &'s State,
@@ -75,7 +75,7 @@ impl Drop for Step<'_> {
 }
 
 impl State {
-    /// Begins a background copy from `copied` on, and returns its stateid. Returns `None` if the client cannot be called, its record
+    /// Begins a background copy after the first `copied` bytes, and returns its stateid. Returns `None` if the client cannot be called, its record
     /// is removed, or there are too many copies.
     pub(crate) fn begin_offload(
         &self,
@@ -86,7 +86,7 @@ impl State {
     ) -> Option<Stateid> {
         let held = &client.holdings.copies;
         let mut inner = self.offloads.inner.lock();
-        // Under the lock: a copy added after `release_offloads` would stay forever.
+        // Under the lock: a copy added after `release_offloads` would remain without end.
         if client.is_removed() || !client.is_reachable() {
             return None;
         }
@@ -97,7 +97,7 @@ impl State {
         inner.last = number;
         let asked_by = asked_by.map(SlotRequest::as_referring);
         let offload = Arc::new(Offload::new(number, Arc::clone(client), task, copied, asked_by));
-        // A number comes back after 2^32 copies; its earlier copy has ended by then.
+        // A number is reused after 2^32 copies; its earlier copy has ended by then.
         inner.copies.insert(number, Arc::clone(&offload));
         inner.wanted.push_back(offload);
         held.fetch_add(1, Relaxed);
@@ -107,7 +107,7 @@ impl State {
         Some(self.copy_stateid(number))
     }
 
-    /// Takes the next copy to make a step of; without `may_be_local`, only one from another server.
+    /// Takes the next copy for a step; without `may_be_local`, only one from another server.
     pub(crate) fn next_offload(&self, may_be_local: bool) -> Option<Arc<Offload>> {
         let mut inner = self.offloads.inner.lock();
         let mut wanted = inner.wanted.iter();
@@ -199,7 +199,7 @@ impl State {
     }
 
     /// Handles the reply to CB_OFFLOAD. §4.8: the stateid is valid until "the client replies to a CB_OFFLOAD operation". By DELAY
-    /// (§16.1) the client asks for the callback later, perhaps because it has not seen the reply to its COPY.
+    /// (§16.1) the client requests the callback later, perhaps because it has not seen the reply to its COPY.
     pub(crate) fn offload_answered(&self, number: u32, callback: Callback, status: Status) {
         let mut inner = self.offloads.inner.lock();
         let Some(offload) = inner.copies.get(&number).map(Arc::clone) else { return };

@@ -21,17 +21,17 @@ use crate::state::tables::delegation::getattr::{HeldAttributes, HolderQueries, H
 use crate::state::tables::file_key::FileKey;
 use crate::state::tables::stateid::EntryId;
 
-/// The longest wait for a holder's answer, which comes from its memory.
+/// The longest wait for a holder's answer, which needs no disk.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 impl State {
-    /// Returns by when a holder that is asked at `now` should have answered.
+    /// Returns the deadline of a holder's answer to a query at `now`.
     #[must_use]
     pub fn getattr_deadline(&self, now: Duration) -> Duration {
         now + ANSWER_MAX.min(self.lease / 3)
     }
 
-    /// Asks the holder of another client's write delegation of a file, or looks for the answer to query `number`.
+    /// Asks the holder of another client's write delegation of a file, or gets the answer to query `number`.
     pub fn query_holder(
         &self,
         now: Now,
@@ -73,7 +73,7 @@ impl State {
 
     /// Overwrites attributes that were read later with the holder's answer. Its times are the newest known ones: it may have
     /// set others meanwhile, which the file shows already. Returns false if the delegation has ended: the attributes must be read
-    /// again. The file may show all changes of the holder by then, and more; the old answer beside a newer `change` would be
+    /// again. The file may show all changes of the holder by then, and more; the old answer with a newer `change` would be
     /// used from then on.
     #[must_use]
     pub fn apply_held_attributes(&self, held: Option<HeldAttributes>, attributes: &mut Attributes) -> bool {

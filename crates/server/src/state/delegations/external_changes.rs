@@ -1,7 +1,7 @@
 //! Recalls because of changes by local processes, and the attributes that holders see until then.
 //!
-//! A local process changes a file before the holder learns of it. Linux's client takes every change up to the GETATTR of its
-//! DELEGRETURN for its own and keeps its cache. So a holder sees the change attribute that the file had at the grant until it has
+//! A local process changes a file before the holder learns of it. Linux's client treats every change up to the GETATTR of its
+//! DELEGRETURN as its own and keeps its cache. So a holder sees the change attribute that the file had at the grant until it has
 //! returned the delegation ([`State::granted_change`]); its next GETATTR shows the change.
 //!
 //! The driver takes each change ([`State::next_external_change`]) and passes it to [`State::recall_for`] with the time.
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Returns how many delegations were granted since the start. Each of them can be found by its object.
+    /// Returns the number of delegations granted since the start. Each of them can be found by its object.
     #[must_use]
     pub fn grants(&self) -> u64 {
         self.gauges.grants.load(SeqCst)

@@ -1,4 +1,4 @@
-//! Whether a delegation is granted.
+//! Grants of delegations, and their conditions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,16 +26,16 @@ use crate::state::tables::shard::delegation::{DELEGATION_WEIGHT, Delegation};
 use crate::state::tables::shard::{Deferred, EntryEvent, Shard};
 use crate::state::tables::wire::Stateid;
 
-/// A file with more opens than this counts as used by other clients without a look at each.
+/// A file with more opens than this counts as used by other clients without a check of each.
 const OPENS_CHECKED_MAX: usize = 64;
-/// One client may have this part of all delegations, so that none takes all.
+/// One client may have this part of all delegations, so that no client takes all.
 const CLIENT_PART: usize = 4;
-/// Delegations that one client may have however small that part is.
+/// Delegations that one client may have even if that part is smaller.
 const CLIENT_MIN: usize = 1024;
 /// Seconds between two CB_RECALL_ANY to one client.
 const RECALL_ANY_PERIOD_SECONDS: u64 = 5;
 
-/// A delegation that a client asks for.
+/// A delegation that a client requests.
 #[derive(Debug, Clone, Copy)]
 pub struct GrantRequest {
     /// The kind.
@@ -46,7 +46,7 @@ pub struct GrantRequest {
     pub opener: u64,
     /// `change` of the file as in the OPEN's reply; of a directory, the present one.
     pub change: u64,
-    /// The file's times, if the client is to maintain them.
+    /// The file's times, if the client will maintain them.
     pub times: Option<FileTimes>,
     /// The file as the client knows it, for CB_RECALL.
     pub handle: Handle,
@@ -58,7 +58,7 @@ pub struct GrantRequest {
     pub reclaim: bool,
 }
 
-/// Why no delegation is granted.
+/// The reason why no delegation is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotDelegated {
     /// Other clients use the file, or did recently.
@@ -70,7 +70,7 @@ pub enum NotDelegated {
 }
 
 impl State {
-    /// Grants a delegation beside an open, if nothing conflicts. `watch` reports changes by local processes. A change that it has
+    /// Grants a delegation with an open, if nothing conflicts. `watch` reports changes by local processes. A change that it has
     /// reported prevents the grant; a delegation that is reclaimed is granted and recalled at once.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl State {
         check_free(&self.shards[self.shard_of(file)].lock(), file, client, kind)
     }
 
-    /// Makes the checks that do not need the file's state.
+    /// Runs the checks that do not need the file's state.
     fn check_grant(
         &self,
         now: Duration,
@@ -160,7 +160,7 @@ impl State {
         if has_room { Ok(()) } else { Err(NotDelegated::Resource) }
     }
 
-    /// Makes the checks for a delegation that is not reclaimed.
+    /// Runs the checks for a delegation that is not reclaimed.
     fn check_new_grant(
         &self,
         now: Duration,

@@ -1,11 +1,11 @@
 //! Operations on delegations (RFC 8881 §10.4).
 //!
-//! A delegation promises that no other client's operation touches the file before the delegation is recalled. So it is
+//! A delegation guarantees that no other client's operation uses the file before the delegation is recalled. So it is
 //! [granted](grant) only if nothing conflicts with it, and to a client that has answered a callback. Every operation that would
-//! break the promise first [recalls](recall) the delegations that conflict, and waits until they are returned. No delegation of
+//! violate it first [recalls](recall) the delegations that conflict, and waits until they are returned. No delegation of
 //! the file may be granted from then until the operation's end:
 //! [`ActiveChanges`](super::tables::delegation::active_changes::ActiveChanges) counts such operations by a hash of the file, so
-//! that a server without delegations pays two additions for each.
+//! that an operation costs a server without delegations two additions.
 //!
 //! A recalled delegation that is not returned within the lease time is revoked, and nothing else of its client (§10.4.5). A
 //! recalled file is shared, so it is not delegated again for a while, and for longer each time

@@ -24,7 +24,7 @@ impl State {
     }
 
     /// Notes reported times that the file is about to get from the client that maintains them. Call it before the file has
-    /// them, so that the times never go back for others ([`State::apply_held_attributes`]).
+    /// them, so that the times never go backwards for others ([`State::apply_held_attributes`]).
     pub fn advance_times(&self, client: &Client, file: FileKey, times: FileTimes) {
         self.change_times(client, file, |known, _| known.advance(times));
     }

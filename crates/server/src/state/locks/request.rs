@@ -9,7 +9,7 @@ use crate::state::tables::file_key::FileKey;
 use crate::state::tables::locks::{LockKind, LockRange, OwnerName};
 use crate::state::tables::wire::{LockDenied, LockType, Stateid, Status};
 
-/// The owner of a lock, as LOCK names it.
+/// The owner of a lock in LOCK.
 #[derive(Debug, Clone, Copy)]
 pub enum Locker<'a> {
     /// `open_to_lock_owner4`.
@@ -36,7 +36,7 @@ pub struct LockRequest<'a> {
     pub reclaim: bool,
     /// The owner.
     pub locker: Locker<'a>,
-    /// How to notify the client when a lock that it waits for is free; `None` if it only polls.
+    /// The data to notify the client when a lock that it waits for is free; `None` if it only polls.
     pub notice: Option<LockNotice<'a>>,
 }
 
@@ -68,12 +68,12 @@ impl From<Status> for LockError {
     }
 }
 
-/// How to notify a client that waits for a lock.
+/// The data to notify a client that waits for a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct LockNotice<'a> {
-    /// The file as the client knows it.
+    /// The file's handle at the client.
     pub handle: Handle,
-    /// The request that asks for the lock.
+    /// The request for the lock.
     pub asked_by: Option<&'a SlotRequest>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct FoundLocker {
     pub(super) name: OwnerName,
 }
 
-/// Returns the kind of lock that a type asks for.
+/// Returns the kind of lock of a type.
 pub(super) fn kind_of(lock_type: LockType) -> LockKind {
     if lock_type.is_write() { LockKind::Exclusive } else { LockKind::Shared }
 }

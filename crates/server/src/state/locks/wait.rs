@@ -1,11 +1,11 @@
 //! Clients that wait for a byte-range lock, and CB_NOTIFY_LOCK when they may have it (RFC 8881 §9.6, §20.11).
 //!
 //! Nothing is granted or reserved: "The server MUST NOT grant the byte-range lock to the client unless and until it receives a
-//! LOCK operation from the client" (§20.11.4). A waiter asked by READW_LT or WRITEW_LT, was denied, and asks again by itself;
+//! LOCK operation from the client" (§20.11.4). A waiter asked by READW_LT or WRITEW_LT, was denied, and repeats its request;
 //! CB_NOTIFY_LOCK only makes this sooner. To reserve the lock for the first waiter ("may wait", §9.6) was rejected: a waiter whose
 //! program was killed would block all others for a lease time.
 //!
-//! A notified waiter has its turn until it asks again, or for [`TURN`]. An operation that frees a lock notes the file in
+//! A notified waiter has its turn until its next request, or for [`TURN`]. An operation that frees a lock notes the file in
 //! [`Deferred`]; callbacks are sent once the shard's lock is released ([`State::unlock_shard`]). The sweep finds locks that
 //! become free without an operation, as by the end of a holder's lease.
 
@@ -31,10 +31,10 @@ use crate::state::{SlotRequest, State};
 /// The longest owner, in bytes, of which CB_NOTIFY_LOCK is sent. With it the callback is as long as CB_OFFLOAD, which every back
 /// channel takes: 4 + 68 + 8 + 4 + 32. Linux's owners have 20.
 const OWNER_BYTES_MAX: usize = 32;
-/// How long a waiter is remembered that does not ask again; the lease time if that is longer. Linux's client asks every 30 s if it
+/// The time for which a waiter that does not repeat its request is remembered; the lease time if that is longer. Linux's client asks every 30 s if it
 /// may be notified.
 const WAITER_KEPT: Duration = Duration::from_secs(90);
-/// How long other waiters leave the lock to one that was notified.
+/// The time for which other waiters leave the lock to one that was notified.
 const TURN: Duration = Duration::from_secs(5);
 
 /// Clients to call, with the callbacks.

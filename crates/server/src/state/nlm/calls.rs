@@ -1,4 +1,4 @@
-//! Calls to lock managers and status monitors of clients, as the driver makes them.
+//! Calls to lock managers and status monitors of clients, for the driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::state::tables::host_calls::{CallKind, Grant, PendingCall};
 use crate::state::tables::nlm_hosts::HostPath;
 use crate::state::tables::shard::Deferred;
 
-/// How long after its start the server notifies a host (SM_NOTIFY).
+/// Time after its start for which the server notifies a host (SM_NOTIFY).
 const NOTIFY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A host's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostAnswer {
-    /// It took the call; a GRANTED is confirmed.
+    /// It accepted the call; a GRANTED is confirmed.
     Taken,
-    /// It does not want the lock.
+    /// It no longer needs the lock.
     Refused,
     /// It cannot answer yet.
     Later,
@@ -28,7 +28,7 @@ pub(crate) enum HostAnswer {
 }
 
 impl State {
-    /// Queues the calls that notify the hosts of the server before.
+    /// Queues the calls that notify the hosts of the previous server.
     pub(crate) fn notify_hosts(&self) {
         for (name, path) in self.recovery.hosts_to_notify() {
             self.host_calls.push(CallKind::Notify(path, name), false);
@@ -42,8 +42,8 @@ impl State {
         self.work_signal.notify();
     }
 
-    /// Queues the GRANTED of a lock that was given to a waiting host. One that replaced another lock of the owner `is_final`: it is
-    /// not taken back if the host cannot be reached.
+    /// Queues the GRANTED of a lock that was granted to a waiting host. One that replaced another lock of the owner `is_final`: it is
+    /// not released if the host cannot be reached.
     pub(crate) fn send_grant(&self, grant: Arc<Grant>, is_final: bool) {
         self.host_calls.push(CallKind::Granted(grant), is_final);
         self.work_signal.notify();
@@ -60,7 +60,7 @@ impl State {
         self.ids.keyed(!call.id) as u32
     }
 
-    /// Takes the outcome of a call.
+    /// Handles the outcome of a call.
     pub(crate) fn host_called(&self, now: Duration, call: &PendingCall, answer: HostAnswer) {
         match (&call.kind, answer) {
             (CallKind::Granted(grant), HostAnswer::Refused) => {
@@ -90,7 +90,7 @@ impl State {
     }
 
     /// A GRANTED that the host may have received is repeated until the host answers: it may rely on the lock. One that certainly
-    /// did not reach it is taken back, so that the lock passes to the next waiter; the host keeps waiting.
+    /// did not reach it is released, so that the lock passes to the next waiter; the host keeps waiting.
     fn grant_unanswered(&self, now: Duration, call: &PendingCall, grant: &Arc<Grant>, was_sent: bool) {
         if was_sent || call.was_sent {
             self.host_calls.fail(call, true, now);
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Frees a lock that the host did not take.
+    /// Frees a lock that the host did not accept.
     fn take_back(&self, grant: &Grant) {
         let _ = self.free_nlm_range(&grant.host, (grant.file, &grant.name), (grant.range, true));
     }

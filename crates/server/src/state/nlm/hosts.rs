@@ -25,11 +25,11 @@ impl State {
             let table = self.clients.lock();
             table.hosts.host(HostKey::of(Some(name.address)))
         };
-        let host = self.nlm_hosts.get_or_insert(&name, |neighbour| {
+        let host = self.nlm_hosts.get_or_insert(&name, |neighbor| {
             let id = self.ids.next_client_id(false, |_| true)?;
             let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
             let client = Client::new(id, name.name.clone(), [0; 8], Principal::Anonymous, slots, now);
-            let limits = neighbour.map_or(of_clients, |host| Arc::clone(host.client.host()));
+            let limits = neighbor.map_or(of_clients, |host| Arc::clone(host.client.host()));
             Some(NlmHost::new(name.clone(), path, Arc::new(client.at(limits)), now))
         })?;
         host.set_path(path);
@@ -77,7 +77,7 @@ impl State {
         let live: Vec<_> = self.nlm_hosts.at(address).iter().map(|host| host.name().clone()).collect();
         for host in meant(self.recovery.recorded_hosts_at(address)).iter().filter(|host| !live.contains(host))
         {
-            // It held locks of the server before, and will not reclaim them.
+            // It held locks of the previous server, and will not reclaim them.
             self.recovery.host_restarted(host);
         }
         let hosts = meant(live).into_iter().filter_map(|name| self.nlm_hosts.get(&name));

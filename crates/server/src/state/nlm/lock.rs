@@ -64,7 +64,7 @@ pub struct NlmHolder {
     pub owner: Option<Arc<[u8]>>,
 }
 
-/// Why a request is refused.
+/// The reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NlmRefusal {
     /// Another lock or share reservation conflicts.
@@ -138,7 +138,7 @@ impl State {
         };
         match shard.join_queue(*file, waiter(Arc::new(grant), now), &self.gauges) {
             true => Err(NlmRefusal::Blocked),
-            // The host asks again by itself.
+            // The host repeats the request.
             false => Err(NlmRefusal::NoRoom),
         }
     }

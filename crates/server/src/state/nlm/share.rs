@@ -1,7 +1,7 @@
 //! SHARE and UNSHARE of NLM: share reservations of DOS clients.
 //!
 //! They exclude opens of NFSv4 and other share reservations. They do not exclude READ and WRITE of versions 2 and 3, whose caller
-//! may be the very owner: such calls name none.
+//! may be the owner itself: such calls name no owner.
 
 use std::sync::Arc;
 use std::time::Duration;

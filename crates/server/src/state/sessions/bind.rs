@@ -30,7 +30,7 @@ impl State {
             DirFromClient::FORE => (Channels::FORE, Channels::BACK),
             DirFromClient::BACK => (Channels::BACK, Channels::FORE),
             // A connection that SEQUENCE has put on the fore channel may be asked for both without "demanding" a change:
-            // Linux's client repairs its back channel this way, and Linux's server lets it.
+            // Linux's client repairs its back channel this way, and Linux's server allows it.
             DirFromClient::FORE_OR_BOTH => (both, Channels::empty()),
             DirFromClient::BACK_OR_BOTH => (both, Channels::empty()),
             _ => return Err(Status::INVAL),
@@ -68,8 +68,8 @@ impl State {
         }
     }
 
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
-    /// sent by the earlier offers, the path is tried.
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. If none could be
+    /// sent with the earlier parameters, the path is tried.
     pub fn control_back_channel(&self, running: &SlotRequest, program: u32, security: &SecParmsList) {
         let mut back = running.session.back.lock();
         let was_usable = back.is_usable();

@@ -1,4 +1,4 @@
-//! SEQUENCE (RFC 8881 §18.46): beginning and ending a request on a slot.
+//! SEQUENCE (RFC 8881 §18.46): begins and ends a request on a slot.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::state::tables::session::{MIN_RESPONSE, Session};
 use crate::state::tables::slot::{Arrival, Replay, Verdict, whole_seconds};
 use crate::state::tables::wire::{ChannelAttributes, OpNum, SequenceArgs, SequenceOk, Status};
 
-/// Bytes of a compound that its digest covers. They include all operations except bulk data as in WRITE: hashing a megabyte
-/// would cost more than writing it.
+/// Bytes of a compound that its digest covers. They include all operations except bulk data as in WRITE: a hash of a megabyte
+/// would cost more than its write.
 const DIGEST_BYTES: usize = 512;
 
 /// Position of `sa_highest_slotid` in a compound that begins with SEQUENCE: after the minor version, the number of operations, the
@@ -24,7 +24,7 @@ const DIGEST_BYTES: usize = 512;
 const HIGHEST_SLOT: Range<usize> = 36..40;
 const FIRST_OPERATION: Range<usize> = 8..12;
 
-/// How to treat a request after SEQUENCE.
+/// The treatment of a request after SEQUENCE.
 #[derive(Debug)]
 pub enum Sequenced {
     /// Execute the rest of the compound.
@@ -85,8 +85,8 @@ impl SlotRequest {
         self.cache_this
     }
 
-    /// Ends the request and renews the lease. `reply` is the encoded COMPOUND result from its status on; `None` if it is not
-    /// available as bytes. It is kept (copied) if the client asked for that and it has at most `ca_maxresponsesize_cached` bytes.
+    /// Ends the request and renews the lease. `reply` is the encoded COMPOUND result, beginning with its status; `None` if it is not
+    /// available as bytes. It is kept (copied) if the client requested that and it has at most `ca_maxresponsesize_cached` bytes.
     pub fn finish(mut self, now: Duration, reply: Option<&[u8]>) {
         self.end(Some(now), reply.filter(|_| self.cache_this));
     }
@@ -129,7 +129,7 @@ impl State {
     ) -> Result<Sequenced, Status> {
         let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
         // §18.46.3: "If SEQUENCE is received on a connection not associated with the session via CREATE_SESSION or
-        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Without this, anybody who has seen the session's
+        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Without this, any client that has seen the session's
         // ID could advance its slots.
         if session.client.binds_connections() && !session.is_bound(connection) {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);

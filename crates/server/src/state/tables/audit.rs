@@ -23,7 +23,7 @@ pub(crate) struct Sum {
     /// Entries that are revoked and not acknowledged.
     pub(crate) revoked: u64,
     pub(crate) lost_delegations: u64,
-    /// Locks that are waited for.
+    /// Waits for locks.
     pub(crate) lock_waiters: u64,
 }
 

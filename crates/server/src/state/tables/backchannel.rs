@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_phases_is_sound() {
+    fn the_table_of_phases_is_consistent() {
         check_table(
             TRANSITIONS,
             CallbackSlotPhase::Idle,

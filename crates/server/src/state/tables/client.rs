@@ -212,7 +212,7 @@ impl Client {
         &self.principal
     }
 
-    /// Returns how its state is protected.
+    /// Returns the protection of its state.
     pub(crate) fn protect(&self) -> StateProtect {
         self.protect
     }
@@ -318,7 +318,7 @@ impl Client {
         !self.is_logged.swap(true, Relaxed)
     }
 
-    /// Returns why its record was removed, if its confirmation was logged.
+    /// Returns the reason why its record was removed, if its confirmation was logged.
     pub(crate) fn removal_to_log(&self) -> Option<&'static str> {
         self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
     }

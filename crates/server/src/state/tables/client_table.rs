@@ -19,7 +19,7 @@ use super::transitions::{Row, step};
 use super::v40_client::Confirmation;
 use super::wire::{ClientId, CreateSessionOk, SessionId, Status};
 
-/// How many records one sweep looks at.
+/// Number of records that one sweep examines.
 const SWEEP: usize = 256;
 
 /// Whether a record is confirmed. Expiry is not a phase: it follows from the [`Lease`], and an expired client that returns in
@@ -48,7 +48,7 @@ pub(crate) enum RecordEvent {
 }
 
 impl RecordEvent {
-    /// Returns why a record was removed, for the log.
+    /// Returns the reason why a record was removed, for the log.
     fn reason(self) -> &'static str {
         match self {
             Self::Confirm => "confirmed",

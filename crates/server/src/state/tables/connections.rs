@@ -1,4 +1,4 @@
-//! Which connections are bound to which sessions (RFC 8881 §2.10.3.1, §18.34).
+//! The bindings of connections to sessions (RFC 8881 §2.10.3.1, §18.34).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct BoundConnections {
     phase: BindingPhase,
 }
 
-/// Which channels of a session have a connection.
+/// The channels of a session that have a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum BindingPhase {
     /// No connection; there never was a back channel.
@@ -70,7 +70,7 @@ enum BindingEvent {
     BindFirst,
     /// The first connection that carries the back channel.
     BindBack,
-    /// The last back channel connection is lost, and others are left.
+    /// The last back channel connection is lost, and others remain.
     LoseBack,
     /// The last connection is lost.
     LoseLast,
@@ -153,7 +153,7 @@ impl BoundConnections {
         had_back
     }
 
-    /// Leaves a connection to the fore channel, and forgets the calls on it that `is_ours` accepts. Returns whether it carried
+    /// Restricts a connection to the fore channel, and forgets the calls on it that `is_ours` accepts. Returns whether it carried
     /// the back channel.
     pub(crate) fn unbind_back(&mut self, connection: ConnectionId, is_ours: impl Fn(&Sent) -> bool) -> bool {
         if let Some(entry) = self.connections.iter_mut().find(|(id, _)| *id == connection) {
@@ -167,7 +167,7 @@ impl BoundConnections {
         true
     }
 
-    /// Removes all connections: the session `id` is destroyed. Returns how many carried the back channel.
+    /// Removes all connections: the session `id` is destroyed. Returns the number of those that carried the back channel.
     pub(crate) fn close(&mut self, id: &SessionId, connections: &Connections) -> usize {
         self.step(BindingEvent::Destroy);
         connections.remove_session(id, self.connections.drain(..).map(|(connection, _)| connection));
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connection_transitions_are_sound() {
+    fn connection_transitions_are_consistent() {
         let open = [
             BindingPhase::Unbound,
             BindingPhase::ForeOnly,

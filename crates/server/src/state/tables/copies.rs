@@ -85,7 +85,7 @@ impl Origin {
 /// The arguments of a copy.
 #[derive(Debug, Clone)]
 pub(crate) struct CopyTask {
-    /// A number of the user who asked, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
+    /// A number of the requesting user, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
     pub(crate) caller: u64,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) peer: Peer,
@@ -119,7 +119,7 @@ pub struct Offload {
     pub(crate) asked_by: Option<ReferringRequest>,
     pub(crate) task: CopyTask,
     pub(crate) progress: Mutex<Progress>,
-    /// How often its client answered CB_OFFLOAD with DELAY.
+    /// Number of times that its client answered CB_OFFLOAD with DELAY.
     pub(crate) put_off: AtomicU32,
 }
 
@@ -271,7 +271,7 @@ mod tests {
     use crate::state::tables::transitions::check_table;
 
     #[test]
-    fn the_transition_table_is_sound() {
+    fn the_transition_table_is_consistent() {
         let phases = [Phase::Resting, Phase::Stepping, Phase::Stopping, Phase::Over, Phase::Gone];
         check_table(TRANSITIONS, Phase::Resting, &phases);
         for event in [Event::Begin, Event::Rest, Event::End, Event::Forget] {

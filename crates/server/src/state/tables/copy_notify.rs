@@ -15,7 +15,7 @@ use super::wire::Stateid;
 #[derive(Debug, Clone)]
 pub(crate) struct CopyNotify {
     pub(crate) client: Arc<Client>,
-    /// A number of the user who asked, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
+    /// A number of the requesting user, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
     pub(crate) caller: u64,
     pub(crate) file: FileKey,
     /// The open or the locks that it is based on.

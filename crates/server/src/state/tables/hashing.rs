@@ -28,7 +28,7 @@ pub(crate) fn keyed(seed: u64) -> Keyed {
     Keyed(seed)
 }
 
-/// Makes hashers whose values clients cannot foresee.
+/// Creates hashers whose values clients cannot predict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keyed(u64);
 
@@ -41,7 +41,7 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// Hashes an owner by SipHash. Numbers beside it are hashed as in [`Numbered`] maps: each would cost a round of SipHash.
+/// Hashes an owner by SipHash. Other numbers of the key are hashed as in [`Numbered`] maps: each would cost a round of SipHash.
 pub(crate) struct OwnerHasher {
     owner: SipHasher13,
     numbers: <FixedState as BuildHasher>::Hasher,

@@ -4,11 +4,11 @@
 //! address:
 //! - One address may use the whole limit while no other address needs it.
 //! - When a limit is reached, an eighth more is reserved for addresses that hold little: an address may use the rest of
-//!   it, but may not hold more than that in total. So a new address always gets something and leaves something.
+//!   it, but may not hold more than that in total. So a new address always gets a part and leaves a part.
 //! - Unconfirmed records are replaced first, beginning with the address that has most of them. A flood replaces its own
 //!   records.
-//! - A record without state is cheap to recreate. It yields to addresses with fewer records, beginning with the address
-//!   that has most. A record with state yields to another address only when its lease has expired and its address has more.
+//! - A record without state is cheap to recreate. It is replaced for addresses with fewer records, beginning with the address
+//!   that has most. A record with state is replaced for another address only when its lease has expired and its address has more.
 //!
 //! Clients behind one NAT, or on one machine, share the limits of their address. IPv6 addresses count by their first 64
 //! bits, because one machine can choose the other 64.
@@ -42,7 +42,7 @@ impl HostKey {
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     key: HostKey,
-    /// Weights of opens, locks and the like.
+    /// Weights of opens, locks and other state.
     pub(crate) charged: AtomicU32,
     /// Delegations.
     pub(crate) delegations: AtomicU32,
@@ -66,7 +66,7 @@ struct Records {
     host: Arc<Host>,
     all: BTreeSet<u64>,
     unconfirmed: BTreeSet<u64>,
-    /// The last record that a search looked at.
+    /// The last record that a search examined.
     looked_at: u64,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_machine_are_one() {
+    fn addresses_of_one_machine_count_together() {
         assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:0:0:1"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn beyond_a_limit_addresses_that_hold_little_get_more() {
-        assert!(has_room(800, 799, 799, 1), "one address may have all");
+        assert!(has_room(800, 799, 799, 1), "one address may use the whole limit");
         assert!(!has_room(800, 800, 800, 1));
         // Of the hundred beyond the limit, the first address gets half, the next one half of the rest.
         let (mut used, mut got) = (800, Vec::new());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_greediest_address_yield_first() {
+    fn records_of_the_address_with_most_are_replaced_first() {
         let mut hosts = Hosts::default();
         let [a, b, c] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|text| hosts.host(key(text)));
         for (host, numbers) in [(&a, 1..=3), (&b, 4..=5), (&c, 6..=6)] {

@@ -1,4 +1,4 @@
-//! I/O on files, as opens and delegations permit it.
+//! I/O on files, with the permissions of opens and delegations.
 
 use vfs::Authority;
 
@@ -26,17 +26,17 @@ impl IoKind {
 /// A permission for I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoPermit {
-    /// [`Authority::Opened`] if an open stands for the access; [`Authority::Caller`] if the caller needs permission itself.
+    /// [`Authority::Opened`] if an open grants the access; [`Authority::Caller`] if the caller needs permission itself.
     pub authority: Authority,
-    /// The user whose open stands for the access, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
+    /// The user whose open grants the access, as in [`OpenRequest::opener`](crate::state::OpenRequest::opener).
     pub opener: Option<u64>,
-    /// The stateid with its present seqid, for the compound's current stateid; special stateids as they came.
+    /// The stateid with its present seqid, for the compound's current stateid; special stateids unchanged.
     pub stateid: Stateid,
 }
 
 impl IoPermit {
-    /// Returns the permission of one user. The users of a client can see each other's stateids, and an open stands for the
-    /// permission of its opener alone.
+    /// Returns the permission of one user. The users of a client can see each other's stateids, and an open grants
+    /// the permission of its opener only.
     #[must_use]
     pub fn for_caller(self, caller: u64) -> Self {
         match self.opener {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::transitions::{Row, step};
 
-/// How long an expired client's state is kept as a courtesy, as in Linux's server.
+/// The time for which an expired client's state is kept as a courtesy, as in Linux's server.
 const COURTESY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The phase of a lease.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_leases_is_sound() {
+    fn the_table_of_leases_is_consistent() {
         check_table(TRANSITIONS, Running, &[Running, Courtesy, Over]);
         for event in [LeaseEvent::Empty, LeaseEvent::Holding, LeaseEvent::Press, LeaseEvent::Day] {
             assert_eq!(step(TRANSITIONS, Over, event), None, "an ended lease stays ended");

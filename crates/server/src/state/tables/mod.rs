@@ -1,5 +1,5 @@
-//! The tables of the state. Each module owns its data and keeps its invariants; none knows
-//! [`State`](super::root::State), and take all inputs as arguments.
+//! The tables of the state. Each module owns its data and keeps its invariants. No module uses
+//! [`State`](super::root::State); all inputs are arguments.
 
 pub(crate) mod audit;
 pub(crate) mod backchannel;

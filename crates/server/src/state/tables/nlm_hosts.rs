@@ -1,6 +1,6 @@
 //! NLM hosts: clients of versions 2 and 3 that lock files.
 //!
-//! A host is an address and the name that its calls give. Names alone prove nothing: another machine can use the same one. A
+//! A host is an address and the name that its calls give. A name is no proof: another machine can use the same one. A
 //! host that holds nothing, waits for nothing and is not in use leaves the table; its next LOCK creates it again.
 
 use core::net::IpAddr;
@@ -47,7 +47,7 @@ impl HostName {
     }
 }
 
-/// How a host called, and how it is called back.
+/// The addresses and transport of a host's calls, for calls back to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostPath {
     /// The host's address.
@@ -62,10 +62,10 @@ pub struct HostPath {
 #[derive(Debug)]
 pub struct NlmHost {
     name: HostName,
-    /// Stands for it in the tables of locks and in the limits. It never expires.
+    /// Represents the host in the tables of locks and in the limits. It never expires.
     pub(crate) client: Arc<Client>,
     path: Mutex<HostPath>,
-    /// Until when it counts as unreachable, in monotonic nanoseconds.
+    /// The time until which it counts as unreachable, in monotonic nanoseconds.
     unreachable_until: AtomicU64,
     /// The state number of its status monitor in its last LOCK.
     state: Mutex<Option<i32>>,
@@ -90,7 +90,7 @@ impl NlmHost {
         &self.name
     }
 
-    /// Returns the number that stands for it in [`OwnerName`](super::locks::OwnerName).
+    /// Returns its number in [`OwnerName`](super::locks::OwnerName).
     pub(crate) fn id(&self) -> u64 {
         self.client.id()
     }
@@ -99,7 +99,7 @@ impl NlmHost {
         *self.path.lock()
     }
 
-    /// Notes how it called last.
+    /// Notes the addresses and transport of its last call.
     pub(crate) fn set_path(&self, path: HostPath) {
         *self.path.lock() = path;
     }
@@ -113,7 +113,7 @@ impl NlmHost {
         self.unreachable_until.store(nanos(until), Relaxed);
     }
 
-    /// Notes that it can be reached: it has called.
+    /// Notes that it is reachable: it has called.
     pub(crate) fn set_reachable(&self) {
         self.unreachable_until.store(0, Relaxed);
     }
@@ -139,7 +139,7 @@ impl NlmHosts {
         self.0.lock().get(name).cloned()
     }
 
-    /// Returns a host; makes it if there is none. `None` if there are too many. `make` gets the hosts of the same address.
+    /// Returns a host; creates it if there is none. `None` if there are too many. `make` gets the hosts of the same address.
     pub(crate) fn get_or_insert(
         &self,
         name: &HostName,
@@ -150,16 +150,16 @@ impl NlmHosts {
             return Some(Arc::clone(host));
         }
         let mut at_address = hosts.values().filter(|host| host.name.address == name.address);
-        let neighbour = at_address.next().cloned();
-        let is_crowded = neighbour.is_some() && at_address.count() + 1 >= HOSTS_PER_ADDRESS_MAX;
+        let neighbor = at_address.next().cloned();
+        let is_crowded = neighbor.is_some() && at_address.count() + 1 >= HOSTS_PER_ADDRESS_MAX;
         if is_crowded || hosts.len() >= HOSTS_MAX {
             hosts.retain(|_, host| !is_unused(host));
         }
-        let neighbours = hosts.keys().filter(|other| other.address == name.address).count();
-        if hosts.len() >= HOSTS_MAX || neighbours >= HOSTS_PER_ADDRESS_MAX {
+        let neighbors = hosts.keys().filter(|other| other.address == name.address).count();
+        if hosts.len() >= HOSTS_MAX || neighbors >= HOSTS_PER_ADDRESS_MAX {
             return None;
         }
-        let host = Arc::new(make(neighbour.as_deref())?);
+        let host = Arc::new(make(neighbor.as_deref())?);
         hosts.insert(name.clone(), Arc::clone(&host));
         Some(host)
     }
@@ -179,13 +179,13 @@ impl NlmHosts {
         unused
     }
 
-    /// Returns all.
+    /// Returns all hosts.
     pub(crate) fn all(&self) -> Vec<Arc<NlmHost>> {
         self.0.lock().values().cloned().collect()
     }
 }
 
-/// Returns whether a host holds nothing and waits for nothing. Calls, waiters and grants hold on to their host.
+/// Returns whether a host holds nothing and waits for nothing. Calls, waiters and grants keep their host.
 fn is_unused(host: &Arc<NlmHost>) -> bool {
     Arc::strong_count(host) == 1 && !host.client.has_state()
 }

@@ -1,6 +1,6 @@
 //! Changes that holders of directory delegations have not confirmed, and the memory that these take.
 //!
-//! A holder that does not answer decides how long a change is kept, and a holder that changes much decides how many there are.
+//! A holder that does not answer determines the time for which a change is kept, and a holder that changes much determines their number.
 //! So the bytes are bounded for one delegation, for one client (so that its silence costs others nothing), and over all. When
 //! a bound is reached, the directory is recalled, and the client reads it again.
 //!

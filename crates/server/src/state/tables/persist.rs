@@ -40,7 +40,7 @@ use crate::state::state_log::key;
 use crate::{Now, StateLog};
 use room::{Full, Room};
 
-/// How long dead sessions are kept. RFC 8881 §2.10.6.5 allows to delete "a session … because the client failed to use the
+/// The time for which dead sessions are kept. RFC 8881 §2.10.6.5 allows to delete "a session … because the client failed to use the
 /// session for an extended period of time". It is measured by the wall clock, or servers that restart daily would keep all
 /// sessions. Because that clock may be wrong, sessions stay at least as long as calls are remembered.
 const DEAD_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -239,7 +239,7 @@ pub struct PersistenceSnapshot {
     pub places_taken: usize,
 }
 
-/// Returns how many units of space a session with this many slots needs.
+/// Returns the number of units of space that a session with this number of slots needs.
 fn places(slots: u32) -> usize {
     slots as usize + 1
 }

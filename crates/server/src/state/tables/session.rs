@@ -1,4 +1,4 @@
-//! Sessions, as CREATE_SESSION negotiates and creates them (RFC 8881 §18.36).
+//! Sessions, and their negotiation by CREATE_SESSION (RFC 8881 §18.36).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use super::wire::{
 };
 use crate::{ConnectionId, Settings};
 
-/// Maximum number of operations in a compound. The Linux client asks for 8 to 64; other clients build longer compounds.
+/// Maximum number of operations in a compound. The Linux client requests 8 to 64; other clients build longer compounds.
 pub const MAX_OPERATIONS: u32 = 256;
 /// Maximum number of sessions of one client. Linux's client has one.
 pub(crate) const MAX_SESSIONS_A_CLIENT: usize = 64;
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     /// Whether it outlives the server: `CREATE_SESSION4_FLAG_PERSIST`.
     pub(crate) is_persistent: bool,
     pub(crate) logged_slots: LoggedSlots,
-    /// The connection seen last, plus one, so that most requests need no look at `bound`; 0 for none.
+    /// The connection seen last, plus one, so that most requests need no access to `bound`; 0 for none.
     pub(crate) last_connection: AtomicU64,
     pub(crate) bound: RwLock<BoundConnections>,
     pub(crate) back: Mutex<BackChannel>,
@@ -161,7 +161,7 @@ impl Session {
         self.client.holdings.back_connections.fetch_sub(backs as u32, Relaxed);
     }
 
-    /// Leaves a connection to the fore channel; forgets the calls on it that `is_ours` accepts.
+    /// Restricts a connection to the fore channel; forgets the calls on it that `is_ours` accepts.
     pub(crate) fn unbind_back(&self, connection: ConnectionId, is_ours: impl Fn(&Sent) -> bool) {
         if self.bound.write().unbind_back(connection, is_ours) {
             self.client.holdings.back_connections.fetch_sub(1, Relaxed);
@@ -176,8 +176,8 @@ impl Session {
     /// `sr_status_flags`, of the client and of this session.
     pub(crate) fn status_flags(&self) -> SequenceStatus {
         let mut flags = self.client.status_flags();
-        // §18.46.3: if all paths to the client are down, this session's is down too. A session without a path beside others
-        // with one matters only if a callback waits for it (§2.10.6.2: it must be repeated over the same session).
+        // §18.46.3: if all paths to the client are down, this session's is down too. A session without a path, next to others
+        // with one, matters only if a callback waits for it (§2.10.6.2: it must be repeated over the same session).
         if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.has_lost_callback.load(Relaxed) {
             flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, self.bound.read().has_lost_back());
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_channels_through_which_nothing_passes() {
+    fn refuses_channels_that_are_too_narrow() {
         for small in [
             ChannelAttributes { max_request_size: MIN_REQUEST - 1, ..asked() },
             ChannelAttributes { max_response_size: MIN_RESPONSE - 1, ..asked() },
@@ -281,6 +281,6 @@ mod tests {
         assert_eq!(negotiate_back(&small, false), Err(Status::TOOSMALL));
         let none = ChannelAttributes { max_request_size: 0, ..asked() };
         assert_eq!(negotiate_back(&none, true), Err(Status::TOOSMALL));
-        assert!(negotiate_back(&none, false).is_ok(), "nobody wants it");
+        assert!(negotiate_back(&none, false).is_ok(), "it was not requested");
     }
 }

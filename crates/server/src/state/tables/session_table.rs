@@ -28,7 +28,7 @@ impl Hasher for SessionHasher {
 
 type SessionMap = HashMap<SessionId, Arc<Session>, BuildHasherDefault<SessionHasher>>;
 
-/// Parts of the session table, so that cores seldom meet.
+/// Parts of the session table, to reduce contention between cores.
 const PARTS: usize = 16;
 
 /// All sessions by ID.
@@ -49,7 +49,7 @@ impl SessionTable {
         self.part(id).read().contains_key(id)
     }
 
-    /// Whether one of these sessions has a connection for callbacks, is wide enough for them, and is in step.
+    /// Whether one of these sessions has a connection for callbacks, is wide enough for them, and agrees with the client about its slots.
     pub(crate) fn carry_callbacks(&self, ids: &[SessionId]) -> bool {
         let carries = |session: Arc<Session>| {
             !session.has_fault.load(Relaxed)

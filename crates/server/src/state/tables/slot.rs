@@ -31,7 +31,7 @@ pub(crate) const GUARANTEED_SLOTS: u32 = 2;
 /// Slots allocated at a time.
 const CHUNK: u32 = 16;
 
-/// Seconds between two requests after which the later one proves that the reply to the earlier one arrived. One would do,
+/// Seconds between two requests after which the later one proves that the reply to the earlier one arrived. One would suffice,
 /// for cores that read the time once for several requests; more gives a client that reports too low a slot time to retry.
 const SEEN_BEFORE_S: u32 = 10;
 

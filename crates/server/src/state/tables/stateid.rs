@@ -2,7 +2,7 @@
 //!
 //! Version 4.0 has no sessions, so a valid stateid identifies its sender. It must not be guessable. The `other` field
 //! has the instance's mark (16 bits), an index (32 bits) and a generation (48 bits). The generation is a
-//! [keyed hash](Generations) of a counter, so that only one of 2^48 values is right for an index.
+//! [keyed hash](Generations) of a counter, so that only one of 2^48 values is valid for an index.
 
 use std::hash::Hasher;
 
@@ -14,7 +14,7 @@ use super::wire::{Stateid, Status};
 pub const SHARDS: usize = 32;
 
 /// The table entry that a stateid names. RFC 8881 §8.2.4: "for the server to divide the "other" field of the stateid into two
-/// fields. An index into a table of locking-state structures. A generation number". The instance's mark stands before them.
+/// fields. An index into a table of locking-state structures. A generation number". The instance's mark precedes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryId {
     pub(crate) shard: usize,
@@ -26,7 +26,7 @@ pub(crate) struct EntryId {
 /// Bits of a generation.
 pub(crate) const GENERATION_BITS: u32 = 48;
 
-/// Makes the generations of a shard's entries: numbers that cannot be guessed.
+/// Source of the generations of a shard's entries: numbers that cannot be guessed.
 #[derive(Debug)]
 pub(crate) struct Generations {
     /// Keyed with the server's secret; its input begins with the instance and the shard.
@@ -80,7 +80,7 @@ impl EntryId {
     }
 }
 
-/// Why a stateid is invalid.
+/// The reason why a stateid is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateidError {
     /// A special stateid where none is allowed.
@@ -103,7 +103,7 @@ pub(crate) enum StateidError {
     Future,
 }
 
-/// Why state was revoked.
+/// The reason why state was revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revocation {
     /// The lease expired, and another client's request conflicted.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_are_no_count() {
+    fn generations_are_not_sequential() {
         let of = |key: u8| {
             let mut generations = Generations::new(SipHasher24::new_with_key(&[key; 16]));
             (0..1000).map(|_| generations.next()).collect::<Vec<_>>()
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(distinct.len(), 2000);
         assert!(distinct.iter().all(|generation| generation >> GENERATION_BITS == 0));
         let near = one.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1 << 24).count();
-        assert_eq!(near, 0, "none is near the one before");
+        assert_eq!(near, 0, "no two in a row are close");
     }
 
     #[test]
@@ -202,9 +202,13 @@ mod tests {
         let check = |seqid, present| check_seqid(seqid, present, 1024, false);
         assert_eq!((check(0, 7), check(7, 7)), (Ok(()), Ok(())));
         assert_eq!((check(6, 7), check(8, 7)), (Err(StateidError::Old), Err(StateidError::Future)));
-        assert_eq!(check(u32::MAX, 1), Err(StateidError::Old), "the one before");
-        assert_eq!(check(1, u32::MAX), Err(StateidError::Future), "the one that comes next");
+        assert_eq!(check(u32::MAX, 1), Err(StateidError::Old), "the previous one");
+        assert_eq!(check(1, u32::MAX), Err(StateidError::Future), "the next one");
         assert_eq!(check(u32::MAX, 5000), Err(StateidError::Future), "far from the wrap");
-        assert_eq!(check_seqid(0, 7, 1024, true), Err(StateidError::Old), "version 4.0 knows no present one");
+        assert_eq!(
+            check_seqid(0, 7, 1024, true),
+            Err(StateidError::Old),
+            "version 4.0 has no seqid for the current one"
+        );
     }
 }

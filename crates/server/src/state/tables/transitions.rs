@@ -1,9 +1,9 @@
-//! Legal transitions, written as tables that the code steps through and the tests check.
+//! Legal transitions as tables, which the code executes and the tests check.
 
-/// One row: in this phase, this event leads to that phase.
+/// One row: a phase, an event, and the next phase.
 pub(crate) type Row<P, E> = (P, E, P);
 
-/// Returns the phase that follows; `None` where the table has no such row.
+/// Returns the next phase; `None` if the table has no such row.
 pub(crate) fn step<P: Copy + PartialEq, E: Copy + PartialEq>(
     table: &[Row<P, E>],
     from: P,

@@ -23,7 +23,7 @@ pub struct CallbackClient {
 }
 
 impl CallbackClient {
-    /// Parses a TCP address. A client that wants no callbacks sends none, or an invalid one.
+    /// Parses a TCP address. A client without callbacks sends no address, or an invalid one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let net_id = NetId::from_bytes(&self.location.netid).filter(|id| id.is_tcp())?;

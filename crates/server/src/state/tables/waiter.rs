@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// An operation that waits for a delegation of a file. As a future it is ready with `true` when the operation should try
-/// again, and with `false` when its time is up.
+/// again, and with `false` when its time is over.
 #[derive(Debug)]
 pub struct DelegationWaiter {
     pub(crate) deadline: Duration,

@@ -1,6 +1,6 @@
-//! How many slots of its session a client may use: `sr_highest_slotid` and `sr_target_highest_slotid` (RFC 8881 §2.10.6.1).
+//! The number of slots of its session that a client may use: `sr_highest_slotid` and `sr_target_highest_slotid` (RFC 8881 §2.10.6.1).
 //!
-//! A client never waits for a slot while the server has memory, whatever it asked for at the start: Linux asks for 64. "The
+//! A client never waits for a slot while the server has memory, regardless of its request at the start: Linux requests 64. "The
 //! value of N starts out as equal to ca_maxrequests - 1 (Section 18.36), but can be adjusted by the response to SEQUENCE", and
 //! the target "permits the replier to withdraw (or add) resources". So the window is kept twice as wide as the slots in use: a
 //! client whose load rises learns of further slots before it needs them. Unused slots take no memory. Linux's server grows its
@@ -71,7 +71,7 @@ impl Window {
             self.peak.store(slot, Relaxed);
         }
         let target = self.target();
-        // Slot 0 is not a sign of load: a client that asked for one slot keeps one.
+        // Slot 0 is not a sign of load: a client that requested one slot keeps one.
         if slot < target / 2 || slot == 0 || target >= self.most || !may_grow() {
             return;
         }
@@ -81,7 +81,7 @@ impl Window {
         _ = self.target.compare_exchange(target, wider, Relaxed, Relaxed);
     }
 
-    /// Halves a window of which little was used for a while; at once if memory `is_scarce`. Called from time to time.
+    /// Halves a window that was hardly used for a while; at once if memory `is_scarce`. Called periodically.
     pub(crate) fn adjust(&self, now_s: u32, is_scarce: bool) {
         let (peak, target) = (self.peak.swap(0, Relaxed), self.target());
         if target <= self.first {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(shape(&window), (64, 64));
         let single = Window::new(1, 1000);
         single.use_slot(0, || true);
-        assert_eq!(shape(&single), (1, 1), "it asked for one");
+        assert_eq!(shape(&single), (1, 1), "it requested one");
         let fixed = Window::new(64, 64);
         fixed.use_slot(63, || panic!("it does not grow at all"));
     }
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(seen[..4], [1024; 4], "busy at the first call, less than a minute ago at the others");
         assert_eq!(seen[4..9], [512, 256, 128, 64, 64]);
-        assert_eq!(window.granted(), 1024, "accepted slots stay accepted");
+        assert_eq!(window.granted(), 1024, "accepted slots remain accepted");
     }
 
     #[test]

@@ -178,6 +178,6 @@ fn replies_of_idle_slots_are_released() {
         world.state.expire(world.now);
     }
     assert_eq!(world.state.counts().slot_cache_bytes, full - 38 * 1000);
-    assert!(replay(peer.send_again(&world, 0)).is_some(), "the last one on slot 0 may be asked for yet");
+    assert!(replay(peer.send_again(&world, 0)).is_some(), "the last one on slot 0 may still be requested");
     assert!(replay(peer.send_again(&world, 39)).is_none());
 }

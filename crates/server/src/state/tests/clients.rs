@@ -158,7 +158,7 @@ fn reused_client_ids_skip_existing_clients() {
     world.pass(LEASE);
     world.state.remove_expired(world.now);
     let reported = world.state.named_client(world.now, b.id).map(|client| client.id());
-    assert_eq!(reported, Err(Status::EXPIRED), "this instance has given it");
+    assert_eq!(reported, Err(Status::EXPIRED), "this instance has issued it");
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn expired_state_is_kept_until_it_conflicts() {
     let lock = world.lock(&a, &(1, open), "l", LockType::Write, range(0, 10)).unwrap();
     world.pass(LEASE * 3);
     world.state.expire(world.now);
-    assert_eq!(a.ping(&world), SequenceStatus::empty(), "back in time: nothing is lost");
+    assert_eq!(a.ping(&world), SequenceStatus::empty(), "it returned in time: nothing is lost");
     assert_eq!(world.state.test_stateid(&a.client, &lock), Status::OK);
 
     let b = world.peer("b");
@@ -40,7 +40,7 @@ fn an_expired_lock_is_revoked_with_its_stateid() {
     let b = world.peer("b");
     let of_b = (1, world.open(&b, 1, "o", BOTH));
     assert_eq!(world.in_the_way(&b, 1, "x", LockType::Write, range(5, 1)), None, "TEST_STATEID reports it");
-    assert_eq!(world.state.counts().locks, 3, "and pushes nothing");
+    assert_eq!(world.state.counts().locks, 3, "and evicts nothing");
     world.lock(&b, &of_b, "x", LockType::Write, range(5, 1)).unwrap();
     // RFC 8881 §8.4.3: "it must revoke all locks associated with a given stateid, even if the conflict is with only a subset".
     assert_eq!(world.state.counts().locks, 2);

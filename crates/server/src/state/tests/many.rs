@@ -76,7 +76,7 @@ fn ten_thousand_clients_register_renew_and_expire() {
     assert_eq!(session.slots.target_highest(), 63, "idle clients use no scarce resource");
     drop(session);
     world.pass(SECOND);
-    // Each sweep removes as if a limit were reached, and looks at a bounded number of clients.
+    // Each sweep removes as if a limit were reached, and examines a bounded number of clients.
     for _ in 0..100 {
         world.state.remove_expired(world.now);
     }

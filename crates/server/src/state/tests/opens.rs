@@ -70,7 +70,7 @@ fn share_conflicts_match_a_list_of_opens() {
                 assert!(denied, "{access}/{deny} denied without reason");
             }
             Ok(grant) => {
-                assert!(!denied, "{access}/{deny} granted beside {held:?}");
+                assert!(!denied, "{access}/{deny} granted despite {held:?}");
                 match held.iter_mut().find(|open| open.0 == who) {
                     Some(open) => *open = (who, open.1 | access, open.2 | deny, grant.stateid),
                     None => held.push((who, access, deny, grant.stateid)),

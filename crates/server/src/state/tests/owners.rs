@@ -108,12 +108,12 @@ fn an_idle_owner_without_state_is_removed_after_a_lease() {
     world.idle(&peer);
     assert_eq!(charged(&world, &peer), 2);
     assert!(world.state.holder(world.now, &kept).is_ok());
-    // A forgotten owner must be confirmed again; a known one need not.
+    // A removed owner must be confirmed again; a known one does not.
     assert!(world.turn(&mut peer, "p").unwrap().needs_confirmation());
     peer.seqid = 2;
     world.close0(&mut peer, 1, &kept);
     world.idle(&peer);
-    assert_eq!(charged(&world, &peer), 0, "a turn that was dropped leaves an owner for a lease");
+    assert_eq!(charged(&world, &peer), 0, "a dropped request keeps its owner for a lease");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_delayed_lock_advances_the_open_owners_seqid() {
         assert_eq!(world.state.lock(world.now, turn.client(), &request), Err(Status::DELAY.into()));
         let reply = SavedReply { status: Status::DELAY, ..saved() };
         world.state.end_owner_request(world.now, turn, &reply, OwnerEffect::None);
-        assert_eq!(charged(&world, &peer), 2, "the lock-owner is unknown as before");
+        assert_eq!(charged(&world, &peer), 2, "the lock-owner is still unknown");
     }
 }
 
@@ -198,7 +198,7 @@ fn seqids_wrap_around() {
 }
 
 #[test]
-fn stateids_report_why_they_are_invalid() {
+fn invalid_stateids_report_the_reason() {
     let world = World::new();
     let mut peer = world.peer0("a", 1);
     let open = world.open0(&mut peer, 1, "o");
@@ -237,7 +237,7 @@ fn reclaims_during_the_grace_period() {
 }
 
 #[test]
-fn a_client_with_lost_state_begins_anew() {
+fn a_client_with_lost_state_starts_over() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     let (lost, kept) = (world.open0(&mut peer, 1, "o"), world.open0(&mut peer, 2, "p"));
@@ -267,7 +267,7 @@ fn setclientid_after_a_loss_returns_a_new_client_id() {
 }
 
 #[test]
-fn a_client_that_closed_the_open_of_a_lost_lock_begins_anew() {
+fn a_client_that_closed_the_open_of_a_lost_lock_starts_over() {
     let mut world = World::new();
     let mut peer = world.peer0("a", 1);
     let open = world.open0(&mut peer, 1, "o");

@@ -16,7 +16,7 @@ struct SlotModel {
 }
 
 proptest! {
-    /// Exactly-once execution: on three slots, however requests are sent, repeated, dropped or finished, each begins once, and its
+    /// Exactly-once execution: on three slots, requests are sent, repeated, dropped or finished in any order; each begins once, and its
     /// retransmissions get its reply.
     #[test]
     fn every_request_is_executed_once(
@@ -132,7 +132,7 @@ proptest! {
     /// Three clients open, lock, unlock, close and stay silent over three files. Locks of clients with a lease never conflict,
     /// counters match, and no state is left.
     #[test]
-    fn living_locks_never_conflict(
+    fn valid_locks_never_conflict(
         steps in prop::collection::vec((0u8..8, 0usize..3, 0u64..3, 0u64..30, 1u64..12, any::<bool>()), 1..150),
     ) {
         let mut world = World::new();

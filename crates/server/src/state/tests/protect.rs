@@ -98,7 +98,7 @@ fn other_principals_may_not_maintain_a_protected_client() {
         for op in [OpNum::BIND_CONN_TO_SESSION, OpNum::DESTROY_SESSION] {
             assert_eq!(world.state.admit_to_session(op, &session, &by), Err(Status::WRONG_CRED));
         }
-        // The client did not ask for enforcement of this one.
+        // The client did not request enforcement of this one.
         assert_eq!(world.state.admit_to_session(OpNum::BACKCHANNEL_CTL, &session, &by), Ok(()));
         // RFC 8881 §18.35.4, 9 Update but Wrong Principal; 3 Client Collision.
         assert_eq!(exchange(&world, &by, (1, true), StateProtect::None), Err(Status::PERM));

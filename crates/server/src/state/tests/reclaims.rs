@@ -42,7 +42,7 @@ fn reclaims_opens_and_locks_after_restart() {
     assert_eq!(world.state.reclaim_complete(&a.client), Ok(()));
     assert_eq!(world.state.reclaim_complete(&a.client), Err(Status::COMPLETE_ALREADY));
     assert_eq!(a.ping(&world), SequenceStatus::empty());
-    assert_eq!(reclaim(&world, &a, NONE), Err(Status::NO_GRACE), "it has completed");
+    assert_eq!(reclaim(&world, &a, NONE), Err(Status::NO_GRACE), "it has completed its reclaims");
     assert_eq!(world.try_open(&a, 2, "o", READ, NONE), Err(Status::GRACE), "another may still reclaim");
 
     let b = world.fresh_peer("b", 1);
@@ -111,7 +111,7 @@ fn without_records_there_is_no_grace_period() {
 }
 
 #[test]
-fn a_recorded_client_that_leaves_is_not_waited_for() {
+fn the_server_does_not_wait_for_a_recorded_client_that_leaves() {
     let world = World::with(&settings(), &["a"]);
     let peer = world.fresh_peer("a", 1);
     world.state.destroy_session(peer.connection, &peer.session).unwrap();

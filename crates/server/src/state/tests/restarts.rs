@@ -76,7 +76,7 @@ impl Site {
         peer
     }
 
-    /// Returns which of these files a client may reclaim after another restart.
+    /// Returns the files among these that a client may reclaim after another restart.
     fn after_restart(&mut self, name: &str, files: &[u64]) -> Vec<Result<(), Status>> {
         self.restart();
         let peer = self.world.fresh_peer(name, 1);
@@ -303,7 +303,7 @@ fn without_reclaim_complete_nothing_is_reclaimed_after_the_next_restart() {
 }
 
 #[test]
-fn a_restarted_client_is_not_waited_for() {
+fn the_server_does_not_wait_for_a_restarted_client() {
     let mut site = Site::after_a_had_one_open();
     let anew = site.world.fresh_peer("a", 2);
     assert!(!site.in_grace());

@@ -96,7 +96,7 @@ fn errors_of_sequence_change_neither_slot_nor_lease() {
 }
 
 #[test]
-fn a_reply_is_cached_only_if_the_client_asks() {
+fn a_reply_is_cached_only_on_request() {
     let world = World::new();
     let peer = world.peer("a");
     let mut arguments = peer.arguments(0);
@@ -191,7 +191,7 @@ fn a_failed_create_session_confirms_nothing_and_may_be_retried() {
     assert_eq!(world.state.create_session(world.now, &request), Err(Status::TOOSMALL));
     assert_eq!(world.state.create_session(world.now, &request), Err(Status::TOOSMALL), "a replay");
     let valid = CreateSession { fore_channel: &channel(1), ..request };
-    assert!(world.state.sessions.get(&old.session).is_some(), "the old incarnation is untouched");
+    assert!(world.state.sessions.get(&old.session).is_some(), "the old incarnation is unchanged");
     let unknown = CreateSession {
         sequence: id.sequence_id + 1,
         flags: CreateSessionFlags::from_bits_retain(8),
@@ -277,7 +277,7 @@ fn no_connection_binds_to_a_destroyed_session() {
     // A request that looked the session up before it was destroyed.
     session.touch(ConnectionId(77), &world.state.connections);
     assert!(!session.is_bound(ConnectionId(77)));
-    assert!(world.state.connections.is_empty(), "or it would be remembered forever");
+    assert!(world.state.connections.is_empty(), "or it would be remembered without end");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn sequence_reports_a_lost_back_channel_until_it_is_bound_again() {
     assert_eq!(bind(DirFromClient::BACK_OR_BOTH), Err(Status::INVAL));
     assert_eq!(bind(DirFromClient(5)), Err(Status::INVAL));
     assert_eq!(bind(DirFromClient::FORE_OR_BOTH), Ok(DirFromServer::BOTH));
-    assert_eq!(bind(DirFromClient::FORE_OR_BOTH), Ok(DirFromServer::BOTH), "again has no effect");
+    assert_eq!(bind(DirFromClient::FORE_OR_BOTH), Ok(DirFromServer::BOTH), "a repetition has no effect");
     assert_eq!(bind(DirFromClient::FORE), Err(Status::INVAL));
     assert_eq!(peer.ping(&world), SequenceStatus::empty());
     let other = |direction| {

@@ -34,7 +34,7 @@ fn idle_clients(site: &Site) {
 fn no_grace_period_follows_an_orderly_stop_without_holders() {
     let mut site = Site::new();
     idle_clients(&site);
-    assert_eq!(site.disk.clients(), 3, "each might have taken something at any moment");
+    assert_eq!(site.disk.clients(), 3, "each might have got state at any moment");
     assert!(site.stop_and_start().is_empty());
     assert_eq!(site.disk.clients(), 0);
     let stranger = site.world.peer("stranger");
@@ -95,7 +95,7 @@ fn others_wait_until_the_last_holder_has_reclaimed() {
 }
 
 #[test]
-fn all_clients_are_waited_for_after_a_crash() {
+fn the_server_waits_for_all_clients_after_a_crash() {
     let mut site = Site::new();
     idle_clients(&site);
     site.restart();
@@ -119,7 +119,7 @@ fn unfinished_reclaims_continue_after_an_orderly_stop() {
 }
 
 #[test]
-fn absent_clients_are_not_waited_for_after_an_orderly_stop() {
+fn the_server_does_not_wait_for_absent_clients_after_an_orderly_stop() {
     let mut site = Site::after_a_had_one_open();
     // No request arrives after the end of the period.
     site.world.pass(LEASE);
@@ -129,7 +129,7 @@ fn absent_clients_are_not_waited_for_after_an_orderly_stop() {
 }
 
 #[test]
-fn clients_with_lost_state_only_are_not_waited_for() {
+fn the_server_does_not_wait_for_clients_with_lost_state_only() {
     let mut site = Site::new();
     let (a, b) = (site.world.peer("a"), site.world.peer("b"));
     for (peer, fileids) in [(&a, &[1][..]), (&b, &[2, 3])] {
@@ -142,12 +142,12 @@ fn clients_with_lost_state_only_are_not_waited_for() {
     }
     assert_eq!(site.stop_and_start(), ["b"]);
     let b = site.world.fresh_peer("b", 1);
-    assert_eq!(site.reclaim(&b, 2), Err(Status::NO_GRACE), "lost state stays lost");
+    assert_eq!(site.reclaim(&b, 2), Err(Status::NO_GRACE), "lost state remains lost");
     assert!(site.reclaim(&b, 3).is_ok());
 }
 
 #[test]
-fn holders_of_reclaimable_delegations_are_waited_for() {
+fn the_server_waits_for_holders_of_reclaimable_delegations() {
     let mut site = Site::new();
     for (name, kind) in [
         ("reader", DelegationKind::Read),

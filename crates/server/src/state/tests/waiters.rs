@@ -56,7 +56,7 @@ impl Process {
         world.state.unlock(world.now, &self.peer.client, file(1), lock, range(0, u64::MAX)).unwrap();
     }
 
-    /// Returns how often it was notified since the last call; answers the notifications.
+    /// Returns the number of its notifications since the last call; answers the notifications.
     fn notified(&self, world: &World) -> usize {
         let calls = drain(&self.outbox);
         for call in &calls {
@@ -78,7 +78,7 @@ fn processes<const N: usize>() -> (World, [Process; N]) {
     (world, made)
 }
 
-/// Returns how often each process was notified.
+/// Returns the number of notifications of each process.
 fn notified<const N: usize>(world: &World, processes: [&Process; N]) -> [usize; N] {
     processes.map(|process| process.notified(world))
 }
@@ -219,7 +219,7 @@ fn a_waiter_that_lost_its_open_is_removed() {
     }
 }
 
-/// Returns three processes: it is the second one's turn, and the third waits behind it.
+/// Returns three processes: it is the second one's turn, and the third waits after it.
 fn whose_turn_has_come() -> (World, [Process; 3]) {
     let (world, [a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
@@ -230,7 +230,7 @@ fn whose_turn_has_come() -> (World, [Process; 3]) {
     (world, [a, b, c])
 }
 
-/// A waiter that gives up its right passes the turn on at once, before its time is over.
+/// A waiter that drops its right passes the turn on at once, before its time is over.
 #[test]
 fn closing_the_open_passes_the_turn_on() {
     let (world, [_, b, c]) = whose_turn_has_come();

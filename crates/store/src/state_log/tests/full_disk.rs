@@ -26,7 +26,7 @@ fn client(number: u32) -> Vec<u8> {
     [b"c", &number.to_be_bytes()[..]].concat()
 }
 
-/// Adds keys until there is no room for more; returns how many.
+/// Adds keys until there is no room for more; returns their number.
 fn use_up(log: &FileStateLog) -> u32 {
     let mut count = 0;
     while log.has_room() {
@@ -37,7 +37,7 @@ fn use_up(log: &FileStateLog) -> u32 {
 }
 
 #[test]
-fn on_a_full_disk_records_stay_and_new_clients_use_the_reserve() {
+fn on_a_full_disk_records_remain_and_new_clients_use_the_reserve() {
     let (_directory, path) = new_path();
     let log = FileStateLog::open_idle(&path);
     log.fill_disk(true);
@@ -67,7 +67,7 @@ fn changes_without_any_space_wait_until_there_is_some() {
     log.fill_disk(true);
     use_up(&log);
     let stable = in_file(&path).0;
-    // More than the rest of the reserve, without a look at `has_room`.
+    // More than the rest of the reserve, without a query of `has_room`.
     let big = vec![7; VALUE_BYTES_MAX];
     let numbers: Vec<_> = (0..16u8).map(|number| log.set(&[b'b', number], Some(&big))).collect();
     log.push();

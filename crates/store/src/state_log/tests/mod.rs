@@ -135,7 +135,7 @@ fn changes_of_many_threads_are_all_written() {
 }
 
 #[test]
-fn a_torn_tail_loses_only_what_was_not_acknowledged() {
+fn a_torn_tail_loses_only_unacknowledged_changes() {
     let (_directory, path) = new_path();
     let ends = file_of(&path);
     let whole = written(&path);
@@ -254,7 +254,7 @@ fn an_empty_or_missing_log_is_reported() {
     fs::write(&path, b"").unwrap();
     assert_eq!(found(&path), (Map::new(), Some(message("empty"))));
     assert_eq!(found(&path), (Map::new(), None), "rewritten, so that it is reported once");
-    // As if it could not write it.
+    // As if the server could not write it.
     for (is_expected, damage) in [(true, Some(message("missing"))), (false, None)] {
         fs::remove_file(&path).unwrap();
         let (_log, recovered) = FileStateLog::open(&path, is_expected).unwrap();
@@ -263,7 +263,7 @@ fn an_empty_or_missing_log_is_reported() {
 }
 
 #[test]
-fn the_file_stays_in_proportion_to_its_map() {
+fn the_size_of_the_file_is_proportional_to_its_map() {
     let (_directory, path) = new_path();
     let (log, _) = FileStateLog::open(&path, false).unwrap();
     let value = vec![7; VALUE_BYTES_MAX];
@@ -277,7 +277,7 @@ fn the_file_stays_in_proportion_to_its_map() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_removed_and_nobody_waits() {
+fn a_log_that_cannot_be_written_is_removed_without_a_wait() {
     let (directory, path) = new_path();
     file_of(&path);
     // It is damaged and must be rewritten, but the spare file cannot be made.
@@ -388,7 +388,7 @@ impl Unsynced {
         it
     }
 
-    /// Returns the sectors that the batch is written to.
+    /// Returns the sectors of the batch.
     fn sectors(&self) -> std::ops::Range<usize> {
         let end = self.synced.len() + self.batch.len();
         self.synced.len() / SECTOR..end.div_ceil(SECTOR)
@@ -605,7 +605,7 @@ fn a_caller_does_not_write_long_changes_or_ones_without_zeros() {
 }
 
 #[test]
-fn changes_that_nobody_waits_for_are_written_on_push_and_when_they_are_long() {
+fn changes_without_a_waiter_are_written_on_push_and_when_they_are_long() {
     let (_directory, path) = new_path();
     let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
@@ -615,7 +615,7 @@ fn changes_that_nobody_waits_for_are_written_on_push_and_when_they_are_long() {
         }
     };
     let number = log.set(b"c-a", None);
-    assert!(log.stable() < number, "nobody asked for it");
+    assert!(log.stable() < number, "no caller requested it");
     log.push();
     until_written(number);
     // A second push does nothing.
@@ -634,7 +634,7 @@ fn after_a_failed_write_of_a_caller_the_file_is_removed_and_the_logs_thread_writ
     log.set_fast();
     log.log.writer.lock().break_disk();
     assert_eq!(log.syncs_of(|| log.set_alone(b"c-a", b"lost something")), HERE);
-    // Later the file is back, with all changes.
+    // Later the file exists again, with all changes.
     while !log.is_written() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

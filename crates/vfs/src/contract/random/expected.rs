@@ -1,4 +1,4 @@
-//! Determines which results of an action are right. Where several errors apply, POSIX does not define which is
+//! Determines the allowed results of an action. If several errors apply, POSIX does not define which of them is
 //! returned.
 
 use super::action::{Content, Kind};

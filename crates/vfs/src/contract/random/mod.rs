@@ -1,7 +1,7 @@
 //! Random operations against a reference model.
 //!
 //! A seed determines a sequence of actions. Each runs on the backend and on a model that is simple enough to be
-//! obviously right. Where they differ, the sequence is shortened by some hundred attempts, and the failure prints the
+//! obviously correct. Where they differ, the sequence is shortened by some hundred attempts, and the failure prints the
 //! seed and the rest of the sequence. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak
 //! tests), and `ENFYS_ACTIONS=n` sets the length of a sequence.
 
@@ -59,7 +59,7 @@ fn try_seeds(t: &Subject, callers: usize) {
     }
 }
 
-/// Leaves out actions that the failure does not need: halves first, then smaller parts, until each remaining action
+/// Omits actions that the failure does not need: halves first, then smaller parts, until each remaining action
 /// is needed.
 fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>, first: &str) -> (Vec<Action>, String) {
     let Err((_, mut why)) = Run::new(t, callers).all(&actions) else {

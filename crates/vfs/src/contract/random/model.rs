@@ -150,7 +150,7 @@ impl Model {
         Ok((directory, directory.entries.get(name).copied()))
     }
 
-    /// Returns why `who` may not remove an entry of `victim` from `directory`.
+    /// Returns the reason why `who` may not remove an entry of `victim` from `directory`.
     pub(super) fn removal(&self, who: &Credentials, directory: &Node, victim: Id) -> Vec<Error> {
         let mut errors = Vec::new();
         if !directory.may(who, WRITE | SEARCH) {

@@ -133,7 +133,7 @@ impl<'t> Run<'t> {
             self.changes.push(0);
             return Ok(vec![directory, id]);
         }
-        same("the handle of what was there", created.handle, self.handles[id as usize])?;
+        same("the handle of the earlier object", created.handle, self.handles[id as usize])?;
         Ok(if size.is_some() { vec![id] } else { Vec::new() })
     }
 
@@ -246,7 +246,7 @@ impl<'t> Run<'t> {
         | Wanted::SetXattr { file, .. }
         | Wanted::RemoveXattr { file, .. }) = what
         else {
-            unreachable!("other actions are played elsewhere")
+            unreachable!("other actions run elsewhere")
         };
         let file = self.pick(file);
         let handle = &self.handles[file as usize];
@@ -312,10 +312,10 @@ impl<'t> Run<'t> {
         for id in 0..self.handles.len() as Id {
             let answer = self.callers[0].getattr(&self.handles[id as usize]);
             let Some(node) = self.model.get(id) else {
-                same(&format!("object {id}, which is gone"), answer.err(), Some(Error::Stale))?;
+                same(&format!("object {id}, which was removed"), answer.err(), Some(Error::Stale))?;
                 continue;
             };
-            let attributes = answer.map_err(|error| format!("object {id} is there, but: {error}"))?;
+            let attributes = answer.map_err(|error| format!("object {id} exists, but: {error}"))?;
             compare(id, &attributes, node, self.model.links(id))?;
             let last = std::mem::replace(&mut self.changes[id as usize], attributes.change);
             if attributes.change < last || (attributes.change == last && changed.contains(&id)) {

@@ -70,7 +70,7 @@ fn error_after_the_last_close_reaches_the_next_open() {
 }
 
 #[test]
-fn errors_that_nobody_asks_for_are_bounded() {
+fn unreported_errors_are_bounded() {
     let mut world = World::new();
     for file in 0..2 * UNSEEN_ERRORS_MAX as u64 {
         world.write_with(FileId(file), 0, &[1; WSIZE as usize], Stability::Unstable);

@@ -13,7 +13,7 @@ enum Op {
     Truncate(usize),
     /// Sends some requests.
     Send(usize),
-    /// The server executes a request: this many eighths of a WRITE, and perhaps more stable than asked.
+    /// The server executes a request: this many eighths of a WRITE, and perhaps more stable than requested.
     Execute(usize, u64, bool),
     /// A reply arrives.
     Reply(usize),
@@ -215,7 +215,7 @@ impl Simulation {
         assert!(dirty >= self.world.writes.unstable_bytes(FILE), "unstable data are accounted");
     }
 
-    /// Makes the server work again, and calls fsync.
+    /// Repairs the server, and calls fsync.
     fn finish(&mut self) {
         let ticket = self.world.writes.sync(FILE, EVERYTHING);
         self.syncs.push((ticket, self.model.clone()));
@@ -226,7 +226,7 @@ impl Simulation {
                 if self.syncs.is_empty() {
                     break;
                 }
-                self.world.now = self.world.writes.poll_timeout().expect("somebody waits, but for nothing");
+                self.world.now = self.world.writes.poll_timeout().expect("a task waits for no event");
             }
             self.execute(0, 8, false);
             self.reply(0);

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
 
-/// A tree beside a directory that must not change.
+/// A tree next to a directory that must not change.
 struct Place {
     directory: tempfile::TempDir,
     tree: LocalTree,

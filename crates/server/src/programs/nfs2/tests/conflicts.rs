@@ -19,11 +19,11 @@ fn lab() -> (Lab, FileHandle) {
 /// Returns the results of a call of version 2; none without a reply.
 fn call<R: Decode>(lab: &mut Lab, procedure: Proc, arguments: &impl Encode) -> R {
     let results = lab.ask((PROGRAM, VERSION, procedure.0), &xdr::to_bytes(arguments)).expect("results");
-    xdr::from_bytes(results).expect("the results and nothing else")
+    xdr::from_bytes(results).expect("no bytes after the results")
 }
 
 #[test]
-fn what_an_open_denies_is_refused() {
+fn denied_access_is_refused() {
     let (mut lab, file) = lab();
     let deny = OpenArgs {
         share_deny: ShareDeny::BOTH,

@@ -1,4 +1,4 @@
-//! Calls that are cut short, too long, or have lengths that are not there.
+//! Calls that are cut short, too long, or have lengths beyond their end.
 
 use protocol::nfs2::{
     CreateArgs, LinkArgs, ReadArgs, ReaddirArgs, RenameArgs, SattrArgs, SymlinkArgs, TABLE, WriteArgs,
@@ -54,7 +54,7 @@ fn calls_that_are_cut_short_are_garbage() {
 }
 
 #[test]
-fn lengths_that_are_not_there_are_garbage() {
+fn lengths_beyond_the_end_are_garbage() {
     let client = Client::new();
     let garbage = Err(RpcError::NotExecuted(AcceptStatus::GarbageArguments));
     for length in [5_u32, 1024, 1025, 8193, 1 << 31, u32::MAX] {
@@ -77,7 +77,7 @@ fn other_procedures_are_not_available() {
 }
 
 #[test]
-fn version_2_is_served_only_if_it_is_asked_for() {
+fn version_2_is_served_only_on_request() {
     let client = Client::new();
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let exports = ExportTable::new(vec![client.export.clone()]).unwrap();

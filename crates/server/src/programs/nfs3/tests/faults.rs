@@ -113,7 +113,7 @@ fn removing_a_busy_object_returns_acces() {
 }
 
 #[test]
-fn short_reads_and_writes_say_how_short() {
+fn short_reads_and_writes_report_their_length() {
     let (pair, backend) = faulty_pair();
     let file = pair.file(b"file");
     backend.add(Rule::on(Method::Write, Fault::Short(3)));

@@ -20,7 +20,7 @@ fn readlink_returns_the_text_unchanged() {
 }
 
 #[test]
-fn access_is_what_the_mode_bits_grant() {
+fn access_is_granted_by_the_mode_bits() {
     let mut pair = pair();
     let (file, program) = (pair.file(b"file"), pair.file(b"program"));
     let dir = pair.mkdir(b"dir", 0o750);
@@ -85,7 +85,7 @@ fn mknod_creates_special_files_only() {
     let new_attributes = Sattr { mode: Some(0o777), ..Sattr::default() };
     let args = SetattrArgs { object: pair.root, new_attributes, guard: None };
     assert_eq!(pair.status(Proc::SETATTR, &args), NfsStat::OK);
-    // POSIX: only the superuser may create a device; anybody may create a pipe.
+    // POSIX: only the superuser may create a device; any user may create a pipe.
     pair.uid = 1000;
     assert_eq!(mknod(&pair, b"mine", MknodData::CharacterDevice(device())).status(), NfsStat::PERM);
     assert_eq!(mknod(&pair, b"mine", MknodData::Fifo(attributes)).status(), NfsStat::OK);

@@ -121,8 +121,8 @@ fn fully_inherited_aces_become_default_acl() {
     assert_eq!(access.get(AclTag::User(1002)), Some(4));
     assert_eq!(access.get(AclTag::User(1000)), None, "for new objects only");
     let default = default.unwrap();
-    assert_eq!(default.get(AclTag::User(1000)), Some(0), "a DENY holds for more than it says");
-    assert_eq!(default.get(AclTag::User(1001)), None, "an ALLOW for files alone cannot be said");
+    assert_eq!(default.get(AclTag::User(1000)), Some(0), "a DENY also applies to other objects");
+    assert_eq!(default.get(AclTag::User(1001)), None, "an ALLOW for files only cannot be represented");
     assert_eq!(default.get(AclTag::User(1002)), None, "nor one that ends");
     assert_eq!(default.get(AclTag::Other), Some(4));
 }
@@ -134,7 +134,7 @@ fn default_acl_ignores_owner_of_directory() {
         let aces = aces.into_iter().map(|ace| Ace { flags: ace.flags | both, ..ace }).collect();
         converted(aces, &DIRECTORY).unwrap().1.unwrap()
     };
-    // The directory belongs to 10 and 20; anybody may create a file there.
+    // The directory belongs to 10 and 20; any user may create a file there.
     let list = default(vec![allow("10", R), allow("g:20", R)]);
     let of = |tag| list.get(tag);
     assert_eq!((of(AclTag::User(10)), of(AclTag::Group(20))), (Some(4), Some(4)));

@@ -27,7 +27,7 @@ impl<'r> Compound<'r> {
         };
         // A persistent session's reply is answered even if this server runs without a crash-replay log.
         let Some(journal) = &self.request.server.journal else { return Err(status.into()) };
-        match journal.recognise(call, self.request.logged.owner, self.request.now, true) {
+        match journal.recognize(call, self.request.logged.owner, self.request.now, true) {
             RecoveredCall::Replied(reply) => Err(Failure::Replay(reply)),
             RecoveredCall::Pending => {
                 // The client does not repeat the request in this session: the claim must be durable before the answer.

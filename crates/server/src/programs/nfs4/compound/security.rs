@@ -1,4 +1,4 @@
-//! Which security flavors an object accepts, and which operation answers WRONGSEC (RFC 8881 §2.6.3.1).
+//! The security flavors that an object accepts, and the operations that return WRONGSEC (RFC 8881 §2.6.3.1).
 
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::commit::CommitArgs;
@@ -84,8 +84,8 @@ impl Compound<'_> {
     }
 
     /// Returns whether all operations on the handle are in the client's `spo_must_allow` (RFC 8881 §2.10.8.3). The client's machine
-    /// principal may then use them whatever flavor the export takes, as on Linux's server. GETATTR is allowed beside them: Linux's
-    /// client sends it with CLOSE and DELEGRETURN. One other operation, and the handle is refused.
+    /// principal may then use them with any flavor of the export, as on Linux's server. GETATTR is allowed in addition: Linux's
+    /// client sends it with CLOSE and DELEGRETURN. With any other operation the handle is refused.
     fn is_for_machine(&self, mut arguments: Reader) -> bool {
         let Ok(client) = self.client() else { return false };
         let (by, mut is_needed) = (self.credential(), false);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn secinfo_tells_callers_with_the_wrong_flavor_which_are_right() {
+    fn secinfo_reports_flavors_to_callers_with_the_wrong_flavor() {
         let mut two = two();
         let (shut, directory) = (two.shut, two.directory);
         // privacy, then none: RFC 2203 §5.3.1's numbers, after RPCSEC_GSS, the mechanism and its quality of protection.
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn version_4_0_has_nothing_to_use_behind_secinfo() {
+    fn version_4_0_checks_the_flavor_for_operations_after_secinfo() {
         let Two { lab, directory, .. } = two();
         let mut lab = V40Lab::of(&lab.server, 2, b"old");
         assert_eq!(lab.status(vec![putfh(directory), secinfo("file")]), Status::OK);

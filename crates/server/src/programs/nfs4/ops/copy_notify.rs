@@ -26,7 +26,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     if stateid.is_special() {
         return Err(Status::BAD_STATEID.into());
     }
-    // Not `compound.check_io`: it accepts COPY_NOTIFY stateids, which must not permit further servers.
+    // Not `compound.check_io`: it accepts COPY_NOTIFY stateids, which must not permit access by further servers.
     let (state, client, key) = (compound.state(), compound.client()?, file.key(compound.server()));
     let permit = state.check_io(compound.now(), client, key, &stateid, IoKind::Read)?;
     // Another user's open, or a write-only open that a delegation widened, needs a check: the other server reads by this permission.

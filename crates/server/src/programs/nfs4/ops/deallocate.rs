@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_reads_as_zeros_and_the_size_stays() {
+    fn the_range_reads_as_zeros_and_the_size_is_unchanged() {
         let mut lab = lab_42();
         lab.file(&["export", "file"], b"0123456789");
         let (file, stateid) = lab.open(&["export", "file"], b"owner");

@@ -51,7 +51,7 @@ pub(crate) fn run_in_place<'r>(
     Ok(InPlace::Done)
 }
 
-/// Fetches attributes of the current object, and of its file system if wanted.
+/// Fetches attributes of the current object, and of its file system if requested.
 async fn read_attributes(
     compound: &mut Compound<'_>,
     object: &Object<'_>,

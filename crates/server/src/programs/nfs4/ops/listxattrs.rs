@@ -49,7 +49,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
-/// Returns how many of the first `fit` names can be sent: names of the same hash must go into one reply, since their cookie is
+/// Returns the number of the first `fit` names that can be sent: names of the same hash must go into one reply, since their cookie is
 /// the same.
 fn whole_places(names: &[(u64, Bytes)], fit: usize) -> usize {
     match names.get(fit) {

@@ -65,7 +65,7 @@ fn lock(
     }
 }
 
-/// Returns how to notify the client when the lock may be free.
+/// Returns the method to notify the client when the lock may be free.
 fn notice<'c>(compound: &'c Compound<'_>, file: File<'_>) -> Option<LockNotice<'c>> {
     let wire = Object::File(file).seal(&compound.server().settings().handle_key);
     let handle = Handle::new(&wire).ok()?;

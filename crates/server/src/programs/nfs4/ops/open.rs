@@ -1,4 +1,4 @@
-//! OPEN (RFC 8881 §18.16): opens a regular file, by name or handle, and creates it if wanted.
+//! OPEN (RFC 8881 §18.16): opens a regular file, by name or handle, and creates it if requested.
 //!
 //! In order: checks that touch nothing; grace; the file (found or created) with the caller's permission; share reservations;
 //! truncation, which a reservation may forbid.

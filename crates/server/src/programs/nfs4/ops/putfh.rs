@@ -48,7 +48,7 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
             .map(Object::Pseudo)
             .ok_or(Status::STALE.into());
     }
-    // RFC 8881 §15.1.2.7: STALE also if "access to it has been revoked": the export is gone, or this client may not use it.
+    // RFC 8881 §15.1.2.7: STALE also if "access to it has been revoked": the export was removed, or this client may not use it.
     // PUTFH's errors do not include ACCESS.
     let export = compound.export(id).ok_or(Status::STALE)?;
     export.counts.requests.fetch_add(1, Relaxed);

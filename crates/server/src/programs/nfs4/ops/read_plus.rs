@@ -20,7 +20,7 @@ const DATA_HEADER: usize = 4 + 8 + 4;
 const HOLE: usize = 4 + 8 + 8;
 /// Most pieces in one reply: each costs two system calls in a file of many small holes.
 const MAX_PIECES: u32 = 64;
-/// How often announced data may be missing before the rest counts as a hole.
+/// Number of times that announced data may be missing before the rest counts as a hole.
 const MAX_MISSES: u32 = 2;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {

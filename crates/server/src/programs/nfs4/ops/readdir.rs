@@ -174,7 +174,7 @@ async fn directory(
     let mut attributes =
         EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
     let listed = if listing.mask.has(number::ACL) && backend.properties().acls {
-        // Allocated separately: few clients ask for ACLs, and the future of other listings stays small.
+        // Allocated separately: few clients request ACLs, and the future of other listings stays small.
         Box::pin(acls::list(compound, directory, request, &mut listing, (&attributes, &inside), reply))
             .await?
     } else {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn honours_maxcount_to_the_byte() {
+    fn honors_maxcount_to_the_byte() {
         let mut lab = filled(20);
         for maxcount in [100, 200, 333] {
             let result = lab.last(at(&["export"], vec![Op::ReadDir(ReadDirArgs { maxcount, ..ALL })]));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn honours_dircount_but_lists_one_at_least() {
+    fn honors_dircount_but_lists_one_at_least() {
         let mut lab = filled(5);
         // A cookie and a name of nine bytes take 24.
         let dircount = |dircount| ReadDirArgs { dircount, ..ALL };

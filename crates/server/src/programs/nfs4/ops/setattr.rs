@@ -157,7 +157,7 @@ impl HandedIn {
     async fn set(self, compound: &mut Compound<'_>, file: &File<'_>) -> Result {
         // Checked again: the delegation may have been returned or revoked during the wait.
         let Checked { known, .. } = self.check(compound, file)?;
-        // Before the attributes are read: from here on nothing moves the times for the holder.
+        // Before the attributes are read: from now on nothing moves the times for the holder.
         compound.state().advance_times(compound.client()?, file.key(compound.server()), known);
         compound.forget_fresh();
         let present = compound.attributes().await?;

@@ -17,7 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
 pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result<bool> {
     let sent = FileAttributes::decode(arguments)?;
     let mask = comparable(&sent, compound.minor)?;
-    // As for GETATTR, the holder of a write delegation is asked first.
+    // As for GETATTR, the holder of a write delegation is queried first.
     let mut ours = Writer::new();
     write_attributes(compound, mask, &mut ours).await?;
     let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;

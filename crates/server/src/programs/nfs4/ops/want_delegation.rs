@@ -55,7 +55,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
 /// Returns the wanted access (`None` to cancel) and the want.
 ///
 /// # Errors
-/// INVAL if no delegation is wanted: §18.49.3 permits READ, WRITE, ANY and CANCEL. NOTSUPP for a delegation from before the client's
+/// INVAL if no delegation is requested: §18.49.3 permits READ, WRITE, ANY and CANCEL. NOTSUPP for a delegation from before the client's
 /// own restart, which is not kept.
 fn wanted(
     want: DelegationWant,

@@ -1,8 +1,8 @@
 //! WRITE_SAME (RFC 7862 §15.12): fills a range with application data blocks, each with its number and a pattern.
 //!
-//! The server makes the blocks and writes them in pieces, between which other requests run. "WRITE_SAME MUST appear to populate the range of
-//! the file as if the client used WRITE to transfer the instantiated ADBs" (§15.12.3.2), so it may stop early, as WRITE may, at the
-//! end of a block; the client continues with the next. Completion by CB_OFFLOAD is not used: it would end no sooner. Zeros are not
+//! The server creates the blocks and writes them in parts, between which other requests run. "WRITE_SAME MUST appear to populate the range of
+//! the file as if the client used WRITE to transfer the instantiated ADBs" (§15.12.3.2), so it may stop early, like WRITE, at the
+//! end of a block; the client continues with the next. Completion by CB_OFFLOAD is not used: it would not end sooner. Zeros are not
 //! written as holes: §8.4 forbids to "modify space reservations".
 
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use crate::state::{IoKind, stable_how};
 
 /// Most bytes of one WRITE_SAME and of a block: as many as one COPY copies before its reply.
 const MAX_BYTES: u64 = 64 << 20;
-/// Bytes made and written at once.
+/// Bytes created and written at once.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of a block's number, `count4`.
 const NUMBER_BYTES: u64 = 4;
@@ -42,7 +42,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (count, stability) = fill(compound, &file, &blocks, permit.authority).await?;
     let stability = match stable {
         StableHow::Unstable => stability,
-        // One sync for all pieces.
+        // One sync for all parts.
         _ if stability < Stability::FileSync && count > 0 => {
             let context = compound.changing_context(file.export);
             let commit = file.export.backend.commit(&context, &file.handle, blocks.offset, count).await;
@@ -107,13 +107,13 @@ impl Blocks {
         Ok(Self { offset, size, length, number, pattern })
     }
 
-    /// Returns the length of the piece at `done`: whole blocks, or a part of a long one.
+    /// Returns the length of the part at `done`: whole blocks, or a part of a long one.
     fn piece(&self, done: u64) -> u64 {
         let most = if self.size < PIECE_BYTES { PIECE_BYTES / self.size * self.size } else { PIECE_BYTES };
         most.min(self.length - done)
     }
 
-    /// Returns the bytes from `start` on, relative to the first block.
+    /// Returns the bytes at `start`, relative to the first block.
     fn bytes(&self, start: u64, length: u64) -> Bytes {
         let mut bytes = BytesMut::zeroed(length as usize);
         for index in start / self.size..(start + length).div_ceil(self.size) {
@@ -128,7 +128,7 @@ impl Blocks {
         bytes.freeze()
     }
 
-    /// Returns whether pieces of one length at the same offset in a block are equal.
+    /// Returns whether parts of one length at the same offset in a block are equal.
     fn repeats(&self) -> bool {
         self.number.is_none() && self.size <= PIECE_BYTES
     }
@@ -159,7 +159,7 @@ async fn fill(
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     let (mut done, mut stability) = (0, Stability::FileSync);
-    // The last piece, and its offset in a block: a backend may stop within a block.
+    // The last part, and its offset in a block: a backend may stop within a block.
     let (mut bytes, mut place) = (Bytes::new(), 0);
     while done < blocks.length {
         let length = blocks.piece(done);
@@ -184,7 +184,7 @@ async fn fill(
     Ok((done / blocks.size * blocks.size, stability))
 }
 
-/// Yields to other requests: writes to memory never wait by themselves.
+/// Yields to other requests: writes to memory never wait.
 async fn yield_now() {
     let mut has_waited = false;
     poll_fn(|context| {
@@ -251,7 +251,7 @@ mod tests {
     /// §8.1.1: "if either adb_reloff_pattern or adb_reloff_blocknum is set to NFS4_UINT64_MAX, then the corresponding field is not
     /// set".
     #[test]
-    fn numbers_and_patterns_may_be_left_out() {
+    fn numbers_and_patterns_are_optional() {
         let mut lab = lab_42();
         let zeros = AppDataBlock { number_offset: NOWHERE, pattern_offset: NOWHERE, ..block(2) };
         let pattern = AppDataBlock { number_offset: NOWHERE, ..block(1) };
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn is_as_stable_as_wanted() {
+    fn is_as_stable_as_requested() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
         for stable in [StableHow::Unstable, StableHow::DataSync, StableHow::FileSync] {
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(done.as_result().unwrap().count, PIECE_BYTES / 48 * 48);
     }
 
-    /// A backend may stop within a block; the next piece then continues there.
+    /// A backend may stop within a block; the next part then continues there.
     #[test]
     fn blocks_are_whole_after_short_writes() {
         let (export, backend) = faulty();
@@ -388,7 +388,7 @@ mod tests {
     fn one_call_is_bounded_and_yields() {
         let mut lab = lab_42();
         let file = lab.file(&["export", "file"], b"");
-        // Blocks that do not divide the pieces.
+        // Blocks that do not divide the parts.
         let size = PIECE_BYTES + 48;
         let long =
             AppDataBlock { block_size: size, block_number: 5, pattern_offset: size - 4, ..block(1000) };

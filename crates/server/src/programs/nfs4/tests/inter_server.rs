@@ -74,7 +74,7 @@ fn args(scene: &Scene, count: u64) -> CopyArgs {
     }
 }
 
-/// Returns the source's bytes; neighbours differ.
+/// Returns the source's bytes; neighbors differ.
 fn bytes(offset: u64, length: u64) -> Bytes {
     (offset..offset + length).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
 }
@@ -119,7 +119,7 @@ impl Scene {
         let mut flight = self.ask(args);
         self.serve(size);
         let stateid = ok(&mut flight).response.callback_id[0];
-        (stateid, self.lab.server.shared.state.next_offload(true).expect("it is to be driven"))
+        (stateid, self.lab.server.shared.state.next_offload(true).expect("the driver must run it"))
     }
 
     /// Runs a step of the copy, in which the source answers `answer`.
@@ -136,7 +136,7 @@ impl Scene {
         }
     }
 
-    /// Returns how the only copy ended.
+    /// Returns the outcome of the only copy.
     fn ending(&self) -> OffloadInfo {
         let calls = self.client.calls();
         let [call] = &calls[..] else { panic!("{} calls", calls.len()) };
@@ -339,7 +339,7 @@ fn recalls_before_writing_copied_data() {
     scene.serve(3 * MIB);
     assert!(flight.poll().is_some());
     assert_eq!(mtime(&mut scene), scene.client.now().wall.seconds);
-    let offload = scene.lab.server.shared.state.next_offload(true).expect("it is to be driven");
+    let offload = scene.lab.server.shared.state.next_offload(true).expect("the driver must run it");
     let server = Arc::clone(&scene.lab.server);
     let mut step = pin!(server.shared.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

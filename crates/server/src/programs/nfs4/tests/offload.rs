@@ -26,7 +26,7 @@ use crate::testing::{Lab, at, faulty, lab_of, open, open_result, putfh, size, sp
 use crate::{ExportTable, Offload};
 
 const MIB: u64 = 1 << 20;
-/// Three steps more than run before the reply.
+/// Three more steps than before the reply.
 const LONG: u64 = INLINE_BYTES + 3 * MIB;
 
 /// A client with a callback path, with two open files.
@@ -89,7 +89,7 @@ impl Scene {
     /// Starts a copy in the background.
     fn begin(&mut self) -> (Stateid, Arc<Offload>) {
         let stateid = self.ask(0, false).response.callback_id[0];
-        (stateid, self.next().expect("it is to be driven"))
+        (stateid, self.next().expect("the driver must run it"))
     }
 
     fn next(&self) -> Option<Arc<Offload>> {
@@ -124,7 +124,7 @@ impl Scene {
         offloads.collect()
     }
 
-    /// Returns how the only copy ended.
+    /// Returns the outcome of the only copy.
     fn ending(&self) -> OffloadInfo {
         let notices = self.notices();
         assert_eq!(notices.len(), 1);
@@ -149,7 +149,7 @@ fn long_copy_continues_after_reply_and_reports_end() {
     let stateid = answer.response.callback_id[0];
     assert_ne!(stateid.seqid, 0, "RFC 7862 §4.8");
     assert!(scene.notices().is_empty());
-    let offload = scene.next().expect("it is to be driven");
+    let offload = scene.next().expect("the driver must run it");
     assert!(scene.next().is_none());
     assert_eq!(scene.advance(&offload), Poll::Ready(Advanced::More));
     let on_its_way = OffloadStatusOk { count: INLINE_BYTES + MIB, complete: List::default() };
@@ -384,7 +384,7 @@ fn copies_take_turns() {
         }
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
         scene.lab.server.shared.state.resume_offload(Arc::clone(&first));
-        assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &second)), "the other's turn");
+        assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &second)), "the other copy's step");
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
     }
 }

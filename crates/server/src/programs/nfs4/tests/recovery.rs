@@ -1,4 +1,4 @@
-//! Restarts, as clients of every version see them.
+//! Restarts, for clients of every version.
 
 use std::sync::Arc;
 
@@ -354,7 +354,7 @@ fn reclaims_delegations_except_revoked_ones() {
         assert_eq!((maker.status(vec![]), holder.status(vec![])), (Status::OK, Status::OK));
         maker.server.maintain(maker.now());
     }
-    assert_eq!(site.server.counts().delegations, 1, "it did not come back in time");
+    assert_eq!(site.server.counts().delegations, 1, "it was not returned in time");
     site.restart();
     let mut holder = site.again(b"holder", 1);
     assert_eq!(holder.status(vec![putfh(first), reclaiming()]), Status::NO_GRACE);

@@ -1,6 +1,6 @@
 //! Every operation with a stateid, and every kind of wrong stateid: a table of the statuses in the RFCs.
 //!
-//! RFC 8881 §8.2.2 to §8.2.4 apply to versions 4.1 and 4.2; rules of single operations are beside their rows. RFC 7530 §9.1.4.2
+//! RFC 8881 §8.2.2 to §8.2.4 apply to versions 4.1 and 4.2; rules of single operations are next to their rows. RFC 7530 §9.1.4.2
 //! to §9.1.4.4 apply to version 4.0. Each cell of the table has its own server.
 
 mod minor_0;
@@ -182,7 +182,7 @@ fn every_operation_checks_every_stateid() {
             let ops = (row.make)(&scene, stateid);
             let status = scene.client.status(ops);
             if status != expected {
-                wrong.push(format!("{}, {sent:?}: {status:?} in the place of {expected:?}", row.name));
+                wrong.push(format!("{}, {sent:?}: {status:?} instead of {expected:?}", row.name));
             }
         }
     }
@@ -250,9 +250,9 @@ impl Scene {
         };
         client.minor = 2;
         let beside = match basis {
-            // The holder's own OPEN would count as the beginning of a return.
+            // The holder's own OPEN would count as the start of a return.
             Basis::Delegation => (client.handle(&["export", "beside"]), Stateid::ANONYMOUS),
-            Basis::Open | Basis::Lock => client.open(&["export", "beside"], b"neighbour"),
+            Basis::Open | Basis::Lock => client.open(&["export", "beside"], b"neighbor"),
         };
         Self { exports, client, file, beside }
     }
@@ -358,7 +358,7 @@ fn change(client: &mut Lab, basis: Basis, file: Handle, stateid: Stateid) -> Sta
     match basis {
         Basis::Open => client.open(&["export", "file"], b"owner").1,
         Basis::Lock => locked(client, file, more_lock(stateid)),
-        Basis::Delegation => unreachable!("a delegation's seqid stays"),
+        Basis::Delegation => unreachable!("a delegation's seqid is constant"),
     }
 }
 

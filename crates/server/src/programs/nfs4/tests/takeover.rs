@@ -47,7 +47,7 @@ impl Scene {
     }
 }
 
-/// Returns `other` fields near a known one: with its index and neighbouring ones (`index_at` says where the index is), each with all of
+/// Returns `other` fields near a known one: with its index and neighboring ones (`index_at` is the position of the index), each with all of
 /// the `rests`.
 fn guesses(own: [u8; 12], index_at: usize, rests: &[Vec<u8>]) -> Vec<[u8; 12]> {
     let index = u32::from_be_bytes(*own[index_at..].first_chunk().unwrap());
@@ -115,7 +115,7 @@ fn only_opener_or_client_principal_closes() {
         let left = u64::from(closed != Status::OK);
         assert_eq!(scene.counts(), (left, left));
         if closed != Status::OK {
-            assert_eq!(scene.status_by(USER, close), Status::OK, "no seqid was taken");
+            assert_eq!(scene.status_by(USER, close), Status::OK, "no seqid was used");
         }
     }
 }
@@ -195,5 +195,5 @@ fn denied_lock_hides_client_id_of_holder() {
     let renew = |client_id| vec![Op::Renew(RenewArgs { client_id })];
     assert_eq!(other.status(renew(reported)), Status::STALE_CLIENTID);
     assert_eq!(test(&mut other, b"locker").0, reported, "always the same");
-    assert_eq!(test(&mut scene.lab, b"another locker").0, scene.lab.client_id, "its own it knows");
+    assert_eq!(test(&mut scene.lab, b"another locker").0, scene.lab.client_id, "it knows its own ID");
 }

@@ -28,7 +28,7 @@ struct Called(Arc<Connection>);
 impl Called {
     /// Makes the connection that the server requests.
     fn take(lab: &V40Lab, id: u64) -> Self {
-        Self::make(lab, id, wanted(lab).expect("a connection is wanted"))
+        Self::make(lab, id, wanted(lab).expect("a connection is requested"))
     }
 
     /// Establishes the requested connection.
@@ -115,7 +115,7 @@ fn reply(call: &Call, result: CbOpResult) -> bytes::Bytes {
     call.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
 }
 
-/// Another client's OPEN for writing, which has to wait.
+/// Starts another client's OPEN for writing, which must wait.
 fn write_open(other: &mut Lab) -> PendingCall {
     let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::BOTH)]));
     assert!(flight.poll().is_none(), "the delegation conflicts");
@@ -166,7 +166,7 @@ fn grants_v40_write_delegation_and_asks_holder() {
     let (file, held) = hold_to_write(&mut lab);
     let asked = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
     let before = attributes_in(&lab.last(vec![putfh(file), getattr(&asked)]));
-    assert!(called.calls().is_empty(), "the holder's own question is answered here");
+    assert!(called.calls().is_empty(), "the holder's own query is answered by the server");
     let mut flight = other.start(2, vec![putfh(file), getattr(&asked)]);
     assert!(flight.poll().is_none());
     let question = called.calls().pop().expect("CB_GETATTR");
@@ -360,14 +360,14 @@ fn requests_one_callback_connection_at_a_time() {
     call_me_at(&mut lab, HOME);
     // Before the transport takes the request, and while it connects.
     call_me_at(&mut lab, "127.0.0.1.0.10");
-    let first = wanted(&lab).expect("a connection is wanted");
+    let first = wanted(&lab).expect("a connection is requested");
     for port in 11..20 {
         call_me_at(&mut lab, &format!("127.0.0.1.0.{port}"));
     }
     assert!(wanted(&lab).is_none(), "the outcome of the first is not known");
-    // The old connection is not wanted any more, whether it was made or not.
+    // The old connection is no longer needed, even if it was made.
     assert!(Called::make(&lab, 900, first).0.outbox.is_hung_up());
-    let second = wanted(&lab).expect("the one that is wanted now");
+    let second = wanted(&lab).expect("the one that is needed now");
     assert_eq!(second.address().port(), 19);
     call_me_at(&mut lab, HOME);
     lab.lab.server.handle_connect_failed(second);
@@ -378,7 +378,7 @@ fn requests_one_callback_connection_at_a_time() {
         let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", verifier, HOME) else { panic!() };
         assert_eq!(lab.confirm(&ok), Status::OK);
     }
-    let last = wanted(&lab).expect("the last one's");
+    let last = wanted(&lab).expect("that of the last client");
     assert!(third.0.outbox.is_hung_up() && wanted(&lab).is_none());
     let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 10, HOME) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);

@@ -27,7 +27,7 @@ fn a_restarted_host_loses_its_locks_shares_and_waits() {
     answer(&lab, &call, Stats::GRANTED);
     assert_eq!(three.share(file, ShareAccess::RW, ShareMode::DRW), Stats::GRANTED);
     two.unlock(whole(file));
-    assert!(next_call(&lab).is_none(), "the restarted host waits no longer");
+    assert!(next_call(&lab).is_none(), "the restarted host no longer waits");
     lab.server.audit().unwrap();
 }
 
@@ -39,9 +39,9 @@ fn a_notification_is_accepted_only_from_the_hosts_address_and_with_a_new_state()
     assert_eq!(two.lock(whole(file)), Stats::DENIED, "it comes from another host");
     notify(&mut one, "one", 3);
     assert_eq!(two.lock(whole(file)), Stats::DENIED, "the lock was taken in that state");
-    let mut neighbour = host(&lab.server, 1, "neighbour");
-    assert_eq!(neighbour.lock(bytes(file, 1, 1)), Stats::DENIED);
-    notify(&mut neighbour, "neighbour", 7);
+    let mut neighbor = host(&lab.server, 1, "neighbor");
+    assert_eq!(neighbor.lock(bytes(file, 1, 1)), Stats::DENIED);
+    notify(&mut neighbor, "neighbor", 7);
     assert_eq!(two.lock(whole(file)), Stats::DENIED, "another machine behind the same address");
     notify(&mut one, "one.example.org", 7);
     assert_eq!(two.lock(whole(file)), Stats::GRANTED);
@@ -54,7 +54,7 @@ fn free_all_frees_the_locks_of_a_host_that_is_not_monitored() {
     assert_eq!(one.status(Proc::NM_LOCK, &args), Stats::GRANTED);
     let free = |name: &'static str| Notify { name: Opaque::from_static(name.as_bytes()), state: 0 };
     two.ask::<()>(VERSION, Proc::FREE_ALL, &free("one")).unwrap();
-    assert_eq!(two.lock(whole(file)), Stats::DENIED, "of its own address only");
+    assert_eq!(two.lock(whole(file)), Stats::DENIED, "only of its own address");
     one.ask::<()>(VERSION, Proc::FREE_ALL, &free("one")).unwrap();
     assert_eq!(two.lock(whole(file)), Stats::GRANTED);
 }
@@ -106,7 +106,7 @@ fn locks_of_removed_exports_are_freed() {
 }
 
 #[test]
-fn the_status_monitor_monitors_for_nobody_else() {
+fn the_status_monitor_monitors_only_for_this_server() {
     let (lab, _, mut one, _) = two_hosts();
     let state = lab.server.shared.state.monitor_state();
     assert_eq!(state % 2, 1);

@@ -9,7 +9,7 @@ fn waiting_hosts_get_the_lock_in_their_order_and_are_called() {
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
     assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
     assert_eq!(three.wait(whole(file)), Stats::BLOCKED);
-    assert_eq!(two.wait(whole(file)), Stats::BLOCKED, "a client that asks again keeps its place");
+    assert_eq!(two.wait(whole(file)), Stats::BLOCKED, "a client that repeats its request keeps its place");
     assert!(next_call(&lab).is_none());
     assert_eq!(one.unlock(whole(file)), Stats::GRANTED);
 
@@ -49,7 +49,7 @@ fn a_host_waits_for_a_client_of_nfsv4_and_such_a_client_for_a_host() {
 }
 
 #[test]
-fn a_lock_that_its_host_does_not_want_passes_to_the_next() {
+fn a_lock_refused_by_its_host_passes_to_the_next() {
     let (lab, file, mut one, mut two) = two_hosts();
     let mut three = host(&lab.server, 3, "three");
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
@@ -76,14 +76,14 @@ fn a_host_that_cannot_be_reached_lets_others_go_first_and_keeps_waiting() {
     assert_eq!(three.unlock(whole(file)), Stats::GRANTED);
     lab.server.audit().unwrap();
     lab.pass(5);
-    let call = next_call(&lab).expect("it is tried again");
+    let call = next_call(&lab).expect("it is retried");
     assert_eq!(call.path().address, two.connection.peer.ip());
     answer(&lab, &call, Stats::GRANTED);
     assert_eq!(one.lock(whole(file)), Stats::DENIED);
 }
 
 #[test]
-fn a_granted_without_an_answer_is_repeated_and_the_lock_stays() {
+fn an_unanswered_granted_is_repeated_and_the_lock_remains() {
     let (mut lab, file, mut one, mut two) = two_hosts();
     assert_eq!(one.lock(whole(file)), Stats::GRANTED);
     assert_eq!(two.wait(whole(file)), Stats::BLOCKED);
@@ -96,7 +96,7 @@ fn a_granted_without_an_answer_is_repeated_and_the_lock_stays() {
     assert_eq!(again.record(), call.record());
     lab.server.handle_host_answer(&again, HostAnswer::Unreachable, lab.now());
     assert_eq!(one.lock(whole(file)), Stats::DENIED, "it may have taken the first one");
-    assert_eq!(two.lock(whole(file)), Stats::GRANTED, "the host asks for itself");
+    assert_eq!(two.lock(whole(file)), Stats::GRANTED, "the host requests the lock");
     lab.pass(60);
     assert!(next_call(&lab).is_none(), "so it need not be called");
 }

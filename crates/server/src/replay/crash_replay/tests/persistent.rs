@@ -133,7 +133,7 @@ impl Machine {
         Arc::new(server.with_stable_log(self.log.clone(), records, now))
     }
 
-    /// Returns a client with a persistent session, and a directory that everybody may change.
+    /// Returns a client with a persistent session, and a directory that any user may change.
     fn client(&mut self) -> Lab {
         let mut lab = Lab::without_session(self.start(100), 1);
         lab.flags = CreateSessionFlags::PERSIST;

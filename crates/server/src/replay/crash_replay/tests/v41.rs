@@ -122,7 +122,7 @@ pub(super) fn compound(ops: Vec<Op>) -> CompoundArgs {
     CompoundArgs { minor_version: 2, ..crate::testing::compound(ops) }
 }
 
-/// Returns a client, and a directory that everybody may change, with a file `old` and a directory `dir`.
+/// Returns a client, and a directory that any user may change, with a file `old` and a directory `dir`.
 fn client(machine: &mut Machine) -> Lab {
     let lab = Lab::without_session(machine.start(100), 1);
     prepare(lab)
@@ -274,7 +274,7 @@ fn a_claim_ends_with_its_execution_over_further_kills() {
         reconnect(&mut lab, &mut machine, 140);
         lab.connect(b"of the user");
         assert_eq!(lab.status(at(&["export"], vec![Op::Create(directory())])), Status::OK);
-        assert_eq!(lab.status(remove()), Status::OK, "what it has created itself");
+        assert_eq!(lab.status(remove()), Status::OK, "its own object");
     }
 }
 

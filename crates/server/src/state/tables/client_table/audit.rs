@@ -21,7 +21,7 @@ impl ClientTable {
             same("a record's number", (record.number, self.numbers.get(&id)), (*number, Some(number)))?;
             self.audit_record(id, record).map_err(|why| format!("record {id:#x}: {why}"))?;
             for session in &record.sessions {
-                let session = sessions.get(session).ok_or("a record names a session that is gone")?;
+                let session = sessions.get(session).ok_or("a record names a removed session")?;
                 same("a session's client", session.client.id(), id)?;
                 named += 1;
             }
@@ -39,7 +39,7 @@ impl ClientTable {
 
     fn audit_record(&self, id: ClientId, record: &Record) -> Result<(), String> {
         same("the client's ID", record.client.id(), id)?;
-        same("whether the client is gone", record.client.is_removed(), false)?;
+        same("whether the client is removed", record.client.is_removed(), false)?;
         let owned = self.owned(ClientKind::of(&record.client), record.client.owner());
         match record.phase {
             RecordPhase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),

@@ -1,14 +1,14 @@
 //! Operations under way that would break a delegation. While one changes a file, the file is not delegated.
 //!
-//! Files are grouped by a hash. If two files share a group, an operation on one delays grants of the other for as
-//! long as it takes.
+//! Files are grouped by a hash. If two files share a group, an operation on one delays grants of the other while
+//! it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Groups of files.
 const GROUPS: usize = 1024;
 
-/// How many operations that would break a delegation are under way, and how many have ended, by groups of files.
+/// The numbers of operations under way that would break a delegation, and of those that have ended, by groups of files.
 #[derive(Debug)]
 pub(crate) struct ActiveChanges {
     groups: Box<[AtomicU64]>,
@@ -31,18 +31,18 @@ impl ActiveChanges {
         ChangeGuard::begin(self.group(hash))
     }
 
-    /// Begins an operation that knows its file only by name. Returns `None` once delegations are wanted: the operation must look
+    /// Begins an operation that knows its file only by name. Returns `None` once delegations are requested: the operation must look
     /// the file up, since a stream of such operations would prevent every grant.
     pub(crate) fn begin_unnamed(&self) -> Option<ChangeGuard<'_>> {
         if self.is_wanted.load(SeqCst) {
             return None;
         }
         let guard = ChangeGuard::begin(&self.unnamed);
-        // After the count: either this sees that delegations are wanted, or the grant sees the count.
+        // After the count: either this sees that delegations are requested, or the grant sees the count.
         (!self.is_wanted.load(SeqCst)).then_some(guard)
     }
 
-    /// Returns the point from which changes of a file count that is to be delegated. Call it before reading the attributes that
+    /// Returns the point from which changes of a file count for a grant. Call it before reading the attributes that
     /// the grant is based on.
     pub(crate) fn epoch(&self, hash: u64) -> ChangeEpoch {
         // Mostly it is set already: then the cache line is only read.
@@ -67,17 +67,17 @@ impl ActiveChanges {
     }
 }
 
-/// Returns how many operations of a group are under way: the lower half of its number.
+/// Returns the number of operations of a group under way: the lower half of its number.
 fn under_way(group: &AtomicU64) -> u32 {
     group.load(SeqCst) as u32
 }
 
-/// Returns how many operations of a group have ended, modulo 2^32: the upper half.
+/// Returns the number of operations of a group that have ended, modulo 2^32: the upper half.
 fn ended(group: &AtomicU64) -> u32 {
     (group.load(SeqCst) >> 32) as u32
 }
 
-/// How many operations on a file had ended at some point.
+/// The number of operations on a file that had ended at some point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeEpoch {
     group: u32,
@@ -99,7 +99,7 @@ impl<'s> ChangeGuard<'s> {
 
 impl Drop for ChangeGuard<'_> {
     fn drop(&mut self) {
-        // One less under way, one more that has ended.
+        // Subtracts one under way, adds one that has ended.
         self.0.fetch_add((1 << 32) - 1, SeqCst);
     }
 }
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn unnamed_changes_prevent_every_grant_and_end_once_delegations_are_wanted() {
+    fn unnamed_changes_prevent_every_grant_and_end_once_delegations_are_requested() {
         let changes = ActiveChanges::default();
         let unnamed = changes.begin_unnamed().expect("no delegation was requested");
         let epoch = changes.epoch(7);
-        assert!(changes.is_changing(7) && changes.is_changing(8), "it may be any file");
+        assert!(changes.is_changing(7) && changes.is_changing(8), "it may concern any file");
         assert!(changes.begin_unnamed().is_none());
         drop(unnamed);
         assert!(!changes.is_changing(7) && changes.has_changed_since(7, epoch));

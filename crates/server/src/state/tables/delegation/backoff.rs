@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The first pause; each that follows soon is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
-/// How often the pause doubles: 15 s doubled six times are 16 minutes.
+/// Maximum number of doublings of the pause: 15 s doubled six times are 16 minutes.
 const LEVELS_MAX: u8 = 6;
 /// Recently recalled files that are remembered. Of two files in one place, the later one is.
 const RECENT_RECALLS_MAX: usize = 4096;
@@ -76,7 +76,7 @@ fn seconds(level: u8) -> u32 {
 struct Pause {
     /// Its end in seconds of the server's clock; zero if there is no pause.
     until: u32,
-    /// How often the pause was doubled.
+    /// Number of doublings of the pause.
     level: u8,
     /// 24 bits of the file's hash that do not choose the place: other files in the same place differ in them.
     tag: u32,

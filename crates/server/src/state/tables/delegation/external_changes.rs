@@ -39,7 +39,7 @@ impl ExternalChanges {
         Self { notifiers: AtomicU64::new(0), queue: Mutex::default(), work_signal }
     }
 
-    /// Makes a notifier for a delegation that may be granted.
+    /// Creates a notifier for a delegation that may be granted.
     pub(crate) fn notifier(self: &Arc<Self>, holder: ClientId, file: FileKey) -> Arc<ChangeNotifier> {
         let number = self.notifiers.fetch_add(1, Relaxed);
         let changes = Arc::clone(self);

@@ -1,4 +1,4 @@
-//! Kinds of delegations, and which of them an operation conflicts with.
+//! Kinds of delegations.
 
 use protocol::nfs4::types::Bitmap;
 

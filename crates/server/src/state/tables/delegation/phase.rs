@@ -15,7 +15,7 @@ pub(crate) enum DelegationPhase {
     Gone,
 }
 
-/// An event in the life of a delegation.
+/// An event that ends or changes a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DelegationEvent {
     /// Another client's request conflicts (§10.4.4).
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_transition_table_is_sound() {
+    fn the_transition_table_is_consistent() {
         let phases = [Phase::Granted, Phase::Recalled, Phase::Revoked, Phase::Gone];
         check_table(TRANSITIONS, Phase::Granted, &phases);
         assert_eq!(Phase::Revoked.after(Event::Return), None, "the loss must be acknowledged");

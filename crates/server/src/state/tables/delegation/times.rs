@@ -62,7 +62,7 @@ impl FileTimes {
     ///
     /// RFC 9754 §5: "When the time presented is before the original time, then the update is ignored. When the time presented is
     /// in the future, the server can either clamp the new time to the current time, or it may return NFS4ERR_DELAY". Each
-    /// accepted time is the next "original" one, so that other clients never see times go back.
+    /// accepted time is the next "original" one, so that other clients never see times go backwards.
     pub fn accept(&mut self, reported: ReportedTimes, now: Timestamp) -> ReportedTimes {
         let accept = |known: &mut Timestamp, reported: Option<Timestamp>| {
             let time = reported?.min(now);

@@ -1,4 +1,4 @@
-//! A lock, and how it excludes others.
+//! A lock, and its conflicts with others.
 
 use super::owners::LockOwner;
 use super::range::LockRange;
@@ -23,7 +23,7 @@ impl LockKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockSet(pub(crate) u32);
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeldLock {
     pub(crate) range: LockRange,

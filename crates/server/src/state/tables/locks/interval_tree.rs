@@ -1,9 +1,9 @@
 //! An interval tree: finds a lock that excludes another, in logarithmic time.
 //!
-//! Shared locks overlap, so an ordered map is not enough: a long range may start far before the bytes asked for. Buckets by length
+//! Shared locks overlap, so an ordered map is not enough: a long range may start far before the requested bytes. Buckets by length
 //! fail where many ranges end just before those bytes. So this is a treap ordered by (start, owner). Each subtree knows its
 //! greatest end and whether all its ranges belong to one owner, since own ranges do not conflict; and the same of its exclusive
-//! ranges, since a shared lock conflicts with those alone. Priorities come from a keyed sequence that clients do not see, so no
+//! ranges, since a shared lock conflicts only with those. Priorities come from a keyed sequence that clients do not see, so no
 //! order of requests degrades the tree. Nodes live in one vector: 100,000 ranges are not 100,000 allocations.
 
 use super::held::{HeldLock, LockKind};
@@ -224,7 +224,7 @@ impl IntervalTree {
         }
     }
 
-    /// Joins two subtrees; all ranges of `before` come before those of `behind`.
+    /// Joins two subtrees; all ranges of `before` precede those of `behind`.
     fn merge(&mut self, before: u32, behind: u32) -> u32 {
         if before == NIL {
             return behind;
@@ -373,22 +373,22 @@ mod tests {
             tree.visited.set(0);
             let found = tree.find(&query(start, start + 5, Exclusive, None), &mut |_| true);
             assert_eq!(found.is_some(), (1_999_995..=2_000_009).contains(&start));
-            // A treap of n nodes is about 2 ln n = 23 deep on average; four times that is never seen.
-            assert!(tree.visited.get() < 100, "looked at {}", tree.visited.get());
+            // A treap of n nodes is about 2 ln n = 23 deep on average; four times that never occurs.
+            assert!(tree.visited.get() < 100, "visited {}", tree.visited.get());
         }
         tree.visited.set(0);
         assert!(
             tree.find(&query(0, 999_999, Shared, None), &mut |_| true).is_none(),
             "shared locks do not exclude each other"
         );
-        assert!(tree.visited.get() < 100, "looked at {}", tree.visited.get());
+        assert!(tree.visited.get() < 100, "visited {}", tree.visited.get());
     }
 
     #[test]
     fn a_query_skips_a_hundred_thousand_ranges_of_its_own_owner() {
         let (own, other) = (7, 8);
         let mut tree = IntervalTree::new(9);
-        // The owner's exclusive ranges, another owner's shared ones between them, and one exclusive one of that at the end.
+        // The owner's exclusive ranges, another owner's shared ones between them, and one exclusive lock of that owner at the end.
         for number in 0..50_000 {
             tree.insert(lock(40 * number, 40 * number + 9, Exclusive, own));
             tree.insert(lock(40 * number + 20, 40 * number + 29, Shared, other));
@@ -396,7 +396,7 @@ mod tests {
         let find = |tree: &IntervalTree, end, kind| {
             tree.visited.set(0);
             let found = tree.find(&query(0, end, kind, Some(own)), &mut |_| true);
-            assert!(tree.visited.get() < 200, "looked at {}", tree.visited.get());
+            assert!(tree.visited.get() < 200, "visited {}", tree.visited.get());
             found.map(|found| found.range.start)
         };
         assert_eq!(find(&tree, u64::MAX, Shared), None, "the other owner has shared locks only");

@@ -45,7 +45,7 @@ impl LockOwners {
     pub(crate) fn add_set(&mut self, name: OwnerName) -> LockOwner {
         let last = &mut self.last;
         let record = self.by_name.entry(name).or_insert_with(|| {
-            // A number comes back after 2^32 owners of one open file; its earlier owner is gone by then.
+            // A number is reused after 2^32 owners of one open file; its earlier owner has ended by then.
             *last = last.wrapping_add(1);
             OwnerRecord { number: LockOwner(*last), sets: 0 }
         });

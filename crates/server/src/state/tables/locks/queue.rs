@@ -1,9 +1,9 @@
 //! The owners that wait for locks of a file.
 //!
-//! Nothing is granted here: a waiter was denied a lock, and is notified when it may have it. NFSv4 clients then ask again; for NLM
-//! hosts the caller grants it at once. A waiter that asks again by itself
-//! can be forgotten at any time. Waiters are notified in the order in which they came, and never two at once whose locks
-//! exclude each other: one writer, or all readers. A notified waiter keeps its turn until it has asked again or its time is up.
+//! Nothing is granted here: a waiter was denied a lock, and is notified when it may have it. NFSv4 clients then repeat the request; for NLM
+//! hosts the caller grants it at once. A waiter that repeats its request without a notification
+//! can be forgotten at any time. Waiters are notified in the order of arrival, and never two at once whose locks
+//! exclude each other: one writer, or all readers. A notified waiter keeps its turn until it has repeated its request or its time is over.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::held::LockKind;
 use super::owners::OwnerName;
 use super::range::LockRange;
 
-/// An owner that waits for a lock; `N` says how to notify it.
+/// An owner that waits for a lock; `N` has the data to notify it.
 #[derive(Debug)]
 pub(crate) struct LockWaiter<N> {
     pub(crate) owner: OwnerName,
@@ -35,7 +35,7 @@ impl<N> LockWaiter<N> {
     }
 }
 
-/// The waiters of one file, in the order in which they came.
+/// The waiters of one file, in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct LockQueue<N>(Vec<LockWaiter<N>>);
 
@@ -75,7 +75,7 @@ impl<N> LockQueue<N> {
     }
 
     /// Gives turns to waiters that have none, and returns the result of `notify` for each. A waiter gets its turn where `is_free`
-    /// says that it could have its lock, and no lock whose waiter has its turn excludes that.
+    /// returns that it could have its lock, and no lock whose waiter has its turn excludes that.
     pub(crate) fn give_turns<C>(
         &mut self,
         now: Duration,

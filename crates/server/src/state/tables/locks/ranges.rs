@@ -1,4 +1,4 @@
-//! The locked ranges of a file. An owner's ranges replace, split and merge with each other; those of others conflict or not.
+//! The locked ranges of a file. An owner's ranges replace, split and merge with each other; those of others may conflict.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl LockedRanges {
     pub(crate) fn lock(&mut self, lock: HeldLock) {
         let HeldLock { range, kind, owner, set } = lock;
         let LockRange { mut start, mut end } = range;
-        // One byte more on both sides, so that neighbours of the same kind merge.
+        // One byte more on both sides, so that neighbors of the same kind merge.
         let near = LockRange { start: start.saturating_sub(1), end: end.saturating_add(1) };
         for old in self.take_overlapping(owner, near) {
             if (old.kind, old.set) == (kind, set) {
@@ -60,13 +60,13 @@ impl LockedRanges {
         self.insert(HeldLock { range: LockRange { start, end }, kind, owner, set });
     }
 
-    /// Returns whether unlocking `range` leaves two ranges where one was.
+    /// Returns whether unlocking `range` splits a range in two.
     pub(crate) fn is_split_by(&self, owner: LockOwner, range: LockRange) -> bool {
         let before = self.owners.get(&owner).and_then(|own| own.range(..range.start).next_back());
         before.is_some_and(|(_, (end, _, _))| *end > range.end)
     }
 
-    /// Unlocks a range. Bytes that the owner has not locked stay as they are.
+    /// Unlocks a range. Other bytes are unchanged.
     pub(crate) fn unlock(&mut self, owner: LockOwner, range: LockRange) {
         for old in self.take_overlapping(owner, range) {
             self.put_back_outside(old, range);
@@ -251,7 +251,7 @@ mod tests {
                     .and_then(|own| own.range(..=at).next_back().filter(|(_, (end, _, _))| *end >= at));
                 let held = held.map(|(_, (_, kind, set))| (*kind, *set));
                 assert_eq!(held, *byte, "owner {owner} byte {at}");
-                // Neighbouring bytes with equal locks are in one range.
+                // Adjacent bytes with equal locks are in one range.
                 count += usize::from(byte.is_some() && (at == 0 || bytes[at as usize - 1] != *byte));
             }
         }
@@ -262,7 +262,7 @@ mod tests {
     proptest! {
         /// Locks, upgrades, downgrades, unlocks and conflicts of three owners, against an array of bytes.
         #[test]
-        fn behaves_as_an_array_of_bytes(
+        fn behaves_like_an_array_of_bytes(
             steps in prop::collection::vec(
                 (0u8..5, 0u32..3, 0u64..BYTES, 1u64..BYTES, any::<bool>(), 0u32..2), 1..80),
         ) {

@@ -1,7 +1,7 @@
-//! Records of NLM hosts: which hosts to notify after a restart (`SM_NOTIFY`), and which may reclaim.
+//! Records of NLM hosts: the hosts to notify after a restart (`SM_NOTIFY`), and those that may reclaim.
 //!
 //! A host gets its record with its first monitored lock, and its reply waits until that is stable. Within the grace period a
-//! recorded host may reclaim; NLM has no message that says it has finished, so the period lasts its full time. A host that
+//! recorded host may reclaim; NLM has no message that reports the end of reclaims, so the period lasts its full time. A host that
 //! reclaimed nothing by then loses that right, but is still notified by later servers.
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -36,7 +36,7 @@ struct HostEntry {
     record: HostRecord,
     /// Whether the host holds, or held, something of this server.
     is_present: bool,
-    /// Whether the host knows of the restart, or need not.
+    /// Whether the host knows of the restart, or does not need to.
     is_notified: bool,
     /// The change that wrote the record.
     change: u64,
@@ -53,7 +53,7 @@ pub(super) struct HostRecords {
 }
 
 impl HostRecords {
-    /// Reads the records of the server before, and writes the new state number.
+    /// Reads the records of the previous server, and writes the new state number.
     pub(super) fn read(entries: &[(Bytes, Bytes)], first_state: i32, log: Option<&dyn StateLog>) -> Self {
         let state = entries.iter().find(|(key, _)| **key == [key::MONITOR_STATE]);
         let state = state.and_then(|(_, value)| xdr::from_bytes::<i32>(value.clone()).ok());
@@ -73,7 +73,7 @@ impl HostRecords {
         self.by_name.values().filter(|entry| entry.may_reclaim()).count()
     }
 
-    /// Takes the right to reclaim from hosts that have reclaimed nothing. Returns the last change, or zero.
+    /// Revokes the right to reclaim of hosts that have reclaimed nothing. Returns the last change, or zero.
     pub(super) fn end_grace(&mut self, log: Option<&dyn StateLog>) -> u64 {
         let Some(log) = log else { return 0 };
         let mut last = 0;
@@ -86,7 +86,7 @@ impl HostRecords {
 }
 
 impl HostEntry {
-    /// Whether the host was recorded by the server before, and has not reclaimed anything yet.
+    /// Whether the host was recorded by the previous server, and has not reclaimed anything yet.
     fn may_reclaim(&self) -> bool {
         !self.is_present && !self.record.is_lost
     }
@@ -98,7 +98,7 @@ impl Recovery {
         self.clients.lock().hosts.state
     }
 
-    /// Returns the hosts that the server before recorded, and how to reach them, if there is a log that says so.
+    /// Returns the hosts that the previous server recorded, with their addresses, if there is a log.
     pub(crate) fn hosts_to_notify(&self) -> Vec<(HostName, HostPath)> {
         let clients = self.clients.lock();
         let path = |name: &HostName, record: &HostRecord| HostPath {
@@ -111,13 +111,13 @@ impl Recovery {
         waiting.map(|(name, entry)| (name.clone(), path(name, &entry.record))).collect()
     }
 
-    /// Whether the state number is stable, so that no later server uses it again.
+    /// Whether the state number is stable, so that no later server reuses it.
     pub(crate) fn is_monitor_state_stable(&self) -> bool {
         let change = self.clients.lock().hosts.state_change;
         self.log.as_ref().is_none_or(|log| log.stable() >= change)
     }
 
-    /// Whether a host may reclaim: the server before recorded it.
+    /// Whether a host may reclaim: the previous server recorded it.
     pub(crate) fn host_may_reclaim(&self, name: &HostName) -> bool {
         let clients = self.clients.lock();
         // A host that has reclaimed something may reclaim more.
@@ -148,7 +148,7 @@ impl Recovery {
         };
         let known = hosts.get(name).filter(|entry| entry.record == record).map(|entry| entry.change);
         let change = known.unwrap_or_else(|| log.set(&key_of(name), Some(&xdr::to_bytes(&record))));
-        // A host that holds something of this server has heard of the restart, or does not need to.
+        // A host that holds something of this server knows of the restart, or does not need to.
         let is_notified = hosts.get(name).is_some_and(|entry| entry.is_notified);
         hosts.insert(name.clone(), HostEntry { record, is_present: true, is_notified, change });
         (log.stable() < change).then_some(change)
@@ -177,7 +177,7 @@ impl Recovery {
         clients.hosts.by_name.keys().filter(|name| name.address == address.to_canonical()).cloned().collect()
     }
 
-    /// Notes that a host knows of the restart, or that it is no longer told.
+    /// Notes that a host knows of the restart, or that it is no longer notified.
     pub(crate) fn host_notified(&self, name: &HostName) {
         if let Some(entry) = self.clients.lock().hosts.by_name.get_mut(name) {
             entry.is_notified = true;

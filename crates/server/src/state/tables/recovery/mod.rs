@@ -31,7 +31,7 @@
 //! answered with DELAY, and no delegation is granted. RECLAIM_COMPLETE succeeds without a record.
 //!
 //! **Version 4.0** has no RECLAIM_COMPLETE. Its clients count as done with reclaims when they read or write by reclaimed state,
-//! or ask for new state [`ASKS`] times in a row: clients hold back their programs until all is reclaimed (Linux drains its
+//! or request new state [`ASKS`] times in a row: clients hold back their programs until all is reclaimed (Linux drains its
 //! slots, FreeBSD takes a lock). So others need not wait for the end of the period. If the period ends first, a client keeps its
 //! record if its last request was not a reclaim.
 
@@ -64,7 +64,7 @@ pub(crate) use record::Recorded;
 use record::{ClientRecord, Name};
 
 /// Requests for new state in a row after which a client of version 4.0 counts as done with reclaims. More than one, because a
-/// simple client's threads may ask for new state while another thread reclaims.
+/// simple client's threads may request new state while another thread reclaims.
 const ASKS: u8 = 3;
 
 /// The records of clients, and the grace period.
@@ -169,7 +169,7 @@ impl Recovery {
                 Ok(record) if record.may_reclaim_any() => {
                     clients.entry.insert(name, RecordEntry { record, state: AWAITED });
                 }
-                // A client that may reclaim nothing is not waited for.
+                // The server does not wait for a client that may reclaim nothing.
                 _ => useless.push(name),
             }
         }
@@ -205,12 +205,12 @@ impl Recovery {
         (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
     }
 
-    /// Waits until a change is stable. `thread` tells the permitted uses of the calling thread.
+    /// Waits until a change is stable. `thread` has the permitted uses of the calling thread.
     pub(crate) fn wait_durable(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number, thread))
     }
 
-    /// Writes all changes, including those that nobody waits for.
+    /// Writes all changes, including those for which no caller waits.
     pub(crate) fn push(&self) {
         self.log.iter().for_each(|log| log.push());
     }

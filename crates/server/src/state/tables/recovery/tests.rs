@@ -148,7 +148,7 @@ fn client_records_are_encoded_and_parsed() {
 }
 
 #[test]
-fn foreign_keys_are_left_alone() {
+fn foreign_keys_are_unchanged() {
     let name = State::records_of(&[("a", 1)]).entries.remove(0).0;
     for key in [&b""[..], b"c", b"c\x02a", b"x\x01a"] {
         assert_eq!(Name::parse(&Bytes::copy_from_slice(key)), None);
@@ -160,10 +160,6 @@ fn foreign_keys_are_left_alone() {
     let lease = Duration::from_secs(90);
     let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };
     let recovery = Recovery::new(records, lease, lease);
-    assert!(!recovery.in_grace(lease), "an invalid record lets nobody reclaim");
-    assert_eq!(
-        disk.changes(),
-        3,
-        "the broken one is taken away, the lease and the monitor's state are written"
-    );
+    assert!(!recovery.in_grace(lease), "an invalid record lets no client reclaim");
+    assert_eq!(disk.changes(), 3, "the broken one is removed, the lease and the monitor's state are written");
 }

@@ -1,4 +1,4 @@
-//! Checks that the lists of a shard agree, and that nothing in effect excludes anything else.
+//! Checks that the lists of a shard agree, and that no state in effect conflicts with other state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Shard {
         }
     }
 
-    /// Checks that nothing that is held of a file excludes anything else.
+    /// Checks that no held state of a file conflicts with other state.
     fn audit_file(&self, key: FileKey, file: &File, sums: &mut Sums) -> Result<(), String> {
         same("whether the file is unused", file.is_unused(), false)?;
         self.audit_shares(file)?;
@@ -160,7 +160,7 @@ impl Shard {
         Ok(())
     }
 
-    /// RFC 8881 §10.4: beside a write delegation no other client uses the file; beside a read delegation none writes it.
+    /// RFC 8881 §10.4: during a write delegation no other client uses the file; during a read delegation none writes it.
     fn audit_delegations(&self, file: &File) -> Result<(), String> {
         for index in &file.delegations {
             let (entry, kind) = (self.entry(*index), self.delegation_at(*index).kind);

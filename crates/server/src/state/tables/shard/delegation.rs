@@ -29,7 +29,7 @@ pub(crate) struct Delegation {
     /// The number of the user who opened the file then.
     pub(crate) opener: u64,
     pub(crate) phase: DelegationPhase,
-    /// The file as the client knows it.
+    /// The file's handle at the client.
     pub(crate) handle: Handle,
     /// The OPEN that granted it.
     pub(crate) granted_by: Option<ReferringRequest>,
@@ -65,14 +65,14 @@ impl Delegation {
         if kind == IoKind::Write && !self.kind.is_write() {
             return Err(Status::OPENMODE);
         }
-        // The delegation of a file that was opened for writing alone allows reads: the client fills the pages that it writes
+        // The delegation of a file that was opened only for writing allows reads: the client fills the pages that it writes
         // into. The permission to read was not checked by the OPEN.
         let is_checked = self.checked_access & kind.bit() != 0;
         let authority = if is_checked { Authority::Opened } else { Authority::Caller };
         Ok(IoPermit { authority, opener: Some(self.opener), stateid })
     }
 
-    /// Returns whether its holder is notified of such a change, and need not return it for that.
+    /// Returns whether its holder is notified of such a change, and need not return the delegation for it.
     pub(crate) fn is_notified_of(&self, change: EntryChangeKind) -> bool {
         let is_notified = |types: protocol::nfs4::types::Bitmap| types.has(change.notify_type());
         self.is_granted() && matches!(self.kind, DelegationKind::Directory(types) if is_notified(types))
@@ -82,8 +82,8 @@ impl Delegation {
     /// holder does not know of it yet.
     pub(crate) fn hides_changes(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
-        // A report comes a little after the change. Until then it is not known whether a new change attribute is the holder's own
-        // doing, where it writes beside a read delegation. It then reads again data that only it has changed.
+        // A report comes a little after the change. Until then it is not known whether the holder itself caused a new change attribute,
+        // if it writes under a read delegation. It then rereads data that only it has changed.
         self.kind == DelegationKind::Read || watch.is_notified()
     }
 

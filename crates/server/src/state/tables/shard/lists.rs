@@ -1,4 +1,4 @@
-//! How entries enter the lists of files and opens, and leave them in constant time.
+//! Insertion into the lists of files and opens, and removal, in constant time.
 
 use super::super::delegation::kind::DelegationKind;
 use super::super::file_key::FileKey;
@@ -43,7 +43,7 @@ impl Shard {
         if let Some(moved) = file.delegations.get(at as usize).copied() {
             self.delegation_at_mut(moved).at_file = at;
         }
-        // Each woken operation looks through the remaining delegations under this lock. Of a file, no operation can continue while
+        // Each woken operation examines the remaining delegations under this lock. Of a file, no operation can continue while
         // two remain: one at most is its own client's, and a write delegation is the only one. The wake-ups at powers of two are
         // for holders whose leases expire meanwhile. Of a directory any number may remain: holders that are notified.
         let delegations = &self.file_mut(key).delegations;

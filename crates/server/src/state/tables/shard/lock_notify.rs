@@ -18,7 +18,7 @@ pub(crate) struct LockNotify {
 /// The action when a waiter may have its lock.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// CB_NOTIFY_LOCK (RFC 8881 §20.11): the client asks again.
+    /// CB_NOTIFY_LOCK (RFC 8881 §20.11): the client repeats its request.
     Callback {
         /// The open under which it asked.
         open: u32,

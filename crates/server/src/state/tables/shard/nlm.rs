@@ -1,4 +1,4 @@
-//! Locks and share reservations of NLM hosts. They belong to no open: an entry is all that an owner of a host has locked in a
+//! Locks and share reservations of NLM hosts. They belong to no open: an entry has all locks of an owner of a host in a
 //! file, or one share reservation.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Shard {
         self.nlm_locks.get(&(file, owner)).copied()
     }
 
-    /// Returns the entry of an owner's locks in a file; makes it if there is none.
+    /// Returns the entry of an owner's locks in a file; creates it if there is none.
     pub(crate) fn nlm_lock_entry(
         &mut self,
         file: FileKey,

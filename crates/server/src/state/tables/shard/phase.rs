@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_transition_table_is_sound() {
+    fn the_transition_table_is_consistent() {
         let revoked =
             [Revocation::Expired, Revocation::Administrator, Revocation::Unreturned].map(Phase::Revoked);
         let all = [Phase::Held, revoked[0], revoked[1], revoked[2], Phase::Freed];

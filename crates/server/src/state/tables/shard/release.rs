@@ -1,4 +1,4 @@
-//! How opens, locks and delegations end: by their clients, by others, or with the client's record.
+//! The end of opens, locks and delegations: by their clients, by others, or with the client's record.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -152,7 +152,7 @@ impl Shard {
         for index in held.collect::<Vec<u32>>() {
             self.end(index, EntryEvent::AdminRevoke, gauges, deferred);
         }
-        // An NLM host cannot be notified of a loss: its locks are as if they had never been.
+        // An NLM host cannot be notified of a loss: its locks are as if they had never existed.
         let of_hosts = self.cells.iter().zip(0..).filter_map(|(cell, index)| {
             let entry = cell.entry.as_ref()?;
             let is_nlm = matches!(entry.kind, EntryKind::NlmLock(_) | EntryKind::NlmShare(_));

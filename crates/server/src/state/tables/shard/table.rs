@@ -203,7 +203,7 @@ impl Shard {
         self.entry_of(entry_id).is_some_and(is_held)
     }
 
-    /// Adds the clients that hold something here which they may reclaim after a restart of the server. RFC 8881 §10.9.4: "no
+    /// Adds the clients that hold state here that they may reclaim after a restart of the server. RFC 8881 §10.9.4: "no
     /// provision is made for reclaiming directory delegations in the event of client or server restart".
     pub(crate) fn add_holders(&self, holders: &mut HashSet<ClientId>) {
         let entries = self.cells.iter().filter_map(|cell| cell.entry.as_ref());
@@ -280,7 +280,7 @@ impl Shard {
         self.delegations.get(&(file, client)).copied()
     }
 
-    /// Returns the lock stateid of a lock-owner under an open; makes it if there is none.
+    /// Returns the lock stateid of a lock-owner under an open; creates it if there is none.
     pub(crate) fn lock_entry(
         &mut self,
         open: u32,
@@ -298,7 +298,7 @@ impl Shard {
         let at_open = self.open_at(open).locks.len() as u32;
         let lock = LockEntry { open, name: name.clone(), owner, at_open: Some(at_open) };
         let index = self.add(client, file, EntryKind::Lock(lock), gauges);
-        // The LOCK that makes it advances this to 1.
+        // The LOCK that creates it advances this to 1.
         self.entry_mut(index).seqid = 0;
         self.open_at_mut(open).locks.push(index);
         self.locks.insert((open, owner), index);

@@ -28,7 +28,7 @@ fn pass(slots: &SlotTable, slot: u32, sequence_id: u32, highest: u32, now_s: u32
 }
 
 #[test]
-fn the_table_of_phases_is_sound() {
+fn the_table_of_phases_is_consistent() {
     let phases = [SlotPhase::Fresh, SlotPhase::InProgress, SlotPhase::Cached, SlotPhase::Uncached];
     check_table(TRANSITIONS, SlotPhase::Fresh, &phases);
     assert_eq!(step(TRANSITIONS, SlotPhase::InProgress, SlotEvent::Begin), None, "a slot runs one request");
@@ -68,7 +68,7 @@ fn memory_is_charged_and_released() {
     let used = memory.used();
     assert_eq!(arrive(&slots, 20, 2, 0, true), Ok(Verdict::New));
     slots.finish(20, Some(&[0; 60]));
-    assert_eq!(memory.used(), used, "a shorter reply takes the old one's room");
+    assert_eq!(memory.used(), used, "a shorter reply takes the old one's memory");
     drop(slots);
     assert_eq!(memory.used(), 0);
 }
@@ -195,7 +195,7 @@ fn window_grows_from_64_slots_to_500_threads() {
     // A client keeps to the limit in the previous reply.
     let mut announced = 63;
     for slot in 0..512 {
-        assert!(slot <= announced, "slot {slot} has to wait, {announced} is the last");
+        assert!(slot <= announced, "slot {slot} must wait, {announced} is the last");
         assert_eq!(arrive(&slots, slot, 1, 0, true), Ok(Verdict::New));
         announced = slots.target_highest();
     }

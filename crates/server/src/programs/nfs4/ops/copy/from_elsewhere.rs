@@ -2,8 +2,8 @@
 //!
 //! A client that may send COPY chooses the address that this server connects to. So the configuration must permit the address, and
 //! the server reads only by a stateid that COPY_NOTIFY returned there: by another one, a client could read files that the source
-//! gives to this server's address but not to the client's. One step is made before the reply, so that a client learns at once that
-//! its source cannot be read from here, and copies by itself.
+//! allows for this server's address but not for the client's. One step is made before the reply, so that a client learns at once that
+//! its source cannot be read from here, and copies the data itself.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,19 +29,19 @@ const ADDRESSES_MAX: usize = 4;
 /// COPYs of one connection that may wait for other servers before their replies. They must leave room for calls that wait for disks
 /// and delegations.
 const COPYING_MAX: u32 = 8;
-/// How long a copy runs before its reply. Afterwards the rest is copied in the background, or the client asks for it.
+/// Time limit of a copy before its reply. Afterwards the rest is copied in the background, or the client requests it.
 pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Prefix length from which on a configured network permits addresses [nearby](is_near), or this machine by the address that clients
-/// use: that of 127.0.0.0/8.
+/// Minimum prefix length of a configured network that permits addresses [nearby](is_near), or this machine by the address that
+/// clients use: that of 127.0.0.0/8.
 const NEAR_BITS: u8 = 8;
 /// Bytes of a step of a copy before the reply, for copies that continue in the background.
 const INLINE_BYTES: u64 = 1;
 
-/// Checks such a copy, without asking the source.
+/// Checks such a copy without a request to the source.
 pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
     let local = compound.request.connection.local.ip();
     let addresses = permitted(&compound.server().settings().copy_from, local, &arguments.source_servers);
-    // §11.1.2.1: "the destination is not allowing it for this file"; also if it allows none. After NOTSUPP Linux's client would never
+    // §11.1.2.1: "the destination is not allowing it for this file"; also if it allows no such copies. After NOTSUPP Linux's client would never
     // send COPY again.
     if addresses.is_empty() {
         return Err(Status::OFFLOAD_DENIED.into());
@@ -120,7 +120,7 @@ fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Hand
 }
 
 /// Returns the permitted addresses among those that the client names, given the address `local` by which it reaches this server. Names
-/// and URLs are not resolved, because the client would choose who resolves them.
+/// and URLs are not resolved, because the client would choose the name server.
 pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocation]) -> Vec<SocketAddr> {
     let is_local = |ip| ip == local.to_canonical();
     let is_permitted = |address: &SocketAddr| {
@@ -133,7 +133,7 @@ pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocat
     servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
 }
 
-/// Whether an address leads to this machine or its neighbourhood, whose services may trust such connections. A configuration that
+/// Whether an address leads to this machine or its neighborhood, whose services may trust such connections. A configuration that
 /// permits all networks does not permit these; they need a network of their own.
 fn is_near(ip: IpAddr) -> bool {
     match ip {

@@ -1,4 +1,4 @@
-//! Delegations beside an open, or instead of it.
+//! Delegations with an open, or instead of it.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn not_delegated(why: WhyNoDelegation) -> OpenDelegation {
     OpenDelegation::NoneExt(NoDelegation::Other(why.0))
 }
 
-/// Grants a delegation beside an open.
+/// Grants a delegation with an open.
 pub(super) async fn beside_open(
     compound: &Compound<'_>,
     client: &Arc<Client>,
@@ -100,7 +100,7 @@ pub(super) fn instead_of_open(
         && arguments.share_deny.is_empty()
         && grant.is_new();
     match delegation {
-        // A read delegation does not replace an open for writing: RFC 8881 §18.16.3 permits to want both.
+        // A read delegation does not replace an open for writing: RFC 8881 §18.16.3 permits a request for both.
         OpenDelegation::Read(read) if is_wanted && !arguments.share_access.contains(ShareAccess::WRITE) => {
             Some(read.stateid)
         }

@@ -1,4 +1,4 @@
-//! The file to open, and how an existing one is found.
+//! The file to open, and the lookup of an existing one.
 
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
 use vfs::{Attributes, Authority, Context, FileKind, Found, Later, OpenAccess};
@@ -20,7 +20,7 @@ pub(crate) struct Target<'r> {
     pub(super) authority: Authority,
     /// Whether this OPEN created it.
     pub(super) is_new: bool,
-    /// Its attributes when this OPEN last looked, created or opened it.
+    /// Its attributes when this OPEN last read, created or opened it.
     pub(super) seen: Option<Attributes>,
     /// The change of the directory; both values are equal if nothing was created.
     pub(super) change: ChangeInfo,

@@ -30,7 +30,7 @@ fn a_retransmission_gets_the_first_reply_and_its_file() {
 /// libnfs opens through a symbolic link to a directory this way: a new owner repeats its first OPEN with the same seqid in the
 /// directory that the link names.
 #[test]
-fn an_open_in_another_directory_is_no_retransmission() {
+fn an_open_in_another_directory_is_not_a_retransmission() {
     let mut lab = v40_lab();
     let make = CreateArgs { object_type: CreateType::DIRECTORY, name: name("sub"), attributes: mode(0o777) };
     lab.last(at(&["export"], vec![Op::Create(make)]));
@@ -49,7 +49,7 @@ fn an_open_in_another_directory_is_no_retransmission() {
 }
 
 #[test]
-fn an_operation_on_another_object_is_no_retransmission() {
+fn an_operation_on_another_object_is_not_a_retransmission() {
     let mut lab = v40_lab();
     let (file, open) = lab.open("file", b"owner");
     let close = lab.close_op(open, b"owner");

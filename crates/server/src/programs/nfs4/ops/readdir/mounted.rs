@@ -22,7 +22,7 @@ pub(super) struct Mounted<'r> {
     acl: Option<Acl>,
 }
 
-/// Fetches the roots that are mounted in a directory; leaves out those that fail.
+/// Fetches the roots that are mounted in a directory; omits those that fail.
 pub(super) async fn inside<'r>(
     compound: &Compound<'r>,
     directory: &File<'_>,

@@ -35,7 +35,7 @@ fn waiting_rename_blocks_delegation() {
         };
         assert!(flight.poll_bytes().is_none(), "the target is delegated");
         let (_, none) = opened(&mut other, open("source", b"o", READ));
-        assert_eq!(none, OpenDelegation::None, "it is about to be moved");
+        assert_eq!(none, OpenDelegation::None, "it will be moved");
         assert_eq!(recalled(&holder).len(), 1);
         assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(0));

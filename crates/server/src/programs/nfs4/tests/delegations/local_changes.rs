@@ -146,7 +146,7 @@ fn change_before_grant_prevents_grant() {
 fn grant_reply_shows_changes_made_before_the_grant() {
     let (Scene { mut holder, mut other, .. }, backend) = scene();
     let gate = Gate::new();
-    // The check after the watch began sees the old attributes, and its answer comes later.
+    // The check after the watch began sees the old attributes, and its answer arrives later.
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
@@ -241,7 +241,7 @@ fn holder_detects_foreign_change_despite_its_own() {
         let results = holder.ok(giving);
         assert_eq!(attributes_in(&results[1]).change, Some(before));
         let after = attributes_in(&results[3]).change;
-        assert!(after != Some(own) && after != Some(before), "it has to look again");
+        assert!(after != Some(own) && after != Some(before), "it must read it again");
     }
 }
 
@@ -283,18 +283,18 @@ fn watches_only_before_possible_grant() {
     // The lab's own client cannot be called.
     opened(&mut lab, open("file", b"o", READ));
     opened(&mut holder, open("file", b"o", BOTH));
-    assert_eq!(backend.calls(Method::Watch), 0, "others have it open, or the client takes no callbacks");
+    assert_eq!(backend.calls(Method::Watch), 0, "others have it open, or the client accepts no callbacks");
     opened(&mut other, open("file", b"o", READ));
     assert_eq!(backend.calls(Method::Watch), 0, "another writes");
 }
 
-/// As [`listed_change`]; also returns whether the backend was asked.
+/// As [`listed_change`]; also returns whether the backend was used.
 fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
     let looks = backend.calls(Method::Readdir);
     (listed_change(client), backend.calls(Method::Readdir) > looks)
 }
 
-/// Lists until the reply comes from the cache, and returns the change attribute.
+/// Lists until the reply is from the cache, and returns the change attribute.
 #[track_caller]
 fn cached_listing(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
     let reported = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
@@ -345,7 +345,7 @@ fn listing_cached_before_grant_is_not_used_for_holder() {
     hold(&mut holder, "beside", READ);
     let before = cached_listing(&mut other, &backend);
     let gate = Gate::new();
-    // The check after the watch began sees the old attributes, and its answer comes later.
+    // The check after the watch began sees the old attributes, and its answer arrives later.
     backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
@@ -355,7 +355,7 @@ fn listing_cached_before_grant_is_not_used_for_holder() {
     gate.open();
     let result = flight.poll().expect("it is answered");
     let given = &open_result(result.results.last().unwrap()).delegation;
-    assert!(delegated(given).is_some(), "no alarm has come: {given:?}");
+    assert!(delegated(given).is_some(), "no notification has arrived: {given:?}");
     assert_eq!(change_of(&mut holder, &["export", "file"]), before);
     assert_eq!(listed(&mut holder, &backend), (before, true));
     assert_eq!(listed(&mut other, &backend), (changed, false));

@@ -286,7 +286,7 @@ fn administrator_recalls_file_by_path() {
     assert_eq!(recall(&lab, "/export/file"), Ok(asked));
     let call = |stateid| [CbRecallArgs { stateid, truncate: false, handle: file }];
     assert_eq!((recalled(&holder), recalled(&other)), (call(mine).to_vec(), call(others).to_vec()));
-    assert_eq!(recall(&lab, "/export//file/"), Ok(asked), "they are not asked twice");
+    assert_eq!(recall(&lab, "/export//file/"), Ok(asked), "there is no second recall");
     assert!(holder.calls().is_empty() && other.calls().is_empty());
     lab.seconds += 2;
     holder.seconds += 2;

@@ -42,7 +42,7 @@ fn kept() -> (Scene, Stateid) {
     kept_in(scene())
 }
 
-/// As [`scene`], with a backend that can be held up.
+/// As [`scene`], with a backend that can be delayed.
 fn kept_slowly() -> (Scene, Stateid, Arc<Faulty<MemFs>>) {
     let (exported, backend) = faulty();
     let (scene, stateid) = kept_in(scene_in(lab_of(vec![exported])));
@@ -142,7 +142,7 @@ fn others_see_times_of_holder() {
     let fourth = reported(&mut scene, 4, holder_reply(changed, ORIGINAL + 6, ORIGINAL + 6));
     assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
     assert!(fourth.change > third.change);
-    // Reported times never go back, and no time is in the future.
+    // Reported times never go backwards, and no time is in the future.
     let fifth = reported(&mut scene, 5, holder_reply(changed, ORIGINAL + 2, ORIGINAL + 900));
     let now = at_clock(ORIGINAL + 20);
     assert_eq!((fifth.time_access, fifth.time_modify), (second(ORIGINAL + 6), now));
@@ -171,7 +171,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Checks that the time never goes back from one reply to the next, and one change attribute always has the same time.
+    /// Checks that the time never goes backwards from one reply to the next, and one change attribute always has the same time.
     #[track_caller]
     fn judge(&self) {
         let Self { before, meanwhile, behind } = self;
@@ -410,7 +410,7 @@ fn older_cb_getattr_reply_keeps_set_time() {
 }
 
 #[test]
-fn all_askers_of_one_cb_getattr_see_the_change() {
+fn all_requests_that_share_a_cb_getattr_see_the_change() {
     let (mut scene, _, backend) = kept_slowly();
     let own = seen(&mut scene.holder, scene.file);
     let ask = || vec![putfh(scene.file), getattr(&ASKED)];
@@ -588,7 +588,7 @@ fn cached_listing_matches_new_listing_after_cb_getattr() {
     let asked = reported(&mut scene, 1, holder_reply(first.change, ORIGINAL + 3, ORIGINAL));
     assert_eq!(asked.time_access, second(ORIGINAL + 3));
     assert_eq!(settled(&mut scene), first);
-    // The holder changed the file too: listings show that from then on.
+    // The holder changed the file too: listings show that afterwards.
     reported(&mut scene, 2, holder_reply(first.change, ORIGINAL + 3, ORIGINAL + 5));
     let changed = settled(&mut scene);
     assert!(changed.change > first.change, "{changed:?}");

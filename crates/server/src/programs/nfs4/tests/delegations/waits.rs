@@ -57,7 +57,7 @@ fn bounds_wait_and_revokes_after_lease_time() {
     assert_eq!(holder.status(vec![free(kept)]), Status::LOCKS_HELD);
     assert_eq!(holder.status(vec![free(stateid)]), Status::OK);
     assert_eq!(flags(&mut holder), SequenceStatus::empty());
-    // The new writer of the file, now alone with it, has a delegation; the second file's is still held.
+    // The new writer of the file, now its only user, has a delegation; the second file's is still held.
     assert_eq!(counts(&lab), (1, 2, 0));
 }
 
@@ -139,7 +139,7 @@ fn limits_waiting_operations_of_a_connection() {
 }
 
 #[test]
-fn waiter_for_many_delegations_is_woken_seldom() {
+fn waiter_for_many_delegations_is_woken_rarely() {
     let Scene { lab, mut other, file, .. } = scene();
     let names: [&'static [u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"];
     let mut holders: Vec<Lab> = (20..).zip(names).map(|(id, name)| lab.reachable(name, id)).collect();
@@ -151,7 +151,7 @@ fn waiter_for_many_delegations_is_woken_seldom() {
         assert_eq!(recalled(holder).len(), 1);
         assert_eq!(return_delegation(holder, file, stateid), Status::OK);
     }
-    assert_eq!(status(flight.poll()), Some(Status::OK), "only its own is left");
+    assert_eq!(status(flight.poll()), Some(Status::OK), "only its own remains");
     // Woken once at first, and when 8, 4 and 2 were left.
     assert_eq!(lab.server.delegation_counts().waits.load(Relaxed), 4);
     assert_eq!(return_delegation(&mut other, file, own), Status::OK);

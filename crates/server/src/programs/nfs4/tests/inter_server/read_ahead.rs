@@ -87,7 +87,7 @@ fn read_ahead_stops_at_end_of_copy_and_source() {
         let mut flight = scene.ask(copy);
         scene.serve(size);
         assert_eq!(ok(&mut flight).response.count, MIB);
-        let offload = scene.lab.server.shared.state.next_offload(true).expect("it is to be driven");
+        let offload = scene.lab.server.shared.state.next_offload(true).expect("the driver must run it");
         let mut copy = drive(&scene, &offload);
         assert_eq!(copy.step(), None);
         let ranges: Vec<_> = all_fetches(&scene).iter().map(|fetch| (fetch.offset, fetch.count)).collect();
@@ -296,7 +296,7 @@ fn reports_bytes_written_before_an_error() {
         size: Some(20),
         at,
     }));
-    // The next step asks again, and meets the error.
+    // The next step repeats the READ, and gets the error.
     assert!(flight.poll().is_none());
     scene.serve(20);
     assert_eq!(ok(&mut flight).response.count, 10);
