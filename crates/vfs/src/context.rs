@@ -1,7 +1,6 @@
-use core::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{GroupCommit, Timestamp};
+use crate::{GroupCommit, Peer, Thread, Timestamp};
 
 /// The most supplementary groups of a caller. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups
 /// up may find more, up to the limit of Linux.
@@ -36,26 +35,6 @@ impl Credentials {
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
-}
-
-/// The clients that the calling thread serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Thread {
-    /// Several clients: the thread must not block.
-    #[default]
-    Shared,
-    /// Only the caller, as far as is known: the thread may block briefly, where handing the work to another thread
-    /// and back would take the caller longer.
-    Exclusive,
-}
-
-/// The origin of a request, for backends that share their threads among clients. It grants no permissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Peer {
-    /// The client's host: all addresses of one IPv6 /64 network count as one; `None` for the server's own work.
-    pub address: Option<IpAddr>,
-    /// The number of its connection.
-    pub connection: u64,
 }
 
 /// The context of a request, for every operation.

@@ -21,6 +21,7 @@ mod handle;
 pub mod memfs;
 mod name;
 mod op;
+mod origin;
 mod payload;
 mod sync_latency;
 mod watch;
@@ -35,13 +36,14 @@ pub use backend::{
     Found, Linked, OpenAccess, Opened, Pin, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek,
     SetXattr, Stability, Verifier, Written,
 };
-pub use context::{Context, Credentials, MAX_GROUPS, Peer, Thread};
+pub use context::{Context, Credentials, MAX_GROUPS};
 pub use error::{Error, Result};
 pub use group_commit::{Committer, Committing, GroupCommit, NotDurable};
 pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
 pub use op::{Later, Op, boxed};
+pub use origin::{Peer, Thread};
 pub use payload::{FileRange, Payload, RangeSource};
 pub use sync_latency::{RunningSync, SyncLatency};
 pub use watch::{ChangeListener, EntriesWatch, Interest, Watch};

@@ -22,7 +22,6 @@ use super::compound_size::CompoundSize;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
-use super::recovery::Reopening;
 use super::revoked::{REVOKED, free_revoked};
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
@@ -78,6 +77,15 @@ enum SessionState {
     Replacing(Option<Arc<Session>>),
     /// No session could be created, and none will be.
     Failed(OpError),
+}
+
+/// How a file is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reopening {
+    /// After the server restarted, in its grace period (§8.4.2.1).
+    Reclaim,
+    /// At any other time, as a new open. It waits while the server is in its grace period.
+    Anew,
 }
 
 impl Nfs4 {

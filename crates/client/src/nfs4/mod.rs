@@ -12,6 +12,7 @@ mod keeper;
 mod lock_owner;
 mod locking;
 mod offloads;
+mod open_args;
 mod ops;
 mod owned;
 mod reclaim_locks;

@@ -12,8 +12,8 @@ use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
 use super::getattr::{get_attributes, take_object};
-use super::recovery::{GRACE_PAUSE, open_owner, share_access};
-use super::session::{DELAY_FIRST, DELAY_MAX, Session, Unexecuted};
+use super::open_args::{open_owner, share_access};
+use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE, Session, Unexecuted};
 use super::wire::{Results, put, take};
 use crate::config::Caller;
 use crate::error::OpError;

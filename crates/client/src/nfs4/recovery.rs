@@ -1,48 +1,21 @@
 //! Opens files again whose state at the server is gone (RFC 8881 §8.4, §8.5; RFC 7530 §9.6).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::open::{DelegationType, DelegationWant, OpenClaim, OpenHow, ShareAccess};
+use protocol::nfs4::ops::open::{DelegationType, OpenClaim, OpenHow};
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
-use protocol::nfs4::types::{Handle, StateOwner, Stateid, Status};
-use xdr::Opaque;
+use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
+use super::keeper::Reopening;
 use super::owned::Opening;
 use super::session::{Session, Unexecuted};
 use super::wire::{Results, put};
 use crate::error::OpError;
-use crate::opens::{OpenFile, OpenMode};
+use crate::opens::OpenFile;
 use crate::owner::Owner;
-
-/// Returns the share access of a mode, without a delegation. Version 4.0 has no flag for this.
-pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
-    let mut access = ShareAccess::empty();
-    access.set(ShareAccess::READ, mode.read || !mode.write);
-    access.set(ShareAccess::WRITE, mode.write);
-    if minor_version == 0 { access } else { access.with_want(DelegationWant::NO_DELEG) }
-}
-
-/// Returns the owner of an open with this number.
-pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
-    let name = Opaque::new(format!("open {number}").into_bytes()).unwrap_or_default();
-    StateOwner { client_id, owner: name }
-}
-
-/// How a file is opened again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reopening {
-    /// After the server restarted, in its grace period (§8.4.2.1).
-    Reclaim,
-    /// At any other time, as a new open. It waits while the server is in its grace period.
-    Anew,
-}
-
-/// The pause before another attempt in the server's grace period.
-pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Nfs4 {
     /// Opens a file again. A file that is gone is lost: its user gets the status. One that the server does not let this client

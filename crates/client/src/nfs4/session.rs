@@ -28,6 +28,8 @@ use crate::permits::{Ticket, WaitQueue};
 pub(crate) const DELAY_FIRST: Duration = Duration::from_millis(1);
 /// The longest pause after DELAY.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(5);
+/// The pause before another attempt in the server's grace period.
+pub(super) const GRACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The limits that the server granted with the session (`channel_attrs4`); in 4.0, limits that servers are known to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -96,9 +96,8 @@ fn crash(server: &mut Server, version: &str, victim: Victim, first: u64) -> (Man
     });
     let unmounted = run(&["umount", top.path().to_str().expect("text")]);
     assert!(unmounted.status.success(), "{}", String::from_utf8_lossy(&unmounted.stderr));
-    if victim == Victim::Server {
-        assert!(client.wait().expect("a child").success());
-    }
+    let is_orderly = client.wait().expect("a child").success();
+    assert_eq!(is_orderly, victim == Victim::Server);
     known
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vfs::{Committer, Committing, Error, NotDurable, Peer, Result, Thread};
 
-use super::wait::Origin;
+use super::deferred::{Deferred, Origin};
 use crate::object::Object;
 use crate::pool::Lane;
 use crate::sync_state::{ChangeId, Extent, Outcome};
@@ -14,15 +14,6 @@ use crate::volume::Volume;
 /// The most objects that a request syncs on its own thread, one after the other. Threads of the pool sync more objects
 /// at once, and share the flushes of the device.
 const SYNCED_IN_PLACE_MAX: usize = 2;
-
-/// A change that a request waits for at its end.
-#[derive(Debug)]
-pub(crate) enum Deferred {
-    /// A change of an object, and how much of it must be durable.
-    Change { object: Arc<Object>, change: ChangeId, extent: Extent },
-    /// Records of the index of handles.
-    Index,
-}
 
 /// An object with deferred changes.
 struct Changed {

@@ -28,13 +28,14 @@
 //! The changes of a request with several operations are deferred where it asks for that ([`vfs::GroupCommit`]), and
 //! become durable together at its end, with one sync for each object (`group`).
 
+mod deferred;
 mod group;
 mod rounds;
 mod sync;
 mod volume;
 mod wait;
 
-pub(crate) use group::Deferred;
+pub(crate) use deferred::Deferred;
 pub(crate) use wait::{ObjectChange, SyncCaller};
 
 #[cfg(test)]

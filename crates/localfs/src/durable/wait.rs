@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vfs::{Context, Error, GroupCommit, Op, Peer, Result, SyncLatency, Thread};
 
-use super::group::Deferred;
+use super::deferred::{Deferred, Origin};
 use crate::object::Object;
 use crate::pool::Lane;
 use crate::sync_group;
@@ -17,14 +17,6 @@ pub(crate) struct SyncCaller {
     origin: Origin,
     /// Where the change is deferred instead.
     group: Option<Arc<GroupCommit>>,
-}
-
-/// The thread and the peer that need a sync.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Origin {
-    /// The permitted uses of the calling thread.
-    pub(super) thread: Thread,
-    pub(super) peer: Peer,
 }
 
 impl SyncCaller {

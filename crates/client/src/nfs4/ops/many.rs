@@ -16,7 +16,7 @@ use super::super::Nfs4;
 use super::super::batch::{Item, ItemOutcome, SPREAD, WIDE_SPREAD};
 use super::super::convert::{component, set_attributes};
 use super::super::getattr::{get_attributes, take_attributes, take_object};
-use super::super::recovery::{open_owner, share_access};
+use super::super::open_args::{open_owner, share_access};
 use super::super::wire::{Results, put, take};
 use super::directory::{list_ops, take_page};
 use super::object::set_ops;

@@ -6,8 +6,7 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 
 use super::Nfs4;
-use super::recovery::GRACE_PAUSE;
-use super::session::{DELAY_FIRST, DELAY_MAX};
+use super::session::{DELAY_FIRST, DELAY_MAX, GRACE_PAUSE};
 use super::statuses::{Recovery, recovery};
 use super::wire::Results;
 use crate::config::Caller;

@@ -216,8 +216,8 @@ impl RecoveredOps {
         self.by_target.contains_key(&target)
     }
 
-    /// See [`CallLog::recognise`](super::CallLog::recognise).
-    pub(super) fn recognise(
+    /// See [`CallLog::recognize`](super::CallLog::recognize).
+    pub(super) fn recognize(
         &mut self,
         call: CallId,
         now: Timestamp,

@@ -1,0 +1,21 @@
+//! Parts of the arguments of OPEN.
+
+use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
+use protocol::nfs4::types::StateOwner;
+use xdr::Opaque;
+
+use crate::opens::OpenMode;
+
+/// Returns the share access of a mode, without a delegation. Version 4.0 has no flag for this.
+pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
+    let mut access = ShareAccess::empty();
+    access.set(ShareAccess::READ, mode.read || !mode.write);
+    access.set(ShareAccess::WRITE, mode.write);
+    if minor_version == 0 { access } else { access.with_want(DelegationWant::NO_DELEG) }
+}
+
+/// Returns the owner of an open with this number.
+pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
+    let name = Opaque::new(format!("open {number}").into_bytes()).unwrap_or_default();
+    StateOwner { client_id, owner: name }
+}
