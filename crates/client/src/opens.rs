@@ -101,6 +101,12 @@ impl OpenFile {
         self.has_been_locked.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether only a READ or WRITE with its stateid shows that a lock through this open is lost. Later versions have
+    /// SEQUENCE in each compound (RFC 7530 §9.5, RFC 8881 §8.3).
+    pub(crate) fn hides_lost_locks(&self) -> bool {
+        self.is_v40 && self.has_been_locked()
+    }
+
     /// Returns whether bytes were ever locked through this open.
     pub(crate) fn has_been_locked(&self) -> bool {
         self.has_been_locked.load(Ordering::Relaxed)

@@ -16,9 +16,6 @@ fn every_scenario_holds_for_every_seed() {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some((scenario, seed)) = run_of(next.fetch_add(1, Ordering::Relaxed)) {
-                    if OPEN.contains(&(SCENARIOS[scenario].name, seed)) {
-                        continue;
-                    }
                     match SCENARIOS[scenario].run(seed) {
                         Ok(report) => checks[scenario].fetch_add(report.checks, Ordering::Relaxed),
                         Err(why) => panic!("{why}"),
@@ -31,9 +28,6 @@ fn every_scenario_holds_for_every_seed() {
         assert!(checks.into_inner() > 0, "{} checks nothing", scenario.name);
     }
 }
-
-/// Failures whose cause is known and not fixed: see "Open" in `docs/notes/simulation.md`.
-const OPEN: [(&str, u64); 1] = [("client-mixed", 11)];
 
 /// Failures that long runs have found, fixed since.
 const FOUND: [(&str, u64); 5] =

@@ -202,7 +202,8 @@ impl OpenFile {
 
     /// Whether data bypass the cache.
     pub(super) fn is_direct(&self) -> bool {
-        self.flags().direct || !self.inode().mount.shared.caches_data
+        let hides_lost_locks = self.state().file.as_ref().is_some_and(|file| file.hides_lost_locks());
+        self.flags().direct || hides_lost_locks || !self.inode().mount.shared.caches_data
     }
 
     /// Returns an error of earlier writes that was not reported to this description yet.
