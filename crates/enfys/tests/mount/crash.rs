@@ -1,14 +1,14 @@
 //! Synced data of a program exist after the server, the client or both were killed.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use crate::support::{Mounted, Server, await_that, can_mount, foreground, run};
+use crate::support::{Mounted, Server, await_that, can_mount, foreground, run, shell};
 
 /// Different file names. Each is replaced many times.
 const NAMES: u64 = 12;
@@ -31,59 +31,70 @@ struct Manifest {
     failed: HashMap<String, Vec<u64>>,
 }
 
-/// Returns the content with a number: 8 bytes to some 300 KB, different from all others.
+/// Returns the content with a number: 2 bytes to some 100 KB, different from all others.
 fn content(number: u64) -> Vec<u8> {
-    let words = 1 + number.wrapping_mul(7919) % 40_000;
-    (0..words).flat_map(|word| (number << 32 | word).to_be_bytes()).collect()
+    (number..=number + lines(number)).flat_map(|line| format!("{line}\n").into_bytes()).collect()
 }
 
-/// Writes a file under another name, syncs it, and gives it its name.
-fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let new = directory.join(format!("{name}.new"));
-    let mut file = File::create(&new)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    drop(file);
-    fs::rename(&new, directory.join(name))
+fn lines(number: u64) -> u64 {
+    number * 7919 % 20_000
 }
 
-/// Replaces files until `stop` is set. Failures are not in the manifest.
-fn write_files(directory: &Path, first: u64, synced: &AtomicUsize, stops: &AtomicBool) -> (Manifest, u64) {
-    let (mut manifest, mut number) = (Manifest::default(), first);
-    while !stops.load(Ordering::Relaxed) {
+/// Starts a program that replaces files until `stop` exists, and prints the number of each one and the status. It is a process of
+/// its own: a server that this process starts would inherit the open files of a thread, and wait for itself when it closes them.
+fn start_writer(directory: &Path, first: u64, stop: &Path) -> Child {
+    let script = format!(
+        "n={first}
+         while [ ! -e '{}' ]; do
+             f=file$((n % {NAMES}))
+             if seq $n $((n + n * 7919 % 20000)) | dd of=$f.new conv=fsync status=none 2>/dev/null && mv $f.new $f 2>/dev/null
+             then echo $n synced
+             else echo $n failed; sleep 0.01
+             fi
+             n=$((n + 1))
+         done",
+        stop.display()
+    );
+    let mut command = shell(directory, &script);
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell")
+}
+
+/// Reads the writer's output to its end. Returns its files and the next number.
+fn follow(writer: &mut Child, synced: &AtomicUsize) -> (Manifest, u64) {
+    let (mut manifest, mut next) = (Manifest::default(), 0);
+    for line in BufReader::new(writer.stdout.take().expect("a pipe")).lines() {
+        let line = line.expect("text");
+        let (number, status) = line.split_once(' ').expect("two words");
+        let number: u64 = number.parse().expect("a number");
+        next = number + 1;
         let name = format!("file{}", number % NAMES);
-        match replace(directory, &name, &content(number)) {
-            Ok(()) => {
-                manifest.failed.remove(&name);
-                manifest.synced.insert(name, number);
-                synced.fetch_add(1, Ordering::Relaxed);
-            }
-            // Without a client, every call fails at once.
-            Err(_) => {
-                manifest.failed.entry(name).or_default().push(number);
-                thread::sleep(Duration::from_millis(5));
-            }
+        if status == "synced" {
+            manifest.failed.remove(&name);
+            manifest.synced.insert(name, number);
+            synced.fetch_add(1, Ordering::Relaxed);
+        } else {
+            manifest.failed.entry(name).or_default().push(number);
         }
-        number += 1;
     }
-    (manifest, number)
+    (manifest, next)
 }
 
-/// Lets a program write files over a new mount, and kills the victim. Returns what the program knows at the end.
+/// Lets a program write files over a new mount, and kills the victim. Returns its files and the next number.
 fn crash(server: &mut Server, version: &str, victim: Victim, first: u64) -> (Manifest, u64) {
-    let top = tempfile::tempdir().expect("a temporary directory");
+    let (top, other) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let stop = other.path().join("stop");
     let mut client = foreground(server, version, top.path());
-    let (synced, stops) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut writer = start_writer(top.path(), first, &stop);
+    let synced = AtomicUsize::new(0);
     let reaches = |count| await_that("files are synced", || synced.load(Ordering::Relaxed) >= count);
-    let known = thread::scope(|scope| {
-        let writer = scope.spawn(|| write_files(top.path(), first, &synced, &stops));
+    let written = thread::scope(|scope| {
+        let follower = scope.spawn(|| follow(&mut writer, &synced));
         reaches(FILES);
         if victim != Victim::Client {
             server.kill();
         }
         if victim != Victim::Server {
-            client.kill().expect("a running child");
-            client.wait().expect("a child");
+            client.kill().expect("a living child");
         }
         if victim != Victim::Client {
             server.start_again();
@@ -91,14 +102,15 @@ fn crash(server: &mut Server, version: &str, victim: Victim, first: u64) -> (Man
         if victim == Victim::Server {
             reaches(2 * FILES);
         }
-        stops.store(true, Ordering::Relaxed);
-        writer.join().expect("the program ends")
+        fs::write(&stop, "").expect("a file");
+        follower.join().expect("the program ends")
     });
+    assert!(writer.wait().expect("a child").success());
     let unmounted = run(&["umount", top.path().to_str().expect("text")]);
     assert!(unmounted.status.success(), "{}", String::from_utf8_lossy(&unmounted.stderr));
     let is_orderly = client.wait().expect("a child").success();
     assert_eq!(is_orderly, victim == Victim::Server);
-    known
+    written
 }
 
 #[test]
