@@ -10,7 +10,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use vfs::around::{Around, Call, Method, Subject, Wrapped};
-use vfs::{Authority, Backend, Context, Credentials, MemFs, Op, ReadRequest, Timestamp};
+use vfs::{
+    Authority, Backend, Committer, Committing, Context, Credentials, GroupCommit, MemFs, Op, Peer,
+    ReadRequest, Thread, Timestamp,
+};
 
 use crate::rng::Rng;
 
@@ -87,6 +90,31 @@ pub struct Slowness {
     rng: Mutex<Rng>,
     executed: Mutex<BTreeMap<String, u32>>,
     done: Arc<Mutex<BTreeMap<String, u32>>>,
+    syncs: Arc<Syncs>,
+}
+
+/// Group commits that take random time.
+#[derive(Debug)]
+struct Syncs {
+    clock: Arc<Clock>,
+    rng: Mutex<Rng>,
+}
+
+/// Percent of changes that are deferred, where the caller allows it.
+const DEFERRED_PERCENT: u64 = 50;
+
+impl Committer for Syncs {
+    type Change = ();
+
+    fn commit(self: Arc<Self>, _: Vec<(u32, ())>, _: Thread, _: Peer) -> Committing {
+        let done = Op::pending(std::future::ready(Ok(())));
+        let synced = SLOW.take(&self.clock, &self.rng, || done);
+        Box::pin(async move {
+            // It cannot fail.
+            let _ = synced.await;
+            Ok(())
+        })
+    }
 }
 
 /// The delays of changes.
@@ -131,7 +159,9 @@ impl Slow {
 impl Slowness {
     /// Creates delays on a clock, drawn from `seed`.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
-        Self { clock, rng: Mutex::new(Rng::new(seed)), executed: Mutex::default(), done: Arc::default() }
+        let mut rng = Rng::new(seed);
+        let syncs = Arc::new(Syncs { clock: Arc::clone(&clock), rng: Mutex::new(Rng::new(rng.next_u64())) });
+        Self { clock, rng: Mutex::new(rng), executed: Mutex::default(), done: Arc::default(), syncs }
     }
 
     /// Returns the number of successes of each change.
@@ -144,20 +174,24 @@ impl Slowness {
         self.executed.lock().clone()
     }
 
-    /// Records `what`, then makes the change with a delay as in [`Slowness`].
+    /// Records `what`, then makes the change with a delay as in [`Slowness`], and defers it to `group` in some cases.
     fn change<'a, T: Send + 'a>(
         &'a self,
         what: String,
+        group: Option<Arc<GroupCommit>>,
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         *self.executed.lock().entry(what.clone()).or_insert(0) += 1;
-        let done = Arc::clone(&self.done);
+        let (done, syncs) = (Arc::clone(&self.done), Arc::clone(&self.syncs));
         let act = move || {
             let acted = run(None);
             Op::pending(async move {
                 let acted = acted.await;
                 if acted.is_ok() {
                     *done.lock().entry(what).or_insert(0) += 1;
+                    if let Some(group) = group.filter(|_| syncs.rng.lock().chance(DEFERRED_PERCENT)) {
+                        group.defer(&syncs, ());
+                    }
                 }
                 acted
             })
@@ -205,7 +239,7 @@ impl Around for Slowness {
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         match change_of(&call) {
-            Some(what) => self.change(what, run),
+            Some(what) => self.change(what, call.context.and_then(|context| context.group.clone()), run),
             None => run(None),
         }
     }

@@ -57,10 +57,11 @@ impl GroupCommit {
         self.state.lock().operation = number;
     }
 
-    /// Returns the number of the running operation.
+    /// Returns the number of the running operation, if it has deferred a change; otherwise its changes are durable.
     #[must_use]
-    pub fn operation(&self) -> u32 {
-        self.state.lock().operation
+    pub fn deferred(&self) -> Option<u32> {
+        let state = self.state.lock();
+        state.last.filter(|last| *last == state.operation)
     }
 
     /// Returns the number of the last operation with a deferred change; `None` where nothing waits for [`Self::commit`].

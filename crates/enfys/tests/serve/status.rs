@@ -154,7 +154,10 @@ fn the_control_socket_is_private_and_removed_with_the_server() {
     server.kill();
     let why = refusal(&ask(&dir, &["status"]));
     let socket_text = socket.display().to_string();
-    assert!(why.contains(&socket_text) && why.contains("the socket is left from a server that has ended"), "{why}");
+    assert!(
+        why.contains(&socket_text) && why.contains("the socket is left from a server that has ended"),
+        "{why}"
+    );
     let server = Server::start(&dir, &with(&dir, &[&dir.path("export")]));
     status(&dir);
     server.stop();

@@ -15,7 +15,7 @@ use server::Server;
 use xdr::Opaque;
 
 use super::changes::{self, Change};
-use super::directory_history::DirectoryHistory;
+use super::directory_history::{DirectoryHistory, MadeChange};
 use super::{DIRECTORIES, directory_name, holder_view};
 use crate::backchannel;
 use crate::cluster::{Actor, Progress, SECOND, ServerAction};
@@ -151,10 +151,14 @@ impl Client {
         Ok(())
     }
 
-    /// Whether its view becomes invalid by such a change of the directory.
-    fn relies_on(&self, directory: u64, kind: u32, server: u32) -> bool {
-        let held = self.held.get(&directory).filter(|held| !held.is_returning && held.server == server);
-        !self.is_silent() && held.is_some_and(|held| !held.kinds.has(kind))
+    /// Whether its view is older than a change of which it is not notified. While a change becomes durable, and is not answered yet,
+    /// the directory may be granted again: that view includes the change.
+    fn relies_on(&self, change: MadeChange, history: &DirectoryHistory) -> bool {
+        let MadeChange { directory, kind, state } = change;
+        let held = self.held.get(&directory);
+        let held = held.filter(|held| !held.is_returning && held.server == history.server);
+        let is_older = |held: &Held| history.find(directory, state, &held.names).is_none();
+        !self.is_silent() && held.is_some_and(|held| !held.kinds.has(kind) && is_older(held))
     }
 
     fn is_deaf(&self, now: Duration) -> bool {
@@ -486,12 +490,12 @@ impl Actor for Client {
         progress: Option<Progress>,
     ) -> Result<(), String> {
         let Some(Progress { author, call, is_over }) = progress else { return Ok(()) };
-        for (directory, kind) in history.made_by(call, is_over) {
-            let relies = |client: &Self| client.relies_on(directory, kind, history.server);
+        for change in history.made_by(call, is_over) {
+            let relies = |client: &Self| client.relies_on(change, history);
             let mut others = clients.iter().enumerate().filter(|(index, _)| *index != author);
             if let Some((index, _)) = others.find(|(_, client)| relies(client)) {
                 return Err(format!(
-                    "client {author} got the reply to a change of directory {directory} ({kind}) before client {index} returned it"
+                    "client {author} got the reply to {change:?} before client {index} returned the directory"
                 ));
             }
         }

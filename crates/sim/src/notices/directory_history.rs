@@ -17,6 +17,16 @@ use crate::copies::at_once;
 /// Names and their objects' numbers.
 type Entries = BTreeMap<String, u64>;
 
+/// A change that was made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MadeChange {
+    pub(super) directory: u64,
+    /// Its [`notify_type`].
+    pub(super) kind: u32,
+    /// The number of the state that it led to.
+    pub(super) state: usize,
+}
+
 /// The directories and their past states.
 #[derive(Debug)]
 pub(super) struct DirectoryHistory {
@@ -26,8 +36,8 @@ pub(super) struct DirectoryHistory {
     now: Vec<Entries>,
     /// The names of each directory, in all states so far.
     states: Vec<Vec<BTreeSet<String>>>,
-    /// Changes without a reply so far: the call, the directory, and the kind.
-    unanswered: Vec<(u64, u64, u32)>,
+    /// Changes without a reply so far, each with its call.
+    unanswered: Vec<(u64, MadeChange)>,
     /// When the server first sent CB_RECALL for a delegation, by the `other` of its stateid.
     recalls: HashMap<[u8; 12], Duration>,
     /// Number of the current server; grants of earlier ones are void.
@@ -79,19 +89,19 @@ impl DirectoryHistory {
         self.recalls.get(&stateid.other).copied()
     }
 
-    /// Notes that the server has polled a call. Returns the changes of the call by [`notify_type`], if it is answered.
-    pub(super) fn made_by(&mut self, call: u64, is_over: bool) -> Vec<(u64, u32)> {
+    /// Notes that the server has polled a call. Returns the changes of the call, if it is answered.
+    pub(super) fn made_by(&mut self, call: u64, is_over: bool) -> Vec<MadeChange> {
         let changed = self.look();
-        self.unanswered.extend(changed.into_iter().map(|(directory, kind)| (call, directory, kind)));
+        self.unanswered.extend(changed.into_iter().map(|change| (call, change)));
         if !is_over {
             return Vec::new();
         }
         let made = self.unanswered.extract_if(.., |change| change.0 == call);
-        made.map(|(_, directory, kind)| (directory, kind)).collect()
+        made.map(|(_, change)| change).collect()
     }
 
     /// Reads all directories; returns those that have changed. Between two calls there is at most one change.
-    fn look(&mut self) -> Vec<(u64, u32)> {
+    fn look(&mut self) -> Vec<MadeChange> {
         let mut changed = Vec::new();
         for (number, directory) in self.directories.iter().enumerate() {
             let entries = list(self.backend.inner(), &self.context, directory);
@@ -99,8 +109,10 @@ impl DirectoryHistory {
             if was == self.now[number] {
                 continue;
             }
-            changed.push((number as u64, kind(&was, &self.now[number])));
             self.states[number].push(self.now[number].keys().cloned().collect());
+            let directory = number as u64;
+            let kind = kind(&was, &self.now[number]);
+            changed.push(MadeChange { directory, kind, state: self.age(directory) });
         }
         changed
     }

@@ -1,6 +1,6 @@
 use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -12,6 +12,7 @@ use crate::{Committer, Committing, Error, GroupCommit, NotDurable, Peer, Thread}
 pub struct Commits {
     count: AtomicU64,
     planned_failure: Mutex<Option<(Method, Error)>>,
+    defers_nothing: AtomicBool,
 }
 
 impl Commits {
@@ -25,8 +26,16 @@ impl Commits {
         *self.planned_failure.lock() = Some((method, error));
     }
 
+    /// Defers no change from now on: each is durable when its operation is done.
+    pub fn defer_nothing(&self) {
+        self.defers_nothing.store(true, Ordering::Relaxed);
+    }
+
     /// Defers a successful operation, if it changes something.
     pub(super) fn defer(self: &Arc<Self>, group: &GroupCommit, method: Method) {
+        if self.defers_nothing.load(Ordering::Relaxed) {
+            return;
+        }
         let changes = matches!(
             method,
             Method::Setattr

@@ -286,15 +286,15 @@ impl Attempt<'_> {
         true
     }
 
-    /// Ends the operation. If its change is deferred, the end is logged when the change is durable.
+    /// Ends the operation. If the backend deferred its change, the end is logged when the change is durable.
     pub(super) fn end(self, changed: bool, context: &Context) {
         let Self { journal, call, at, kind, targets, .. } = self;
         let withdrawn = if changed { self.withdraw() } else { None };
         // Executed under another name: no later process may treat a further change of the name as a claim of that call.
         let claimed = withdrawn.filter(|(_, by)| *by != call).map(|(began, by)| (by, began));
-        if let Some(group) = context.group.as_ref().filter(|_| changed) {
+        if let Some(operation) = context.group.as_ref().filter(|_| changed).and_then(|group| group.deferred())
+        {
             journal.acknowledge(call, kind, targets);
-            let operation = group.operation();
             self.logged.ends.lock().push(DeferredEnd { operation, call, at, kind, targets, claimed });
             return;
         }

@@ -74,6 +74,13 @@ impl Machine {
         machine
     }
 
+    /// As [`Self::new`], over files that defer no change to a group commit.
+    fn undeferred() -> Self {
+        let machine = Self::new();
+        machine.files.commits().defer_nothing();
+        machine
+    }
+
     /// Starts the next process after this many seconds.
     fn start(&mut self, seconds: u64) -> Arc<Server> {
         self.processes += 1;

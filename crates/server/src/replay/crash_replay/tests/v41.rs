@@ -115,7 +115,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Exports where changes wait for the log, and where they do not.
-const MACHINES: [fn() -> Machine; 2] = [Machine::new, Machine::unstable];
+const MACHINES: [fn() -> Machine; 3] = [Machine::new, Machine::unstable, Machine::undeferred];
 
 /// The client uses version 4.2, which has all of these operations.
 pub(super) fn compound(ops: Vec<Op>) -> CompoundArgs {
