@@ -26,6 +26,7 @@ pub const TARGETS: &[Target] = &[
     ("nfs4", nfs4),
     ("compounds", compounds),
     ("nfs2", nfs2_calls),
+    ("replies", replies),
 ];
 
 /// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
@@ -82,6 +83,11 @@ pub fn compounds(data: &[u8]) {
 /// Calls of version 2 against a server in memory.
 pub fn nfs2_calls(data: &[u8]) {
     sim::nfs2::play(data);
+}
+
+/// A client of each version whose server's messages are altered.
+pub fn replies(data: &[u8]) {
+    sim::altered::play(data);
 }
 
 /// The header of a call or of a reply, the credential in it, and an address.

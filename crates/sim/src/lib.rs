@@ -30,3 +30,5 @@ mod transfers;
 mod v40_peer;
 mod waits;
 pub mod world;
+
+pub use full_clients::altered;

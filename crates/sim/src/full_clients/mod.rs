@@ -5,6 +5,7 @@
 //! writes files in turn under lock files. Invariants: a change of names is made exactly once; committed data are
 //! present; an OPEN finds data that were synced before; a lock file has one creator; and every operation ends.
 
+pub mod altered;
 mod data;
 mod host;
 mod link;

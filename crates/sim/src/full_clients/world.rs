@@ -19,6 +19,7 @@ use server::{
 use vfs::{MemFs, MemOptions};
 use xdr::Writer;
 
+use super::altered::Alteration;
 use super::host::{Host, Programs, Wish};
 use super::link::{Direction, Fate, Link, LinkFaults, hearing_time};
 use crate::backend::{Clock, SlowFs, Slowness};
@@ -130,6 +131,8 @@ pub(super) struct World {
     /// Decides which calls have the server's thread exclusively.
     threads: Rng,
     faults: LinkFaults,
+    /// Alterations of messages to clients that are left, the next one last.
+    alterations: Vec<Alteration>,
     launch: Launch,
     hosts: Vec<Option<Host>>,
     lives: Vec<u64>,
@@ -158,6 +161,7 @@ impl World {
             threads: Rng::new(rng.next_u64()),
             rng,
             faults: LinkFaults::MANY,
+            alterations: Vec::new(),
             launch,
             hosts: (0..hosts).map(|_| None).collect(),
             lives: vec![0; hosts],
@@ -195,6 +199,16 @@ impl World {
             self.schedule(at, Event::KillClient { host });
         }
         self.schedule(within, Event::EndFaults);
+    }
+
+    /// Makes the network reliable.
+    pub(super) fn end_faults(&mut self) {
+        self.faults = LinkFaults::NONE;
+    }
+
+    /// Alters messages to clients.
+    pub(super) fn alter_messages(&mut self, alterations: impl DoubleEndedIterator<Item = Alteration>) {
+        self.alterations = alterations.rev().collect();
     }
 
     fn moment_within(&mut self, within: Duration) -> Duration {
@@ -252,7 +266,7 @@ impl World {
             Event::StartServer => self.start_server(),
             Event::KillClient { host } => self.kill_client(host),
             Event::StartClient { host } => self.start_client(host),
-            Event::EndFaults => self.faults = LinkFaults::NONE,
+            Event::EndFaults => self.end_faults(),
         }
     }
 
@@ -405,7 +419,20 @@ impl World {
         }
     }
 
+    /// Delivers a message to a client, or what an alteration makes of it.
     fn deliver(&mut self, number: usize, record: Bytes) {
+        let records = match self.alterations.last_mut() {
+            Some(next) if next.skipped > 0 => {
+                next.skipped -= 1;
+                vec![record]
+            }
+            Some(_) => self.alterations.pop().map(|next| next.apply(&record)).unwrap_or_default(),
+            None => vec![record],
+        };
+        records.into_iter().for_each(|record| self.deliver_unaltered(number, record));
+    }
+
+    fn deliver_unaltered(&mut self, number: usize, record: Bytes) {
         let link = &self.links[number];
         let (host, life, connection) = (link.host, link.life, link.at_client);
         if !link.is_open_at_client {
