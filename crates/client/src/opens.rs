@@ -49,6 +49,8 @@ pub(crate) struct OpenFile {
     has_been_locked: AtomicBool,
     /// Number of lock owners whose locks through it the server dropped.
     lost_locks: AtomicUsize,
+    /// Whether it was closed, or is no longer open at the server.
+    is_closed: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +126,17 @@ impl OpenFile {
     /// Returns whether the server has dropped a lock through this open that its owner has not unlocked since.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.lost_locks.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that the file is closed. The caller has the [`Self::turn`], so that no recovery that still has the file in its list opens
+    /// it again.
+    pub(crate) fn note_closed(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the file was closed. Check it during a [`Self::turn`].
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Notes that the open is lost permanently.
@@ -208,6 +221,7 @@ impl OpenFiles {
             turn: TurnMutex::new(owner),
             has_been_locked: AtomicBool::new(false),
             lost_locks: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
         });
         self.table.lock().open.insert(number, Arc::clone(&file));
         file

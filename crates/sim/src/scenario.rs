@@ -161,14 +161,19 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed| full_clients::run(seed, &[ClientVersion::V3; 3]),
     },
     Scenario {
+        name: "client-v40",
+        about: "the same with open-owners and sequence numbers of version 4.0",
+        run: |seed| full_clients::run(seed, &[ClientVersion::V40; 3]),
+    },
+    Scenario {
         name: "client-v41",
         about: "the same with sessions of version 4.1",
         run: |seed| full_clients::run(seed, &[ClientVersion::V41; 3]),
     },
     Scenario {
         name: "client-mixed",
-        about: "the same with clients of versions 3, 4.1 and 4.2",
-        run: |seed| full_clients::run(seed, &[ClientVersion::V3, ClientVersion::V41, ClientVersion::V42]),
+        about: "the same with clients of versions 3, 4.0, 4.1 and 4.2",
+        run: |seed| full_clients::run(seed, &ClientVersion::ALL),
     },
 ];
 

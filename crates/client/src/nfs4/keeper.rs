@@ -341,6 +341,9 @@ impl Nfs4 {
         let files = self.opens.all();
         let reopening = files.iter().map(async |file| {
             let mut owner = file.turn().await;
+            if file.is_closed() {
+                return Ok(None);
+            }
             let is_open = self.reopen(session, file, &mut owner, Reopening::Reclaim).await?;
             Ok::<_, OpError>(is_open.then_some(file.owner))
         });

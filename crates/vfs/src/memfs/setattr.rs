@@ -138,6 +138,7 @@ fn set_mode(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
     }
 }
 
+/// Sets times. RFC 8881 §18.16.3: the client sets attributes of an exclusively created file, so the verifier is of no use then.
 pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) {
     let resolve = |time: SetTime| match time {
         SetTime::Now => now,
@@ -145,6 +146,7 @@ pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) 
     };
     inode.accessed = set.accessed.map_or(inode.accessed, resolve);
     inode.modified = set.modified.map_or(inode.modified, resolve);
+    inode.verifier = inode.verifier.filter(|_| set.modified.is_none());
 }
 
 /// Checks times of a new object, whose owner is its creator.

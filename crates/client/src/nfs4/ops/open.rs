@@ -215,6 +215,10 @@ impl Nfs4 {
             return Ok(Status::BAD_SEQID);
         }
         let ops = |[seqid]: [u32; 1]| vec![put(handle), Op::Close(CloseArgs { seqid, open_stateid })];
-        self.run_as(session, caller, [&mut owner.seqid], ops).await.map(|(_, status)| status)
+        let closed = self.run_as(session, caller, [&mut owner.seqid], ops).await.map(|(_, status)| status);
+        if closed.is_ok() {
+            file.note_closed();
+        }
+        closed
     }
 }

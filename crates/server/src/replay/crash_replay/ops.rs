@@ -80,7 +80,8 @@ impl<'s> LoggedOps<'s> {
             && let Some(found) = Box::pin(own_creation(place, name, what, window)).await
             && attempt.wins()
         {
-            created = Box::pin(complete(place, &found, what, set)).await;
+            let is_repeated = created.is_ok();
+            created = Box::pin(complete(place, &found, (what, is_repeated), set)).await;
             changed = created.is_ok();
         }
         attempt.end(changed, context);
@@ -394,16 +395,23 @@ async fn own_creation(place: Directory<'_>, name: &[u8], what: &Create, window: 
     Some(found)
 }
 
-/// Answers a creation, after finishing it.
+/// Answers a creation, after finishing it; `is_repeated` if the backend would answer it as a repetition.
 async fn complete(
     place: Directory<'_>,
     found: &Found,
-    what: &Create,
+    (what, is_repeated): (&Create, bool),
     set: &SetAttributes,
 ) -> Result<Created, Error> {
     let Directory { export, context, .. } = place;
     let Found { handle, mut attributes, directory } = *found;
-    let missing = missing(&attributes, what, set);
+    let mut missing = missing(&attributes, what, set);
+    let is_exclusive = matches!(what, Create::File(CreateMode::Exclusive(_)));
+    if is_exclusive && !is_repeated {
+        // The file may have the verifier of another call, whose repetition must not get it too. Backends keep verifiers in times, or
+        // until these are set.
+        missing.accessed.get_or_insert(SetTime::Now);
+        missing.modified.get_or_insert(SetTime::Now);
+    }
     if !missing.is_empty() {
         let set = export.backend.setattr(context, &handle, &missing, None, Authority::Caller).await?;
         attributes = set.after;
@@ -411,9 +419,9 @@ async fn complete(
     export.backend.sync_inherited().await?;
     // If two calls were creating it, the object may be the other's. The claiming call may open it if its mode allows.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
-    // If its times hold the first call's verifier, they are whole seconds. The client has to set them in any case.
+    // If its times hold the verifier, they are whole seconds. The client has to set them in any case.
     let is_whole = attributes.accessed.nanoseconds == 0 && attributes.modified.nanoseconds == 0;
-    let verifier_in_times = is_whole && matches!(what, Create::File(CreateMode::Exclusive(_)));
+    let verifier_in_times = is_exclusive && is_repeated && is_whole;
     Ok(Created { handle, attributes, directory: unchanged(&directory), is_new, verifier_in_times })
 }
 

@@ -221,6 +221,30 @@ fn a_pending_change_is_logged_like_others() {
     }
 }
 
+/// A program of the client gets the result of another's unanswered creation. The file then has no verifier that gives it to the other one
+/// too.
+#[test]
+fn one_of_two_exclusive_creators_gets_the_file() {
+    let exclusive = |verifier: u8| {
+        let attributes = mode(0o444);
+        open(CreateHow::Exclusive41(CreateVerifierAttributes { verifier: [verifier; 8], attributes }))
+    };
+    for new in MACHINES {
+        let mut machine = new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], exclusive(1)].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK);
+        machine.kill(Killed::AfterExecution, before);
+        reconnect(&mut lab, &mut machine, 120);
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status(exclusive(2)), Status::OK);
+        assert_eq!(lab.status(exclusive(1)), Status::EXIST);
+    }
+}
+
 #[test]
 fn a_claim_outlives_further_kills() {
     for (case, new) in CASES.iter().flat_map(|case| MACHINES.map(|new| (case, new))) {
