@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
-use protocol::{nfs3, nfs4, nfsacl};
+use protocol::{nfs3, nfs4, nfsacl, nlm};
 
 use crate::acl::Acl;
 use crate::attributes::{Attributes, Before, Changed, SetAttributes};
@@ -15,7 +15,7 @@ use crate::background::Background;
 use crate::config::{Caller, Config, Version};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
-use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
+use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
 use crate::many::{ListPart, NewDirectory, NewFile, ReadFile, Whole};
 use crate::nfs3::Nfs3;
 use crate::nfs4::Nfs4;
@@ -236,8 +236,7 @@ impl Client {
 
 /// Byte-range locks.
 impl Client {
-    /// Locks a range of an open file, and waits for it if `wait`. Returns the attributes as they are under the lock, if the
-    /// server sent them: cached data of the file are still valid if its change attribute is the same.
+    /// Locks a range of an open file, and waits for it if `wait`. Returns what is known about cached data of the file.
     ///
     /// An owner's locks are those of fcntl(2): a further lock of the owner replaces its locks in the range. They are
     /// reclaimed when the server restarts. If they cannot be, operations on the open file fail with [`OpError::LockLost`] until
@@ -247,8 +246,7 @@ impl Client {
     ///
     /// # Errors
     /// Status DENIED (EAGAIN) if another owner has it and the caller does not wait; OPENMODE if the file is open for
-    /// something else; EDEADLK if the server finds a deadlock; ENOLCK in version 3
-    /// unless locks are kept on this machine.
+    /// something else; EDEADLK if the server finds a deadlock; ENOLCK in version 3 if the server has no lock manager, or no room.
     #[allow(clippy::too_many_arguments, reason = "they are those of fcntl(2)")]
     pub async fn lock(
         &self,
@@ -259,13 +257,12 @@ impl Client {
         range: LockRange,
         kind: LockKind,
         wait: bool,
-    ) -> Result<Option<Attributes>, OpError> {
+    ) -> Result<Locked, OpError> {
         match &self.inner.protocol {
-            Protocol::Nfs3(nfs3) => {
-                nfs3.local_locks(owner)?.lock(handle, owner, range, kind, wait).await.map(|()| None)
-            }
+            Protocol::Nfs3(nfs3) => nfs3.lock(caller, handle, owner, range, kind, wait).await,
             Protocol::Nfs4(nfs4) => {
-                nfs4.lock(caller, handle, state, owner, range, kind, wait).await.map(Some)
+                let attributes = nfs4.lock(caller, handle, state, owner, range, kind, wait).await?;
+                Ok(Locked::AtServer(Some(attributes)))
             }
         }
     }
@@ -283,7 +280,7 @@ impl Client {
         kind: LockKind,
     ) -> Result<Option<LockConflict>, OpError> {
         match &self.inner.protocol {
-            Protocol::Nfs3(nfs3) => Ok(nfs3.local_locks(owner)?.test(&handle, owner, range, kind)),
+            Protocol::Nfs3(nfs3) => nfs3.test_lock(caller, handle, owner, range, kind).await,
             Protocol::Nfs4(nfs4) => nfs4.test_lock(caller, handle, owner, range, kind).await,
         }
     }
@@ -300,11 +297,35 @@ impl Client {
         range: LockRange,
     ) -> Result<(), OpError> {
         match &self.inner.protocol {
-            Protocol::Nfs3(nfs3) => {
-                nfs3.local_locks(owner)?.unlock(&handle, owner, range);
-                Ok(())
-            }
+            Protocol::Nfs3(nfs3) => nfs3.unlock(caller, handle, owner, range).await,
             Protocol::Nfs4(nfs4) => nfs4.unlock(caller, handle, owner, range).await,
+        }
+    }
+
+    /// Returns whether one of these owners has lost a lock of a file of version 3. In version 4 the open file knows.
+    pub(crate) fn has_lost_lock(&self, handle: FileHandle, owners: &[LockOwner]) -> bool {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.nlm().has_lost(handle, owners),
+            Protocol::Nfs4(_) => false,
+        }
+    }
+
+    /// Answers a call that the server's lock manager or status monitor makes to this machine (GRANTED, SM_NOTIFY), as a
+    /// record without its mark; `None` if it has no answer. Pass calls from the server's addresses only.
+    #[must_use]
+    pub fn answer_host_call(&self, record: Bytes) -> Option<Bytes> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.nlm().answer(record),
+            Protocol::Nfs4(_) => None,
+        }
+    }
+
+    /// Waits until calls for [`Self::answer_host_call`] are useful, with the first lock of version 3. Nothing relies on them: without
+    /// them waiters ask every 10 s, and restarts of the server are noticed by its connections.
+    pub async fn host_calls_wanted(&self) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(nfs3) => nfs3.nlm().calls_wanted().await,
+            Protocol::Nfs4(_) => std::future::pending().await,
         }
     }
 }
@@ -476,6 +497,7 @@ fn operation_name(label: Label) -> String {
         (nfs3::PROGRAM, nfs3::VERSION) => nfs3::Proc(number).name(),
         (nfs4::PROGRAM, nfs4::VERSION) => nfs4::types::OpNum(number).name(),
         (nfsacl::PROGRAM, _) => nfsacl::Proc(number).name(),
+        (nlm::PROGRAM, _) => nlm::Proc(number).name(),
         (0, _) => Some("other"),
         _ => None,
     };

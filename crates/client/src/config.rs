@@ -92,10 +92,12 @@ impl Config {
             server: server.into(),
             port: protocol::nfs3::PORT,
             mount_port: None,
+            nlm_port: None,
             version: None,
             retry: RetryPolicy::default(),
             connections: 1,
             owner: Bytes::copy_from_slice(owner),
+            host_name: Bytes::copy_from_slice(owner),
             verifier,
             machine,
             slots: SLOTS_MAX,
@@ -117,6 +119,8 @@ pub struct Config {
     pub port: u16,
     /// The port of MOUNT; `None`: ask the port mapper.
     pub mount_port: Option<u16>,
+    /// The port of the lock manager of version 3; `None`: ask the port mapper.
+    pub nlm_port: Option<u16>,
     /// The version; `None`: the highest that the server has.
     pub version: Option<Version>,
     /// The timeout of the server's answers.
@@ -125,6 +129,8 @@ pub struct Config {
     pub connections: usize,
     /// `co_ownerid` or SETCLIENTID's `id`: unique to this client, and the same for all its sessions.
     pub owner: Bytes,
+    /// The name of this machine for the lock manager of version 3, of which 255 bytes count. Some servers look it up to call back.
+    pub host_name: Bytes,
     /// Different for each start of the client, so that the server drops the state of the last one.
     pub verifier: [u8; 8],
     /// The principal of the client itself.
@@ -137,7 +143,7 @@ pub struct Config {
     pub read_size: u32,
     /// Maximum bytes of a WRITE (`wsize`), at most [`TRANSFER_MAX`].
     pub write_size: u32,
-    /// The locks of version 3 that are kept on this machine (`local_lock=`, `nolock`). Others fail with ENOLCK.
+    /// The locks of version 3 that are kept on this machine (`local_lock=`, `nolock`). Others are the server's (NLM).
     pub local_lock: LocalLock,
     /// The caches of files.
     pub caches: Caches,

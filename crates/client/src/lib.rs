@@ -10,6 +10,7 @@
 //! A [`Reader`] reads files with it for copies between servers.
 #![forbid(unsafe_code)]
 
+mod abandoned;
 pub mod acl;
 pub mod attributes;
 mod background;

@@ -55,7 +55,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,7 +71,9 @@ use client::error::{Error, OpError};
 use client::fs::{self, OpenOptions};
 use client::locks::{LockKind, LockOwner, LockRange};
 use client::results::DirEntry;
+use tokio::sync::oneshot;
 
+use crate::answer_host_calls;
 use crate::transport::{Route, SystemClock, run_transport};
 
 /// Waits until a future ends. A future of this library ends only while the [`Connection`] that it belongs to is open.
@@ -109,11 +111,14 @@ impl Connection {
         let server = Arc::clone(&config.server);
         let failed = |cause| Error { operation: "connect", path: None, server: Arc::clone(&server), cause };
         let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid(&config)));
-        let carrier = carry(&engine, route).map_err(|_| {
+        let (sender, receiver) = oneshot::channel();
+        let carrier = carry(&engine, route, receiver).map_err(|_| {
             failed(OpError::Invalid(client::errno::Errno::EAGAIN, "the client's thread cannot be started"))
         })?;
         match wait(Client::connect(Arc::clone(&engine), config)) {
             Ok(client) => {
+                // Fails only if the thread has ended.
+                let _ = sender.send(client.clone());
                 let keeper = client.clone();
                 // Ends with the client.
                 let keeping = thread::Builder::new().name("nfs keeper".into());
@@ -188,13 +193,34 @@ fn first_xid(config: &Config) -> u32 {
     u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])
 }
 
-/// Starts the thread that carries records.
-fn carry(engine: &Arc<Engine>, route: Route) -> io::Result<JoinHandle<()>> {
+/// Starts the thread that carries records, and answers calls of the server to the connected client.
+fn carry(
+    engine: &Arc<Engine>,
+    route: Route,
+    connected: oneshot::Receiver<Client>,
+) -> io::Result<JoinHandle<()>> {
     let engine = Arc::clone(engine);
+    let addresses = route.addresses.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("nfs transport".into()).spawn(move || {
-        tokio::task::LocalSet::new().block_on(&runtime, run_transport(engine, route));
+        let answers = async {
+            if let Ok(client) = connected.await {
+                answer_host_calls(client, addresses).await;
+            }
+        };
+        let carried = async {
+            tokio::select! {
+                () = run_transport(engine, route) => {}
+                () = never_ending(answers) => {}
+            }
+        };
+        tokio::task::LocalSet::new().block_on(&runtime, carried);
     })
+}
+
+async fn never_ending(work: impl Future<Output = ()>) {
+    work.await;
+    pending::<()>().await;
 }
 
 /// A directory of a server with everything below it, for one caller. Paths, symbolic links and errors are those of

@@ -14,6 +14,7 @@ mod connection;
 mod cores;
 mod end;
 mod host_calls;
+mod host_listener;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub use accept::{AcceptLog, accept};
 pub use clock::Clock;
 pub use cores::{Listeners, Running, serve};
+pub use host_listener::answer_host_calls;
 pub use peers::{NameServices, PeerPolicy};
 pub use rpcbind::Registered;
 use server::Operation;

@@ -42,23 +42,50 @@ impl Registered {
                 );
                 continue;
             }
-            registered.mapper.unset(registration)?;
-            registered.programs.push(registration);
-            let transports: &[_] = match registration.is_over_udp {
-                true => &[Protocol::TCP, Protocol::UDP],
-                false => &[Protocol::TCP],
-            };
-            let all = to_register.iter().flat_map(|address| transports.iter().map(move |it| (address, it)));
-            for (address, transport) in all {
-                let port = registration.port.unwrap_or(address.port());
-                let address = SocketAddr::new(address.ip(), port);
-                if !registered.mapper.set(registration, *transport, address)? {
-                    let why = format!("the port mapper refuses program {}", registration.program);
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-                }
-            }
+            registered.add(registration, &to_register)?;
         }
         Ok(registered)
+    }
+
+    /// Registers the lock manager and the status monitor of a client at `port` of all addresses. Programs of other processes that
+    /// accept connections keep their registration. `None` if all do.
+    ///
+    /// # Errors
+    /// Returns an error if the port mapper does not answer, or refuses.
+    pub(crate) fn of_client(port: u16, is_ipv6: bool) -> io::Result<Option<Self>> {
+        let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
+        addresses.extend(is_ipv6.then_some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))));
+        let mut registered = Self { mapper: Mapper::new()?, programs: Vec::new() };
+        for (program, version) in [
+            (protocol::nlm::PROGRAM, protocol::nlm::VERSION),
+            (protocol::nsm::PROGRAM, protocol::nsm::VERSION),
+        ] {
+            let registration = Registration { program, version, is_over_udp: true, port: Some(port) };
+            if !registered.mapper.is_in_use(registration)? {
+                registered.add(registration, &addresses)?;
+            }
+        }
+        Ok(Some(registered).filter(|registered| !registered.programs.is_empty()))
+    }
+
+    /// Registers a program, and replaces its earlier registrations.
+    fn add(&mut self, registration: Registration, addresses: &[SocketAddr]) -> io::Result<()> {
+        self.mapper.unset(registration)?;
+        self.programs.push(registration);
+        let transports: &[_] = match registration.is_over_udp {
+            true => &[Protocol::TCP, Protocol::UDP],
+            false => &[Protocol::TCP],
+        };
+        let all = addresses.iter().flat_map(|address| transports.iter().map(move |it| (address, it)));
+        for (address, transport) in all {
+            let port = registration.port.unwrap_or(address.port());
+            let address = SocketAddr::new(address.ip(), port);
+            if !self.mapper.set(registration, *transport, address)? {
+                let why = format!("the port mapper refuses program {}", registration.program);
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -136,6 +163,17 @@ impl Mapper {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a process that accepts connections is registered. A killed process leaves its registration.
+    fn is_in_use(&self, wanted: Registration) -> io::Result<bool> {
+        let Registration { program, version, .. } = wanted;
+        let mapping = Mapping { program, version, protocol: Protocol::TCP, port: 0 };
+        let port = self.call::<u32>(portmap::VERSION, portmap::Proc::GETPORT.0, &mapping)?;
+        let port = port.map_err(|error| as_io_error(&error))?;
+        let Some(port) = u16::try_from(port).ok().filter(|port| *port != 0) else { return Ok(false) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(std::net::TcpStream::connect_timeout(&address, PATIENCE).is_ok())
     }
 
     /// Registers a program at `address`, if there is one; returns false if that is refused.

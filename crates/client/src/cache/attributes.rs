@@ -289,6 +289,18 @@ impl AttributeCache {
         self.entries.change(&file, |entry| entry.expired = true);
     }
 
+    /// Begins an epoch: others may have changed the content, whatever the attributes say. They must be fetched before they are used
+    /// again.
+    pub fn begin_epoch(&mut self, file: FileId) -> Invalidate {
+        self.last_epoch += 1;
+        let epoch = Epoch(self.last_epoch);
+        self.entries.change(&file, |entry| {
+            entry.expired = true;
+            entry.epoch = epoch;
+        });
+        Invalidate { data: true, ..Invalidate::default() }
+    }
+
     /// Forgets a file.
     pub fn remove(&mut self, file: FileId) {
         self.entries.remove(&file);

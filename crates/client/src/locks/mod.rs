@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::attributes::Attributes;
 use crate::errno::Errno;
 use crate::error::OpError;
 
@@ -14,9 +15,9 @@ mod table;
 mod waiters;
 
 pub(crate) use local::LocalLocks;
-pub(crate) use ranges::HeldRange;
+pub(crate) use ranges::{HeldRange, HeldRanges};
 pub(crate) use table::{LockerUse, Locks, Snapshot, Unlocking};
-use waiters::Waiters;
+pub(crate) use waiters::Waiters;
 
 /// The owner of locks: its own locks never conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +76,11 @@ impl LockRange {
         Self { first: offset, last }
     }
 
+    /// As [`Self::of_wire`] for NLM, where a length of zero "means to the end of the file" (XNFS).
+    pub(crate) fn of_nlm(offset: u64, length: u64) -> Self {
+        Self::of_wire(offset, if length == 0 { u64::MAX } else { length })
+    }
+
     /// Returns the first byte.
     #[must_use]
     pub const fn offset(self) -> u64 {
@@ -97,6 +103,17 @@ impl LockRange {
     pub fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
+}
+
+/// A lock that was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locked {
+    /// The server has it. With the file's attributes as they are under the lock, if the server sent some whose change attribute
+    /// tells whether cached data are still valid. Otherwise, as in version 3, cached data must not be used: times of files do
+    /// not show each change.
+    AtServer(Option<Attributes>),
+    /// It is kept on this machine.
+    Here,
 }
 
 /// The lock that conflicts with a refused one.

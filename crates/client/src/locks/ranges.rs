@@ -10,7 +10,8 @@ pub(crate) const RANGES_MAX: usize = 16 << 10;
 pub(crate) struct HeldRange {
     pub(crate) range: LockRange,
     pub(crate) kind: LockKind,
-    /// The number of the open that it was locked through; 0 for locks that are kept on this machine.
+    /// The number of the open that it was locked through; in version 3 the epoch in which the server granted it; 0 for locks that
+    /// are kept on this machine.
     pub(crate) open: u32,
 }
 
@@ -83,6 +84,31 @@ impl HeldRanges {
         taken
     }
 
+    /// Returns the locked parts of a range.
+    pub(crate) fn within(&self, range: LockRange) -> Vec<HeldRange> {
+        let overlapping = self.ranges.iter().filter(|held| held.range.overlaps(range));
+        let part = |held: &HeldRange| {
+            let (first, last) = (held.range.first.max(range.first), held.range.last.min(range.last));
+            HeldRange { range: LockRange { first, last }, ..*held }
+        };
+        overlapping.map(part).collect()
+    }
+
+    /// Returns the parts of a range that are not locked.
+    pub(crate) fn gaps(&self, range: LockRange) -> Vec<LockRange> {
+        let (mut gaps, mut next) = (Vec::new(), Some(range.first));
+        for held in self.within(range) {
+            if let Some(first) = next.filter(|first| *first < held.range.first) {
+                gaps.push(LockRange { first, last: held.range.first - 1 });
+            }
+            next = held.range.last.checked_add(1);
+        }
+        gaps.extend(
+            next.filter(|first| *first <= range.last).map(|first| LockRange { first, last: range.last }),
+        );
+        gaps
+    }
+
     /// Returns the first range that another owner's lock conflicts with.
     pub(crate) fn conflict(&self, range: LockRange, kind: LockKind) -> Option<&HeldRange> {
         let is_exclusive = |held: &HeldRange| LockKind::Exclusive == kind || held.kind == LockKind::Exclusive;
@@ -125,6 +151,17 @@ mod tests {
         let mut ranges = locked(&[(0, 9, Shared)]);
         ranges.lock(HeldRange { open: 2, ..held(10, 19, Shared) });
         assert_eq!(ranges.ranges.len(), 2, "each is reclaimed through its own open");
+    }
+
+    #[test]
+    fn locked_parts_and_gaps_fill_a_range() {
+        let ranges = locked(&[(10, 19, Shared), (30, u64::MAX, Exclusive)]);
+        let range = |first, last| LockRange { first, last };
+        assert_eq!(ranges.within(range(15, 34)), [held(15, 19, Shared), held(30, 34, Exclusive)]);
+        assert_eq!(ranges.gaps(range(15, 34)), [range(20, 29)]);
+        assert_eq!(ranges.gaps(LockRange::WHOLE), [range(0, 9), range(20, 29)]);
+        assert_eq!(ranges.gaps(range(12, 13)), []);
+        assert_eq!(HeldRanges::default().gaps(range(3, 4)), [range(3, 4)]);
     }
 
     #[test]

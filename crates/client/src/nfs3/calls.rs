@@ -131,7 +131,7 @@ impl<T> Replied<T> {
 }
 
 /// Holds the permit of a call until the reply.
-struct HeldPermit(Permit);
+pub(super) struct HeldPermit(pub(super) Permit);
 
 impl Completion for HeldPermit {
     fn complete(self: Box<Self>, _outcome: Option<&Result<Bytes, CallError>>) {

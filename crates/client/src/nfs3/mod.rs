@@ -1,12 +1,15 @@
-//! NFS version 3 (RFC 1813), with its companions MOUNT and NFS_ACL.
+//! NFS version 3 (RFC 1813), with its companions MOUNT, NFS_ACL, NLM and NSM.
 //!
 //! Version 3 has no session and no state: a call is its transaction ID, its arguments and its reply. [`calls`] sends them,
-//! [`ops`] are the operations, [`mount`] finds the handle of the root.
+//! [`ops`] are the operations, [`mount`] finds the handle of the root, [`nlm`] has the locks.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
 
+use futures_util::future::select;
 use protocol::nfs3::PORT;
 use rpc::message::{AcceptStatus, RpcError};
 
@@ -19,9 +22,15 @@ use crate::permits::Permits;
 mod calls;
 mod convert;
 mod mount;
+mod nlm;
 mod ops;
+mod side;
 
 use mount::MountPaths;
+use nlm::Nlm;
+
+/// Time limit for the release of locks at a server that does not answer.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
 
 /// NFS version 3 with one server.
 pub(crate) struct Nfs3 {
@@ -34,6 +43,8 @@ pub(crate) struct Nfs3 {
     permits: Arc<Permits>,
     mounts: MountPaths,
     local_locks: LocalLocks,
+    /// Locks at the server.
+    nlm: Arc<Nlm>,
     /// Set once the server has rejected READDIRPLUS as unknown.
     lacks_readdirplus: AtomicBool,
 }
@@ -52,6 +63,7 @@ impl Nfs3 {
         let permits = Arc::new(Permits::new(config.v3_calls as usize));
         let mut nfs3 = Self {
             port: config.port,
+            nlm: Nlm::new(Arc::clone(&engine), Arc::clone(&config), config.port),
             engine,
             config,
             connections,
@@ -82,17 +94,28 @@ impl Nfs3 {
             self.engine.close_connection(old);
         }
         self.port = port;
+        self.nlm = Nlm::new(Arc::clone(engine), Arc::clone(&self.config), port);
         Ok(())
     }
 
-    /// Waits until the client is closed. A server has no reason to call this client: its calls are dropped.
+    /// Keeps locks until the client is closed.
     pub(crate) async fn run(&self) {
-        while poll_fn(|context| self.engine.poll_callback(context)).await.is_some() {}
+        let calls = async {
+            // Servers call at a port of its own; here for the sake of those that use the client's connection.
+            while let Some((connection, record)) = poll_fn(|context| self.engine.poll_callback(context)).await
+            {
+                if let Some(reply) = self.nlm.answer(record) {
+                    self.engine.send_reply(connection, vec![reply]);
+                }
+            }
+        };
+        select(pin!(calls), pin!(self.nlm.run())).await;
     }
 
-    /// Tells the server that its mounts are gone. Their list at the server is for information only (RFC 1813 §5.2.3), so that
-    /// failures do not matter.
+    /// Releases locks, and tells the server that its mounts are gone. Their list at the server is for information only
+    /// (RFC 1813 §5.2.3), so that failures do not matter.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
+        select(pin!(self.nlm.leave()), pin!(self.engine.sleep(LEAVE_MAX))).await;
         self.unmount_all().await;
         Ok(())
     }

@@ -1,73 +1,26 @@
 //! The handle of a path: MOUNT version 3 (RFC 1813 §5), found by the port mapper (RFC 1833 §3).
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use protocol::mount::{self, DirPath, MountOk, MountResult, MountStat};
+use protocol::nfs3;
 use protocol::nfs4::types::Status;
-use protocol::{nfs3, portmap};
 use rpc::auth::AuthFlavor;
-use rpc::message::{RpcError, parse_reply};
-use xdr::{Decode, Encode};
 
-use super::calls::{Procedure, from_wire, start_record};
-use super::{Nfs3, lacks_program};
+use super::Nfs3;
+use super::calls::{Procedure, from_wire};
+use super::side::{Place, SideConnection, ask_port_mapper, is_absent};
 use crate::config::Caller;
-use crate::engine::{CallError, ConnectionId, Engine, RetryPolicy};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::Object;
 
-/// Timeout of MOUNT and the port mapper, and retries. No data are lost if they fail, so that even a `hard` mount
-/// does not wait for them without limit.
-const SIDE_POLICY: RetryPolicy =
-    RetryPolicy { timeout: Duration::from_secs(10), retries: Some(2), fails_fast: true };
 /// Maximum number of mounts that are undone at the end.
 const MOUNTS_MAX: usize = 1024;
 
 /// The mounted paths and the ports of their MOUNT, to unmount them at the end. Linux's server counts the mounts of a path.
 #[derive(Debug, Default)]
 pub(super) struct MountPaths(Mutex<Vec<(u16, Vec<u8>)>>);
-
-/// A connection to MOUNT or the port mapper, which is closed after use.
-struct SideConnection<'a> {
-    engine: &'a std::sync::Arc<Engine>,
-    id: ConnectionId,
-}
-
-impl<'a> SideConnection<'a> {
-    fn open(engine: &'a std::sync::Arc<Engine>, port: u16) -> Result<Self, OpError> {
-        Ok(Self { engine, id: engine.open_connection(port, SIDE_POLICY)? })
-    }
-
-    async fn call<T: Decode>(
-        &self,
-        caller: &Caller,
-        procedure: Procedure,
-        arguments: &impl Encode,
-    ) -> Result<T, OpError> {
-        let call = self.engine.call(self.id, |xid| {
-            let mut record = start_record(xid, caller, procedure);
-            arguments.encode(record.writer());
-            record.finish()
-        });
-        Ok(parse_reply(call.await?)?)
-    }
-}
-
-impl Drop for SideConnection<'_> {
-    fn drop(&mut self) {
-        self.engine.close_connection(self.id);
-    }
-}
-
-/// A possible location of MOUNT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Port(u16),
-    PortMapper,
-}
 
 const fn procedure(procedure: mount::Proc) -> Procedure {
     Procedure { program: mount::PROGRAM, version: mount::VERSION_3, number: procedure.0 }
@@ -78,7 +31,7 @@ impl Nfs3 {
     /// looked up below the nearest directory that can be mounted.
     pub(crate) async fn mount(&self, caller: &Caller, path: &[&[u8]]) -> Result<Object, OpError> {
         let mut outcome = Err(OpError::Unsupported("MOUNT version 3, or its port is not known"));
-        for place in self.mount_places() {
+        for place in Place::all(self.config.mount_port, self.port) {
             outcome = self.mount_at(caller, place, path).await;
             match &outcome {
                 Err(error) if is_absent(error) => {}
@@ -88,24 +41,9 @@ impl Nfs3 {
         outcome
     }
 
-    /// Returns the possible locations of MOUNT, in order. At an unusual NFS port there is a server that other servers' port
-    /// mapper may not know.
-    fn mount_places(&self) -> Vec<Place> {
-        match self.config.mount_port {
-            Some(port) => vec![Place::Port(port)],
-            None if self.port == nfs3::PORT => vec![Place::PortMapper, Place::Port(self.port)],
-            None => vec![Place::Port(self.port), Place::PortMapper],
-        }
-    }
-
     async fn mount_at(&self, caller: &Caller, place: Place, path: &[&[u8]]) -> Result<Object, OpError> {
-        let port = match place {
-            Place::Port(port) => port,
-            Place::PortMapper => {
-                let port = self.ask_port_mapper(mount::PROGRAM, mount::VERSION_3).await?;
-                port.ok_or(OpError::Unsupported("MOUNT version 3"))?
-            }
-        };
+        let program = (mount::PROGRAM, mount::VERSION_3);
+        let port = place.port(&self.engine, program, "MOUNT version 3").await?;
         let (mounted, length) = self.mount_nearest(caller, port, path).await?;
         check_flavors(&mounted.auth_flavors)?;
         let handle = from_wire(&mounted.fhandle)?;
@@ -147,23 +85,7 @@ impl Nfs3 {
 
     /// Returns the port that the port mapper has for NFS version 3; `None` if there is none, or no port mapper.
     pub(super) async fn mapped_port(&self) -> Option<u16> {
-        self.ask_port_mapper(nfs3::PROGRAM, nfs3::VERSION).await.ok().flatten()
-    }
-
-    async fn ask_port_mapper(&self, program: u32, version: u32) -> Result<Option<u16>, OpError> {
-        let connection = SideConnection::open(&self.engine, portmap::PORT)?;
-        let getport = Procedure {
-            program: portmap::PROGRAM,
-            version: portmap::VERSION,
-            number: portmap::Proc::GETPORT.0,
-        };
-        let service = portmap::Mapping { program, version, protocol: portmap::Protocol::TCP, port: 0 };
-        let port: u32 = connection.call(&Caller::anonymous(), getport, &service).await?;
-        match u16::try_from(port) {
-            Ok(0) => Ok(None),
-            Ok(port) => Ok(Some(port)),
-            Err(_) => Err(OpError::BadReply("a port above 65535")),
-        }
+        ask_port_mapper(&self.engine, nfs3::PROGRAM, nfs3::VERSION).await.ok().flatten()
     }
 
     /// Sends UMNT for each mounted path. Failures do not matter.
@@ -200,17 +122,6 @@ impl MountPaths {
         }
         by_port
     }
-}
-
-/// Returns whether an error means that there is no MOUNT at this location.
-fn is_absent(error: &OpError) -> bool {
-    lacks_program(error)
-        || matches!(
-            error,
-            OpError::Call(
-                CallError::Unreachable(_) | CallError::TimedOut | CallError::Rpc(RpcError::Garbled(_))
-            ) | OpError::Unsupported(_)
-        )
 }
 
 /// Checks that the export takes one of the flavors of this client. An empty list has no meaning; servers that ignore

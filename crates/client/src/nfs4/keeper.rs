@@ -16,7 +16,6 @@ use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::{SessionId, Status};
 
-use super::background::Background;
 use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
@@ -25,6 +24,7 @@ use super::offloads::Offloads;
 use super::revoked::{REVOKED, free_revoked};
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
+use crate::abandoned::Abandoned;
 use crate::config::{Caller, Config};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
@@ -50,7 +50,7 @@ pub(crate) struct Nfs4 {
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
     pub(super) locks: Arc<Locks>,
-    pub(super) background: Arc<Background>,
+    pub(super) background: Arc<Abandoned>,
     pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
 }
@@ -190,7 +190,7 @@ impl Nfs4 {
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
         let kept = pin!(join(self.keep_session(), self.answer_callbacks()));
-        // Background operations end with the client.
+        // Abandoned operations end with the client.
         select(kept, pin!(self.background.run())).await;
     }
 

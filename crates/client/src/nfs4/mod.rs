@@ -1,7 +1,6 @@
 //! NFS version 4: sessions, compounds, and its operations. Version 4.0 has no sessions: [`v40`] replaces them.
 //! [`sequencer`] has the interface that compounds of both need.
 
-mod background;
 mod batch;
 mod callback;
 mod compound_size;

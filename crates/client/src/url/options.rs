@@ -13,6 +13,8 @@ pub struct Options {
     pub port: Option<u16>,
     /// Port of MOUNT, for version 3.
     pub mount_port: Option<u16>,
+    /// Port of the lock manager (NLM), for version 3. `nlmport=`.
+    pub nlm_port: Option<u16>,
     /// How calls name the user. `sec=`.
     pub security: Option<Security>,
     /// User that calls are made for; without it the process's.
@@ -121,6 +123,7 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("v4.1", Flag(|options| options.version = Some(Version::V4_1))),
     ("v4.2", Flag(|options| options.version = Some(Version::V4_2))),
     ("port", number!(port, PORTS)), ("nfsport", number!(port, PORTS)), ("mountport", number!(mount_port, PORTS)),
+    ("nlmport", number!(nlm_port, PORTS)),
     ("sec", Takes(security)), ("xprtsec", Takes(transport_security)),
     ("uid", number!(uid, IDS)), ("gid", number!(gid, IDS)),
     ("nconnect", number!(connections, CONNECTIONS)), ("max_connect", number!(max_connections, CONNECTIONS)),
@@ -207,9 +210,10 @@ impl Options {
     /// Returns the options that are set, each as `NAME` or `NAME=VALUE`.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
-        let numbers: [(&str, Option<u32>); 14] = [
+        let numbers: [(&str, Option<u32>); 15] = [
             ("port", self.port.map(u32::from)),
             ("mountport", self.mount_port.map(u32::from)),
+            ("nlmport", self.nlm_port.map(u32::from)),
             ("uid", self.uid),
             ("gid", self.gid),
             ("nconnect", self.connections),

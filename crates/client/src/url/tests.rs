@@ -133,12 +133,13 @@ fn the_syntax_of_mount_is_accepted() {
 fn options_have_the_names_of_nfs_5() {
     let list = "vers=4,minorversion=1,proto=tcp,port=2049,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,\
                 acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=positive,nordirplus,noresvport,nolock,nocto,\
-                nconnect=16,max_connect=16,sec=sys,mountport=20048,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
+                nconnect=16,max_connect=16,sec=sys,mountport=20048,nlmport=4045,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
                 xprtsec=none";
     let expected = Options {
         version: Some(Version::V4_1),
         port: Some(2049),
         mount_port: Some(20048),
+        nlm_port: Some(4045),
         security: Some(Security::Sys),
         uid: None,
         gid: None,
@@ -246,7 +247,7 @@ fn any_host() -> impl Strategy<Value = Host> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    let ports = (of(1_u16..), of(1_u16..));
+    let ports = (of(1_u16..), of(1_u16..), of(1_u16..));
     let identity = (of(0..u32::MAX), of(0..u32::MAX));
     let sizes = (of(1_u32..=16), of(1_u32..=16), of(1024_u32..=16 << 20), of(1024_u32..=16 << 20));
     let times = (of(1_u32..=360_000), of(0_u32..=1000));
@@ -266,6 +267,7 @@ fn any_options() -> impl Strategy<Value = Options> {
             version: words.0,
             port: ports.0,
             mount_port: ports.1,
+            nlm_port: ports.2,
             security: words.1,
             uid: identity.0,
             gid: identity.1,

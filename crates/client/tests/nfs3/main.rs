@@ -4,8 +4,18 @@ mod against_server;
 mod caching;
 mod inodes;
 mod link;
+mod lock_replies;
+mod locks;
+#[path = "../nfs4/log.rs"]
+mod log;
 mod lying;
 mod model;
 mod mounting;
 mod repeated;
+#[allow(dead_code, reason = "some of it is for version 4")]
+#[path = "../nfs4/world.rs"]
+mod world;
 mod write_behind;
+
+/// Whether clients of [`world`] have caches.
+const CACHES: bool = true;

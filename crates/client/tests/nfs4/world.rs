@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use protocol::nfs4::types::OpNum;
 use rpc::auth::{AuthSys, GroupList};
 use rpc::message::{CallHeader, MessageType, peek};
 use server::{
-    Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now, Server, Settings,
-    Squash, Transport, Work,
+    Connection, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, HostAnswer, HostCall,
+    Now, Server, Settings, Squash, Transport, Work,
 };
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
 use xdr::{Decode, Opaque, Reader, Writer};
@@ -54,6 +54,8 @@ impl Clock for ManualClock {
 
 type Task<T = ()> = Pin<Box<dyn Future<Output = T>>>;
 type Judge = Box<dyn FnMut(&[OpNum]) -> Fate>;
+/// Judges a call of another program than NFSv4, with its procedure.
+type CallJudge = Box<dyn FnMut((u32, u32)) -> Fate>;
 
 /// A server with its clients.
 pub(crate) struct World {
@@ -79,6 +81,10 @@ pub(crate) struct Peer {
     /// Compounds that reached the server.
     pub(crate) compounds: RefCell<Vec<Vec<OpNum>>>,
     judge: RefCell<Judge>,
+    /// Calls of other programs that reached the server, with their procedures.
+    pub(crate) calls: RefCell<Vec<(u32, u32)>>,
+    call_judge: RefCell<CallJudge>,
+    client: RefCell<Option<Client>>,
     held: RefCell<Vec<(ConnectionId, Bytes)>>,
     drops_callbacks: Cell<bool>,
 }
@@ -134,12 +140,16 @@ impl World {
             is_cut: Cell::new(false),
             compounds: RefCell::default(),
             judge: RefCell::new(Box::new(|_| Fate::Serve)),
+            calls: RefCell::default(),
+            call_judge: RefCell::new(Box::new(|_| Fate::Serve)),
+            client: RefCell::default(),
             held: RefCell::default(),
             drops_callbacks: Cell::new(false),
         });
         self.peers.borrow_mut().push(Rc::clone(&peer));
         let config = Config { retry, ..config(number, version) };
         let client = self.run(Client::connect(engine, config)).unwrap();
+        *peer.client.borrow_mut() = Some(client.clone());
         let keeper = client.clone();
         self.tasks.borrow_mut().push(Box::pin(async move { keeper.run().await }));
         (client, peer)
@@ -259,10 +269,28 @@ impl World {
                     self.tasks.borrow_mut().push(Box::pin(async move { server.step_copy(step, now).await }));
                 }
                 Work::ExternalChange(change) => server.handle_external_change(&change, self.time()),
-                Work::Connect(_) | Work::Read(_) | Work::CallHost(_) => {}
+                Work::CallHost(call) => {
+                    let answer = self.call_host(&call);
+                    server.handle_host_answer(&call, answer, self.time());
+                }
+                Work::Connect(_) | Work::Read(_) => {}
             }
         }
         has_done
+    }
+
+    /// Carries a call of the server's lock manager or status monitor to its client.
+    fn call_host(&self, call: &HostCall) -> HostAnswer {
+        let peers = self.peers.borrow();
+        let peer = peers.iter().find(|peer| call.path().address == peer.address());
+        let Some(peer) = peer.filter(|peer| !peer.is_cut.get() && !peer.drops_callbacks.get()) else {
+            return HostAnswer::Unreachable;
+        };
+        let client = peer.client.borrow().clone();
+        match client.and_then(|client| client.answer_host_call(call.record().clone())) {
+            Some(reply) => HostAnswer::Reply(reply),
+            None => HostAnswer::Unanswered,
+        }
     }
 
     fn act(&self, peer: &Peer) -> bool {
@@ -289,7 +317,7 @@ impl World {
     fn path(&self, peer: &Peer, id: ConnectionId) -> Path {
         let number = self.connections.get() + 1;
         self.connections.set(number);
-        let address = SocketAddr::from(([10, 0, 0, peer.number as u8 + 1], 600 + (number % 400) as u16));
+        let address = SocketAddr::new(peer.address(), 600 + (number % 400) as u16);
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         let server_id = server::ConnectionId(number);
         let server = Connection::new(server_id, address, local, Transport::Tcp, false);
@@ -364,6 +392,11 @@ impl Peer {
         }
         let mut reader = Reader::new(record.clone());
         let header = CallHeader::parse(&mut reader).expect("a call");
+        if header.program != protocol::nfs4::PROGRAM || header.version != protocol::nfs4::VERSION {
+            let call = (header.program, header.procedure);
+            self.calls.borrow_mut().push(call);
+            return (self.call_judge.borrow_mut())(call);
+        }
         if header.procedure == 0 {
             return Fate::Serve;
         }
@@ -379,6 +412,15 @@ impl Peer {
         *self.judge.borrow_mut() = Box::new(judge);
     }
 
+    /// Sets the treatment of calls of other programs from now on.
+    pub(crate) fn judge_calls(&self, judge: impl FnMut((u32, u32)) -> Fate + 'static) {
+        *self.call_judge.borrow_mut() = Box::new(judge);
+    }
+
+    fn address(&self) -> IpAddr {
+        [10, 0, 0, self.number as u8 + 1].into()
+    }
+
     /// Sets whether the server's callbacks are lost.
     pub(crate) fn drop_callbacks(&self, drops: bool) {
         self.drops_callbacks.set(drops);
@@ -387,6 +429,7 @@ impl Peer {
     /// Passes the held and all later compounds to the server.
     pub(crate) fn release(&self, world: &World) {
         self.judge(|_| Fate::Serve);
+        self.judge_calls(|_| Fate::Serve);
         for (id, record) in std::mem::take(&mut *self.held.borrow_mut()) {
             if let Some(path) = self.paths.borrow_mut().iter_mut().find(|path| path.id == id) {
                 path.calls.push(world.serve(&path.server, record));
@@ -417,6 +460,12 @@ impl Peer {
         path.server.outbox.close();
         world.server().connection_closed(path.server.id);
         self.engine.handle_disconnected(id);
+    }
+
+    /// Returns the number of calls of a procedure of another program.
+    #[allow(dead_code, reason = "version 4 has no other programs")]
+    pub(crate) fn calls_of(&self, program: u32, procedure: u32) -> usize {
+        self.calls.borrow().iter().filter(|call| **call == (program, procedure)).count()
     }
 
     /// Returns the number of compounds with this operation.
@@ -455,10 +504,12 @@ fn config(number: usize, version: Version) -> Config {
         server: "server".into(),
         port: 2049,
         mount_port: Some(2049),
+        nlm_port: Some(2049),
         version: Some(version),
         retry: RetryPolicy::default(),
         connections: 1,
         owner: Bytes::from(format!("client {number}")),
+        host_name: Bytes::from(format!("client-{number}")),
         verifier: [1; 8],
         machine: root(),
         slots: 16,

@@ -16,6 +16,7 @@ use client::error::{Error, OpError};
 use client::fs::FileSystem;
 use client::results::Object;
 use client::url::{self, Host, LocalLock, Options, Recovery, Url};
+use net::answer_host_calls;
 use net::transport::{Route, SystemClock, run_transport};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -72,6 +73,8 @@ struct Server {
     client: Client,
     caller: Caller,
     tasks: Vec<JoinHandle<()>>,
+    /// Answers calls of the server.
+    listener: JoinHandle<()>,
 }
 
 /// An object of a server, which may be missing: a directory that exists, and a path below it.
@@ -160,8 +163,9 @@ impl Session {
             let client = client.clone();
             async move { client.run().await }
         });
-        let server =
-            Server { client: client.clone(), caller: caller.clone(), tasks: vec![keeper, transport] };
+        let listener = tokio::task::spawn_local(answer_host_calls(client.clone(), addresses));
+        let tasks = vec![keeper, transport];
+        let server = Server { client: client.clone(), caller: caller.clone(), tasks, listener };
         self.servers.borrow_mut().insert(key, server);
         Ok((client, caller))
     }
@@ -171,6 +175,8 @@ impl Session {
         for server in self.servers.into_inner().into_values() {
             // A server that does not answer forgets the client after its lease.
             let _ = server.client.close().await;
+            server.listener.abort();
+            let _ = server.listener.await;
             for task in server.tasks {
                 let _ = task.await;
             }
@@ -321,10 +327,12 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         server: url.host().to_string().into(),
         port: options.port.unwrap_or(PORT),
         mount_port: options.mount_port,
+        nlm_port: options.nlm_port,
         version,
         retry: RetryPolicy { timeout, retries, fails_fast: true },
         connections: options.connections.unwrap_or(1) as usize,
         owner: Bytes::from(format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64())),
+        host_name: Bytes::from(machine_name()),
         verifier: random_u64().to_be_bytes(),
         machine,
         slots: SLOTS_MAX,

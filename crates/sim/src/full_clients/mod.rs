@@ -101,6 +101,7 @@ fn launch(
         server: "server".into(),
         port: 2049,
         mount_port: Some(2049),
+        nlm_port: None,
         version: Some(version),
         retry: RetryPolicy {
             timeout: Duration::from_secs(20 + rng.below(40)),
@@ -109,6 +110,7 @@ fn launch(
         },
         connections: 1 + rng.below(3) as usize,
         owner: Bytes::from(format!("client-{host}")),
+        host_name: Bytes::from(format!("client-{host}")),
         verifier: (life << 8 | host as u64).to_be_bytes(),
         machine: caller(),
         slots: 2 + rng.below(8) as u32,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Inode, OpenFile};
 use crate::config::Caller;
+use crate::errno::Errno;
 use crate::error::OpError;
-use crate::locks::{LockConflict, LockKind, LockOwner, LockRange};
+use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
 
 /// The first number of the owners of [`OpenFile::flock`]. Programs that number owners themselves use lower numbers.
 pub const FLOCK_NUMBERS: u64 = 1 << 63;
@@ -20,8 +21,9 @@ impl OpenFile {
     ///
     /// # Errors
     /// As fcntl(2) with `F_SETLKW`: EBADF if the file is not open for reading (shared) or writing (exclusive), EDEADLK if the
-    /// server finds a deadlock, ENOLCK if there are too many locks, or if there is no lock protocol (version 3).
+    /// server finds a deadlock, ENOLCK if there are too many locks, or if the server has no lock manager (version 3).
     pub async fn lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), OpError> {
+        self.check_mode(kind)?;
         self.lock_range(owner, range, kind, true).await
     }
 
@@ -30,7 +32,16 @@ impl OpenFile {
     /// # Errors
     /// As [`Self::lock`], and EAGAIN if another owner has a lock that conflicts.
     pub async fn try_lock(&self, owner: LockOwner, range: LockRange, kind: LockKind) -> Result<(), OpError> {
+        self.check_mode(kind)?;
         self.lock_range(owner, range, kind, false).await
+    }
+
+    /// Servers of version 3 do not know the mode of the open file.
+    fn check_mode(&self, kind: LockKind) -> Result<(), OpError> {
+        let mode = self.flags().mode;
+        let is_open_for = if kind == LockKind::Shared { mode.read } else { mode.write };
+        let why = "the file is not open for this kind of lock";
+        if is_open_for { Ok(()) } else { Err(OpError::Invalid(Errno::EBADF, why)) }
     }
 
     async fn lock_range(
@@ -48,10 +59,11 @@ impl OpenFile {
         let started = self.inode().mount().start();
         // Cached data may be outdated. The attributes under the lock show whether they are.
         match client.lock(self.caller(), handle, self.state(), owner, range, kind, wait).await? {
-            Some(attributes) => {
+            Locked::AtServer(Some(attributes)) => {
                 self.inode().learn(started, attributes);
             }
-            None => self.inode().expire(),
+            Locked::AtServer(None) => self.inode().forget_content(),
+            Locked::Here => {}
         }
         Ok(())
     }
@@ -106,9 +118,9 @@ impl OpenFile {
     /// Locks the file, and waits until it is free. A lock of the other kind is replaced, but not atomically.
     ///
     /// # Errors
-    /// As flock(2). An exclusive lock needs a file that is open for writing (EBADF), as in Linux's client.
+    /// As flock(2). An exclusive lock needs a file that is open for writing (EBADF) in version 4, as in Linux's client.
     pub async fn flock(&self, kind: LockKind) -> Result<(), OpError> {
-        self.lock(self.flock_owner(), LockRange::WHOLE, kind).await
+        self.lock_range(self.flock_owner(), LockRange::WHOLE, kind, true).await
     }
 
     /// Locks the file if it is free.
@@ -116,7 +128,7 @@ impl OpenFile {
     /// # Errors
     /// As [`Self::flock`], and EWOULDBLOCK (EAGAIN) if another owner has a conflicting lock.
     pub async fn try_flock(&self, kind: LockKind) -> Result<(), OpError> {
-        self.try_lock(self.flock_owner(), LockRange::WHOLE, kind).await
+        self.lock_range(self.flock_owner(), LockRange::WHOLE, kind, false).await
     }
 
     /// Unlocks the file.

@@ -143,6 +143,15 @@ impl Inode {
         creation: Creation,
         set: &SetAttributes,
     ) -> Result<OpenFile, OpError> {
+        // Version 3 has no OPEN, which looks up the name anyway.
+        if creation == Creation::No && set.size.is_none() && self.client().version() == Version::V3 {
+            match self.open_known(caller, name, flags).await {
+                Ok(Some(file)) => return Ok(file),
+                // The name belongs to another file now.
+                Ok(None) | Err(OpError::Status(Status::STALE | Status::BADHANDLE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         // A file that is open may have data under way, which must not arrive after a truncation: see `set_size`.
         let is_truncated_here = self.mount.has_open_files() && set.size == Some(0);
         let sent = SetAttributes { size: set.size.filter(|_| !is_truncated_here), ..*set };
@@ -174,6 +183,18 @@ impl Inode {
             }
         }
         Ok(file)
+    }
+
+    /// Opens the file of a name that may be used without a request to the server.
+    async fn open_known(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+        flags: OpenFlags,
+    ) -> Result<Option<OpenFile>, OpError> {
+        let (Lookup::Found(file), true) = self.known(caller, name) else { return Ok(None) };
+        let Some(inode) = self.mount.inode_by_id(file) else { return Ok(None) };
+        inode.open(caller, flags).await.map(Some)
     }
 
     /// Creates an object that is not a regular file.

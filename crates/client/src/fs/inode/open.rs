@@ -196,8 +196,19 @@ impl OpenFile {
         match &self.state().file {
             Some(file) if file.has_lost_lock() => Err(OpError::LockLost),
             Some(file) => Ok(file.stateid().map(drop)?),
-            None => Ok(()),
+            None => self.check_locks(),
         }
+    }
+
+    /// Fails if the server has dropped a lock of an owner that has locked through this description.
+    fn check_locks(&self) -> Result<(), OpError> {
+        let owners = self.lock_owners.lock();
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let owners: Vec<LockOwner> = owners.iter().copied().collect();
+        let has_lost = self.inode().client().has_lost_lock(self.inode().handle(), &owners);
+        if has_lost { Err(OpError::LockLost) } else { Ok(()) }
     }
 
     /// Whether data bypass the cache.
@@ -243,8 +254,12 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         if !self.is_released.swap(true, Ordering::Relaxed) {
             let (description, errors) = (Arc::clone(&self.description), self.errors.lock().take());
+            let owners = std::mem::take(&mut *self.lock_owners.lock());
             self.inode().client().background().spawn(async move {
-                // CLOSE ends locks.
+                if description.state.file.is_none() {
+                    // No CLOSE ends them.
+                    description.inode.unlock_all(&description.caller, owners).await;
+                }
                 // No caller can get an error any more; the file's next description gets it.
                 let _ = description.end(errors).await;
             });

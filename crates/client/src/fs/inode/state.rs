@@ -156,6 +156,13 @@ impl Inode {
 }
 
 impl Inode {
+    /// Drops cached content, and expires attributes: others may have changed the file in a way that its times do not show.
+    pub(super) fn forget_content(&self) {
+        let mut state = self.mount.shared.state.lock();
+        let invalidate = state.metadata.attributes.begin_epoch(self.node.id);
+        state.invalidate(self.node.id, invalidate);
+    }
+
     /// Drops cached content, except data that are not stable.
     pub(super) fn drop_clean_data(&self) {
         self.mount.shared.state.lock().writes.pages_mut().invalidate(self.node.id);

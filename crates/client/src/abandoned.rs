@@ -17,7 +17,7 @@ const BACKGROUND_MAX: usize = 4096;
 
 /// Operations for which no caller waits any longer.
 #[derive(Default)]
-pub(crate) struct Background {
+pub(crate) struct Abandoned {
     state: Mutex<State>,
 }
 
@@ -32,7 +32,7 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-impl Background {
+impl Abandoned {
     /// Adds an operation for which no caller waits.
     pub(crate) fn add(&self, operation: BoxFuture<'static, ()>) {
         let mut state = self.state.lock();
@@ -101,7 +101,7 @@ impl Background {
 
 /// A future that continues in the background when it is dropped before its end.
 pub(crate) struct Guarded<T, F: FnOnce(BoxFuture<'static, T>) -> BoxFuture<'static, ()>> {
-    background: Arc<Background>,
+    background: Arc<Abandoned>,
     operation: Option<BoxFuture<'static, T>>,
     then: Option<F>,
 }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_dropped_operation_continues_and_its_result_is_undone() {
-        let background = Arc::new(Background::default());
+        let background = Arc::new(Abandoned::default());
         let (result, undone) = (Arc::new(AtomicU32::new(5)), Arc::new(AtomicU32::new(0)));
         let guard = || {
             let (result, undone) = (Arc::clone(&result), Arc::clone(&undone));

@@ -1,0 +1,126 @@
+//! Calls of the server to this client: GRANTED and GRANTED_MSG of the lock manager (RFC 1813 §6.3.5, XNFS), and SM_NOTIFY of the
+//! status monitor.
+//!
+//! Whoever carries them passes only calls from the server's address. They are hints: GRANTED wakes a waiter, which then sends LOCK
+//! again, and SM_NOTIFY makes locks doubtful.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use bytes::Bytes;
+use protocol::nfs4::types::Handle;
+use protocol::nlm::{self, Proc, Res, Stats, TestArgs};
+use protocol::nsm::{self, StateChange};
+use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use super::Nlm;
+use crate::config::Caller;
+use crate::locks::LockRange;
+
+/// The outcome of a call.
+enum Answer {
+    /// Encoded results.
+    Results(Bytes),
+    Refused(AcceptStatus),
+}
+
+impl Nlm {
+    /// Answers a call of the server; `None` if it has no answer.
+    pub(crate) fn answer(self: &Arc<Self>, record: Bytes) -> Option<Bytes> {
+        let mut reader = Reader::new(record);
+        let header = match CallHeader::parse(&mut reader) {
+            Ok(header) => header,
+            Err(CallError::Refused(refusal)) => return Some(xdr::to_bytes(&refusal)),
+            Err(CallError::Unanswerable(_)) => return None,
+        };
+        let answer = match (header.program, header.version) {
+            (nlm::PROGRAM, nlm::VERSION) => self.answer_lock_manager(Proc(header.procedure), reader),
+            (nsm::PROGRAM, nsm::VERSION) => self.answer_monitor(nsm::Proc(header.procedure), reader),
+            (nlm::PROGRAM, _) => mismatch(nlm::VERSION),
+            (nsm::PROGRAM, _) => mismatch(nsm::VERSION),
+            _ => Answer::Refused(AcceptStatus::ProgramUnavailable),
+        };
+        let mut reply = Writer::new();
+        match answer {
+            Answer::Results(results) => {
+                encode_success(&mut reply, header.xid);
+                reply.raw(&results);
+            }
+            Answer::Refused(status) => ReplyHeader::accepted(header.xid, status).encode(&mut reply),
+        }
+        Some(reply.into_bytes())
+    }
+
+    fn answer_lock_manager(self: &Arc<Self>, procedure: Proc, mut reader: Reader) -> Answer {
+        let is_message = procedure == Proc::GRANTED_MSG;
+        match procedure {
+            Proc::NULL => Answer::Results(Bytes::new()),
+            Proc::GRANTED | Proc::GRANTED_MSG => {
+                let Ok(granted) = TestArgs::decode(&mut reader) else {
+                    return Answer::Refused(AcceptStatus::GarbageArguments);
+                };
+                // RFC 1813 §6.3.5: DENIED if the client does not wait for the lock (any longer).
+                let stat = if self.is_granted(&granted) { Stats::GRANTED } else { Stats::DENIED };
+                let result = Res { cookie: granted.cookie, stat };
+                if !is_message {
+                    return Answer::Results(xdr::to_bytes(&result));
+                }
+                let nlm = Arc::clone(self);
+                // The server repeats a message whose result is lost.
+                self.abandoned.add(Box::pin(async move {
+                    let _ = nlm.call::<()>(&Caller::anonymous(), Proc::GRANTED_RES, &result).await;
+                }));
+                Answer::Results(Bytes::new())
+            }
+            _ => Answer::Refused(AcceptStatus::ProcedureUnavailable),
+        }
+    }
+
+    fn is_granted(&self, granted: &TestArgs) -> bool {
+        let lock = &granted.alock;
+        let Ok(file) = Handle::new(&lock.fh) else { return false };
+        lock.oh == self.owner_handle(lock.svid)
+            && self.table.granted(
+                &file,
+                lock.svid,
+                LockRange::of_nlm(lock.l_offset, lock.l_len),
+                granted.exclusive,
+            )
+    }
+
+    fn answer_monitor(&self, procedure: nsm::Proc, mut reader: Reader) -> Answer {
+        match procedure {
+            nsm::Proc::NULL => Answer::Results(Bytes::new()),
+            nsm::Proc::NOTIFY => {
+                let Ok(change) = StateChange::decode(&mut reader) else {
+                    return Answer::Refused(AcceptStatus::GarbageArguments);
+                };
+                if self.epochs.note_restart(change.state) {
+                    self.attention.raise();
+                }
+                Answer::Results(Bytes::new())
+            }
+            // It monitors this client's server only.
+            _ => Answer::Refused(AcceptStatus::ProcedureUnavailable),
+        }
+    }
+
+    /// Waits until calls of the server are useful.
+    pub(crate) async fn calls_wanted(&self) {
+        poll_fn(|context| {
+            self.listener.register(context.waker());
+            match self.wants_calls.load(Ordering::Relaxed) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
+fn mismatch(version: u32) -> Answer {
+    Answer::Refused(AcceptStatus::ProgramMismatch(VersionRange { low: version, high: version }))
+}
