@@ -26,9 +26,10 @@ use xdr::Opaque;
 use self::client::Client;
 use self::holders::Holders;
 use crate::layout::{self, SMALL_FILES};
-use crate::peers::{EXPORT, Peer, PeerConfig, RunningPeer};
+use crate::peers::{Peer, PeerConfig, RunningPeer};
 use crate::process;
 use crate::statistics::median;
+use crate::targets::local::EXPORT;
 
 /// Linux's first pause after DELAY.
 const RETRY_MIN: Duration = Duration::from_millis(100);

@@ -15,12 +15,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::idle::{CONNECTIONS, Idle, idle};
-pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, PeerConfig, RunningPeer};
+pub use self::server::{NAMESPACE_VARIABLE, Peer, PeerConfig, RunningPeer};
 pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};
 use crate::machine::Machine;
 use crate::operation::Operation;
 use crate::results::{Measurement, Ratio, Shape, Summary};
+use crate::targets::local::EXPORT;
 
 /// Servers and loads to compare.
 #[derive(Clone, Debug)]

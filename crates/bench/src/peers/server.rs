@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::operation::{Operation, Version};
+use crate::plan::GANESHA;
 use crate::process;
+use crate::runner::ThisMachine;
+use crate::targets::local::ganesha::configuration;
+use crate::targets::local::{Address, EXPORT};
 
 /// The time that a server may take until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,9 +24,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const LOG_TAIL_LINES: usize = 8;
 /// Set if this process has its own network and mount namespaces, so that rpcbind affects no other program.
 pub const NAMESPACE_VARIABLE: &str = "ENFYS_PEERS_NAMESPACE";
-/// The path under which every server exports the directory.
-pub const EXPORT: &str = "/export";
-
 /// One of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -255,34 +256,16 @@ fn start_rpcbind(place: &PeerConfig) -> Result<Child, String> {
 }
 
 fn ganesha(place: &PeerConfig, server: SocketAddr, mount: SocketAddr) -> Result<Command, String> {
-    let plugin =
-        ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha"]
-            .iter()
-            .any(|directory| Path::new(directory).join("libfsalvfs.so").exists());
-    if !plugin {
-        return Err("ganesha is missing: apt-get install nfs-ganesha nfs-ganesha-vfs rpcbind".into());
+    if let Some(missing) = GANESHA.iter().find(|need| !need.is_met(&ThisMachine)) {
+        return Err(format!("{} is missing: {}", missing.name, missing.remedy()));
     }
-    let configuration = place.scratch.join("ganesha.conf");
-    let text = ganesha_configuration(&place.export, server.port(), mount.port());
-    fs::write(&configuration, text).map_err(|error| format!("{}: {error}", configuration.display()))?;
+    let file = place.scratch.join("ganesha.conf");
+    let text = configuration(&place.export, Address { server, mount_port: mount.port() });
+    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut command = Command::new("ganesha.nfsd");
-    command.arg("-F").arg("-f").arg(configuration);
+    command.arg("-F").arg("-f").arg(file);
     command.args(["-L", "/dev/stderr", "-p"]).arg(place.scratch.join("ganesha.pid"));
     Ok(command)
-}
-
-/// Returns a configuration with defaults everywhere else, as for a user who exports one directory.
-fn ganesha_configuration(export: &Path, port: u16, mount_port: u16) -> String {
-    format!(
-        "NFS_CORE_PARAM {{ NFS_Port = {port}; MNT_Port = {mount_port}; Protocols = 3,4;
-    Mount_Path_Pseudo = true; Enable_NLM = false; Enable_RQUOTA = false; }}
-NFSv4 {{ Graceless = true; Minor_Versions = 0,1,2; Delegations = true; }}
-LOG {{ Default_Log_Level = WARN; }}
-EXPORT {{ Export_Id = 1; Path = {}; Pseudo = {EXPORT}; Access_Type = RW; Squash = No_Root_Squash;
-    SecType = sys; Protocols = 3,4; FSAL {{ Name = VFS; }} }}
-",
-        export.display()
-    )
 }
 
 #[cfg(test)]

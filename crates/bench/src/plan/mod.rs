@@ -10,6 +10,7 @@ mod catalogue;
 mod errors;
 mod file;
 mod options;
+mod requirements;
 mod resolve;
 mod value;
 
@@ -17,7 +18,8 @@ pub use self::case::{Case, Cold, Run, Target, TargetKind};
 pub use self::catalogue::{Kind, Parameter, WORKLOADS, Workload};
 pub use self::file::{Caches, NfsVersion};
 pub use self::options::PlanOptions;
-pub use self::resolve::{Machine, Plan};
+pub use self::requirements::{GANESHA, KNFSD, Machine, Requirement};
+pub use self::resolve::Plan;
 pub use self::value::Value;
 
 /// Cases of a plan at most, before rounds.

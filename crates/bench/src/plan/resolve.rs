@@ -11,6 +11,7 @@ use super::case::{Case, Cold, Run, Target, TargetKind};
 use super::catalogue::{WORKLOADS, Workload};
 use super::errors::{Source, did_you_mean};
 use super::file::{Caches, NfsVersion, PlanFile, TargetTable, Time, WorkloadTable};
+use super::requirements::{GANESHA, KNFSD, Machine, Requirement};
 use super::value::Value;
 use super::{CASES_MAX, CLIENTS_MAX, ROUNDS_MAX, THREADS_MAX};
 use crate::statistics::ROUNDS_MIN;
@@ -23,13 +24,23 @@ const DURATION_MIN: Duration = Duration::from_secs(1);
 const WARM_UP_DEFAULT: Duration = Duration::from_secs(5);
 /// Versions, unless the plan says otherwise.
 const VERSIONS_DEFAULT: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V41];
-/// The servers that `local:` names, with the program that each needs in addition to this one, and the versions it serves.
-const LOCAL_SERVERS: &[(&str, Option<&str>, &[NfsVersion])] = &[
-    ("enfys", None, ENFYS_VERSIONS),
-    ("enfys-async", None, ENFYS_VERSIONS),
-    ("enfys-memory", None, ENFYS_VERSIONS),
-    ("ganesha", Some("ganesha.nfsd"), KERNEL_VERSIONS),
-    ("knfsd", Some("linux.uml"), KERNEL_VERSIONS),
+/// A server that `local:` names.
+struct LocalRow {
+    name: &'static str,
+    /// What it needs in addition to this program; if that is anything, also root.
+    needs: &'static [Requirement],
+    versions: &'static [NfsVersion],
+    /// Whether it keeps its files when it is started again.
+    can_restart: bool,
+}
+
+/// All of them.
+const LOCAL_SERVERS: &[LocalRow] = &[
+    LocalRow { name: "enfys", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "enfys-async", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "enfys-memory", needs: &[], versions: ENFYS_VERSIONS, can_restart: true },
+    LocalRow { name: "ganesha", needs: GANESHA, versions: KERNEL_VERSIONS, can_restart: true },
+    LocalRow { name: "knfsd", needs: KNFSD, versions: KERNEL_VERSIONS, can_restart: false },
 ];
 const KERNEL_VERSIONS: &[NfsVersion] = &[NfsVersion::V3, NfsVersion::V40, NfsVersion::V41, NfsVersion::V42];
 const ENFYS_VERSIONS: &[NfsVersion] = KERNEL_VERSIONS;
@@ -54,22 +65,9 @@ pub struct Plan {
 /// A requirement on the machine.
 #[derive(Clone, Debug, PartialEq)]
 enum Need {
-    Program(&'static str),
+    Installed(&'static Requirement),
     Directory(String),
     Root,
-}
-
-/// Queries about the machine of a plan.
-pub trait Machine {
-    /// Whether a program is in the search path.
-    fn has_program(&self, name: &str) -> bool;
-    /// Whether a directory can be written to.
-    ///
-    /// # Errors
-    /// The reason.
-    fn can_write(&self, directory: &Path) -> Result<(), String>;
-    /// Whether this process is root.
-    fn is_root(&self) -> bool;
 }
 
 impl Plan {
@@ -91,12 +89,10 @@ impl Plan {
         let mut missing = Vec::new();
         for (place, need) in &self.needs {
             match need {
-                Need::Program(program) if !machine.has_program(program) => {
-                    missing.push(format!("{place}: the program `{program}` is not installed"));
+                Need::Installed(what) if !what.is_met(machine) => {
+                    missing.push(format!("{place}: `{}` is not installed: {}", what.name, what.remedy()));
                 }
-                Need::Program(program) => missing.push(format!(
-                    "{place}: the bench cannot start `{program}` yet: start it, and name it as nfs://HOST/EXPORT"
-                )),
+                Need::Installed(_) => {}
                 Need::Directory(path) => {
                     if let Err(why) = machine.can_write(Path::new(path)) {
                         missing.push(format!("{place}: {path}: {why}"));
@@ -288,7 +284,7 @@ impl Resolver<'_> {
             }
             TargetKind::Local { server: name } => {
                 let serves =
-                    LOCAL_SERVERS.iter().find(|(known, ..)| known == name).map_or(&[][..], |row| row.2);
+                    LOCAL_SERVERS.iter().find(|row| row.name == *name).map_or(&[][..], |row| row.versions);
                 for version in versions.iter().filter(|version| !serves.contains(version)) {
                     let at = table.versions.as_ref().map_or(server.clone(), Spanned::span);
                     self.error(
@@ -307,8 +303,8 @@ impl Resolver<'_> {
         let place = self.source.error(&server.span(), "");
         let place = place.trim_end_matches([':', ' ']).to_owned();
         if let Some(name) = text.strip_prefix("local:") {
-            let Some((name, program, _)) = LOCAL_SERVERS.iter().find(|(known, ..)| *known == name) else {
-                let known = || LOCAL_SERVERS.iter().map(|row| row.0);
+            let Some(row) = LOCAL_SERVERS.iter().find(|row| row.name == name) else {
+                let known = || LOCAL_SERVERS.iter().map(|row| row.name);
                 let expected = known().collect::<Vec<_>>().join(", ");
                 let meant = did_you_mean(name, known());
                 self.error(
@@ -317,8 +313,11 @@ impl Resolver<'_> {
                 );
                 return None;
             };
-            self.needs.extend(program.map(|program| (place, Need::Program(program))));
-            return Some(TargetKind::Local { server: (*name).to_owned() });
+            self.needs.extend(row.needs.iter().map(|what| (place.clone(), Need::Installed(what))));
+            if !row.needs.is_empty() {
+                self.needs.push((format!("{place}: {name}"), Need::Root));
+            }
+            return Some(TargetKind::Local { server: row.name.to_owned() });
         }
         if let Some((host, export)) = text.strip_prefix("nfs://").and_then(|rest| rest.split_once('/'))
             && !host.is_empty()
@@ -341,9 +340,12 @@ impl Resolver<'_> {
         let at = text.span();
         let is_local = matches!(kind, TargetKind::Local { .. });
         let is_directory = matches!(kind, TargetKind::Directory { .. });
+        let can_restart = |name: &str| LOCAL_SERVERS.iter().any(|row| row.name == name && row.can_restart);
+        let keeps_files = matches!(kind, TargetKind::Local { server } if can_restart(server));
         match text.get_ref().as_str() {
             "new-client" if !is_directory => return Some(Cold::NewClient),
-            "restart" if is_local => return Some(Cold::Restart),
+            "restart" if is_local && keeps_files => return Some(Cold::Restart),
+            "restart" if is_local => self.error(&at, "each run has a server of its own, whose files it makes"),
             "drop-caches" => {
                 let place = self.source.error(&at, "cold = \"drop-caches\"");
                 self.needs.push((place, Need::Root));

@@ -1,6 +1,7 @@
 //! A run in a process of its own, at the client's end of a link.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
@@ -16,14 +17,17 @@ use serde::{Deserialize, Serialize};
 use super::execute::{Access, Place, failed, measure, prepare};
 use crate::link::namespace::SERVER;
 use crate::link::system::die_with_this_thread;
-use crate::plan::{Caches, Cold, Run};
+use crate::plan::{Caches, Cold, NfsVersion, Run};
 use crate::result::{RunResult, file};
-use crate::targets::local::{Starting, enfys_arguments, prepare_place, url, version};
+use crate::targets::local::{
+    AtLink, GUEST_NETWORK, Launch, Starting, accepts, end_of_log, has_directory, needs_link, prepare_place,
+    version,
+};
 use crate::targets::nfs::Server;
 use crate::units::time_text;
 
-/// The port of a server at its end of the link.
-const PORT: u16 = 2049;
+/// Time until a server that the link does not wait for accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two checks of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a failed link's messages that are shown.
@@ -38,6 +42,8 @@ struct Job {
     plan: String,
     run: Run,
     url: String,
+    /// Its addresses, which the agent waits for.
+    addresses: Vec<SocketAddr>,
     server: String,
     /// The file with the server's process ID.
     pid_file: PathBuf,
@@ -71,12 +77,25 @@ pub fn run_agent(path: &Path) -> Result<(), String> {
         plan: job.plan,
         interrupted: Arc::default(),
     };
-    let prepared = if job.is_prepared { Ok(()) } else { prepare(&job.run, &place) };
+    let ready = job.addresses.iter().try_for_each(|address| await_server(*address));
+    let prepared = if job.is_prepared { ready } else { ready.and_then(|()| prepare(&job.run, &place)) };
     let result = match prepared {
         Ok(()) => measure(&job.run, &place),
         Err(why) => Some(failed(&job.run, &place, why)),
     };
     result.map_or(Ok(()), |result| file::save(&job.results, &result).map(|_| ()))
+}
+
+/// Waits until the server accepts connections.
+fn await_server(address: SocketAddr) -> Result<(), String> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !accepts(address) {
+        if Instant::now() >= deadline {
+            return Err(format!("no server at {address} after {} s", START_TIMEOUT.as_secs()));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 fn version_of(job: &Job) -> String {
@@ -98,7 +117,7 @@ pub(super) fn run_over_link(
     let place = place.map_err(|error| format!("{}: {error}", starting.scratch.display()))?;
     let path = place.path();
     prepare_place(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let is_prepared = server != "enfys-memory";
+    let is_prepared = has_directory(server);
     if is_prepared {
         // In the directory itself, where a delay does not matter.
         let export = path.join("export");
@@ -113,14 +132,16 @@ pub(super) fn run_over_link(
         };
         prepare(run, &local)?;
     }
-    make_cold(run)?;
+    make_cold(run, is_prepared)?;
+    let is_version_4 = run.case.version.is_none_or(|version| version >= NfsVersion::V40);
+    let AtLink { launch, address, url } = AtLink::prepare(server, starting, path, SERVER, is_version_4)?;
     let delay = time_text(run.case.delay);
-    let address = SocketAddr::from((SERVER, PORT));
     let job = Job {
         enfys_version: env!("CARGO_PKG_VERSION").to_owned(),
         plan: plan.to_owned(),
         run: run.clone(),
-        url: url(address),
+        url,
+        addresses: vec![address.server, (address.server.ip(), address.mount_port).into()],
         server: server.to_owned(),
         pid_file: path.join("pid"),
         export: path.join("export"),
@@ -131,14 +152,17 @@ pub(super) fn run_over_link(
     let job_path = path.join("job");
     let text = serde_json::to_vec(&job).map_err(|error| error.to_string())?;
     fs::write(&job_path, text).map_err(|error| format!("{}: {error}", job_path.display()))?;
-    let mut command = link_command(&job, &job_path, path, starting, address);
+    let mut command = link_command(&job, &job_path, path, starting, &launch, address.server.port());
     let Some(said) = wait(&mut command, interrupted)? else { return Ok(None) };
     let result = file::read(&job.results.join(format!("{}.json", run.id)));
-    result.map(Some).map_err(|_| format!("the agent has no result: {said}"))
+    result.map(Some).map_err(|_| format!("the agent has no result: {said}{}", end_of_log(path)))
 }
 
-fn make_cold(run: &Run) -> Result<(), String> {
+fn make_cold(run: &Run, is_prepared: bool) -> Result<(), String> {
     match (&run.caches, &run.case.target.cold) {
+        (Caches::Cold, Some(Cold::Restart)) if !is_prepared => {
+            Err("cold = \"restart\": the server makes its files after its start".to_owned())
+        }
         // The server and the clients are new.
         (Caches::Warm, _) | (_, None | Some(Cold::NewClient | Cold::Restart)) => Ok(()),
         (Caches::Cold, Some(cold)) => cold.apply(),
@@ -150,26 +174,25 @@ fn link_command(
     job_path: &Path,
     place: &Path,
     starting: &Starting,
-    address: SocketAddr,
+    launch: &Launch,
+    ready_port: u16,
 ) -> Command {
-    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
-    let words: Vec<String> =
-        enfys_arguments(&job.server, place, address).iter().map(|word| quoted(Path::new(word))).collect();
-    let program = quoted(&starting.program);
-    let log = quoted(&place.join("log"));
-    let server =
-        format!("echo $$ > {}; exec {program} {} >{log} 2>&1", quoted(&job.pid_file), words.join(" "));
+    let quoted = |word: &OsStr| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
+    let words: Vec<String> = launch.arguments.iter().map(|word| quoted(word)).collect();
+    let (program, log) = (quoted(launch.program.as_os_str()), quoted(place.join("log").as_os_str()));
+    let pid_file = quoted(job.pid_file.as_os_str());
+    let server = format!("echo $$ > {pid_file}; exec {program} {} >{log} 2>&1", words.join(" "));
     let mut command = Command::new(&starting.program);
     command.args(["bench", "link", "--delay", &time_text(job.run.case.delay)]);
-    command.args([
-        "--seed",
-        &job.run.seed.to_string(),
-        "--ready-port",
-        &PORT.to_string(),
-        "--server",
-        &server,
-    ]);
-    command.arg("--").arg(&starting.program).args(["bench", "agent"]).arg(job_path);
+    command.args(["--seed", &job.run.seed.to_string(), "--server", &server]);
+    if needs_link(&job.server) {
+        // A machine behind the server's end: the agent waits for it.
+        let route = format!("ip route add {GUEST_NETWORK} via {SERVER} && exec \"$@\"");
+        command.args(["--", "/bin/sh", "-c", &route, "sh"]);
+    } else {
+        command.args(["--ready-port", &ready_port.to_string(), "--"]);
+    }
+    command.arg(&starting.program).args(["bench", "agent"]).arg(job_path);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }

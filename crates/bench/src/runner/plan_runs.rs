@@ -10,7 +10,7 @@ use super::agent::run_over_link;
 use super::execute::{Access, Place, clean, clean_all, failed, measure, prepare};
 use crate::plan::{Caches, Cold, Plan, Run, Target, TargetKind};
 use crate::result::{RunResult, file};
-use crate::targets::local::{LocalServer, Starting};
+use crate::targets::local::{LocalServer, Starting, needs_link};
 use crate::targets::nfs::Server;
 
 /// The environment of runs.
@@ -97,7 +97,7 @@ impl Targets<'_> {
     fn run(&mut self, run: &Run, observer: &mut dyn Observer) -> Option<RunResult> {
         let name = &run.case.target.name;
         if let TargetKind::Local { server } = &run.case.target.kind
-            && !run.case.delay.is_zero()
+            && (!run.case.delay.is_zero() || needs_link(server))
         {
             let Settings { starting, interrupted, .. } = self.settings;
             let done = run_over_link(run, server, self.plan, starting, interrupted);

@@ -18,6 +18,10 @@ impl Machine for ThisMachine {
         places.into_iter().any(|place| access(place.join(name), Access::EXEC_OK).is_ok())
     }
 
+    fn has_file(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
     fn can_write(&self, directory: &Path) -> Result<(), String> {
         if !directory.is_dir() {
             return Err("not a directory".to_owned());

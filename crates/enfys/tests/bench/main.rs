@@ -3,6 +3,7 @@
 mod link;
 mod reports;
 mod runs;
+mod servers;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};

@@ -28,7 +28,7 @@ fn run(workload: &str, version: &str, set: &[&str]) -> Value {
     result
 }
 
-fn read_results(directory: &Path) -> Vec<Value> {
+pub(crate) fn read_results(directory: &Path) -> Vec<Value> {
     let entries = std::fs::read_dir(directory).expect("results");
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
         let text = std::fs::read(entry.expect("an entry").path()).expect("a result");
@@ -38,11 +38,11 @@ fn read_results(directory: &Path) -> Vec<Value> {
 }
 
 /// Returns the number of requests of one operation of the protocol.
-fn requests(result: &Value, operation: &str) -> u64 {
+pub(crate) fn requests(result: &Value, operation: &str) -> u64 {
     result["requests"][operation]["requests"].as_u64().unwrap_or(0)
 }
 
-fn count(result: &Value, operation: &str) -> u64 {
+pub(crate) fn count(result: &Value, operation: &str) -> u64 {
     result["operations"][operation]["count"].as_u64().unwrap_or(0)
 }
 

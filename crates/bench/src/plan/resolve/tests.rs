@@ -198,6 +198,9 @@ impl Machine for Bare {
     fn has_program(&self, _: &str) -> bool {
         false
     }
+    fn has_file(&self, _: &Path) -> bool {
+        false
+    }
     fn can_write(&self, _: &Path) -> Result<(), String> {
         Err("No such file or directory".to_owned())
     }
@@ -209,14 +212,21 @@ impl Machine for Bare {
 #[test]
 fn missing_prerequisites_are_reported_with_their_line() {
     let text = with("\"local:enfys\"", "\"local:ganesha\"\ncold = \"drop-caches\"");
-    assert_eq!(
-        plan(&text).check(&Bare),
-        [
-            "plan.toml:15: the program `ganesha.nfsd` is not installed",
-            "plan.toml:16: cold = \"drop-caches\": only root can do this",
-            "plan.toml:20: /srv/disk: No such file or directory",
-        ]
-    );
+    let missing = plan(&text).check(&Bare);
+    for expected in [
+        "plan.toml:15: `ganesha.nfsd` is not installed: on Debian, `apt-get install nfs-ganesha nfs-ganesha-vfs`",
+        "plan.toml:15: ganesha: only root can do this",
+        "plan.toml:16: cold = \"drop-caches\": only root can do this",
+        "plan.toml:20: /srv/disk: No such file or directory",
+    ] {
+        assert!(missing.iter().any(|why| why == expected), "{expected}: {missing:#?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_made_for_each_run_is_not_restarted() {
+    let text = with("\"local:enfys\"", "\"local:knfsd\"\ncold = \"restart\"");
+    assert_eq!(errors(&text), ["plan.toml:16: each run has a server of its own, whose files it makes"]);
 }
 
 #[test]

@@ -1,23 +1,31 @@
 //! `enfys bench setup`: programs that measurements need in addition to this one.
 
-use bench::plan::Machine as _;
+use bench::plan::{GANESHA, KNFSD, Machine as _, Requirement};
 use bench::runner::ThisMachine;
 use rustix::fs::{Access, access};
 
 use super::print;
 
-/// A program: its purpose, and Debian's package.
-const PROGRAMS: [(&str, &str, &str); 4] = [
-    ("ganesha.nfsd", "NFS-Ganesha to compare with", "nfs-ganesha nfs-ganesha-vfs"),
-    ("linux.uml", "the kernel's server and client without a mount here", "user-mode-linux"),
+/// Other programs: their purpose, and Debian's package.
+const PROGRAMS: [(&str, &str, &str); 2] = [
     ("mount.nfs", "mounted directories as targets", "nfs-common"),
     ("fio", "checks of data rates against another program", "fio"),
 ];
 
+/// Targets that the bench starts, with their requirements.
+const SERVERS: [(&str, &[Requirement]); 2] = [("local:ganesha", GANESHA), ("local:knfsd", KNFSD)];
+
 /// Prints the installed programs, and how to install missing ones.
 pub fn run() -> Result<(), String> {
-    let mut lines: Vec<String> =
-        PROGRAMS.iter().map(|(name, purpose, package)| program(name, purpose, package)).collect();
+    let mut lines: Vec<String> = SERVERS
+        .iter()
+        .flat_map(|(target, needs)| needs.iter().map(|need| requirement(target, need)))
+        .collect();
+    lines.extend(
+        PROGRAMS.iter().map(|(name, purpose, packages)| {
+            requirement(purpose, &Requirement { name, files: &[], packages })
+        }),
+    );
     lines.push(match access("/dev/net/tun", Access::READ_OK | Access::WRITE_OK) {
         Ok(()) => "found    /dev/net/tun (links: --delay, enfys bench link)".to_owned(),
         Err(error) => format!(
@@ -27,17 +35,19 @@ pub fn run() -> Result<(), String> {
     });
     if !ThisMachine.is_root() {
         lines.push(
-            "note     without root: links need user namespaces (`unshare -rn true` must succeed), and caches cannot be dropped"
+            "note     without root: links need user namespaces (`unshare -rn true` must succeed), caches cannot be \
+             dropped, and local:ganesha and local:knfsd do not start"
                 .to_owned(),
         );
     }
     print(&lines.join("\n"))
 }
 
-fn program(name: &str, purpose: &str, package: &str) -> String {
-    if ThisMachine.has_program(name) {
+fn requirement(purpose: &str, need: &Requirement) -> String {
+    let name = need.name;
+    if need.is_met(&ThisMachine) {
         format!("found    {name} ({purpose})")
     } else {
-        format!("missing  {name} ({purpose}): on Debian, `apt-get install {package}`")
+        format!("missing  {name} ({purpose}): {}", need.remedy())
     }
 }

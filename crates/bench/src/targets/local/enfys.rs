@@ -1,0 +1,61 @@
+//! Enfys itself: this program as a server.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use super::launch::EXPORT;
+
+/// Size of a file system in memory.
+const MEMORY: &str = "16GiB";
+
+/// Returns the arguments of Enfys as a server at `listen`, whose files are in `place`.
+#[must_use]
+pub(super) fn arguments(name: &str, place: &Path, listen: SocketAddr) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["serve".into()];
+    match name {
+        "enfys-memory" => arguments.push(format!("--memory={MEMORY}").into()),
+        _ => {
+            let mut export = place.join("export").into_os_string();
+            export.push(format!(":{EXPORT}"));
+            arguments.push(export);
+        }
+    }
+    if name == "enfys-async" {
+        arguments.push("--async".into());
+    }
+    arguments.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
+    arguments.extend(["--squash", "none", "--log", "warn", "--state-dir"].map(OsString::from));
+    arguments.push(place.join("state").into_os_string());
+    arguments
+}
+
+/// Reads the start message until it names the port; `None` if the server ends before.
+pub(super) fn listening_address(mut output: BufReader<impl io::Read>) -> Option<SocketAddr> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if output.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let port = line.split("nfsport=").nth(1).and_then(|rest| rest.split('&').next());
+        if let Some(port) = port {
+            return Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_message_names_the_port() {
+        let message = "serving /tmp/x as /export\n  mount -t nfs -o vers=4.1,port=41 127.0.0.1:/export /mnt\n  \
+                       'nfs://127.0.0.1/export?version=3&nfsport=4049&mountport=4049'\n";
+        let address = listening_address(BufReader::new(message.as_bytes()));
+        assert_eq!(address, Some(([127, 0, 0, 1], 4049).into()));
+        assert_eq!(listening_address(BufReader::new(&b"error\n"[..])), None);
+    }
+}
