@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use crate::acl::Acl;
 use crate::attributes::{Attributes, Before, Changed, SetAttributes};
 use crate::background::Background;
 use crate::config::{Caller, Config, Version};
+use crate::delegations::{DelegationCounts, Held};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
@@ -44,6 +45,8 @@ struct Inner {
     version: Version,
     protocol: Protocol,
     files_opened: AtomicU64,
+    /// Number of mounts, each with caches of its own.
+    mounts: AtomicUsize,
     background: Background,
 }
 
@@ -112,6 +115,7 @@ impl Client {
                 version,
                 protocol,
                 files_opened: AtomicU64::new(0),
+                mounts: AtomicUsize::new(0),
                 background: Background::default(),
             }),
         })
@@ -180,6 +184,61 @@ impl Client {
     /// Returns a number for an open file, which no other file of this client has.
     pub(crate) fn next_file_number(&self) -> u64 {
         self.inner.files_opened.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of delegations so far.
+    #[must_use]
+    pub fn delegation_counts(&self) -> DelegationCounts {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => DelegationCounts::default(),
+            Protocol::Nfs4(nfs4) => nfs4.delegations.counts(),
+        }
+    }
+
+    /// Notes that a mount begins or ends. With several, none uses delegations: it would not learn of changes by the others,
+    /// which are not other clients for the server.
+    pub(crate) fn note_mount(&self, begins: bool) {
+        match begins {
+            true => self.inner.mounts.fetch_add(1, Ordering::Relaxed),
+            false => self.inner.mounts.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Returns the delegation of a file that is held.
+    pub(crate) fn delegation(&self, handle: &FileHandle) -> Option<Held> {
+        match &self.inner.protocol {
+            Protocol::Nfs4(nfs4) if self.inner.mounts.load(Ordering::Relaxed) == 1 => nfs4.delegation(handle),
+            Protocol::Nfs3(_) | Protocol::Nfs4(_) => None,
+        }
+    }
+
+    /// Opens a file without a request, if a delegation allows it.
+    pub(crate) fn open_delegated(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        mode: OpenMode,
+    ) -> Option<OpenState> {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => None,
+            Protocol::Nfs4(nfs4) => nfs4.open_delegated(caller, handle, mode),
+        }
+    }
+
+    /// Returns the delegation of a file to the server, if there is one, and waits until this is done.
+    pub(crate) async fn give_back(&self, handle: &FileHandle) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => {}
+            Protocol::Nfs4(nfs4) => nfs4.give_back(handle).await,
+        }
+    }
+
+    /// Notes that the mode, the owner or the access control list of a file has changed: the server checks later opens.
+    pub(crate) fn forget_permissions(&self, handle: &FileHandle) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => {}
+            Protocol::Nfs4(nfs4) => nfs4.delegations.forget_permissions(handle),
+        }
     }
 
     /// Returns the traffic so far, by operation: procedures of version 3, and compounds of version 4 as their
@@ -260,10 +319,7 @@ impl Client {
     ) -> Result<Locked, OpError> {
         match &self.inner.protocol {
             Protocol::Nfs3(nfs3) => nfs3.lock(caller, handle, owner, range, kind, wait).await,
-            Protocol::Nfs4(nfs4) => {
-                let attributes = nfs4.lock(caller, handle, state, owner, range, kind, wait).await?;
-                Ok(Locked::AtServer(Some(attributes)))
-            }
+            Protocol::Nfs4(nfs4) => nfs4.lock(caller, handle, state, owner, range, kind, wait).await,
         }
     }
 
@@ -344,7 +400,12 @@ impl Client {
     /// data may have been written.
     pub async fn write_many(&self, caller: &Caller, files: &[NewFile<'_>]) -> Vec<Result<Object, OpError>> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.write_many(caller, files).await,
+            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => {
+                let outcomes = nfs4.write_many(caller, files).await;
+                // Caches do not learn of the changes.
+                outcomes.iter().flatten().for_each(|object| _ = nfs4.delegations.give_back(&object.handle));
+                outcomes
+            }
             Protocol::Nfs3(_) | Protocol::Nfs4(_) => singles::write(self, caller, files).await,
         }
     }
@@ -417,7 +478,12 @@ impl Client {
         objects: &[(FileHandle, SetAttributes)],
     ) -> Vec<Result<Attributes, OpError>> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) => nfs4.set_attributes_many(caller, objects).await,
+            Protocol::Nfs4(nfs4) => {
+                let outcomes = nfs4.set_attributes_many(caller, objects).await;
+                // Caches do not learn of the changes.
+                objects.iter().for_each(|(handle, _)| _ = nfs4.delegations.give_back(handle));
+                outcomes
+            }
             Protocol::Nfs3(_) => singles::set_attributes(self, caller, objects).await,
         }
     }

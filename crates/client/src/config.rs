@@ -161,6 +161,8 @@ pub struct Caches {
     pub metadata: MetadataOptions,
     /// Whether data are cached, read ahead and written behind. Otherwise every file behaves as if opened with O_DIRECT.
     pub data: bool,
+    /// Whether delegations are used (version 4.1 and later).
+    pub delegations: bool,
 }
 
 impl Default for Caches {
@@ -169,6 +171,7 @@ impl Default for Caches {
             memory: Limiter::new(Budget::new(MEMORY_DEFAULT)),
             metadata: MetadataOptions::default(),
             data: true,
+            delegations: false,
         }
     }
 }
@@ -199,7 +202,8 @@ impl Caches {
         // nfs(5) on `noac`: it "forces application writes to become synchronous so that local changes to a file become visible
         // on the server immediately".
         let data = options.attribute_cache != Some(false);
-        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data }
+        let delegations = data && options.delegations == Some(true);
+        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data, delegations }
     }
 
     /// Returns a configuration without caches and without write-behind.
@@ -210,7 +214,7 @@ impl Caches {
             lookup: LookupCache::None,
             ..MetadataOptions::default()
         };
-        Self { metadata, data: false, ..Self::default() }
+        Self { metadata, data: false, delegations: false, ..Self::default() }
     }
 }
 
@@ -226,6 +230,9 @@ mod tests {
             Caches::new(Limiter::new(Budget::new(0)), &options)
         };
         assert_eq!((caches("").data, caches("actimeo=0").data, caches("noac").data), (true, true, false));
+        let delegations = ["", "delegations", "nodelegations", "noac", "noac,delegations"]
+            .map(|list| caches(list).delegations);
+        assert_eq!(delegations, [false, true, false, false, false]);
         let caches = |list: &str| caches(list).metadata;
         assert_eq!(caches(""), MetadataOptions::default());
         assert_eq!(caches("noac").timeouts, Timeouts::noac());

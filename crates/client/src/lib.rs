@@ -17,6 +17,7 @@ mod background;
 pub mod cache;
 mod client;
 pub mod config;
+pub mod delegations;
 pub mod engine;
 pub mod errno;
 pub mod error;

@@ -1,6 +1,6 @@
 //! Open files of the client, with the information to reclaim them after a restart of the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -58,6 +58,8 @@ struct State {
     stateid: Stateid,
     /// The reason why the state is lost permanently.
     lost: Option<Status>,
+    /// Whether the server does not know the open: the stateid is that of a delegation.
+    is_local: bool,
 }
 
 impl OpenFile {
@@ -95,7 +97,17 @@ impl OpenFile {
 
     /// Takes the stateid of a reclaimed open.
     pub(crate) fn reclaimed(&self, stateid: Stateid) {
-        *self.state.lock() = State { stateid, lost: None };
+        *self.state.lock() = State { stateid, lost: None, is_local: false };
+    }
+
+    /// Returns whether the server does not know the open, because it was made under a delegation.
+    pub(crate) fn is_local(&self) -> bool {
+        self.state.lock().is_local
+    }
+
+    /// Takes the stateid of the delegation under which it is local.
+    pub(crate) fn delegated(&self, stateid: Stateid) {
+        *self.state.lock() = State { stateid, lost: None, is_local: true };
     }
 
     /// Notes that bytes are locked through this open.
@@ -156,6 +168,8 @@ pub(crate) struct OpenFiles {
 #[derive(Debug, Default)]
 struct Table {
     open: BTreeMap<u32, Arc<OpenFile>>,
+    /// Numbers of opens for writing by file.
+    writers: HashMap<Handle, usize>,
     /// Owners that were used and are free again, by number; the server keeps few owners this way.
     free: BTreeMap<u32, Owner>,
     next: u32,
@@ -176,6 +190,8 @@ pub(crate) struct NewOpen {
     pub(crate) location: Option<(Handle, Component)>,
     pub(crate) mode: OpenMode,
     pub(crate) stateid: Stateid,
+    /// Whether the server does not know the open: the stateid is that of a delegation.
+    pub(crate) is_local: bool,
 }
 
 impl OpenFiles {
@@ -205,9 +221,9 @@ impl OpenFiles {
         }
     }
 
-    /// Notes a file that the server has opened for the owner.
+    /// Notes a file that is open for the owner.
     pub(crate) fn add(&self, owner: Owner, caller: &Caller, new: NewOpen) -> Arc<OpenFile> {
-        let NewOpen { handle, location, mode, stateid } = new;
+        let NewOpen { handle, location, mode, stateid, is_local } = new;
         // The file's number is kept, even if its owner is replaced: no other owner gets this number meanwhile.
         let number = owner.number();
         let file = Arc::new(OpenFile {
@@ -217,19 +233,33 @@ impl OpenFiles {
             caller: caller.clone(),
             is_v40: self.is_v40,
             location: Mutex::new(location),
-            state: Mutex::new(State { stateid, lost: None }),
+            state: Mutex::new(State { stateid, lost: None, is_local }),
             turn: TurnMutex::new(owner),
             has_been_locked: AtomicBool::new(false),
             lost_locks: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
         });
-        self.table.lock().open.insert(number, Arc::clone(&file));
+        let mut table = self.table.lock();
+        table.open.insert(number, Arc::clone(&file));
+        if mode.write {
+            *table.writers.entry(handle).or_default() += 1;
+        }
+        drop(table);
         file
     }
 
     /// Forgets a file that is closed, and frees its owner.
     pub(crate) fn remove(&self, file: &OpenFile) {
-        self.table.lock().open.remove(&file.owner);
+        {
+            let mut table = self.table.lock();
+            let is_writer = table.open.remove(&file.owner).is_some() && file.mode.write;
+            if is_writer && let Some(count) = table.writers.get_mut(&file.handle) {
+                *count -= 1;
+                if *count == 0 {
+                    table.writers.remove(&file.handle);
+                }
+            }
+        }
         // Only a recovery that began before the CLOSE can hold the lock; its owner is then not reused.
         if let Some(mut owner) = file.turn.try_lock() {
             let closed = std::mem::replace(&mut *owner, Owner::unknown());
@@ -245,6 +275,11 @@ impl OpenFiles {
                 *location = Some((*to.0, to.1.clone()));
             }
         }
+    }
+
+    /// Returns whether a file is open for writing.
+    pub(crate) fn has_writer(&self, handle: &Handle) -> bool {
+        self.table.lock().writers.contains_key(handle)
     }
 
     /// Returns all open files, in the order of their numbers.
@@ -265,6 +300,7 @@ mod tests {
             location: Some((Handle::default(), Component::from_static(b"old"))),
             mode: OpenMode::READ,
             stateid: STATEID,
+            is_local: false,
         };
         files.add(files.take_owner(), &Caller::anonymous(), new)
     }
@@ -279,6 +315,7 @@ mod tests {
         assert_eq!((first.io_stateid(), files.all().len()), (Err(Status::EXPIRED), 2));
         first.reclaimed(Stateid { seqid: 1, other: [2; 12] });
         assert_eq!(first.stateid(), Ok(Stateid { seqid: 1, other: [2; 12] }));
+        assert!(!files.has_writer(&first.handle));
         files.remove(&first);
         assert_eq!((files.take_owner().number(), files.all().len()), (first.owner, 1));
     }

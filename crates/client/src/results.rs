@@ -49,6 +49,8 @@ pub struct Opened {
     pub state: OpenState,
     /// The change of the directory; `None` if it certainly was not changed.
     pub directory: Option<Changed>,
+    /// The number of the file's delegation, if the server has granted one.
+    pub delegation: Option<u64>,
 }
 
 /// Bytes that were read.

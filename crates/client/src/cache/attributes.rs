@@ -109,6 +109,13 @@ pub struct Started {
     at: Duration,
 }
 
+impl Started {
+    /// Returns whether the request was sent after `time`.
+    pub fn is_after(self, time: Duration) -> bool {
+        self.at > time
+    }
+}
+
 /// An own change in flight. It ends with [`AttributeCache::end_change`].
 #[derive(Debug)]
 #[must_use = "a change that never ends keeps the cache undecided"]
@@ -168,6 +175,8 @@ struct Entry {
     expired: bool,
     /// Set when an own change made the attributes obsolete.
     outdated: bool,
+    /// The number of the delegation under which they were read: while it is held, they need no revalidation.
+    delegation: Option<u64>,
     /// The generation in which attributes or versions were last accepted.
     generation: u64,
     epoch: Epoch,
@@ -217,6 +226,23 @@ impl AttributeCache {
     /// Returns the time for which [`Self::is_fresh`] is true, if nothing happens.
     pub fn fresh_for(&self, file: FileId, now: Duration) -> Duration {
         self.entries.get(&file).map_or(Duration::ZERO, |entry| entry.fresh_for(now))
+    }
+
+    /// Returns attributes that were read under the delegation with this number. They may be used while it is held.
+    pub fn get_delegated(&self, file: FileId, delegation: u64) -> Option<&Attributes> {
+        let entry = self.entries.get(&file)?;
+        let is_usable = entry.delegation == Some(delegation) && !entry.expired && !entry.outdated;
+        is_usable.then_some(&entry.attributes)
+    }
+
+    /// Notes that the attributes were read under the delegation with this number, which no other delegation has.
+    pub fn delegate(&mut self, file: FileId, delegation: u64) {
+        self.entries.change(&file, |entry| entry.delegation = Some(delegation));
+    }
+
+    /// Returns the time for which attributes may be used by others that have just got them.
+    pub fn timeout(&self, file: FileId) -> Duration {
+        self.entries.get(&file).map_or(Duration::ZERO, |entry| entry.timeout)
     }
 
     /// Returns the last known attributes, of any age.
@@ -343,6 +369,7 @@ impl AttributeCache {
             timeout_since: now,
             expired: false,
             outdated: false,
+            delegation: None,
             generation: self.generation,
             epoch: Epoch(self.last_epoch),
             valid: version,

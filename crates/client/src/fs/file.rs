@@ -59,17 +59,7 @@ impl FileSystem {
     }
 
     async fn open_file(&self, path: &[u8], options: &OpenOptions) -> Result<File, OpError> {
-        let (mut parent, mut name) = self.parent(path).await?;
-        if !options.create {
-            // A symbolic link is followed first.
-            let object = self.resolve(path, true).await?;
-            match object.attributes.kind {
-                FileKind::Regular => {}
-                FileKind::Directory => return Err(OpError::Status(Status::ISDIR)),
-                _ => return Err(OpError::Invalid(Errno::ENXIO, "not a regular file")),
-            }
-            (parent, name) = self.target(path, parent, name).await?;
-        }
+        let (parent, name) = self.parent(path).await?;
         let creation = match (options.create, options.exclusive) {
             (false, _) => Creation::No,
             (true, None) => Creation::IfMissing,
@@ -85,7 +75,19 @@ impl FileSystem {
             // The name is a symbolic link.
             Err(OpError::Status(Status::SYMLINK)) if options.exclusive.is_none() => {
                 let (parent, name) = self.target(path, parent, name).await?;
-                parent.create(caller, &name, flags, creation, &set).await?
+                parent.create(caller, &name, flags, creation, &set).await
+            }
+            opened => opened,
+        };
+        let file = match file {
+            // RFC 8881 §18.16.4, RFC 7530 §16.16.5: the statuses of special files.
+            Err(OpError::Status(Status::WRONG_TYPE | Status::INVAL))
+                if !matches!(
+                    self.resolve(path, true).await?.attributes.kind,
+                    FileKind::Regular | FileKind::Directory
+                ) =>
+            {
+                return Err(OpError::Invalid(Errno::ENXIO, "not a regular file"));
             }
             opened => opened?,
         };

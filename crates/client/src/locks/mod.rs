@@ -16,7 +16,7 @@ mod waiters;
 
 pub(crate) use local::LocalLocks;
 pub(crate) use ranges::{HeldRange, HeldRanges};
-pub(crate) use table::{LockerUse, Locks, Snapshot, Unlocking};
+pub(crate) use table::{Asking, LocalLock, LockerUse, Locks, Snapshot, Unlocking};
 pub(crate) use waiters::Waiters;
 
 /// The owner of locks: its own locks never conflict.
@@ -114,6 +114,8 @@ pub enum Locked {
     AtServer(Option<Attributes>),
     /// It is kept on this machine.
     Here,
+    /// The delegation of the file grants it: no other client changes the file.
+    Delegated,
 }
 
 /// The lock that conflicts with a refused one.

@@ -1,16 +1,19 @@
 //! The locks of a client at its server, with the information to reclaim them after a restart of the server.
+//!
+//! Locks under a delegation are *local*: only this table has them. All locks of one file are local, or none is: the server
+//! decides about conflicts with the locks that it has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::lock::{Mutex as AsyncMutex, MutexGuard, OwnedMutexGuard};
 use parking_lot::Mutex;
 use protocol::nfs4::types::{Handle, Stateid};
 
 use super::ranges::{HeldRange, HeldRanges};
-use super::{LockOwner, LockRange, Waiters};
+use super::{LockConflict, LockKind, LockOwner, LockRange, Waiters};
 use crate::opens::OpenFile;
 use crate::owner::Seqid;
 
@@ -19,7 +22,7 @@ use crate::owner::Seqid;
 pub(crate) struct Locks {
     /// Whether this is version 4.0, in which owners have seqids.
     is_v40: bool,
-    lockers: Mutex<HashMap<(Handle, LockOwner), Arc<Locker>>>,
+    lockers: Mutex<HashMap<Handle, BTreeMap<LockOwner, Arc<Locker>>>>,
     last_number: AtomicU64,
     pub(crate) waiters: Waiters,
 }
@@ -37,6 +40,8 @@ pub(crate) struct Locker {
     turn: Arc<AsyncMutex<()>>,
     /// Locked during each request that has it.
     seqid: AsyncMutex<Seqid>,
+    /// Number of LOCKs under way, which the server may grant any time.
+    asking: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -58,6 +63,32 @@ struct OfOpen {
     stateid: Option<Stateid>,
     /// Whether some of its ranges are lost.
     is_lost: bool,
+    /// Whether the server does not know its locks.
+    is_local: bool,
+}
+
+/// A LOCK under way. No lock of its file becomes local before its end.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    locker: Arc<Locker>,
+    /// Whether locks of the file are local. The server must know them before.
+    pub(crate) has_local: bool,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.locker.asking.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The outcome of a lock under a delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalLock {
+    Granted,
+    /// Another owner has it.
+    Denied,
+    /// The server has locks of this file, or is asked for one: it must decide.
+    AskServer,
 }
 
 /// The state for a request.
@@ -99,10 +130,10 @@ impl Locks {
     /// Returns the owner on this file, which may have no locks yet.
     pub(crate) fn locker(self: &Arc<Self>, file: Handle, owner: LockOwner) -> LockerUse {
         let mut lockers = self.lockers.lock();
-        let locker = lockers.entry((file, owner)).or_insert_with(|| {
+        let locker = lockers.entry(file).or_default().entry(owner).or_insert_with(|| {
             let (number, seqid) = (AtomicU64::new(self.next_number()), Seqid::new(self.is_v40).into());
-            let (turn, state) = (Arc::default(), Mutex::default());
-            Arc::new(Locker { number, file, owner, turn, seqid, state })
+            let (turn, state, asking) = (Arc::default(), Mutex::default(), AtomicUsize::new(0));
+            Arc::new(Locker { number, file, owner, turn, seqid, asking, state })
         });
         LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) }
     }
@@ -110,7 +141,7 @@ impl Locks {
     /// Returns the owner on this file if it has or wants locks there.
     pub(crate) fn find(self: &Arc<Self>, file: Handle, owner: LockOwner) -> Option<LockerUse> {
         let lockers = self.lockers.lock();
-        let locker = lockers.get(&(file, owner))?;
+        let locker = lockers.get(&file)?.get(&owner)?;
         Some(LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) })
     }
 
@@ -118,7 +149,7 @@ impl Locks {
     pub(crate) fn all(self: &Arc<Self>) -> Vec<LockerUse> {
         let lockers = self.lockers.lock();
         let in_use = |locker: &Arc<Locker>| LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) };
-        let mut all: Vec<_> = lockers.values().map(in_use).collect();
+        let mut all: Vec<_> = lockers.values().flat_map(BTreeMap::values).map(in_use).collect();
         all.sort_unstable_by_key(|locker| locker.number());
         all
     }
@@ -128,21 +159,90 @@ impl Locks {
         if !file.has_been_locked() {
             return Vec::new();
         }
-        let mut all = self.all();
-        all.retain(|locker| locker.state.lock().opens.contains_key(&file.owner));
-        all
+        let mut owners = self.of_file(&file.handle);
+        owners.retain(|locker| locker.state.lock().opens.contains_key(&file.owner));
+        owners
+    }
+
+    /// Returns the owners on a file.
+    fn of_file(self: &Arc<Self>, file: &Handle) -> Vec<LockerUse> {
+        let lockers = self.lockers.lock();
+        let owners = lockers.get(file).into_iter().flat_map(BTreeMap::values);
+        owners.map(|locker| LockerUse { locks: Arc::clone(self), locker: Arc::clone(locker) }).collect()
     }
 
     /// Returns the owner with this number.
     pub(crate) fn owner_of(&self, number: u64) -> Option<LockOwner> {
         let lockers = self.lockers.lock();
-        lockers.values().find(|locker| locker.number() == number).map(|locker| locker.owner)
+        let mut all = lockers.values().flat_map(BTreeMap::values);
+        all.find(|locker| locker.number() == number).map(|locker| locker.owner)
     }
 
     /// Notes that the server has given up all locks through an open.
     pub(crate) fn lose_of_open(self: &Arc<Self>, file: &OpenFile) {
         for locker in self.of_open(file) {
             locker.lose_of_open(file.owner);
+        }
+    }
+}
+
+/// Locks under delegations.
+impl Locks {
+    /// Locks a range of a file that is delegated, so that no other client has a lock that conflicts.
+    pub(crate) fn lock_local(&self, locker: &Locker, file: &Arc<OpenFile>, held: HeldRange) -> LocalLock {
+        let lockers = self.lockers.lock();
+        let owners = || lockers.get(&locker.file).into_iter().flat_map(BTreeMap::values);
+        if owners().any(|other| other.is_known_to_server()) {
+            return LocalLock::AskServer;
+        }
+        let mut others = owners().filter(|other| other.owner != locker.owner);
+        if others.any(|other| other.state.lock().held.conflict(held.range, held.kind).is_some()) {
+            return LocalLock::Denied;
+        }
+        file.note_locked();
+        let mut state = locker.state.lock();
+        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false, is_local: true };
+        state.opens.entry(file.owner).or_insert(of_open).is_local = true;
+        state.held.lock(held);
+        LocalLock::Granted
+    }
+
+    /// Returns a lock of another owner that conflicts, if all locks of the file are local. The outer value is `None` if the
+    /// server has some.
+    pub(crate) fn local_conflict(
+        &self,
+        file: &Handle,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Option<Option<LockConflict>> {
+        let lockers = self.lockers.lock();
+        let owners = || lockers.get(file).into_iter().flat_map(BTreeMap::values);
+        if owners().any(|other| other.is_known_to_server()) {
+            return None;
+        }
+        let others = owners().filter(|other| other.owner != owner);
+        let found = others.filter_map(|other| {
+            let state = other.state.lock();
+            let held = state.held.conflict(range, kind)?;
+            let (range, kind, owner) = (held.range, held.kind, Some(other.owner));
+            Some(LockConflict { range, kind, owner, name: bytes::Bytes::new() })
+        });
+        Some(found.into_iter().next())
+    }
+
+    /// Returns the owners that have local locks on a file.
+    pub(crate) fn local_of(self: &Arc<Self>, file: &Handle) -> Vec<LockerUse> {
+        let mut owners = self.of_file(file);
+        owners.retain(|locker| locker.state.lock().has_local());
+        owners
+    }
+
+    /// Notes that local locks of a file are lost: the server has revoked its delegation.
+    pub(crate) fn lose_local(self: &Arc<Self>, file: &Handle) {
+        for locker in self.local_of(file) {
+            let opens = locker.state.lock().local_opens();
+            opens.into_iter().for_each(|open| locker.lose_of_open(open));
         }
     }
 }
@@ -162,6 +262,31 @@ impl Locker {
     /// Waits until no other request of this owner is under way.
     pub(crate) async fn turn(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Returns whether the server has locks of this owner, or may grant one any time.
+    fn is_known_to_server(&self) -> bool {
+        let state = self.state.lock();
+        let has_stateid = state.opens.values().any(|of_open| of_open.stateid.is_some());
+        has_stateid || state.is_reclaiming || self.asking.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns the local ranges with their opens, in the order of the opens.
+    pub(crate) fn local(&self) -> Vec<(HeldRange, Arc<OpenFile>)> {
+        let state = self.state.lock();
+        let local = state.opens.iter().filter(|(_, of_open)| of_open.is_local);
+        let ranges = local.flat_map(|(open, of_open)| {
+            let held = state.held.iter().filter(move |held| held.open == *open);
+            held.map(|held| (*held, Arc::clone(&of_open.file)))
+        });
+        ranges.collect()
+    }
+
+    /// Takes the stateid of a local lock that the server knows now.
+    pub(crate) fn made_known(&self, open: u32, stateid: Stateid) {
+        if let Some(of_open) = self.state.lock().opens.get_mut(&open) {
+            (of_open.stateid, of_open.is_local) = (Some(stateid), false);
+        }
     }
 
     /// Returns whether another lock fits within the bound of an owner.
@@ -188,7 +313,7 @@ impl Locker {
             return false;
         }
         file.note_locked();
-        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false };
+        let of_open = OfOpen { file: Arc::clone(file), stateid: None, is_lost: false, is_local: false };
         state.opens.entry(file.owner).or_insert(of_open).stateid = Some(stateid);
         state.held.lock(held);
         true
@@ -236,7 +361,7 @@ impl Locker {
             state.lost.lock(held);
         }
         if let Some(of_open) = state.opens.get_mut(&open) {
-            of_open.stateid = None;
+            (of_open.stateid, of_open.is_local) = (None, false);
         }
         state.refresh_lost();
         state.prune();
@@ -268,15 +393,20 @@ impl Locker {
         state.opens.remove(&open);
     }
 
-    /// Begins to reclaim: no stateid is valid any longer. Returns the ranges with their opens.
-    pub(crate) fn begin_reclaim(&self) -> Vec<(HeldRange, Arc<OpenFile>)> {
+    /// Begins to reclaim: no stateid is valid any longer. Returns the ranges with their opens. Local ones are not among them if
+    /// the file's delegation is reclaimed (`keeps_local`).
+    pub(crate) fn begin_reclaim(&self, keeps_local: bool) -> Vec<(HeldRange, Arc<OpenFile>)> {
         let mut state = self.state.lock();
         state.epoch += 1;
         state.is_reclaiming = true;
         for of_open in state.opens.values_mut() {
             of_open.stateid = None;
+            of_open.is_local &= keeps_local;
         }
-        let file_of = |held: &HeldRange| Some((*held, Arc::clone(&state.opens.get(&held.open)?.file)));
+        let file_of = |held: &HeldRange| {
+            let of_open = state.opens.get(&held.open).filter(|of_open| !of_open.is_local)?;
+            Some((*held, Arc::clone(&of_open.file)))
+        };
         state.held.iter().filter_map(file_of).collect()
     }
 
@@ -330,12 +460,30 @@ impl State {
         });
     }
 
+    fn has_local(&self) -> bool {
+        self.opens.values().any(|of_open| of_open.is_local)
+    }
+
+    /// Returns the opens with local locks.
+    fn local_opens(&self) -> Vec<u32> {
+        self.opens.iter().filter(|(_, of_open)| of_open.is_local).map(|(open, _)| *open).collect()
+    }
+
     fn is_idle(&self) -> bool {
         self.held.is_empty() && self.lost.is_empty() && self.opens.is_empty() && !self.is_reclaiming
     }
 }
 
 impl LockerUse {
+    /// Notes that a LOCK of this owner is sent.
+    pub(crate) fn ask(&self) -> Asking {
+        let lockers = self.locks.lockers.lock();
+        self.asking.fetch_add(1, Ordering::Relaxed);
+        let mut owners = lockers.get(&self.file).into_iter().flat_map(BTreeMap::values);
+        let has_local = owners.any(|locker| locker.state.lock().has_local());
+        Asking { locker: Arc::clone(&self.locker), has_local }
+    }
+
     /// Replaces a lock-owner of version 4.0 whose seqid is not known. Its locks are lost: the server takes no request for them.
     pub(crate) fn replace(&self, seqid: &mut Seqid) {
         self.locker.number.store(self.locks.next_number(), Ordering::Relaxed);
@@ -359,8 +507,14 @@ impl Drop for LockerUse {
     fn drop(&mut self) {
         let mut lockers = self.locks.lockers.lock();
         // The table and this one.
-        if Arc::strong_count(&self.locker) == 2 && self.locker.state.lock().is_idle() {
-            lockers.remove(&(self.locker.file, self.locker.owner));
+        if Arc::strong_count(&self.locker) == 2
+            && self.locker.state.lock().is_idle()
+            && let Some(owners) = lockers.get_mut(&self.locker.file)
+        {
+            owners.remove(&self.locker.owner);
+            if owners.is_empty() {
+                lockers.remove(&self.locker.file);
+            }
         }
     }
 }
@@ -376,7 +530,7 @@ mod tests {
 
     fn open(files: &OpenFiles) -> Arc<OpenFile> {
         let (handle, location, mode, stateid) = (Handle::default(), None, OpenMode::BOTH, STATEID);
-        let new = NewOpen { handle, location, mode, stateid };
+        let new = NewOpen { handle, location, mode, stateid, is_local: false };
         files.add(files.take_owner(), &Caller::anonymous(), new)
     }
 
@@ -408,6 +562,51 @@ mod tests {
     }
 
     #[test]
+    fn all_locks_of_a_file_are_local_or_none_is() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let file = open(&files);
+        let [one, two] = [1, 2].map(|number| locks.locker(file.handle, LockOwner::Process(number)));
+        let shared = |first, last| HeldRange { kind: LockKind::Shared, ..held(first, last, &file) };
+        let conflict = || {
+            locks.local_conflict(&file.handle, LockOwner::Process(2), LockRange::WHOLE, LockKind::Exclusive)
+        };
+        assert_eq!(conflict(), Some(None));
+        assert_eq!(locks.lock_local(&one, &file, shared(0, 9)), LocalLock::Granted);
+        assert_eq!(locks.lock_local(&two, &file, held(5, 5, &file)), LocalLock::Denied);
+        assert_eq!(locks.lock_local(&two, &file, shared(5, 5)), LocalLock::Granted);
+        assert_eq!(conflict().unwrap().unwrap().owner, Some(LockOwner::Process(1)));
+        // The server may grant a lock any time.
+        let asking = two.ask();
+        assert!(asking.has_local && conflict().is_none());
+        assert_eq!(locks.lock_local(&one, &file, shared(20, 29)), LocalLock::AskServer);
+        drop(asking);
+        for locker in locks.local_of(&file.handle) {
+            for (range, _) in locker.local() {
+                locker.made_known(range.open, STATEID);
+            }
+        }
+        assert!(locks.local_of(&file.handle).is_empty() && conflict().is_none());
+        assert_eq!(locks.lock_local(&one, &file, shared(20, 29)), LocalLock::AskServer);
+        assert_eq!(one.unlocking(LockRange::WHOLE)[0].snapshot.stateid, Some(STATEID));
+    }
+
+    #[test]
+    fn local_locks_are_reclaimed_unless_the_delegation_is_and_lost_with_it() {
+        let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
+        let file = open(&files);
+        let locker = locks.locker(file.handle, LockOwner::Process(1));
+        assert_eq!(locks.lock_local(&locker, &file, held(0, 9, &file)), LocalLock::Granted);
+        assert_eq!((locker.begin_reclaim(true).len(), locker.local().len()), (0, 1));
+        locker.end_reclaim();
+        assert_eq!((locker.begin_reclaim(false).len(), locker.local().len()), (1, 0));
+        locker.end_reclaim();
+        let other = locks.locker(file.handle, LockOwner::Process(2));
+        assert_eq!(locks.lock_local(&other, &file, held(20, 29, &file)), LocalLock::Granted);
+        locks.lose_local(&file.handle);
+        assert!(file.has_lost_lock() && other.local().is_empty());
+    }
+
+    #[test]
     fn results_from_before_a_reclaim_do_not_count() {
         let (locks, files) = (Arc::new(Locks::default()), OpenFiles::default());
         let file = open(&files);
@@ -416,7 +615,7 @@ mod tests {
         let before = locker.snapshot(file.owner);
         let [unlocking] = locker.unlocking(LockRange::WHOLE)[..] else { panic!("one open") };
         assert_eq!(before.stateid, Some(STATEID));
-        assert_eq!(locker.begin_reclaim().len(), 1);
+        assert_eq!(locker.begin_reclaim(false).len(), 1);
         assert_eq!(locker.snapshot(file.owner).stateid, None);
         assert!(!locker.granted(before, &file, STATEID, held(20, 29, &file)));
         assert!(!locker.unlocked(unlocking, LockRange::WHOLE, None));

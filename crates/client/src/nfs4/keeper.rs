@@ -1,35 +1,38 @@
 //! The session of a client: its creation, renewal, replacement after a loss, and destruction. In 4.0 it is a client
 //! ID ([`super::v40`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::{join, select};
+use futures_util::future::{join3, select};
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::open::DelegationType;
 use protocol::nfs4::ops::session::SequenceStatus;
-use protocol::nfs4::types::{SessionId, Status};
+use protocol::nfs4::types::{Handle, SessionId, Status};
 
 use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
+use super::delegations::delegation_type;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
-use super::revoked::{REVOKED, free_revoked};
+use super::revoked::REVOKED;
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
 use crate::abandoned::Abandoned;
 use crate::config::{Caller, Config};
+use crate::delegations::{Delegations, Kind};
 use crate::engine::{CallError, ConnectionId, Engine};
 use crate::error::OpError;
 use crate::locks::Locks;
-use crate::opens::OpenFiles;
+use crate::opens::{OpenFile, OpenFiles};
 
 /// Assumed until the server has sent its lease time; most have 90 s.
 const LEASE_DEFAULT: Duration = Duration::from_secs(90);
@@ -50,6 +53,7 @@ pub(crate) struct Nfs4 {
     lease: Mutex<Duration>,
     pub(super) opens: OpenFiles,
     pub(super) locks: Arc<Locks>,
+    pub(crate) delegations: Delegations,
     pub(super) background: Arc<Abandoned>,
     pub(super) offloads: Offloads,
     pub(super) compound_size: CompoundSize,
@@ -82,8 +86,8 @@ enum SessionState {
 /// How a file is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reopening {
-    /// After the server restarted, in its grace period (§8.4.2.1).
-    Reclaim,
+    /// After the server restarted, in its grace period (§8.4.2.1), with the delegation of this type.
+    Reclaim(DelegationType),
     /// At any other time, as a new open. It waits while the server is in its grace period.
     Anew,
 }
@@ -114,6 +118,7 @@ impl Nfs4 {
             lease,
             opens: OpenFiles::new(minor_version == 0),
             locks: Locks::new(minor_version == 0),
+            delegations: Delegations::default(),
             background: Arc::default(),
             offloads: Offloads::default(),
             compound_size: CompoundSize::default(),
@@ -123,6 +128,13 @@ impl Nfs4 {
     /// Sets the server's lease time from the attribute `lease_time`.
     pub(crate) fn set_lease(&self, lease: Duration) {
         *self.lease.lock() = lease.max(Duration::from_secs(1));
+    }
+
+    /// Returns whether the lease has certainly not ended at the server (RFC 8881 §8.3).
+    pub(super) fn is_lease_valid(&self, now: Duration) -> bool {
+        let current = self.current.lock();
+        let SessionState::Ready(session) = &current.state else { return false };
+        now < session.renewed_at() + *self.lease.lock()
     }
 
     /// Returns whether this version has sessions, and with them the current stateid.
@@ -189,7 +201,8 @@ impl Nfs4 {
 
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
-        let kept = pin!(join(self.keep_session(), self.answer_callbacks()));
+        let kept = join3(self.keep_session(), self.answer_callbacks(), self.return_delegations());
+        let kept = pin!(kept);
         // Abandoned operations end with the client.
         select(kept, pin!(self.background.run())).await;
     }
@@ -229,9 +242,8 @@ impl Nfs4 {
                     // The flags stay if the client does not know the revoked state: it searches only periodically.
                     if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
                         revoked_after = self.engine.now() + lease_part;
-                        let machine = &self.config.machine;
                         // A lost session is the next event.
-                        let _ = free_revoked(&session, machine, &self.opens, &self.locks).await;
+                        let _ = self.free_revoked(&session).await;
                     }
                 }
                 SessionEvent::Lost(status) => self.replace(status).await,
@@ -336,22 +348,39 @@ impl Nfs4 {
         Ok(session)
     }
 
-    /// Reclaims all opens, many at a time, then the locks through them, and reports the end of reclaims.
-    async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
-        let files = self.opens.all();
-        let reopening = files.iter().map(async |file| {
+    /// Reclaims opens, many at a time. Adds the numbers of those that are open to `open`.
+    async fn reclaim_opens(
+        &self,
+        session: &Arc<Session>,
+        files: &[(Arc<OpenFile>, DelegationType)],
+        open: &mut HashSet<u32>,
+    ) -> Result<(), OpError> {
+        let reopening = files.iter().map(async |(file, delegation)| {
             let mut owner = file.turn().await;
             if file.is_closed() {
                 return Ok(None);
             }
-            let is_open = self.reopen(session, file, &mut owner, Reopening::Reclaim).await?;
+            let reopening = Reopening::Reclaim(*delegation);
+            let is_open = self.reopen(session, file, &mut owner, reopening).await?;
             Ok::<_, OpError>(is_open.then_some(file.owner))
         });
-        let (mut running, mut open) =
-            (stream::iter(reopening).buffer_unordered(RECLAIMS_MAX), HashSet::new());
+        let mut running = stream::iter(reopening).buffer_unordered(RECLAIMS_MAX);
         while let Some(reopened) = running.next().await {
             open.extend(reopened?);
         }
+        Ok(())
+    }
+
+    /// Reclaims all opens and delegations, then the locks through them, and reports the end of reclaims.
+    async fn reclaim(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        let mut open = HashSet::new();
+        let claims = reclaims(self.opens.all(), self.delegations.begin_reclaim());
+        self.reclaim_opens(session, &claims, &mut open).await?;
+        // What is still local has no delegation any longer.
+        self.delegations.end_reclaim();
+        let rest = self.opens.all().into_iter().filter(|file| self.is_undelegated(file));
+        let rest: Vec<_> = rest.map(|file| (file, DelegationType::NONE)).collect();
+        self.reclaim_opens(session, &rest, &mut open).await?;
         let lockers = self.locks.all();
         let reclaiming = lockers.iter().map(|locker| self.reclaim_locks(session, locker, &open));
         let mut running = stream::iter(reclaiming).buffer_unordered(RECLAIMS_MAX);
@@ -374,6 +403,7 @@ impl Nfs4 {
 
     /// Destroys session and client ID. The client must have closed its files before.
     pub(crate) async fn leave(&self) -> Result<(), OpError> {
+        self.give_back_all().await;
         self.background.idle().await;
         let session = self.session().await?;
         self.setup().leave(&session).await
@@ -388,6 +418,29 @@ impl Nfs4 {
             flags: SESSION_FLAGS,
         }
     }
+}
+
+/// Returns the opens to reclaim, with the type of delegation that is reclaimed with each: the first open of a delegated file
+/// has its delegation. An open that was local is reclaimed only if the file has no other.
+fn reclaims(
+    files: Vec<Arc<OpenFile>>,
+    mut claims: HashMap<Handle, Kind>,
+) -> Vec<(Arc<OpenFile>, DelegationType)> {
+    let (local, known): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_local());
+    let mut take = |file: &OpenFile| claims.remove(&file.handle).map(delegation_type);
+    let mut reclaims: Vec<_> = known
+        .into_iter()
+        .map(|file| {
+            let delegation = take(&file).unwrap_or(DelegationType::NONE);
+            (file, delegation)
+        })
+        .collect();
+    for file in local {
+        if let Some(delegation) = take(&file) {
+            reclaims.push((file, delegation));
+        }
+    }
+    reclaims
 }
 
 /// Attempts at a request in one session after the other.
@@ -436,9 +489,15 @@ impl CallbackHandler for Callbacks<'_> {
                 self.session.set_target(args.target_highest_slot_id);
                 CbOpResult::RecallSlot(Ok(()).into())
             }
-            // The client requests no delegations and layouts, so there is nothing to return.
-            CbOp::RecallAny(_) => CbOpResult::RecallAny(Ok(()).into()),
-            CbOp::Recall(_) => CbOpResult::Recall(Err(Status::BAD_STATEID).into()),
+            CbOp::RecallAny(args) => {
+                self.nfs4.recall_any(args);
+                CbOpResult::RecallAny(Ok(()).into())
+            }
+            CbOp::Recall(args) => {
+                let is_known = self.nfs4.delegations.recall(&args.handle, &args.stateid);
+                let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };
+                CbOpResult::Recall(outcome.into())
+            }
             CbOp::NotifyLock(args) => {
                 if let Some(number) = number_of(&args.lock_owner.owner) {
                     self.nfs4.locks.waiters.notify(&args.handle, number);

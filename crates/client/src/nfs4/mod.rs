@@ -5,6 +5,7 @@ mod batch;
 mod callback;
 mod compound_size;
 mod convert;
+mod delegations;
 mod establish;
 mod getattr;
 mod keeper;

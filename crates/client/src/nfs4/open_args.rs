@@ -6,12 +6,12 @@ use xdr::Opaque;
 
 use crate::opens::OpenMode;
 
-/// Returns the share access of a mode, without a delegation. Version 4.0 has no flag for this.
-pub(super) fn share_access(mode: OpenMode, minor_version: u32) -> ShareAccess {
+/// Returns the share access of a mode, with the wanted delegation. Version 4.0 has no flag for this.
+pub(super) fn share_access(mode: OpenMode, minor_version: u32, want: DelegationWant) -> ShareAccess {
     let mut access = ShareAccess::empty();
     access.set(ShareAccess::READ, mode.read || !mode.write);
     access.set(ShareAccess::WRITE, mode.write);
-    if minor_version == 0 { access } else { access.with_want(DelegationWant::NO_DELEG) }
+    if minor_version == 0 { access } else { access.with_want(want) }
 }
 
 /// Returns the owner of an open with this number.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny};
+use protocol::nfs4::ops::open::{
+    DelegationWant, OpenArgs, OpenClaim, OpenHow, OpenOk, OpenResultFlags, ShareDeny,
+};
 use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
@@ -31,6 +33,7 @@ pub(super) struct Opening {
     pub(super) mode: OpenMode,
     pub(super) how: OpenHow,
     pub(super) claim: OpenClaim,
+    pub(super) want: DelegationWant,
 }
 
 /// Returns whether an operation has the seqid of an owner.
@@ -164,7 +167,7 @@ impl Nfs4 {
 fn open_ops(session: &Session, owner: u32, seqid: u32, opening: &Opening) -> Vec<Op> {
     let open = Op::Open(OpenArgs {
         seqid,
-        share_access: share_access(opening.mode, session.minor_version),
+        share_access: share_access(opening.mode, session.minor_version, opening.want),
         share_deny: ShareDeny::empty(),
         owner: open_owner(session.client_id, owner),
         how: opening.how.clone(),

@@ -35,7 +35,8 @@ impl Nfs4 {
                 *seqid = Seqid::new(session.minor_version == 0);
             }
         }
-        for (held, file) in locker.begin_reclaim() {
+        let keeps_local = self.delegations.stateid(&locker.file).is_some();
+        for (held, file) in locker.begin_reclaim(keeps_local) {
             let is_open = open.contains(&held.open);
             if !is_open || !self.reclaim_lock(session, locker, held, &file).await? {
                 locker.lose(held);

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::open::{DelegationType, OpenClaim, OpenHow};
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::open::{DelegationWant, OpenClaim, OpenHow};
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use super::Nfs4;
+use super::delegations::granted;
 use super::keeper::Reopening;
 use super::owned::Opening;
 use super::session::{Session, Unexecuted};
@@ -43,6 +45,11 @@ impl Nfs4 {
             }
             Ok((opened, _)) => {
                 file.reclaimed(opened.stateid);
+                if let Some((kind, stateid, is_recalled)) = granted(&opened.delegation)
+                    && !self.delegations.reclaimed(&file.handle, kind, stateid, is_recalled)
+                {
+                    self.return_unwanted(session, file, stateid).await?;
+                }
                 return Ok(true);
             }
             Err(OpError::Status(Status::NO_GRACE | Status::RECLAIM_BAD | Status::RECLAIM_CONFLICT)) => {}
@@ -61,6 +68,17 @@ impl Nfs4 {
             Err(error) => return Err(error),
         }
         Ok(false)
+    }
+
+    /// Returns a delegation that was not asked for. The server's answer does not matter.
+    async fn return_unwanted(
+        &self,
+        session: &Arc<Session>,
+        file: &OpenFile,
+        stateid: Stateid,
+    ) -> Result<(), OpError> {
+        let ops = [put(file.handle), Op::DelegReturn(DelegReturnArgs { stateid })];
+        run(session, file, &ops).await.map(|_| ())
     }
 
     /// Closes a file that was opened by mistake. The server's answer does not matter.
@@ -92,8 +110,12 @@ impl Nfs4 {
             self.setup().renew(session).await?;
         }
         self.locks.lose_of_open(file);
+        let refused = file.stateid()?;
+        if file.is_local() {
+            self.delegation_revoked(&file.handle, &refused);
+        }
         if session.minor_version > 0 {
-            let free = Op::FreeStateid(FreeStateidArgs { stateid: file.stateid()? });
+            let free = Op::FreeStateid(FreeStateidArgs { stateid: refused });
             // Whether the server knew the stateid does not matter.
             run(session, file, &[free]).await?;
         }
@@ -105,14 +127,14 @@ impl Nfs4 {
 /// that it had; `None` if there is no name.
 fn opening(session: &Session, file: &OpenFile, reopening: Reopening) -> Option<Opening> {
     let (at, claim) = match reopening {
-        Reopening::Reclaim => (file.handle, OpenClaim::Previous(DelegationType::NONE)),
+        Reopening::Reclaim(delegation) => (file.handle, OpenClaim::Previous(delegation)),
         Reopening::Anew if session.minor_version > 0 => (file.handle, OpenClaim::Fh),
         Reopening::Anew => {
             let (directory, name) = file.location()?;
             (directory, OpenClaim::Null(name))
         }
     };
-    Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim })
+    Some(Opening { at, mode: file.mode, how: OpenHow::NoCreate, claim, want: DelegationWant::NO_DELEG })
 }
 
 /// Executes a compound in this session only.

@@ -1,24 +1,26 @@
-//! Finds the opens and locks that the server has revoked (RFC 8881 §8.4.2.4, §18.48), and lets the server forget them.
+//! Finds the opens, locks and delegations that the server has revoked (RFC 8881 §8.4.2.4, §18.48), and lets the server forget them.
 
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{Handle, Stateid, Status};
 use xdr::List;
 
+use super::Nfs4;
 use super::session::{Session, Unexecuted};
 use super::wire::{Results, take};
 use crate::config::Caller;
 use crate::error::OpError;
-use crate::locks::{LockerUse, Locks};
-use crate::opens::{OpenFile, OpenFiles};
+use crate::locks::LockerUse;
+use crate::opens::OpenFile;
 
 /// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (§18.46.3).
 pub(super) const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
     .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
-    .union(SequenceStatus::ADMIN_STATE_REVOKED);
+    .union(SequenceStatus::ADMIN_STATE_REVOKED)
+    .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
 
 /// Stateids that are tested at a time.
 const TESTED_AT_ONCE: usize = 256;
@@ -27,45 +29,52 @@ const TESTED_AT_ONCE: usize = 256;
 enum Tested {
     Open(Arc<OpenFile>),
     Lock(Arc<LockerUse>, u32),
+    Delegation(Handle),
 }
 
-/// Tests all opens and locks. Revoked locks are lost; revoked opens are opened again when they are used next.
-///
-/// # Errors
-/// If the session was lost.
-pub(super) async fn free_revoked(
-    session: &Arc<Session>,
-    machine: &Caller,
-    opens: &OpenFiles,
-    locks: &Arc<Locks>,
-) -> Result<(), OpError> {
-    let mut tested = Vec::new();
-    for locker in locks.all().into_iter().map(Arc::new) {
-        let states = locker.stateids();
-        tested.extend(
-            states.into_iter().map(|(open, stateid)| (stateid, Tested::Lock(Arc::clone(&locker), open))),
-        );
-    }
-    for file in opens.all() {
-        tested.extend(file.stateid().ok().map(|stateid| (stateid, Tested::Open(file))));
-    }
-    for part in tested.chunks(TESTED_AT_ONCE) {
-        let stateids = List::new(part.iter().map(|(stateid, _)| *stateid).collect()).unwrap_or_default();
-        let test = Op::TestStateid(TestStateidArgs { stateids });
-        let statuses = take!(run(session, machine, test).await?, TestStateid)?;
-        for ((stateid, state), status) in part.iter().zip(statuses.iter()) {
-            if matches!(*status, Status::OK | Status::OLD_STATEID) {
-                continue;
+impl Nfs4 {
+    /// Tests all opens, locks and delegations. Revoked locks are lost; revoked opens are opened again when they are used next.
+    ///
+    /// # Errors
+    /// If the session was lost.
+    pub(super) async fn free_revoked(&self, session: &Arc<Session>) -> Result<(), OpError> {
+        let machine = &self.config.machine;
+        for part in self.tested().chunks(TESTED_AT_ONCE) {
+            let stateids = List::new(part.iter().map(|(stateid, _)| *stateid).collect()).unwrap_or_default();
+            let test = Op::TestStateid(TestStateidArgs { stateids });
+            let statuses = take!(run(session, machine, test).await?, TestStateid)?;
+            for ((stateid, state), status) in part.iter().zip(statuses.iter()) {
+                if matches!(*status, Status::OK | Status::OLD_STATEID) {
+                    continue;
+                }
+                match state {
+                    Tested::Lock(locker, open) => locker.lose_of_open(*open),
+                    Tested::Open(file) => self.locks.lose_of_open(file),
+                    Tested::Delegation(handle) => self.delegation_revoked(handle, stateid),
+                }
+                // Whether the server knew the stateid does not matter.
+                run(session, machine, Op::FreeStateid(FreeStateidArgs { stateid: *stateid })).await?;
             }
-            match state {
-                Tested::Lock(locker, open) => locker.lose_of_open(*open),
-                Tested::Open(file) => locks.lose_of_open(file),
-            }
-            // Whether the server knew the stateid does not matter.
-            run(session, machine, Op::FreeStateid(FreeStateidArgs { stateid: *stateid })).await?;
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Returns the stateids of all state.
+    fn tested(&self) -> Vec<(Stateid, Tested)> {
+        let delegated = self.delegations.stateids().into_iter();
+        let mut tested: Vec<_> =
+            delegated.map(|(handle, stateid)| (stateid, Tested::Delegation(handle))).collect();
+        for locker in self.locks.all().into_iter().map(Arc::new) {
+            let states = locker.stateids();
+            tested.extend(
+                states.into_iter().map(|(open, stateid)| (stateid, Tested::Lock(Arc::clone(&locker), open))),
+            );
+        }
+        for file in self.opens.all().into_iter().filter(|file| !file.is_local()) {
+            tested.extend(file.stateid().ok().map(|stateid| (stateid, Tested::Open(file))));
+        }
+        tested
+    }
 }
 
 async fn run(session: &Arc<Session>, machine: &Caller, op: Op) -> Result<Results, OpError> {

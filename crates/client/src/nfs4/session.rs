@@ -267,6 +267,11 @@ impl Session {
         }
     }
 
+    /// Returns when the lease was renewed last.
+    pub(crate) fn renewed_at(&self) -> Duration {
+        self.table.lock().renewed_at
+    }
+
     /// Notes that RENEW was executed.
     pub(crate) fn renewed(&self) {
         self.table.lock().renewed_at = self.engine.now();

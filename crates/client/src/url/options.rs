@@ -55,6 +55,8 @@ pub struct Options {
     pub reserved_port: Option<bool>,
     /// Which locks are kept on this machine. `local_lock=`; `nolock` is `local_lock=all`, `lock` is `local_lock=none`.
     pub local_lock: Option<LocalLock>,
+    /// Whether delegations are used. `delegations`, `nodelegations`.
+    pub delegations: Option<bool>,
 }
 
 /// Bounds of ports.
@@ -149,6 +151,8 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("local_lock", word!(local_lock)),
     ("lock", Flag(|options| options.local_lock = Some(LocalLock::None))),
     ("nolock", Flag(|options| options.local_lock = Some(LocalLock::All))),
+    ("delegations", Flag(|options| options.delegations = Some(true))),
+    ("nodelegations", Flag(|options| options.delegations = Some(false))),
     ("proto", Takes(transport)), ("mountproto", Takes(transport)),
     ("tcp", Ignored(&[])), ("udp", Refused(NO_UDP)), ("rdma", Refused(NO_RDMA)),
     ("mountvers", Ignored(&["3"])),
@@ -245,6 +249,7 @@ impl Options {
                 other => other.word(),
             }),
             flag(self.reserved_port, "resvport", "noresvport"),
+            flag(self.delegations, "delegations", "nodelegations"),
         ];
         let values = values.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));
         let numbers = numbers.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)));

@@ -134,7 +134,7 @@ fn options_have_the_names_of_nfs_5() {
     let list = "vers=4,minorversion=1,proto=tcp,port=2049,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,\
                 acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,lookupcache=positive,nordirplus,noresvport,nolock,nocto,\
                 nconnect=16,max_connect=16,sec=sys,mountport=20048,nlmport=4045,mountproto=tcp,mountvers=3,nofsc,sharecache,intr,\
-                xprtsec=none";
+                xprtsec=none,nodelegations";
     let expected = Options {
         version: Some(Version::V4_1),
         port: Some(2049),
@@ -160,6 +160,7 @@ fn options_have_the_names_of_nfs_5() {
         readdir_plus: Some(ReaddirPlus::Never),
         reserved_port: Some(false),
         local_lock: Some(LocalLock::All),
+        delegations: Some(false),
     };
     assert_eq!(options(list), expected);
 }
@@ -261,7 +262,7 @@ fn any_options() -> impl Strategy<Value = Options> {
         of(select(ReaddirPlus::ALL)),
         of(select(LocalLock::ALL)),
     );
-    let flags = (of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
+    let flags = (of(any::<bool>()), of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
     (ports, identity, sizes, times, cache, words, flags).prop_map(
         |(ports, identity, sizes, times, cache, words, flags)| Options {
             version: words.0,
@@ -288,6 +289,7 @@ fn any_options() -> impl Strategy<Value = Options> {
             readdir_plus: words.4,
             reserved_port: flags.2,
             local_lock: words.5,
+            delegations: flags.3,
         },
     )
 }

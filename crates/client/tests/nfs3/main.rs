@@ -19,3 +19,5 @@ mod write_behind;
 
 /// Whether clients of [`world`] have caches.
 const CACHES: bool = true;
+/// Whether clients use delegations.
+const DELEGATIONS: bool = false;

@@ -12,3 +12,5 @@ mod world;
 
 /// Whether clients have caches.
 const CACHES: bool = false;
+/// Whether clients use delegations.
+const DELEGATIONS: bool = false;

@@ -517,6 +517,9 @@ fn config(number: usize, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
-        caches: if crate::CACHES { Caches::default() } else { Caches::none() },
+        caches: Caches {
+            delegations: crate::DELEGATIONS,
+            ..if crate::CACHES { Caches::default() } else { Caches::none() }
+        },
     }
 }

@@ -3,10 +3,12 @@
 #[path = "../nfs4/attributes.rs"]
 mod attributes;
 mod caching;
+mod delegated_locks;
 #[path = "../nfs4/locks.rs"]
 mod locks;
 #[path = "../nfs4/log.rs"]
 mod log;
+mod read_delegations;
 #[path = "../nfs4/soft.rs"]
 mod soft;
 #[path = "../nfs4/space.rs"]
@@ -18,3 +20,5 @@ mod world;
 
 /// Whether clients have caches.
 const CACHES: bool = true;
+/// Whether clients use delegations.
+const DELEGATIONS: bool = true;

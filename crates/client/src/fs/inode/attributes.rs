@@ -44,11 +44,24 @@ impl Inode {
 
     async fn known_attributes(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let now = self.mount.now();
-        let cached = self.mount.shared.state.lock().attributes(self.node.id, now);
+        let cached = self.cached_attributes(now);
         match cached {
             Some(attributes) => Ok(attributes),
             None => self.refresh(caller).await,
         }
+    }
+
+    /// Returns attributes that can be used without asking the server.
+    pub(super) fn cached_attributes(&self, now: Duration) -> Option<Attributes> {
+        let held = self.client().delegation(&self.handle());
+        self.mount.shared.state.lock().attributes(self.node.id, held, now)
+    }
+
+    /// Returns whether the cached attributes were read under the object's delegation, which is held.
+    pub(super) fn has_delegated_attributes(&self) -> bool {
+        let held = self.client().delegation(&self.handle());
+        let state = self.mount.shared.state.lock();
+        held.is_some_and(|held| state.metadata.attributes.get_delegated(self.node.id, held.id).is_some())
     }
 
     /// Returns how long the attributes that the client has may be used without asking the server. Whoever keeps copies of them keeps
@@ -56,11 +69,16 @@ impl Inode {
     #[must_use]
     pub fn attributes_usable_for(&self) -> Duration {
         let now = self.mount.now();
+        let held = self.client().delegation(&self.handle());
         let state = self.mount.shared.state.lock();
         if state.writes.has_unacknowledged(self.node.id) {
             return Duration::ZERO;
         }
-        state.metadata.attributes.usable_for(self.node.id, now)
+        let attributes = &state.metadata.attributes;
+        if held.is_some_and(|held| attributes.get_delegated(self.node.id, held.id).is_some()) {
+            return attributes.timeout(self.node.id);
+        }
+        attributes.usable_for(self.node.id, now)
     }
 
     /// Returns the time for which present and absent names of this directory may be used without a request to the server; zero
@@ -99,8 +117,12 @@ impl Inode {
     /// Stores attributes from the reply to the request `started`, and returns them for programs.
     pub(super) fn learn(&self, started: Started, attributes: Attributes) -> Attributes {
         let now = self.mount.now();
+        let held = self.client().delegation(&self.handle());
         let mut state = self.mount.shared.state.lock();
         state.update(self.node.id, started, attributes, now);
+        if let Some(held) = held.filter(|held| started.is_after(held.granted_at)) {
+            state.metadata.attributes.delegate(self.node.id, held.id);
+        }
         state.seen(self.node.id, attributes)
     }
 
@@ -135,7 +157,11 @@ impl Inode {
         set: &SetAttributes,
     ) -> Result<Attributes, OpError> {
         let change = self.start_change();
-        match self.client().change_attributes(caller, self.handle(), state, set).await {
+        let changed = self.client().change_attributes(caller, self.handle(), state, set).await;
+        if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
+            self.client().forget_permissions(&self.handle());
+        }
+        match changed {
             Ok((before, attributes)) => {
                 change.end(Some(Changed { before, after: Some(attributes), ..Changed::default() }));
                 Ok(self.mount.shared.state.lock().seen(self.node.id, attributes))
@@ -153,7 +179,8 @@ impl Inode {
     /// As access(2), except that missing permissions are not an error.
     pub async fn access(&self, caller: &Caller, asked: u32) -> Result<u32, OpError> {
         let now = self.mount.now();
-        let cached = self.mount.shared.state.lock().rights(self.node.id, caller, asked, now);
+        let held = self.client().delegation(&self.handle());
+        let cached = self.mount.shared.state.lock().rights(self.node.id, held, caller, asked, now);
         if let Some(granted) = cached {
             return Ok(granted);
         }

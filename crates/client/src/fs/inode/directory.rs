@@ -180,8 +180,10 @@ impl OpenDirectory {
         };
         let file = entry.file.or_else(by_name);
         let object = file.and_then(|file| {
-            let attributes = state.attributes(file, now)?;
-            Some((self.inode.mount.inode_of(state.table.by_id(file)?), attributes))
+            let node = state.table.by_id(file)?;
+            let held = self.inode.client().delegation(&node.handle);
+            let attributes = state.attributes(file, held, now)?;
+            Some((self.inode.mount.inode_of(node), attributes))
         });
         let kind = object.as_ref().map(|(_, attributes)| attributes.kind).or(entry.kind);
         Entry { name: entry.name.clone(), fileid: entry.fileid, cookie: entry.cookie, kind, object }

@@ -90,6 +90,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.client.note_mount(false);
         self.flusher.raise();
     }
 }

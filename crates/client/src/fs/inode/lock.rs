@@ -63,6 +63,9 @@ impl OpenFile {
                 self.inode().learn(started, attributes);
             }
             Locked::AtServer(None) => self.inode().forget_content(),
+            // Cached data are valid if they were read under the delegation.
+            Locked::Delegated if self.inode().has_delegated_attributes() => {}
+            Locked::Delegated => self.inode().expire(),
             Locked::Here => {}
         }
         Ok(())

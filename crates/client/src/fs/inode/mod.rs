@@ -135,6 +135,7 @@ impl Mount {
             uncommitted_bytes: AtomicU64::new(0),
             next_hidden: AtomicU32::new(0),
         });
+        shared.client.note_mount(true);
         flusher::start(&shared);
         Ok(Self { shared })
     }

@@ -5,7 +5,9 @@ use protocol::nfs4::types::Status;
 use super::attributes::is_stale;
 use super::{Inode, OpenFile, OpenFlags};
 use crate::attributes::{Attributes, Before, Changed, FileKind, SetAttributes};
-use crate::cache::names::Lookup;
+use crate::cache::FileId;
+use crate::cache::attributes::Started;
+use crate::cache::names::{Lookup, LookupStarted};
 use crate::config::{Caller, Version};
 use crate::error::OpError;
 use crate::results::{Creation, NewObject, Object, access};
@@ -73,13 +75,7 @@ impl Inode {
     }
 
     async fn lookup_at_server(&self, caller: &Caller, name: &[u8]) -> Result<(Self, Attributes), OpError> {
-        let (started, names_started) = {
-            let now = self.mount.now();
-            let state = self.mount.shared.state.lock();
-            let epoch = state.metadata.attributes.epoch(self.node.id);
-            let names_started = epoch.map(|epoch| state.metadata.names.start(epoch));
-            (state.metadata.attributes.start(now), names_started)
-        };
+        let (started, names_started) = self.start_lookup();
         let looked_up = self.client().lookup(caller, self.handle(), name).await;
         let target = match &looked_up {
             Ok(object) => Some(self.mount.found(object, started)),
@@ -90,16 +86,46 @@ impl Inode {
             }
         };
         let file = target.as_ref().map(|(inode, _)| inode.node.id);
-        {
-            let mut state = self.mount.shared.state.lock();
-            state.access.note(self.node.id, caller, access::LOOKUP, access::LOOKUP);
-            if let Some(names_started) = names_started {
-                state.metadata.names.looked_up(names_started, self.node.id, name, file);
-            }
-        }
+        self.note_lookup(caller, names_started, name, file);
         let (inode, attributes) = target.ok_or(OpError::Status(Status::NOENT))?;
         inode.node.opens.lock().note_name(self.id(), name);
         inode.with_sent_data(caller, attributes).await
+    }
+
+    /// Returns the object's delegation, if there is one: the server would keep a file that is removed.
+    pub(super) async fn give_back(&self) {
+        self.client().give_back(&self.handle()).await;
+    }
+
+    /// Notes that a request that looks up a name is sent now.
+    fn start_lookup(&self) -> (Started, Option<LookupStarted>) {
+        let now = self.mount.now();
+        let state = self.mount.shared.state.lock();
+        let epoch = state.metadata.attributes.epoch(self.node.id);
+        let names_started = epoch.map(|epoch| state.metadata.names.start(epoch));
+        (state.metadata.attributes.start(now), names_started)
+    }
+
+    /// Notes the meaning of a name that the caller was allowed to look up.
+    fn note_lookup(
+        &self,
+        caller: &Caller,
+        started: Option<LookupStarted>,
+        name: &[u8],
+        file: Option<FileId>,
+    ) {
+        let mut state = self.mount.shared.state.lock();
+        state.access.note(self.node.id, caller, access::LOOKUP, access::LOOKUP);
+        if let Some(started) = started {
+            state.metadata.names.looked_up(started, self.node.id, name, file);
+        }
+    }
+
+    /// Returns whether a request has certainly not changed this directory, which still is as the client knows it.
+    fn is_unchanged(&self, changed: Changed) -> bool {
+        let state = self.mount.shared.state.lock();
+        let known = state.metadata.attributes.last_known(self.node.id).and_then(|known| known.change);
+        !may_have_changed(changed) && known.is_some() && known == changed.change_after
     }
 
     /// Notes that this client's change made a name mean `target`, or removed it.
@@ -143,6 +169,9 @@ impl Inode {
         creation: Creation,
         set: &SetAttributes,
     ) -> Result<OpenFile, OpError> {
+        if let Some(file) = self.create_delegated(caller, name, flags, creation, set) {
+            return Ok(file);
+        }
         // Version 3 has no OPEN, which looks up the name anyway.
         if creation == Creation::No && set.size.is_none() && self.client().version() == Version::V3 {
             match self.open_known(caller, name, flags).await {
@@ -155,7 +184,7 @@ impl Inode {
         // A file that is open may have data under way, which must not arrive after a truncation: see `set_size`.
         let is_truncated_here = self.mount.has_open_files() && set.size == Some(0);
         let sent = SetAttributes { size: set.size.filter(|_| !is_truncated_here), ..*set };
-        let started = self.mount.start();
+        let (started, names_started) = self.start_lookup();
         let change = self.start_change();
         let opened = match self.client().open(caller, self.handle(), name, flags.mode, creation, &sent).await
         {
@@ -167,8 +196,13 @@ impl Inode {
             }
         };
         let directory = opened.directory;
-        change.end(directory);
+        let is_unchanged = directory.is_some_and(|changed| self.is_unchanged(changed));
+        change.end(directory.filter(|_| !is_unchanged));
         let inode = self.mount.inode(&opened.object);
+        if is_unchanged {
+            // The OPEN has looked up the name.
+            self.note_lookup(caller, names_started, name, Some(inode.node.id));
+        }
         let size = opened.object.attributes.size;
         let file = OpenFile::new(inode, caller.clone(), flags, opened, started);
         if directory.is_some_and(may_have_changed) {
@@ -195,6 +229,25 @@ impl Inode {
         let (Lookup::Found(file), true) = self.known(caller, name) else { return Ok(None) };
         let Some(inode) = self.mount.inode_by_id(file) else { return Ok(None) };
         inode.open(caller, flags).await.map(Some)
+    }
+
+    /// Opens the file of a cached name without a request, if its delegation allows it. The name is that file's as long as
+    /// other clients' changes of the directory would be seen by its attributes.
+    fn create_delegated(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+        flags: OpenFlags,
+        creation: Creation,
+        set: &SetAttributes,
+    ) -> Option<OpenFile> {
+        if matches!(creation, Creation::Exclusive(_)) || set.size.is_some() {
+            return None;
+        }
+        match self.known(caller, name) {
+            (Lookup::Found(file), true) => self.mount.inode_by_id(file)?.open_delegated(caller, flags),
+            _ => None,
+        }
     }
 
     /// Creates an object that is not a regular file.
@@ -259,6 +312,7 @@ impl Inode {
                 found.expire();
                 return Ok(());
             }
+            found.give_back().await;
             object = Some(found);
         }
         let removed = self.remove(caller, name, false).await;
@@ -318,6 +372,9 @@ impl Inode {
             self.keep_replaced(caller, name, to, new_name).await?;
         }
         let replaced = to.cached_inode(caller, new_name);
+        if let Some(replaced) = &replaced {
+            replaced.give_back().await;
+        }
         let change = self.start_change();
         let to_change = (to != self).then(|| to.start_change());
         let (from, target) = ((self.handle(), name), (to.handle(), new_name));

@@ -20,7 +20,7 @@ use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockOwner;
-use crate::results::{FileHandle, OpenMode, OpenState, Opened, Stability};
+use crate::results::{FileHandle, Object, OpenMode, OpenState, Opened, Stability};
 use crate::write;
 
 /// Options of an open.
@@ -93,12 +93,29 @@ impl Inode {
             FileKind::Symlink => return Err(OpError::Status(Status::SYMLINK)),
             _ => return Err(OpError::Invalid(Errno::ENXIO, "not a regular file")),
         }
+        if let Some(file) = self.open_delegated(caller, flags) {
+            return Ok(file);
+        }
         let name = self.known_name();
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
         let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
         let opened = opened.inspect_err(|error| self.forget_if_stale(error))?;
         Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
+    }
+
+    /// Opens the file without a request, if its delegation allows it and its attributes are known.
+    pub(super) fn open_delegated(&self, caller: &Caller, flags: OpenFlags) -> Option<OpenFile> {
+        let held = self.client().delegation(&self.handle())?;
+        let started = self.mount.start();
+        let attributes = {
+            let state = self.mount.shared.state.lock();
+            *state.metadata.attributes.get_delegated(self.node.id, held.id)?
+        };
+        let state = self.client().open_delegated(caller, self.handle(), flags.mode)?;
+        let object = Object { handle: self.handle(), attributes };
+        let opened = Opened { object, state, directory: None, delegation: Some(held.id) };
+        Some(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
     }
 
     /// Returns a directory and a name under which this object was found.
@@ -124,7 +141,13 @@ impl OpenFile {
         let shared = &inode.mount.shared;
         shared.open_files.fetch_add(1, Ordering::Relaxed);
         let attributes = inode.learn(started, opened.object.attributes);
-        let errors = shared.state.lock().writes.open(inode.node.id);
+        let errors = {
+            let mut state = shared.state.lock();
+            if let Some(delegation) = opened.delegation {
+                state.metadata.attributes.delegate(inode.node.id, delegation);
+            }
+            state.writes.open(inode.node.id)
+        };
         let description = Description {
             caller,
             flags,
@@ -285,6 +308,7 @@ impl Description {
         let hidden = self.uncount();
         let closed = inode.client().close_file(&self.caller, inode.handle(), &self.state).await;
         if let Some(hidden) = hidden {
+            inode.give_back().await;
             // No caller waits for the outcome; a remaining name is visible to the user.
             let _ = hidden.remove().await;
         }

@@ -15,6 +15,7 @@ use crate::cache::attributes::{Invalidate, OwnChange, Started};
 use crate::cache::limiter::{Demand, Limiter, Pressure};
 use crate::cache::metadata::Metadata;
 use crate::config::Caller;
+use crate::delegations::Held;
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::results::{DirEntry, Object};
@@ -65,15 +66,25 @@ impl State {
         Attributes { size: self.size(file, attributes.size), ..attributes }
     }
 
-    /// Returns attributes that can be used without asking the server.
-    pub(super) fn attributes(&self, file: FileId, now: Duration) -> Option<Attributes> {
-        self.metadata.attributes.get(file, now).map(|attributes| self.seen(file, *attributes))
+    /// Returns attributes that can be used without asking the server. `held` is the file's delegation.
+    pub(super) fn attributes(&self, file: FileId, held: Option<Held>, now: Duration) -> Option<Attributes> {
+        let cache = &self.metadata.attributes;
+        let delegated = || cache.get_delegated(file, held?.id);
+        cache.get(file, now).or_else(delegated).map(|attributes| self.seen(file, *attributes))
     }
 
-    /// Returns the permissions of a caller, if they are known.
-    pub(super) fn rights(&self, file: FileId, caller: &Caller, asked: u32, now: Duration) -> Option<u32> {
-        let is_fresh = self.metadata.attributes.is_fresh(file, now);
-        self.access.get(file, caller, asked).filter(|_| is_fresh)
+    /// Returns the permissions of a caller, if they are known. `held` is the file's delegation.
+    pub(super) fn rights(
+        &self,
+        file: FileId,
+        held: Option<Held>,
+        caller: &Caller,
+        asked: u32,
+        now: Duration,
+    ) -> Option<u32> {
+        let cache = &self.metadata.attributes;
+        let is_delegated = || held.is_some_and(|held| cache.get_delegated(file, held.id).is_some());
+        self.access.get(file, caller, asked).filter(|_| cache.is_fresh(file, now) || is_delegated())
     }
 
     /// Releases cache memory if the limiter demands it.

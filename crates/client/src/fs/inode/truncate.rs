@@ -25,6 +25,8 @@ impl Inode {
         size: u64,
     ) -> Result<Attributes, OpError> {
         let _turn = self.node.size_lock.lock().await;
+        // Own changes would make what was read under it obsolete.
+        self.give_back().await;
         // If they were rewritten after the truncation, the file would become longer.
         self.commit_uncached().await;
         let (truncation, sent) = self.start_truncation(size);

@@ -76,7 +76,9 @@ impl Inode {
     /// EOPNOTSUPP if the server has no lists of this kind, EPERM for callers other than the owner.
     pub async fn set_acl(&self, caller: &Caller, acl: &Acl) -> Result<Option<Attributes>, OpError> {
         let change = self.start_change();
-        match self.client().set_acl(caller, self.handle(), acl).await {
+        let set = self.client().set_acl(caller, self.handle(), acl).await;
+        self.client().forget_permissions(&self.handle());
+        match set {
             Ok(after) => {
                 change.end(Some(Changed { after, ..Changed::default() }));
                 Ok(after)

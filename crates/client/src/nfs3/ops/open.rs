@@ -55,7 +55,7 @@ impl Nfs3 {
         let attributes = self.open_access(caller, handle, mode).await?;
         check_kind(attributes.kind)?;
         let object = Object { handle, attributes };
-        Ok(Opened { object, state: OpenState::default(), directory: None })
+        Ok(Opened { object, state: OpenState::default(), directory: None, delegation: None })
     }
 
     /// Asks whether the caller may open the file.
@@ -117,7 +117,7 @@ impl Nfs3 {
             attributes = self.set_attributes(caller, object.handle, &state, &set).await?;
         }
         let object = Object { attributes, ..object };
-        Ok(Opened { object, state, directory: None })
+        Ok(Opened { object, state, directory: None, delegation: None })
     }
 
     /// Creates a file that must be missing. The server keeps the verifier in the file's times, so that attributes follow in a
@@ -161,7 +161,12 @@ impl Nfs3 {
         if object.attributes.kind != FileKind::Regular {
             return Err(OpError::BadReply("a new file that is not a regular file"));
         }
-        Ok(Opened { object, state: OpenState::default(), directory: Some(changed(&ok.dir_wcc)?) })
+        Ok(Opened {
+            object,
+            state: OpenState::default(),
+            directory: Some(changed(&ok.dir_wcc)?),
+            delegation: None,
+        })
     }
 
     /// Closes a file. A server of version 3 keeps no state for it.

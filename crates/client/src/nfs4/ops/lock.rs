@@ -15,7 +15,7 @@ use crate::attributes::Attributes;
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::locks::{HeldRange, LockKind, LockOwner, LockRange, LockerUse};
+use crate::locks::{Asking, HeldRange, LocalLock, LockKind, LockOwner, LockRange, Locked, LockerUse};
 use crate::opens::OpenFile;
 use crate::owner::Seqid;
 use crate::results::{FileHandle, OpenState};
@@ -48,7 +48,7 @@ enum Attempt {
 }
 
 impl Nfs4 {
-    /// Locks a range of an open file, and returns the attributes as they are under the lock.
+    /// Locks a range of an open file.
     ///
     /// # Errors
     /// DENIED if another owner has it and the caller does not `wait`.
@@ -62,7 +62,7 @@ impl Nfs4 {
         range: LockRange,
         kind: LockKind,
         wait: bool,
-    ) -> Result<Attributes, OpError> {
+    ) -> Result<Locked, OpError> {
         let file = state.file.clone().ok_or(OpError::Invalid(Errno::EBADF, "the file is not open"))?;
         let is_open_for = if kind == LockKind::Shared { file.mode.read } else { file.mode.write };
         if !is_open_for {
@@ -81,8 +81,8 @@ impl Nfs4 {
             if let Some(waiter) = &waiter {
                 waiter.reset();
             }
-            match self.try_lock(&locker, &asked).await? {
-                Some(attributes) => return Ok(attributes),
+            match self.lock_anywhere(&locker, &asked).await? {
+                Some(granted) => return Ok(granted),
                 None => {
                     let Some(waiter) = &waiter else { return Err(OpError::Status(Status::DENIED)) };
                     waiter.notified(self.engine.sleep(pause)).await;
@@ -92,11 +92,33 @@ impl Nfs4 {
         }
     }
 
+    /// Locks a range if it is free, under the file's delegation or at the server; `None` if it is not.
+    async fn lock_anywhere(
+        self: &Arc<Self>,
+        locker: &LockerUse,
+        asked: &Asked,
+    ) -> Result<Option<Locked>, OpError> {
+        match self.lock_delegated(locker, &asked.file, asked.range, asked.kind) {
+            Some(LocalLock::Granted) => return Ok(Some(Locked::Delegated)),
+            Some(_) => return Ok(None),
+            None => {}
+        }
+        let asking = locker.ask();
+        if asking.has_local {
+            // The server does not know them, and would grant a lock that conflicts.
+            self.give_back(&locker.file).await;
+        }
+        // LOCK needs the stateid of an open.
+        self.make_known(&asked.file).await?;
+        Ok(self.try_lock(locker, asked, asking).await?.map(|attributes| Locked::AtServer(Some(attributes))))
+    }
+
     /// Locks a range if it is free; `None` if it is not. If the caller drops the future, the range is unlocked again.
     async fn try_lock(
         self: &Arc<Self>,
         locker: &LockerUse,
         asked: &Asked,
+        asking: Asking,
     ) -> Result<Option<Attributes>, OpError> {
         let turn = locker.turn().await;
         let (nfs4, locker, asked) =
@@ -105,7 +127,7 @@ impl Nfs4 {
         let (file, owner) = (locker.file, locker.owner);
         let operation = async move {
             let outcome = nfs4.lock_in_turn(&locker, &asked).await;
-            drop(turn);
+            drop((turn, asking));
             outcome
         };
         let guarded = self.background.guard(operation, async move |outcome| {

@@ -28,6 +28,9 @@ impl Nfs4 {
         range: LockRange,
         kind: LockKind,
     ) -> Result<Option<LockConflict>, OpError> {
+        if let Some(conflict) = self.test_delegated(&handle, owner, range, kind) {
+            return Ok(conflict);
+        }
         // An owner without locks is forgotten afterwards.
         let locker = self.locks.locker(handle, owner);
         for _ in 0..TRIES_MAX {

@@ -80,7 +80,7 @@ impl Nfs4 {
     }
 
     /// Executes a compound that changes something, so that the server must keep its reply.
-    async fn change(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+    pub(in crate::nfs4) async fn change(&self, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
         self.execute(caller, ops, true).await
     }
 

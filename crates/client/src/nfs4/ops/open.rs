@@ -59,7 +59,8 @@ impl Nfs4 {
         };
         let sets_later = matches!(how, OpenHow::Create(CreateHow::Exclusive(_)));
         let (claim, location) = (OpenClaim::Null(name.clone()), Some((directory, name)));
-        let opening = Opening { at: directory, mode, how, claim };
+        let want = self.wanted_delegation(mode);
+        let opening = Opening { at: directory, mode, how, claim, want };
         let mut opened = self.open_claiming(caller, opening, location).await?;
         if sets_later {
             let outcome = self.set_created(caller, &opened, set).await;
@@ -108,7 +109,8 @@ impl Nfs4 {
         mode: OpenMode,
     ) -> Result<Opened, OpError> {
         if self.has_sessions() {
-            let opening = Opening { at: handle, mode, how: OpenHow::NoCreate, claim: OpenClaim::Fh };
+            let (how, claim, want) = (OpenHow::NoCreate, OpenClaim::Fh, self.wanted_delegation(mode));
+            let opening = Opening { at: handle, mode, how, claim, want };
             return self.open_claiming(caller, opening, None).await;
         }
         let (directory, name) = name.ok_or(OpError::Status(Status::STALE))?;
@@ -150,6 +152,7 @@ impl Nfs4 {
     ) -> Result<Opened, OpError> {
         // Freed too if the client is closed meanwhile.
         let mut guard = OwnerGuard { opens: &self.opens, owner: self.opens.take_owner() };
+        let _opening = self.delegations.opening();
         let mut attempts = self.attempts();
         let (opened, object) = loop {
             let session = attempts.session().await?;
@@ -159,11 +162,17 @@ impl Nfs4 {
             }
         };
         let owner = guard.take();
-        let new = NewOpen { handle: object.handle, location, mode: opening.mode, stateid: opened.stateid };
+        let delegation = self.take_delegation(caller, object.handle, opening.mode, &opened).await;
+        let (handle, mode, stateid) = (object.handle, opening.mode, opened.stateid);
+        let new = NewOpen { handle, location, mode, stateid, is_local: false };
         let file = self.opens.add(owner, caller, new);
+        if mode.write {
+            // Own changes would make what was read under it obsolete.
+            self.give_back(&handle).await;
+        }
         let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
         let state = OpenState { file: Some(file), preserves_unlinked };
-        Ok(Opened { object, state, directory: Some(changed(opened.change, None)) })
+        Ok(Opened { object, state, directory: Some(changed(opened.change, None)), delegation })
     }
 
     /// Closes a file, and releases the locks through it. Its state ends regardless of the server's answer.
@@ -180,12 +189,21 @@ impl Nfs4 {
             let _ = self.unlock(caller, handle, locker.owner, LockRange::WHOLE).await;
             locker.closed(file.owner);
         }
+        if self.close_delegated(file).await {
+            return Ok(());
+        }
         let closed = self.close_open(caller, handle, file).await;
         self.opens.remove(file);
         closed
     }
 
-    async fn close_open(&self, caller: &Caller, handle: FileHandle, file: &OpenFile) -> Result<(), OpError> {
+    /// CLOSE.
+    pub(in crate::nfs4) async fn close_open(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        file: &OpenFile,
+    ) -> Result<(), OpError> {
         let mut attempts = self.attempts();
         loop {
             let session = attempts.session().await?;

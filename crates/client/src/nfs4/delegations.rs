@@ -1,0 +1,378 @@
+//! Delegations of files at the server: local opens, and the requests that end a delegation (RFC 8881 §10.4, §18.6).
+//!
+//! Version 4.0 has none: this client accepts no connections for callbacks ([`super::v40`]).
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use protocol::nfs4::callback::recall::{CbRecallAnyArgs, recallable};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::lock::LockOutcome;
+use protocol::nfs4::ops::open::{
+    DelegationType, DelegationWant, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
+};
+use protocol::nfs4::ops::stateid::FreeStateidArgs;
+use protocol::nfs4::types::{Handle, Stateid, Status};
+
+use super::Nfs4;
+use super::locking::Locking;
+use super::ops::lock_type;
+use super::owned::Opening;
+use super::statuses::{Recovery, recovery};
+use super::wire::put;
+use crate::config::Caller;
+use crate::delegations::{Closing, Grant, Held, Kind};
+use crate::error::OpError;
+use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, LockRange, LockerUse};
+use crate::opens::{NewOpen, OpenFile, OpenMode};
+use crate::results::{FileHandle, OpenState};
+
+/// Delegations that are returned at a time.
+const RETURNS_MAX: usize = 64;
+/// The pause before a task that waits for a return looks whether the client was closed; closing ends it.
+const ENDED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Returns the delegation in the reply to an OPEN, and whether it is recalled already.
+pub(super) fn granted(delegation: &OpenDelegation) -> Option<(Kind, Stateid, bool)> {
+    match delegation {
+        OpenDelegation::None | OpenDelegation::NoneExt(_) => None,
+        OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => {
+            Some((Kind::Read, read.stateid, read.recall))
+        }
+        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => {
+            Some((Kind::Write, write.stateid, write.recall))
+        }
+    }
+}
+
+/// Returns the type for CLAIM_PREVIOUS.
+pub(super) fn delegation_type(kind: Kind) -> DelegationType {
+    match kind {
+        Kind::Read => DelegationType::READ,
+        Kind::Write => DelegationType::WRITE,
+    }
+}
+
+/// Opens and closes.
+impl Nfs4 {
+    /// Returns the delegation that an OPEN asks for.
+    pub(super) fn wanted_delegation(&self, mode: OpenMode) -> DelegationWant {
+        match self.config.caches.delegations && self.has_sessions() && !mode.write {
+            true => DelegationWant::READ_DELEG,
+            false => DelegationWant::NO_DELEG,
+        }
+    }
+
+    /// Takes the delegation from the reply to an OPEN. Returns its number. One that this client cannot use is returned at once.
+    pub(super) async fn take_delegation(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        mode: OpenMode,
+        opened: &OpenOk,
+    ) -> Option<u64> {
+        let Some((kind, stateid, is_recalled)) = granted(&opened.delegation) else {
+            self.delegations.permit(&handle, caller, mode);
+            return None;
+        };
+        if self.config.caches.delegations && self.has_sessions() {
+            let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
+            let caller = caller.clone();
+            let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked };
+            let id = self.delegations.granted(grant, self.engine.now());
+            if is_recalled {
+                self.delegations.recall(&handle, &stateid);
+            }
+            if self.opens.has_writer(&handle) {
+                self.delegations.give_back(&handle);
+            }
+            if id.is_some() {
+                return id;
+            }
+        }
+        let ops = [put(handle), Op::DelegReturn(DelegReturnArgs { stateid })];
+        // The server recalls it if it did not arrive.
+        let _ = self.change(caller, &ops).await;
+        None
+    }
+
+    /// Returns the delegation of a file that is held, if the lease is not over (§8.3).
+    pub(crate) fn delegation(&self, handle: &FileHandle) -> Option<Held> {
+        if !self.config.caches.delegations {
+            return None;
+        }
+        let now = self.engine.now();
+        self.delegations.held(handle, now).filter(|_| self.is_lease_valid(now))
+    }
+
+    /// Opens a file without a request, if its delegation allows it.
+    pub(crate) fn open_delegated(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        mode: OpenMode,
+    ) -> Option<OpenState> {
+        self.delegation(&handle)?;
+        let new = |stateid| {
+            let owner = self.opens.take_owner();
+            self.opens.add(owner, caller, NewOpen { handle, location: None, mode, stateid, is_local: true })
+        };
+        let opened = self.delegations.open(&handle, caller, mode, self.engine.now(), new)?;
+        Some(OpenState { file: Some(opened.file), preserves_unlinked: opened.preserves_unlinked })
+    }
+
+    /// Closes a file without a request. Returns false if the server must close it.
+    pub(super) async fn close_delegated(&self, file: &Arc<OpenFile>) -> bool {
+        let closing = {
+            // An OPEN for the recall may be under way.
+            let _turn = file.turn().await;
+            let closing = self.delegations.close(file, self.engine.now());
+            if closing == Closing::Local {
+                file.note_closed();
+                file.lose(Status::BAD_STATEID);
+            }
+            closing
+        };
+        if closing == Closing::Local {
+            self.opens.remove(file);
+        }
+        closing != Closing::AtServer
+    }
+
+    /// Makes the server know a local open, for requests that need the stateid of an open.
+    ///
+    /// # Errors
+    /// As OPEN. The open is lost then.
+    pub(super) async fn make_known(&self, file: &OpenFile) -> Result<(), OpError> {
+        let mut attempts = self.attempts();
+        loop {
+            let session = attempts.session().await?;
+            let mut owner = file.turn().await;
+            // Closed, reclaimed or established meanwhile.
+            if !file.is_local() || file.stateid().is_err() {
+                return Ok(());
+            }
+            let held = self.delegations.stateid(&file.handle);
+            let claim = held.map_or(OpenClaim::Fh, OpenClaim::DelegateCurFh);
+            let (at, mode, how) = (file.handle, file.mode, OpenHow::NoCreate);
+            let opening = Opening { at, mode, how, claim, want: DelegationWant::NO_DELEG };
+            match self.open_in(&session, &file.caller, &mut owner, &opening).await {
+                Ok(Ok((opened, _))) => {
+                    file.reclaimed(opened.stateid);
+                    return Ok(());
+                }
+                Ok(Err(error)) => {
+                    drop(owner);
+                    self.locks.lose_of_open(file);
+                    let status = if let OpError::Status(status) = error { status } else { Status::IO };
+                    let Some(stateid) = held.filter(|_| recovery(status) == Recovery::Reopen) else {
+                        file.lose(status);
+                        return Err(error);
+                    };
+                    // The server has revoked the delegation: the file is opened without it.
+                    self.delegation_revoked(&file.handle, &stateid);
+                    self.free(&file.caller, stateid).await;
+                }
+                Err(error) => attempts.handle(error)?,
+            }
+        }
+    }
+}
+
+/// Restarts of the server.
+impl Nfs4 {
+    /// Returns whether an open is local without a delegation.
+    pub(super) fn is_undelegated(&self, file: &OpenFile) -> bool {
+        file.is_local() && self.delegations.stateid(&file.handle).is_none()
+    }
+}
+
+/// Locks.
+impl Nfs4 {
+    /// Locks a range without a request. `None` if the server must be asked.
+    pub(super) fn lock_delegated(
+        &self,
+        locker: &LockerUse,
+        file: &Arc<OpenFile>,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Option<LocalLock> {
+        self.delegation(&locker.file)?;
+        if !locker.has_room() {
+            return None;
+        }
+        let held = HeldRange { range, kind, open: file.owner };
+        let lock = || self.locks.lock_local(locker, file, held);
+        let outcome =
+            self.delegations.under(&locker.file, self.engine.now(), |has| has.excludes(kind), lock)?;
+        (outcome != LocalLock::AskServer).then_some(outcome)
+    }
+
+    /// Returns a lock that conflicts, without a request. The outer value is `None` if the server must be asked.
+    pub(super) fn test_delegated(
+        &self,
+        handle: &FileHandle,
+        owner: LockOwner,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Option<Option<LockConflict>> {
+        self.delegation(handle)?;
+        let test = || self.locks.local_conflict(handle, owner, range, kind);
+        match self.delegations.under(handle, self.engine.now(), |_| true, test)?? {
+            // Other clients may have locks that conflict with an exclusive one.
+            None => self.delegations.under(handle, self.engine.now(), |has| has.excludes(kind), || None),
+            conflict => Some(conflict),
+        }
+    }
+
+    /// Makes the server know the local locks of a file (§10.4.2). One that it refuses is lost.
+    async fn make_locks_known(&self, handle: &Handle) {
+        for locker in self.locks.local_of(handle) {
+            let _turn = locker.turn().await;
+            for (held, file) in locker.local() {
+                match self.make_lock_known(&locker, held, &file).await {
+                    Some(stateid) => locker.made_known(held.open, stateid),
+                    None => locker.lose(held),
+                }
+            }
+        }
+    }
+
+    /// Sends LOCK for a local lock. Returns its stateid; `None` if the server refuses.
+    async fn make_lock_known(&self, locker: &LockerUse, held: HeldRange, file: &OpenFile) -> Option<Stateid> {
+        let (range, lock_type) = (held.range, lock_type(held.kind, false));
+        let locking = Locking { caller: &file.caller, file, range, lock_type, reclaim: false };
+        let mut attempts = self.attempts();
+        loop {
+            let session = attempts.session().await.ok()?;
+            match self.lock_in(&session, locker, &locking).await {
+                // PUTFH and LOCK.
+                Ok(sent) => match sent.ok()?.results.take_results(2).pop() {
+                    Some(OpResult::Lock(LockOutcome::Ok(stateid))) => return Some(stateid),
+                    _ => return None,
+                },
+                Err(error) => attempts.handle(error).ok()?,
+            }
+        }
+    }
+}
+
+/// Recalls and returns.
+impl Nfs4 {
+    /// Handles CB_RECALL_ANY (§20.6).
+    pub(super) fn recall_any(&self, args: &CbRecallAnyArgs) {
+        let is_asked = |kind| {
+            args.type_mask.has(match kind {
+                Kind::Read => recallable::RDATA_DLG,
+                Kind::Write => recallable::WDATA_DLG,
+            })
+        };
+        self.delegations.recall_any(args.objects_to_keep as usize, is_asked);
+    }
+
+    /// Returns the delegation of a file, if there is one: its name will be removed, or bytes must be locked at the server.
+    pub(crate) async fn give_back(&self, handle: &FileHandle) {
+        if self.delegations.give_back(handle) {
+            self.ended(Some(handle)).await;
+        }
+    }
+
+    /// Waits until the delegation of a file has ended, or all of them, or the client was closed.
+    async fn ended(&self, handle: Option<&FileHandle>) {
+        while !self.engine.is_shut_down() {
+            let mut timer = self.engine.sleep(ENDED_PAUSE);
+            let has_ended = poll_fn(|context| match self.delegations.poll_ended(handle, context) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending => Pin::new(&mut timer).poll(context).map(|()| false),
+            });
+            if has_ended.await {
+                return;
+            }
+        }
+    }
+
+    /// Returns all delegations.
+    pub(super) async fn give_back_all(&self) {
+        self.delegations.give_back_all();
+        self.ended(None).await;
+    }
+
+    /// Returns delegations that are recalled, idle or too many. Does not end.
+    pub(super) async fn return_delegations(&self) {
+        let mut running = FuturesUnordered::new();
+        loop {
+            let mut sleep = None;
+            while running.len() < RETURNS_MAX {
+                let (handle, search_at) = self.delegations.next_return(self.engine.now());
+                match handle {
+                    Some(handle) => running.push(self.return_one(handle)),
+                    None => {
+                        sleep = search_at.map(|at| self.engine.sleep_until(at));
+                        break;
+                    }
+                }
+            }
+            poll_fn(|context| {
+                let is_raised = self.delegations.poll_signal(context).is_ready();
+                let has_ended = matches!(running.poll_next_unpin(context), Poll::Ready(Some(())));
+                let is_due = sleep.as_mut().is_some_and(|sleep| Pin::new(sleep).poll(context).is_ready());
+                if is_raised || has_ended || is_due { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+    }
+
+    /// Returns a delegation. Its local opens are established before, and its parked opens are closed with it.
+    async fn return_one(&self, handle: Handle) {
+        while let Some(file) = self.delegations.next_local(&handle) {
+            // Its user gets the error.
+            let _ = self.make_known(&file).await;
+        }
+        self.make_locks_known(&handle).await;
+        if let Some(ending) = self.delegations.ending(&handle) {
+            let give_back = ending.stateid.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }));
+            let close = |file: &Arc<OpenFile>| {
+                Some(Op::Close(CloseArgs { seqid: 0, open_stateid: file.stateid().ok()? }))
+            };
+            let closes = ending.parked.iter().filter_map(close);
+            let ops: Vec<Op> = [put(handle)].into_iter().chain(give_back).chain(closes).collect();
+            let outcome = match ops.len() {
+                1 => Ok(Status::OK),
+                _ => self.change(&ending.caller, &ops).await.map(|results| results.status()),
+            };
+            if let (Ok(Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::EXPIRED), Some(stateid)) =
+                (&outcome, ending.stateid)
+            {
+                self.free(&ending.caller, stateid).await;
+            }
+            for file in ending.parked {
+                if outcome != Ok(Status::OK) {
+                    // The delegation is gone for the server, or the session was lost meanwhile.
+                    let _ = self.close_open(&file.caller, handle, &file).await;
+                }
+                file.note_closed();
+                self.opens.remove(&file);
+            }
+        }
+        self.delegations.ended(&handle);
+    }
+
+    /// Lets the server forget a stateid that it has revoked (§18.38).
+    async fn free(&self, caller: &Caller, stateid: Stateid) {
+        // Whether the server knew the stateid does not matter.
+        let _ = self.change(caller, &[Op::FreeStateid(FreeStateidArgs { stateid })]).await;
+    }
+
+    /// Notes that the server has revoked a delegation: the locks that were local under it are lost.
+    pub(super) fn delegation_revoked(&self, handle: &Handle, stateid: &Stateid) {
+        if self.delegations.revoked(handle, stateid) {
+            self.locks.lose_local(handle);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Locks under delegations: no request, unless another client or an own writer needs to know them.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::config::Version;
+use client::errno::Errno;
+use client::fs::{File, FileSystem, OpenOptions};
+use client::locks::LockKind::{Exclusive, Shared};
+use client::locks::{LockOwner, LockRange};
+use client::results::OpenMode;
+use protocol::nfs4::types::OpNum;
+
+use crate::world::{LEASE, World};
+
+const ONE: LockOwner = LockOwner::Process(1);
+const TWO: LockOwner = LockOwner::Process(2);
+const VERSIONS: [Version; 2] = [Version::V41, Version::V42];
+const BOTH: OpenOptions = OpenOptions { mode: OpenMode::BOTH, ..OpenOptions::READ };
+
+/// Creates a file of 4 KB with another client.
+fn make(world: &Rc<World>, names: impl Iterator<Item = Vec<u8>>) {
+    let (fs, _) = world.mounted(Version::V42);
+    for name in names {
+        let file = world.run(fs.open(&name, &OpenOptions::CREATE)).unwrap();
+        world.run(file.write_at(0, Bytes::from(vec![7; 4096]))).unwrap();
+        world.run(file.close()).unwrap();
+    }
+    world.run(fs.client().close()).unwrap();
+}
+
+/// Mounts, and lets the server try the back channel.
+fn mounted(world: &Rc<World>, version: Version) -> (FileSystem, Rc<crate::world::Peer>) {
+    let mounted = world.mounted(version);
+    world.pass(Duration::from_secs(2));
+    mounted
+}
+
+fn one_file() -> Rc<World> {
+    let world = World::new();
+    make(&world, std::iter::once(b"file".to_vec()));
+    world
+}
+
+fn open(world: &World, fs: &FileSystem) -> File {
+    world.run(fs.open(b"file", &OpenOptions::READ)).unwrap()
+}
+
+fn range(offset: u64, length: u64) -> LockRange {
+    LockRange::new(offset, length).unwrap()
+}
+
+fn held(fs: &FileSystem) -> usize {
+    fs.client().delegation_counts().held
+}
+
+/// 2015, Table 1: ten times open, lock, read, unlock and close of each of 1,000 files take one OPEN and one READ a file.
+#[test]
+fn ten_thousand_locked_reads_of_a_thousand_files_are_some_two_thousand_requests() {
+    let world = World::new();
+    let name = |number: usize| format!("file{number}").into_bytes();
+    make(&world, (0..1000).map(name));
+    let (fs, peer) = mounted(&world, Version::V42);
+    for number in 0..1000 {
+        for _ in 0..10 {
+            let file = world.run(fs.open(&name(number), &OpenOptions::READ)).unwrap();
+            world.run(file.lock(ONE, LockRange::WHOLE, Shared)).unwrap();
+            let data = world.run(file.read_at(0, 4096)).unwrap().concat();
+            assert_eq!(data, [7; 4096]);
+            world.run(file.unlock(ONE, LockRange::WHOLE)).unwrap();
+            world.run(file.close()).unwrap();
+        }
+    }
+    assert_eq!((peer.count(OpNum::OPEN), peer.count(OpNum::READ)), (1000, 1000));
+    let requests = peer.compounds.borrow().len();
+    assert!(requests <= 2010, "{requests}");
+    world.run(fs.client().close()).unwrap();
+    assert_eq!(world.server().counts().opens, 0);
+}
+
+#[test]
+fn own_owners_exclude_each_other_without_the_server() {
+    for version in VERSIONS {
+        let world = one_file();
+        let (fs, peer) = mounted(&world, version);
+        let reader = open(&world, &fs);
+        world.run(reader.lock(ONE, range(0, 10), Shared)).unwrap();
+        world.run(reader.lock(TWO, range(5, 10), Shared)).unwrap();
+        assert_eq!(world.run(reader.test_lock(TWO, range(0, 4), Shared)), Ok(None));
+        let conflict = world.run(reader.test_lock(TWO, range(0, 4), Exclusive)).unwrap().unwrap();
+        assert_eq!((conflict.owner, conflict.range), (Some(ONE), range(0, 10)));
+        assert_eq!((peer.count(OpNum::LOCK), peer.count(OpNum::LOCKT), held(&fs)), (0, 0, 1));
+        // An open for writing ends the delegation: the server knows the locks then.
+        let writer = world.run(fs.open(b"file", &BOTH)).unwrap();
+        let refused = world.run(writer.try_lock(TWO, range(0, 4), Exclusive)).unwrap_err();
+        assert_eq!((refused.errno(), held(&fs)), (Errno::EAGAIN, 0));
+        assert_eq!(world.server().counts().locks, 2);
+        world.run(reader.unlock(ONE, LockRange::WHOLE)).unwrap();
+        world.run(writer.try_lock(TWO, range(0, 4), Exclusive)).unwrap();
+        for file in [reader, writer] {
+            world.run(file.close()).unwrap();
+        }
+        assert_eq!(world.server().counts().locks, 0);
+    }
+}
+
+#[test]
+fn a_recall_makes_locks_known_to_the_server() {
+    for version in VERSIONS {
+        let world = one_file();
+        let ((one, peer), (two, _)) = (mounted(&world, version), mounted(&world, version));
+        // One is locked through the server's open, the other through a local one.
+        let (first, second) = (open(&world, &one), open(&world, &one));
+        world.run(first.lock(ONE, range(0, 10), Shared)).unwrap();
+        world.run(second.lock(TWO, range(20, 10), Shared)).unwrap();
+        world.run(second.lock(TWO, range(40, 10), Shared)).unwrap();
+        assert_eq!((peer.count(OpNum::LOCK), held(&one)), (0, 1));
+        let other = world.run(two.open(b"file", &BOTH)).unwrap();
+        for at in [0, 20, 40] {
+            let refused = world.run(other.try_lock(ONE, range(at, 1), Exclusive)).unwrap_err();
+            assert_eq!(refused.errno(), Errno::EAGAIN, "{at}");
+        }
+        world.run(other.try_lock(ONE, range(30, 10), Exclusive)).unwrap();
+        assert_eq!((peer.count(OpNum::LOCK), held(&one)), (3, 0));
+        // Unlocked and closed at the server now.
+        {
+            let mut waiting = pin!(other.lock(ONE, LockRange::WHOLE, Exclusive));
+            assert!(world.run_for(Duration::from_secs(1), waiting.as_mut()).is_none());
+            world.run(second.unlock(TWO, LockRange::WHOLE)).unwrap();
+            world.run(first.close()).unwrap();
+            world.run(waiting).unwrap();
+        }
+        world.run(second.close()).unwrap();
+        world.run(other.close()).unwrap();
+        assert_eq!((world.server().counts().locks, world.server().counts().opens), (0, 0));
+    }
+}
+
+#[test]
+fn local_locks_stay_local_over_a_restart_of_the_server() {
+    let world = one_file();
+    let ((one, peer), (two, _)) = (mounted(&world, Version::V42), mounted(&world, Version::V42));
+    let file = open(&world, &one);
+    world.run(file.lock(ONE, range(0, 10), Shared)).unwrap();
+    world.restart();
+    world.pass(LEASE);
+    assert_eq!((held(&one), peer.count(OpNum::LOCK)), (1, 0));
+    let other = world.run(two.open(b"file", &BOTH)).unwrap();
+    assert_eq!(world.run(other.try_lock(ONE, range(5, 1), Exclusive)).unwrap_err().errno(), Errno::EAGAIN);
+    world.run(file.unlock(ONE, range(0, 10))).unwrap();
+    world.run(other.try_lock(ONE, range(5, 1), Exclusive)).unwrap();
+    assert_eq!(world.server().counts().locks, 1);
+}
+
+#[test]
+fn locks_under_a_revoked_delegation_are_lost() {
+    let world = one_file();
+    let ((one, peer), (two, _)) = (mounted(&world, Version::V42), mounted(&world, Version::V42));
+    let file = open(&world, &one);
+    world.run(file.lock(ONE, range(0, 10), Shared)).unwrap();
+    peer.drop_callbacks(true);
+    while world.run(two.open(b"file", &BOTH)).is_err() {}
+    peer.drop_callbacks(false);
+    world.pass(LEASE);
+    let lost = world.run(file.read_at(0, 1)).unwrap_err();
+    assert_eq!(lost.errno(), Errno::EIO, "what the lock protected may have changed");
+    world.run(file.unlock(ONE, range(0, 10))).unwrap();
+    assert_eq!(world.run(file.read_at(0, 1)).unwrap().concat(), [7]);
+}
