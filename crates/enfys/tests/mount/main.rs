@@ -2,6 +2,7 @@
 
 mod crash;
 mod lifetime;
+mod lock_calls;
 mod messages;
 mod programs;
 mod support;

@@ -286,7 +286,7 @@ fn a_lock_of_one_mount_is_seen_by_another() {
         return;
     }
     let server = Server::start();
-    for version in ["4.1", "4.2"] {
+    for version in VERSIONS {
         let (one, two) = (Mounted::new(&server, version, &[]), Mounted::new(&server, version, &[]));
         one.sh("echo text > f");
         let holder = "import fcntl, sys, time
@@ -323,7 +323,13 @@ fn a_wait_for_a_lock_ends_with_a_signal() {
         return;
     }
     let server = Server::start();
-    let (one, two) = (Mounted::new(&server, "4.2", &[]), Mounted::new(&server, "4.2", &[]));
+    for version in ["3", "4.2"] {
+        a_wait_ends(&server, version);
+    }
+}
+
+fn a_wait_ends(server: &Server, version: &str) {
+    let (one, two) = (Mounted::new(server, version, &[]), Mounted::new(server, version, &[]));
     one.sh("echo text > f");
     let held = std::fs::File::options().write(true).open(one.path("f")).expect("a file");
     held.lock().expect("a free lock");

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::config::Version;
 use client::fs::inode::Mount;
 use client::url::{LocalLock, ReaddirPlus, Url};
 use fuse::mount::MountError;
@@ -109,7 +108,7 @@ fn mount_on(plan: &Plan, files: &Arc<Files>) -> Result<(Serving, PathBuf), Strin
     let device = fuse::mount::mount(&directory, &mount_options(plan)).map_err(|error| error.to_string())?;
     let failed = |error: io::Error| MountError::Io(directory.clone(), error).to_string();
     let start = || {
-        let session = fuse::Session::new(device, &config(plan, files.version()))?;
+        let session = fuse::Session::new(device, &config(plan))?;
         files.set_notifier(session.notifier())?;
         let (adapter, executor) = Adapter::new(Arc::clone(files));
         spawn_local(executor.run());
@@ -140,10 +139,9 @@ fn mount_options(plan: &Plan) -> fuse::mount::Options {
     }
 }
 
-/// Returns the kinds of locks that the kernel keeps itself. Version 3 has no lock protocol here.
-fn own_locks(wanted: Option<LocalLock>, version: Version) -> Capabilities {
+/// Returns the kinds of locks that the kernel keeps itself.
+fn own_locks(wanted: Option<LocalLock>) -> Capabilities {
     match wanted {
-        _ if version == Version::V3 => Capabilities::POSIX_LOCKS | Capabilities::FLOCK_LOCKS,
         Some(LocalLock::All) => Capabilities::POSIX_LOCKS | Capabilities::FLOCK_LOCKS,
         Some(LocalLock::Posix) => Capabilities::POSIX_LOCKS,
         Some(LocalLock::Flock) => Capabilities::FLOCK_LOCKS,
@@ -151,11 +149,11 @@ fn own_locks(wanted: Option<LocalLock>, version: Version) -> Capabilities {
     }
 }
 
-fn config(plan: &Plan, version: Version) -> Config {
+fn config(plan: &Plan) -> Config {
     let mut config = Config::default();
     // The kernel then truncates by SETATTR, after it has looked for programs that run the file (ETXTBSY).
     config.capabilities -= Capabilities::ATOMIC_O_TRUNC;
-    config.capabilities -= own_locks(plan.url.options.local_lock, version);
+    config.capabilities -= own_locks(plan.url.options.local_lock);
     match plan.url.options.readdir_plus {
         Some(ReaddirPlus::Never) => config.capabilities -= Capabilities::DO_READDIRPLUS,
         Some(ReaddirPlus::Force) => config.capabilities -= Capabilities::READDIRPLUS_AUTO,
