@@ -108,6 +108,22 @@ impl Config {
             caches: Caches::default(),
         }
     }
+
+    /// Applies the options of a URL that concern a client and its connections. Version, timeouts and caches are left to the
+    /// caller, whose defaults differ.
+    #[must_use]
+    pub fn with_options(self, options: &Options) -> Self {
+        Self {
+            port: options.port.unwrap_or(self.port),
+            mount_port: options.mount_port.or(self.mount_port),
+            nlm_port: options.nlm_port.or(self.nlm_port),
+            connections: options.connections.map_or(self.connections, |connections| connections as usize),
+            read_size: options.read_size.unwrap_or(self.read_size).min(TRANSFER_MAX),
+            write_size: options.write_size.unwrap_or(self.write_size).min(TRANSFER_MAX),
+            local_lock: options.local_lock.unwrap_or(self.local_lock),
+            ..self
+        }
+    }
 }
 
 /// The configuration of a client. Random values and names come from the caller.

@@ -75,6 +75,9 @@ pub struct Case {
     pub target: Target,
     /// Version of NFS; `None` for a mounted directory.
     pub version: Option<NfsVersion>,
+    /// Options of the client, as in a URL's query; empty for the default, and for a mounted directory.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub options: String,
     /// Additional round trip.
     #[serde(with = "crate::units::time_format")]
     pub delay: Duration,
@@ -131,8 +134,9 @@ impl Case {
     pub fn label(&self) -> String {
         let version = self.version.map_or("mounted".to_owned(), |version| format!("v{version}"));
         let delay = time_text(self.delay);
-        let Self { workload, target, threads, clients, .. } = self;
-        let label = format!("{workload}-{}-{version}-{delay}-t{threads}-c{clients}", target.name);
+        let Self { workload, target, options, threads, clients, .. } = self;
+        let options = if options.is_empty() { String::new() } else { format!("-{options}") };
+        let label = format!("{workload}-{}-{version}-{delay}-t{threads}-c{clients}{options}", target.name);
         let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         label.chars().take(ID_CHARACTERS_MAX).map(allowed).collect()
     }

@@ -88,6 +88,7 @@ pub(super) struct PlanFile {
 pub(super) struct MatrixTable {
     pub(super) versions: Option<Spanned<Vec<Spanned<NfsVersion>>>>,
     pub(super) delays: Option<Spanned<Vec<Spanned<Time>>>>,
+    pub(super) options: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) threads: Option<Spanned<Vec<Spanned<u32>>>>,
     pub(super) clients: Option<Spanned<Vec<Spanned<u32>>>>,
 }
@@ -99,6 +100,7 @@ pub(super) struct TargetTable {
     pub(super) server: Spanned<String>,
     pub(super) versions: Option<Spanned<Vec<Spanned<NfsVersion>>>>,
     pub(super) delays: Option<Spanned<Vec<Spanned<Time>>>>,
+    pub(super) options: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) cold: Option<Spanned<String>>,
 }
 

@@ -13,6 +13,8 @@ pub struct PlanOptions {
     pub set: Vec<String>,
     /// Versions of NFS.
     pub versions: Vec<String>,
+    /// Alternative options of the client, each as in a URL's query.
+    pub options: Vec<String>,
     /// Additional round trips.
     pub delays: Vec<String>,
     /// Threads of each client.
@@ -100,7 +102,11 @@ impl PlanOptions {
 
     fn matrix(&self, text: &mut Text) {
         text.line("", "[matrix]");
-        let words = [("versions", "--nfs", &self.versions), ("delays", "--delay", &self.delays)];
+        let words = [
+            ("versions", "--nfs", &self.versions),
+            ("delays", "--delay", &self.delays),
+            ("options", "--options", &self.options),
+        ];
         for (key, option, values) in words {
             if !values.is_empty() {
                 let list: Vec<String> = values.iter().map(|value| quoted(value)).collect();
@@ -191,6 +197,7 @@ mod tests {
             set: vec!["io-sise=4KiB".to_owned(), "file-size=big".to_owned()],
             targets: vec!["local:enfis".to_owned()],
             duration: Some("1ms".to_owned()),
+            options: vec!["slots=0".to_owned()],
             ..options()
         };
         let errors = wrong.plan().unwrap_err();
@@ -199,10 +206,11 @@ mod tests {
             "--set file-size=big: file-size: `big`: expected a size",
             "--target local:enfis: no local server `enfis` (did you mean `enfys`?)",
             "--duration 1ms: ",
+            "--options slots=0: `slots=0`: expected slots=N, from 1 to 1024",
         ] {
             assert!(errors.iter().any(|error| error.starts_with(start)), "{start}: {errors:?}");
         }
-        assert_eq!(errors.len(), 4, "{errors:?}");
+        assert_eq!(errors.len(), 5, "{errors:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::case::{Case, Cold, Run, Target, TargetKind};
 use super::catalogue::{WORKLOADS, Workload};
+use super::client_options::ClientOptions;
 use super::errors::{Source, did_you_mean};
 use super::file::{Caches, NfsVersion, PlanFile, TargetTable, Time, WorkloadTable};
 use super::requirements::{GANESHA, KNFSD, Machine, Requirement};
@@ -152,6 +153,14 @@ struct Resolver<'t> {
 struct Column {
     target: Target,
     versions: Vec<Option<NfsVersion>>,
+    options: Vec<String>,
+    delays: Vec<Duration>,
+}
+
+/// The lists of a matrix that targets may replace.
+struct Lists {
+    versions: Vec<NfsVersion>,
+    options: Vec<String>,
     delays: Vec<Duration>,
 }
 
@@ -169,13 +178,16 @@ impl Resolver<'_> {
         if let Some(at) = file.duration.filter(|_| duration < DURATION_MIN).map(|time| time.span()) {
             self.error(&at, "a run is measured for at least 1s");
         }
-        let versions = self.list(file.matrix.versions.as_ref(), VERSIONS_DEFAULT, |_| None);
-        let delays = self.delays(file.matrix.delays.as_ref());
+        let lists = Lists {
+            versions: self.list(file.matrix.versions.as_ref(), VERSIONS_DEFAULT, |_| None),
+            options: self.options(file.matrix.options.as_ref()),
+            delays: self.delays(file.matrix.delays.as_ref()),
+        };
         let threads =
             self.list(file.matrix.threads.as_ref(), &[1], |n| out_of_range("threads", *n, THREADS_MAX));
         let clients =
             self.list(file.matrix.clients.as_ref(), &[1], |n| out_of_range("clients", *n, CLIENTS_MAX));
-        let columns = self.columns(&file.target, &versions, &delays, file.caches);
+        let columns = self.columns(&file.target, &lists, file.caches);
         let rows = self.rows(&file.workload);
         let cases = self.cases(&rows, &columns, &threads, &clients);
         Plan {
@@ -223,13 +235,12 @@ impl Resolver<'_> {
         self.list(list, &[Time(Duration::ZERO)], |_| None).into_iter().map(|time| time.0).collect()
     }
 
-    fn columns(
-        &mut self,
-        tables: &[Spanned<TargetTable>],
-        versions: &[NfsVersion],
-        delays: &[Duration],
-        caches: Caches,
-    ) -> Vec<Column> {
+    /// Returns alternative options of clients, each of which must be valid.
+    fn options(&mut self, list: Option<&Spanned<Vec<Spanned<String>>>>) -> Vec<String> {
+        self.list(list, &[String::new()], |options| ClientOptions::parse("nfs://localhost/", options).err())
+    }
+
+    fn columns(&mut self, tables: &[Spanned<TargetTable>], lists: &Lists, caches: Caches) -> Vec<Column> {
         if tables.is_empty() {
             self.errors.push(self.source.whole("no [[target]]: nothing would run"));
         }
@@ -250,32 +261,46 @@ impl Resolver<'_> {
                      \"drop-caches\" or \"command: …\"",
                 );
             }
-            let column = self.column(table, &kind, versions, delays);
             let server = table.server.get_ref().clone();
             let target = Target { name: table.name.get_ref().clone(), server, kind, cold };
-            columns.push(Column { target, versions: column.0, delays: column.1 });
+            columns.push(self.column(table, target, lists));
         }
         columns
     }
 
-    /// Returns the versions and delays of a target: its own, or those of the matrix as far as they apply.
-    fn column(
+    /// Returns a target with its own versions, options and delays, or those of the matrix as far as they apply.
+    fn column(&mut self, table: &TargetTable, target: Target, lists: &Lists) -> Column {
+        if let TargetKind::Directory { .. } = target.kind {
+            // The matrix does not apply: the mount of the directory determines them.
+            let own = [
+                table.versions.as_ref().map(Spanned::span),
+                table.options.as_ref().map(Spanned::span),
+                table.delays.as_ref().map(Spanned::span),
+            ];
+            for at in own.into_iter().flatten() {
+                self.error(
+                    &at,
+                    "a mounted directory has the version, the options and the delay of its mount",
+                );
+            }
+            let (options, delays) = (vec![String::new()], vec![Duration::ZERO]);
+            return Column { target, versions: vec![None], options, delays };
+        }
+        let versions = self.list(table.versions.as_ref(), &lists.versions, |_| None);
+        let options = table.options.as_ref().map_or(lists.options.clone(), |list| self.options(Some(list)));
+        let delays = table.delays.as_ref().map_or(lists.delays.clone(), |list| self.delays(Some(list)));
+        self.check_lists(table, &target.kind, &versions, &delays);
+        Column { target, versions: versions.into_iter().map(Some).collect(), options, delays }
+    }
+
+    /// Checks that a server has the versions, and that the bench can delay its packets.
+    fn check_lists(
         &mut self,
         table: &TargetTable,
         kind: &TargetKind,
         versions: &[NfsVersion],
         delays: &[Duration],
-    ) -> (Vec<Option<NfsVersion>>, Vec<Duration>) {
-        if let TargetKind::Directory { .. } = kind {
-            // The matrix does not apply: the mount of the directory determines them.
-            let own = [table.versions.as_ref().map(Spanned::span), table.delays.as_ref().map(Spanned::span)];
-            for at in own.into_iter().flatten() {
-                self.error(&at, "a mounted directory has the version and the delay of its mount");
-            }
-            return (vec![None], vec![Duration::ZERO]);
-        }
-        let versions = self.list(table.versions.as_ref(), versions, |_| None);
-        let delays = table.delays.as_ref().map_or(delays.to_vec(), |list| self.delays(Some(list)));
+    ) {
         let server = table.server.span();
         match kind {
             TargetKind::Remote { .. } if delays.iter().any(|delay| !delay.is_zero()) => {
@@ -295,7 +320,6 @@ impl Resolver<'_> {
             }
             _ => {}
         }
-        (versions.into_iter().map(Some).collect(), delays)
     }
 
     fn kind(&mut self, server: &Spanned<String>) -> Option<TargetKind> {
@@ -450,7 +474,8 @@ impl Resolver<'_> {
         threads: &[u32],
         clients: &[u32],
     ) -> Vec<Case> {
-        let per_row: usize = columns.iter().map(|column| column.versions.len() * column.delays.len()).sum();
+        let size = |column: &Column| column.versions.len() * column.options.len() * column.delays.len();
+        let per_row: usize = columns.iter().map(size).sum();
         let count =
             [per_row, threads.len(), clients.len()].into_iter().fold(rows.len(), usize::saturating_mul);
         if count > CASES_MAX {
@@ -464,14 +489,18 @@ impl Resolver<'_> {
                     // Targets and versions innermost: compared cases run close together in time.
                     for column in columns {
                         let Some(delay) = column.delays.get(delay_index) else { continue };
-                        cases.extend(column.versions.iter().map(|version| Case {
-                            workload: (*workload).to_owned(),
-                            parameters: parameters.clone(),
-                            target: column.target.clone(),
-                            version: *version,
-                            delay: *delay,
-                            threads,
-                            clients,
+                        let options = |version| column.options.iter().map(move |options| (version, options));
+                        cases.extend(column.versions.iter().flat_map(options).map(|(version, options)| {
+                            Case {
+                                workload: (*workload).to_owned(),
+                                parameters: parameters.clone(),
+                                target: column.target.clone(),
+                                version: *version,
+                                options: options.clone(),
+                                delay: *delay,
+                                threads,
+                                clients,
+                            }
                         }));
                     }
                 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::groups::{Group, Property, group, varying};
 use super::table::{interval_text, new_table};
-use crate::plan::Case;
 use crate::result::{Measure, RunResult};
 use crate::statistics::{Better, Change, MedianInterval, Verdict};
 
@@ -34,13 +33,14 @@ struct Row {
 pub fn compare(before: &[RunResult], after: &[RunResult]) -> Result<Comparison, String> {
     let (before, after) = (group(before), group(after));
     let ignores_target = targets(&before) == 1 && targets(&after) == 1;
-    let key = |case: &Case| {
-        let Case { workload, parameters, version, delay, threads, clients, target } = case;
-        let target = if ignores_target { "" } else { &target.name };
-        let rest = (workload, parameters, version, delay, threads, clients, target);
-        serde_json::to_string(&(rest.0, rest.1, rest.2, rest.3.as_nanos() as u64, rest.4, rest.5, rest.6))
+    let same = |a: &Group<'_>, b: &Group<'_>| {
+        let mut other = b.case.clone();
+        if ignores_target || a.case.target.name == other.target.name {
+            // Its address may have changed.
+            other.target = a.case.target.clone();
+        }
+        *a.case == other
     };
-    let same = |a: &Group<'_>, b: &Group<'_>| key(a.case).ok() == key(b.case).ok();
     let all: Vec<Group<'_>> = before.iter().chain(&after).cloned().collect();
     let mut properties = varying(&all);
     properties.retain(|property| !(ignores_target && *property == Property::Target));

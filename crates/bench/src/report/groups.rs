@@ -121,6 +121,7 @@ pub(super) enum Property<'n> {
     Workload,
     Target,
     Version,
+    Options,
     Delay,
     Threads,
     Clients,
@@ -134,6 +135,7 @@ impl Property<'_> {
             Self::Workload => "workload".to_owned(),
             Self::Target => "target".to_owned(),
             Self::Version => "version".to_owned(),
+            Self::Options => "options".to_owned(),
             Self::Delay => "delay".to_owned(),
             Self::Threads => "threads".to_owned(),
             Self::Clients => "clients".to_owned(),
@@ -147,6 +149,7 @@ impl Property<'_> {
             Self::Workload => case.workload.clone(),
             Self::Target => case.target.name.clone(),
             Self::Version => case.version.map_or("mounted".to_owned(), |version| version.to_string()),
+            Self::Options => case.options.clone(),
             Self::Delay => time_text(case.delay),
             Self::Threads => case.threads.to_string(),
             Self::Clients => case.clients.to_string(),
@@ -164,7 +167,7 @@ impl Property<'_> {
                 let text = self.text(case);
                 crate::units::parse_size(&text).ok().map(|number| number as f64)
             }
-            Self::Workload | Self::Target | Self::Version => None,
+            Self::Workload | Self::Target | Self::Version | Self::Options => None,
         }
     }
 
@@ -186,6 +189,7 @@ pub(super) fn varying<'r>(groups: &[Group<'r>]) -> Vec<Property<'r>> {
         Property::Workload,
         Property::Target,
         Property::Version,
+        Property::Options,
         Property::Delay,
         Property::Threads,
         Property::Clients,

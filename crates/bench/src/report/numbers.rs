@@ -30,13 +30,14 @@ impl Measure {
                 format!("p{percentile} ms")
             }
             Self::Requests => "requests/operation".to_owned(),
+            Self::SlotWaits => "slot waits/operation (deviation)".to_owned(),
         }
     }
 
     /// Converts a value into the unit of the title.
     pub(super) fn in_unit(self, value: f64) -> f64 {
         match self {
-            Self::Operations | Self::Requests => value,
+            Self::Operations | Self::Requests | Self::SlotWaits => value,
             Self::Bytes | Self::Latency(_) => value / 1e6,
         }
     }

@@ -10,8 +10,14 @@ use crate::result::{Measure, RunResult};
 use crate::statistics::{Mean, MedianInterval};
 
 /// Measures of the table after operations a second.
-const MEASURES: &[Measure] =
-    &[Measure::Bytes, Measure::Latency(500), Measure::Latency(990), Measure::Latency(999), Measure::Requests];
+const MEASURES: &[Measure] = &[
+    Measure::Bytes,
+    Measure::Latency(500),
+    Measure::Latency(990),
+    Measure::Latency(999),
+    Measure::Requests,
+    Measure::SlotWaits,
+];
 
 /// Writes one line for each case, then the warnings.
 ///
@@ -28,7 +34,7 @@ pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
     }
     properties.sort_unstable();
     let shown: Vec<Measure> =
-        MEASURES.iter().copied().filter(|m| groups.iter().any(|g| !g.samples(*m).is_empty())).collect();
+        MEASURES.iter().copied().filter(|measure| is_shown(*measure, &groups)).collect();
     let mut header: Vec<String> = properties.iter().map(|property| property.name()).collect();
     header.extend(["rounds", "operations/s", "median (95 %)"].map(str::to_owned));
     header.extend(shown.iter().map(|measure| measure.title()));
@@ -40,6 +46,15 @@ pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
     writeln!(out, "{table}\n")?;
     writeln!(out, "operations/s: mean ± 95 % by Student's t. median (95 %): interval by order statistics.")?;
     write_warnings(out, &groups, &properties)
+}
+
+/// Whether a column says something: cases have the measure, and at least one has waited for slots.
+fn is_shown(measure: Measure, groups: &[Group<'_>]) -> bool {
+    let mut samples = groups.iter().flat_map(|group| group.samples(measure));
+    match measure {
+        Measure::SlotWaits => samples.any(|waits| waits > 0.0),
+        _ => samples.next().is_some(),
+    }
 }
 
 /// Returns a table whose first columns are text and whose others are numbers.
@@ -61,6 +76,12 @@ fn row(group: &Group<'_>, properties: &[Property<'_>], measures: &[Measure]) -> 
     cells.push(Mean::of(&operations).map_or("–".to_owned(), |mean| mean_text(&mean)));
     cells.push(MedianInterval::of(&operations).map_or("–".to_owned(), |median| interval_text(&median)));
     cells.extend(measures.iter().map(|measure| {
+        if *measure == Measure::SlotWaits {
+            let waits = Mean::of(&group.samples(*measure));
+            return waits.map_or("–".to_owned(), |waits| {
+                format!("{} ({})", short(waits.mean), short(waits.deviation))
+            });
+        }
         let median = MedianInterval::of(&group.samples(*measure));
         median.map_or("–".to_owned(), |median| short(measure.in_unit(median.median)))
     }));
@@ -89,7 +110,10 @@ fn write_common(out: &mut impl Write, groups: &[Group<'_>], shown: &[Property<'_
     };
     let case = &first.run.case;
     writeln!(out, "{} · {} · enfys {}", first.plan, first.machine, first.enfys_version)?;
-    let fixed = [Property::Workload, Property::Delay, Property::Threads, Property::Clients];
+    let mut fixed = vec![Property::Workload, Property::Delay, Property::Threads, Property::Clients];
+    if !case.options.is_empty() {
+        fixed.push(Property::Options);
+    }
     let parameters = case.parameters.keys().map(|name| Property::Parameter(name));
     let common: Vec<String> = fixed
         .into_iter()
@@ -144,6 +168,24 @@ mod tests {
             )
         );
         assert!(!text.contains("warning"), "{text}");
+    }
+
+    #[test]
+    fn waits_for_slots_have_their_deviation() {
+        let waiting = |round, waits| {
+            let mut run = result("enfys", "4.1", round, 1000);
+            run.run.case.options = "slots=1".to_owned();
+            run.slot_waits = Some(waits);
+            run
+        };
+        // 0.1, 0.2 and 0.3 for each operation: mean 0.2, deviation 0.1.
+        let table = text(&[waiting(1, 100), waiting(2, 200), waiting(3, 300)]);
+        assert!(
+            table.contains("slot waits/operation (deviation)") && table.contains("0.200 (0.100)"),
+            "{table}"
+        );
+        assert!(table.contains("options slots=1"), "{table}");
+        assert!(!text(&[waiting(1, 0)]).contains("slot waits"), "nothing has waited");
     }
 
     #[test]

@@ -18,6 +18,7 @@ const COLUMNS: &[Column] = &[
     ("target", |result| result.run.case.target.name.clone()),
     ("server", |result| result.run.case.target.server.clone()),
     ("version", |result| result.run.case.version.map_or("mounted".to_owned(), |version| version.to_string())),
+    ("options", |result| result.run.case.options.clone()),
     ("delay_ms", |result| (result.run.case.delay.as_secs_f64() * 1e3).to_string()),
     ("threads", |result| result.run.case.threads.to_string()),
     ("clients", |result| result.run.case.clients.to_string()),
@@ -35,6 +36,7 @@ const COLUMNS: &[Column] = &[
     ("p99_ns", |result| measure(result, Measure::Latency(990))),
     ("p999_ns", |result| measure(result, Measure::Latency(999))),
     ("requests_per_operation", |result| measure(result, Measure::Requests)),
+    ("slot_waits", |result| result.slot_waits.map_or(String::new(), |waits| waits.to_string())),
     ("errors_and_short", |result| result.faults().to_string()),
 ];
 

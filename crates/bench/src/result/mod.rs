@@ -193,6 +193,8 @@ pub enum Measure {
     Latency(u16),
     /// Requests to the server for each operation.
     Requests,
+    /// Waits for a slot, or in versions 3 and 4.0 for one of the calls in flight to end, for each operation.
+    SlotWaits,
 }
 
 impl RunResult {
@@ -237,6 +239,10 @@ impl RunResult {
             Measure::Requests => {
                 let requests: u64 = self.requests.values().map(|counters| counters.requests).sum();
                 (requests > 0 && operations > 0.0).then(|| requests as f64 / (operations * self.seconds))
+            }
+            Measure::SlotWaits => {
+                let waits = self.slot_waits.filter(|_| operations > 0.0)?;
+                Some(waits as f64 / (operations * self.seconds))
             }
         }
     }

@@ -68,11 +68,14 @@ pub fn run_agent(path: &Path) -> Result<(), String> {
     }
     let pid = fs::read_to_string(&job.pid_file).ok().and_then(|text| text.trim().parse().ok());
     let version = job.run.case.version.ok_or("a target without a version")?;
+    let server = Server::resolve(&job.url, &job.run.case.options, version)?;
+    let mut options = job.options.clone();
+    options.extend(server.options().described());
     let place = Place {
-        access: Access::Nfs(Server::resolve(&job.url, version)?),
+        access: Access::Nfs(server),
         server_pid: pid,
         server_version: Some(version_of(&job)),
-        options: job.options,
+        options,
         export: Some(job.export),
         plan: job.plan,
         interrupted: Arc::default(),

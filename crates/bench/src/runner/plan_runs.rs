@@ -189,7 +189,9 @@ impl Open {
             (None, _) => server.clone(),
         };
         let version = run.case.version.ok_or("a target without a version")?;
-        self.place.access = Access::Nfs(Server::resolve(&url, version)?);
+        let server = Server::resolve(&url, &run.case.options, version)?;
+        self.place.options.extend(server.options().described());
+        self.place.access = Access::Nfs(server);
         Ok(())
     }
 

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use client::Client;
 use client::attributes::{FileKind, SetAttributes};
 use client::cache::limiter::{Budget, Limiter};
-use client::config::{Caches, Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::config::{Caches, Caller, Config, TRANSFER_MAX, Version};
 use client::engine::{Engine, RetryPolicy, Traffic};
 use client::error::{Error, OpError};
 use client::fs::{File, FileSystem, OpenOptions};
 use client::locks::LockKind;
 use client::results::{OpenMode, Stability};
-use client::url::{Host, LocalLock, Url};
+use client::url::{Host, Url};
 use net::transport::{Route, SystemClock, run_transport};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use xdr::Opaque;
 
 use super::{Buffer, Fault, Files, How, OpenFile, Status};
-use crate::plan::NfsVersion;
+use crate::plan::{ClientOptions, NfsVersion};
 use crate::result::RequestCounters;
 
 /// The memory budget of a client in bytes. A half bounds data that are written and not committed: with less, workloads that never
@@ -44,7 +44,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server, with the parameters that all clients of a run share.
 #[derive(Clone, Debug)]
 pub struct Server {
-    url: Url,
+    options: ClientOptions,
     addresses: Vec<IpAddr>,
     version: Version,
 }
@@ -72,12 +72,13 @@ struct Connected {
 }
 
 impl Server {
-    /// Finds a server's addresses. May query name services.
+    /// Finds a server's addresses; `options` are further ones as in a URL's query. May query name services.
     ///
     /// # Errors
-    /// The address is invalid, or this client does not support the version.
-    pub fn resolve(url: &str, version: NfsVersion) -> Result<Self, String> {
-        let url: Url = url.parse().map_err(|error| format!("{url}: {error}"))?;
+    /// Address or options are invalid, or this client does not support the version.
+    pub fn resolve(address: &str, options: &str, version: NfsVersion) -> Result<Self, String> {
+        let options = ClientOptions::parse(address, options)?;
+        let url = &options.url;
         let version = match version {
             NfsVersion::V2 => return Err("this client does not have NFS version 2".to_owned()),
             NfsVersion::V3 => Version::V3,
@@ -95,7 +96,13 @@ impl Server {
                 found.map(|address| address.ip()).collect()
             }
         };
-        Ok(Self { url, addresses, version })
+        Ok(Self { options, addresses, version })
+    }
+
+    /// Returns the options of its clients.
+    #[must_use]
+    pub fn options(&self) -> &ClientOptions {
+        &self.options
     }
 
     /// Connects a client that shares nothing with others. Must run in a [`tokio::task::LocalSet`].
@@ -104,16 +111,17 @@ impl Server {
     /// If the server cannot be reached, refuses, or does not have the version.
     pub async fn connect(&self) -> Result<NfsFiles, Fault> {
         let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), random_u64() as u32));
-        let reserved_port = self.url.options.reserved_port.unwrap_or(true);
+        let url = &self.options.url;
+        let reserved_port = url.options.reserved_port.unwrap_or(true);
         let route = Route { addresses: self.addresses.clone(), reserved_port, record_max: RECORD_MAX };
         let transport = tokio::task::spawn_local(run_transport(Arc::clone(&engine), route));
-        let caller = caller(&self.url);
+        let caller = caller(url);
         let client = match Client::connect(Arc::clone(&engine), self.config(caller.clone())).await {
             Ok(client) => client,
             Err(error) => {
                 engine.shut_down();
                 let _ = transport.await;
-                return Err(refused(&format!("connect to {}", self.url), &error));
+                return Err(refused(&format!("connect to {url}"), &error));
             }
         };
         let keeper = tokio::task::spawn_local({
@@ -122,39 +130,36 @@ impl Server {
         });
         let tasks = RefCell::new(vec![keeper, transport]);
         let connected = Rc::new(Connected { client: client.clone(), entered: Default::default(), tasks });
-        let path = String::from_utf8_lossy(self.url.path()).trim_matches('/').to_owned();
+        let path = String::from_utf8_lossy(url.path()).trim_matches('/').to_owned();
         let mounted = FileSystem::mount(client, caller, path.as_bytes()).await;
         let (fs, name) = mounted.map_err(|error| fault(&error))?;
         if name.is_some() {
-            return Err(Fault::new(format!("{}: not a directory", self.url)));
+            return Err(Fault::new(format!("{url}: not a directory")));
         }
         Ok(NfsFiles { fs, connected, path })
     }
 
     fn config(&self, machine: Caller) -> Config {
-        let options = &self.url.options;
-        let timeout = options.timeout_deciseconds;
+        let ClientOptions { url, slots, v3_calls, caches } = &self.options;
+        let timeout = url.options.timeout_deciseconds;
         let timeout = timeout.map_or(TIMEOUT, |tenths| Duration::from_millis(u64::from(tenths) * 100));
-        let retries = Some(options.retransmissions.unwrap_or(RETRIES));
+        let retries = Some(url.options.retransmissions.unwrap_or(RETRIES));
+        let memory = Limiter::new(Budget::new(MEMORY));
+        let caches = match caches {
+            true => Caches::new(memory, &url.options),
+            false => Caches { memory, ..Caches::none() },
+        };
+        let owner = format!("enfys bench {} {:016x}", std::process::id(), random_u64());
         Config {
-            server: self.url.host().to_string().into(),
-            port: options.port.unwrap_or(protocol::nfs3::PORT),
-            mount_port: options.mount_port,
-            nlm_port: options.nlm_port,
             version: Some(self.version),
             retry: RetryPolicy { timeout, retries, fails_fast: true },
-            connections: options.connections.unwrap_or(1) as usize,
-            owner: Bytes::from(format!("enfys bench {} {:016x}", std::process::id(), random_u64())),
+            slots: *slots,
+            v3_calls: *v3_calls,
+            caches,
             host_name: Bytes::from_static(b"enfys-bench"),
-            verifier: random_u64().to_be_bytes(),
-            machine,
-            slots: SLOTS_MAX,
-            v3_calls: V3_CALLS,
-            read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
-            write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
-            local_lock: options.local_lock.unwrap_or(LocalLock::None),
-            caches: Caches { memory: Limiter::new(Budget::new(MEMORY)), ..Caches::none() },
+            ..Config::new(&url.host().to_string(), owner.as_bytes(), random_u64().to_be_bytes(), machine)
         }
+        .with_options(&url.options)
     }
 }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Client;
-use client::config::{Caches, Caller, Config, SLOTS_MAX, TRANSFER_MAX, V3_CALLS, Version};
+use client::config::{Caches, Caller, Config, TRANSFER_MAX, Version};
 use client::engine::{Engine, RetryPolicy};
 use client::errno::Errno;
 use client::error::{Error, OpError};
 use client::fs::FileSystem;
 use client::results::Object;
-use client::url::{self, Host, LocalLock, Options, Recovery, Url};
+use client::url::{self, Host, Options, Recovery, Url};
 use net::answer_host_calls;
 use net::transport::{Route, SystemClock, run_transport};
 use rpc::auth::{AuthSys, GroupList, MAX_GROUPS};
@@ -26,8 +26,6 @@ use xdr::Opaque;
 
 use super::quote::shell_quoted;
 
-/// The port of NFS without an option.
-const PORT: u16 = 2049;
 /// Most bytes of a record from a server: a READ and its headers.
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, without `timeo=`.
@@ -323,25 +321,15 @@ fn config(url: &Url, machine: Caller, version: Option<Version>) -> Config {
         None | Some(Recovery::Hard) => None,
         Some(Recovery::Soft | Recovery::Softerr) => Some(retrans),
     };
+    let owner = format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64());
     Config {
-        server: url.host().to_string().into(),
-        port: options.port.unwrap_or(PORT),
-        mount_port: options.mount_port,
-        nlm_port: options.nlm_port,
         version,
         retry: RetryPolicy { timeout, retries, fails_fast: true },
-        connections: options.connections.unwrap_or(1) as usize,
-        owner: Bytes::from(format!("enfys {} {} {:016x}", machine_name(), std::process::id(), random_u64())),
         host_name: Bytes::from(machine_name()),
-        verifier: random_u64().to_be_bytes(),
-        machine,
-        slots: SLOTS_MAX,
-        v3_calls: V3_CALLS,
-        read_size: options.read_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
-        write_size: options.write_size.unwrap_or(TRANSFER_MAX).min(TRANSFER_MAX),
-        local_lock: options.local_lock.unwrap_or(LocalLock::None),
         caches: Caches::none(),
+        ..Config::new(&url.host().to_string(), owner.as_bytes(), random_u64().to_be_bytes(), machine)
     }
+    .with_options(options)
 }
 
 /// Returns the caller: the process, or the user and group of the options.

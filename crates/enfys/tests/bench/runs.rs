@@ -11,6 +11,12 @@ use crate::{ENFYS, bench, printed};
 /// Runs a workload on a server in memory with one version; returns the result of its only run.
 #[track_caller]
 fn run(workload: &str, version: &str, set: &[&str]) -> Value {
+    run_with(workload, version, set, &[])
+}
+
+/// As [`run`], with further options of the command.
+#[track_caller]
+fn run_with(workload: &str, version: &str, set: &[&str], more: &[&str]) -> Value {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let results = dir.path().join("results");
     let mut arguments =
@@ -18,7 +24,9 @@ fn run(workload: &str, version: &str, set: &[&str]) -> Value {
     for parameter in set {
         arguments.extend(["--set", parameter]);
     }
-    arguments.extend(["--duration", "1s", "--warm-up", "0", "--threads", "2", "--results"]);
+    let threads: &[&str] = if more.contains(&"--threads") { &[] } else { &["--threads", "2"] };
+    arguments.extend(threads.iter().chain(more));
+    arguments.extend(["--duration", "1s", "--warm-up", "0", "--results"]);
     arguments.push(results.to_str().expect("a plain path"));
     printed(&bench(&arguments));
     let mut all = read_results(&results);
@@ -100,6 +108,40 @@ fn a_locked_read_is_one_request_for_each_step() {
         for operation in ["OPEN", "LOCK", "READ", "LOCKU", "CLOSE"] {
             assert_eq!(requests(&result, operation), 30, "{version} {operation}");
         }
+    }
+}
+
+#[test]
+fn a_limit_of_requests_in_flight_makes_others_wait() {
+    for (version, one, many) in [
+        ("3", "v3_calls=1", "v3_calls=64"),
+        ("4.0", "v3_calls=1", "v3_calls=64"),
+        ("4.1", "slots=1", "slots=64"),
+    ] {
+        let waits = |options| {
+            let more = ["--threads", "16", "--options", options];
+            let result = run_with("create", version, &["files=64"], &more);
+            assert_eq!(count(&result, "create"), 64, "{version} {options}");
+            assert_eq!(result["run"]["case"]["options"], options);
+            result["slot_waits"].as_u64().expect("a count")
+        };
+        assert!(waits(one) > 0, "{version}: 16 threads share one");
+        assert_eq!(waits(many), 0, "{version}: each of 16 threads has one");
+    }
+}
+
+#[test]
+fn files_in_a_cache_are_read_once() {
+    for version in ["3", "4.1"] {
+        let reads = |options| {
+            let result = run_with("small-files", version, &["files=5"], &["--options", options]);
+            assert_eq!(result["options"]["caches"], options.rsplit('=').next().expect("a value"));
+            (requests(&result, "READ"), count(&result, "read-file"))
+        };
+        let (uncached, files) = reads("caches=off");
+        assert!(uncached >= files && files > 5, "{version}: {uncached} READs of {files} files");
+        let (cached, files) = reads("caches=on");
+        assert!(cached <= 5 && files > 5, "{version}: {cached} READs of {files} files");
     }
 }
 

@@ -63,6 +63,24 @@ fn a_plan_multiplies_everything_it_varies() {
 }
 
 #[test]
+fn options_of_the_client_multiply_and_a_target_may_have_its_own() {
+    let text = with("threads = [1, 16]", "threads = [1]\noptions = ['', 'slots=16', 'caches=on&nconnect=2']");
+    let own = text.replace("\"local:enfys\"", "\"local:enfys\"\noptions = ['noac']");
+    let options = |text: &str| {
+        let plan = plan(text);
+        plan.cases.iter().map(|case| case.options.clone()).collect::<BTreeSet<_>>()
+    };
+    // 2 sizes × 2 versions × 2 delays × 3 options, and 2 sizes of the disk, which has none.
+    assert_eq!(plan(&text).cases.len(), 24 + 2);
+    assert_eq!(options(&text), BTreeSet::from(["", "slots=16", "caches=on&nconnect=2"].map(str::to_owned)));
+    assert_eq!(options(&own), BTreeSet::from(["", "noac"].map(str::to_owned)));
+    let label = plan(&text).cases.iter().map(Case::label).find(|label| label.contains("nconnect"));
+    assert_eq!(label.as_deref(), Some("create-enfys-v3-0-t1-c1-caches_on_nconnect_2"));
+    let wrong = errors(&text.replace("slots=16", "slots=5000"));
+    assert_eq!(wrong, ["plan.toml:12: `slots=5000`: expected slots=N, from 1 to 1024"]);
+}
+
+#[test]
 fn every_round_has_every_case_and_begins_with_another() {
     let plan = plan(PLAN);
     let runs = plan.runs();

@@ -57,12 +57,16 @@ Examples:
       Three numbers of threads on a server that runs already.
   enfys bench run small-files --target local:enfys --target /mnt/nfs --clients 5
       The same on a mounted directory, with five clients.
+  enfys bench run create --target local:enfys --threads 64 \
+    --options slots=16,slots=64,slots=256
+      Three sizes of the session.
   enfys bench run plan.toml --results results/plan
       A plan from a file. The same command continues an interrupted one.
 
 A target is `nfs://HOST/EXPORT` with the options of nfs(5) after a question mark (Enfys's client, one for each client of \
 the run), the absolute path of a mounted directory, or `local:` with the name of a server that the bench starts: enfys, \
-enfys-async, enfys-memory. `NAME=` before it names it in reports.
+enfys-async, enfys-memory, ganesha, knfsd (`enfys bench setup` says what the latter need). `NAME=` before it names it in \
+reports.
 
 Each round runs every case once. A run has a result file of its own in the results directory; runs that have one are not \
 done again. An interrupted run is done again by the same command. A run that failed says why, has no rates, and is done \
@@ -254,6 +258,10 @@ pub struct RunArguments {
     /// Versions of NFS [default: 3,4.1]
     #[arg(long, value_name = "VERSION,…", value_delimiter = ',')]
     pub nfs: Vec<String>,
+    /// Alternative options of the client, each a case: those of nfs(5), and slots=N, v3_calls=N, caches=on|off; several
+    /// together as in slots=16&nconnect=2
+    #[arg(long, value_name = "OPTION[&OPTION]…,…", value_delimiter = ',')]
+    pub options: Vec<String>,
     /// Additional round trips, as in 0,10ms
     #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     pub delay: Vec<String>,

@@ -119,6 +119,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
         targets: arguments.target.clone(),
         set: arguments.set.clone(),
         versions: arguments.nfs.clone(),
+        options: arguments.options.clone(),
         delays: arguments.delay.clone(),
         threads: arguments.threads.clone(),
         clients: arguments.clients.clone(),
