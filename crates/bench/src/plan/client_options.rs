@@ -94,7 +94,7 @@ mod tests {
             ("slots=0", "from 1 to 1024"),
             ("slots", "expected slots=N"),
             ("caches=maybe", "caches=on or caches=off"),
-            ("nconect=2", "did you mean `nconnect`?"),
+            ("nconect=2", "did you mean `nconnect`"),
             ("nconnect=99", "nconnect=99"),
         ] {
             let why = ClientOptions::parse("nfs://host/x", option).unwrap_err();

@@ -56,7 +56,7 @@ pub(crate) fn count(result: &Value, operation: &str) -> u64 {
 
 #[test]
 fn creation_is_one_request_that_creates_for_each_file() {
-    for version in ["3", "4.1", "4.2"] {
+    for version in VERSIONS {
         let result = run("create", version, &["files=40", "size=4KiB"]);
         assert_eq!(count(&result, "create"), 40, "{version}");
         assert_eq!(requests(&result, "WRITE"), 40, "{version}");
@@ -71,7 +71,8 @@ fn creation_is_one_request_that_creates_for_each_file() {
 #[test]
 fn a_search_asks_for_no_file_by_itself() {
     // 60 files in 6 directories of 10: 7 directories with the root; each thread searches all of them.
-    for (version, list) in [("3", "READDIRPLUS"), ("4.1", "READDIR")] {
+    for version in VERSIONS {
+        let list = if version == "3" { "READDIRPLUS" } else { "READDIR" };
         let result = run("find", version, &["files=60", "directory-width=10"]);
         assert_eq!(count(&result, "list"), 14, "{version}");
         assert_eq!(requests(&result, list), 14, "{version}: each directory fits one reply");
@@ -84,7 +85,7 @@ fn a_search_asks_for_no_file_by_itself() {
 
 #[test]
 fn basic_sends_what_its_tests_do() {
-    for version in ["3", "4.1"] {
+    for version in VERSIONS {
         let result = run("basic", version, &[]);
         // Two threads do each test.
         let of_thread = |operation| requests(&result, operation) / 2;
@@ -103,7 +104,8 @@ fn basic_sends_what_its_tests_do() {
 
 #[test]
 fn a_locked_read_is_one_request_for_each_step() {
-    for version in ["4.1", "4.2"] {
+    // Version 3 has locks where the client and the server have NLM.
+    for version in ["4.0", "4.1", "4.2"] {
         let result = run("locked-reads", version, &["files=10", "repeats=3"]);
         for operation in ["OPEN", "LOCK", "READ", "LOCKU", "CLOSE"] {
             assert_eq!(requests(&result, operation), 30, "{version} {operation}");
@@ -145,43 +147,120 @@ fn files_in_a_cache_are_read_once() {
     }
 }
 
-#[test]
-fn timed_workloads_run_with_each_version() {
-    for (workload, set) in [
-        ("random-read", &["file-size=1MiB", "io-size=4KiB"][..]),
-        ("sequential-read", &["file-size=1MiB", "io-size=64KiB"]),
-        ("random-write", &["file-size=256KiB", "io-size=4KiB"]),
-        ("sequential-write", &["file-size=256KiB", "io-size=64KiB", "o-sync=false"]),
-        ("small-files", &["files=20"]),
-        ("list", &["files=60"]),
-        ("fileserver", &["files=40", "mean-size=4KiB"]),
-        ("webserver", &["files=20"]),
-        ("varmail", &["files=20"]),
-        ("request-mix", &["files=60", "rate=500"]),
-    ] {
-        for version in ["3", "4.1"] {
-            let result = run(workload, version, set);
-            let operations = result["operations"].as_object().expect("operations");
-            for (name, operation) in operations {
-                assert_eq!(
-                    (&operation["errors"], &operation["short"]),
-                    (&0.into(), &0.into()),
-                    "{workload} {name}"
-                );
-            }
+/// The versions that this client has.
+const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
+
+/// A rule: these operations together, and the request that each of them is, in version 3 and in version 4.
+type Rule = (&'static [&'static str], &'static str, &'static str);
+
+/// Checks that each operation is one request. The counts of requests include operations that ended after the measured time, at
+/// most `after` of a kind.
+#[track_caller]
+fn each_is_one_request(workload: &str, set: &[&str], rules: &[Rule], after: u64) {
+    for version in VERSIONS {
+        let result = run(workload, version, set);
+        for (name, operation) in result["operations"].as_object().expect("operations") {
+            let faults = (&operation["errors"], &operation["short"]);
+            assert_eq!(faults, (&0.into(), &0.into()), "{workload} {name}");
+        }
+        for (operations, of_3, of_4) in rules {
+            let request = if version == "3" { of_3 } else { of_4 };
+            let counted: u64 = operations.iter().map(|operation| count(&result, operation)).sum();
+            let sent = requests(&result, request);
+            assert!(
+                (counted..=counted + after).contains(&sent),
+                "{workload} {version}: {sent} {request} for {counted} {operations:?}"
+            );
         }
     }
 }
 
 #[test]
-fn work_runs_to_its_end_with_each_version() {
-    for version in ["3", "4.1"] {
+fn each_read_and_write_of_a_file_is_one_request() {
+    let (read, write): (Rule, Rule) = ((&["read"], "READ", "READ"), (&["write"], "WRITE", "WRITE"));
+    // One call of each of two threads is under way at the end.
+    each_is_one_request("random-read", &["file-size=1MiB", "io-size=4KiB"], &[read], 2);
+    each_is_one_request("sequential-read", &["file-size=1MiB", "io-size=64KiB"], &[read], 2);
+    each_is_one_request(
+        "sequential-write",
+        &["file-size=256KiB", "io-size=64KiB", "o-sync=false"],
+        &[write],
+        2,
+    );
+    each_is_one_request("random-write", &["file-size=256KiB", "io-size=4KiB"], &[write], 2);
+}
+
+#[test]
+fn only_written_data_that_are_not_stable_are_committed() {
+    for version in VERSIONS {
+        let result = run("random-write", version, &["file-size=256KiB", "io-size=4KiB"]);
+        assert_eq!(requests(&result, "COMMIT"), 0, "{version}: O_SYNC");
+    }
+}
+
+#[test]
+fn a_small_file_is_read_by_one_request_and_a_directory_listed_by_one() {
+    let file: Rule = (&["read-file"], "READ", "READ");
+    let open: Rule = (&["read-file"], "READ", "OPEN");
+    let close: Rule = (&["read-file"], "READ", "CLOSE");
+    each_is_one_request("small-files", &["files=20"], &[file, open, close], 2);
+    each_is_one_request("list", &["files=60"], &[(&["list"], "READDIRPLUS", "READDIR")], 2);
+}
+
+#[test]
+fn filebenchs_operations_are_one_request_each() {
+    let (read, delete): (Rule, Rule) = ((&["read-file"], "READ", "READ"), (&["delete"], "REMOVE", "REMOVE"));
+    // A written file is committed when it is closed, or by fsync. After the measured time each thread ends its sequence.
+    let files: [Rule; 4] = [
+        read,
+        delete,
+        (&["append", "write-file"], "WRITE", "WRITE"),
+        (&["append", "write-file"], "COMMIT", "COMMIT"),
+    ];
+    each_is_one_request("fileserver", &["files=40", "mean-size=4KiB"], &files, 4);
+    let mail: [Rule; 4] = [read, delete, (&["append"], "WRITE", "WRITE"), (&["fsync"], "COMMIT", "COMMIT")];
+    each_is_one_request("varmail", &["files=20"], &mail, 4);
+    let web: [Rule; 2] = [read, (&["append"], "WRITE", "WRITE")];
+    each_is_one_request("webserver", &["files=20"], &web, 20);
+}
+
+#[test]
+fn operations_of_the_request_mix_are_one_request_each() {
+    let rules: [Rule; 7] = [
+        (&["read"], "READ", "READ"),
+        (&["write"], "WRITE", "WRITE"),
+        (&["write"], "COMMIT", "COMMIT"),
+        (&["list"], "READDIRPLUS", "READDIR"),
+        (&["readlink"], "READLINK", "READLINK"),
+        (&["remove"], "REMOVE", "REMOVE"),
+        (&["chmod"], "SETATTR", "SETATTR"),
+    ];
+    each_is_one_request("request-mix", &["files=60", "rate=500"], &rules, 2);
+}
+
+#[test]
+fn work_that_ends_sends_the_same_requests_in_each_version() {
+    for version in VERSIONS {
+        let is_3 = version == "3";
         let tree = run("source-tree", version, &["files=30", "mean-size=1KiB", "directory-width=5"]);
         assert_eq!((count(&tree, "unpack-file"), count(&tree, "remove"), count(&tree, "list")), (60, 60, 18));
+        assert_eq!((requests(&tree, "WRITE"), requests(&tree, "COMMIT")), (60, 60), "{version}");
+        let directories = count(&tree, "mkdir");
+        // Version 4 creates directories by CREATE, and removes them by REMOVE.
+        let (made, listed, removed) =
+            if is_3 { ("CREATE", "READDIRPLUS", 60) } else { ("OPEN", "READDIR", 60 + directories) };
+        assert_eq!((requests(&tree, made), requests(&tree, listed)), (60, 18), "{version}");
+        assert_eq!(requests(&tree, if is_3 { "MKDIR" } else { "CREATE" }), directories, "{version}");
+        assert_eq!(requests(&tree, "REMOVE"), removed, "{version}");
         let bonnie = run("bonnie", version, &["file-size=64KiB", "seeks=20", "files=10"]);
         assert_eq!((count(&bonnie, "block-write"), count(&bonnie, "create")), (16, 40));
+        // Blocks are read, rewritten, and sought; each tenth of 40 seeks is followed by a write.
+        assert_eq!(requests(&bonnie, "READ"), 16 + 16 + 40, "{version}");
+        assert_eq!(requests(&bonnie, "WRITE"), 16 + 16 + 4, "{version}");
+        assert_eq!(requests(&bonnie, "REMOVE"), 40, "{version}");
         let stream = run("stream-write", version, &["file-size=100000"]);
         assert_eq!((count(&stream, "write"), count(&stream, "fsync")), (26, 2));
+        assert_eq!((requests(&stream, "WRITE"), requests(&stream, "COMMIT")), (26, 2), "{version}");
     }
 }
 
