@@ -20,6 +20,7 @@ pub mod report;
 pub mod result;
 pub mod results;
 pub mod runner;
+pub mod server_counters;
 pub mod statistics;
 pub mod targets;
 pub mod units;

@@ -260,7 +260,7 @@ fn ganesha(place: &PeerConfig, server: SocketAddr, mount: SocketAddr) -> Result<
         return Err(format!("{} is missing: {}", missing.name, missing.remedy()));
     }
     let file = place.scratch.join("ganesha.conf");
-    let text = configuration(&place.export, Address { server, mount_port: mount.port() });
+    let text = configuration(&place.export, Address { server, mount_port: mount.port(), metrics: None });
     fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut command = Command::new("ganesha.nfsd");
     command.arg("-F").arg("-f").arg(file);

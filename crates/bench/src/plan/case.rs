@@ -62,6 +62,9 @@ pub struct Target {
     pub kind: TargetKind,
     /// The method that empties its caches, if the plan requests it.
     pub cold: Option<Cold>,
+    /// Where its counters are, as `HOST:PORT[/PATH]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
 }
 
 /// One combination of everything that a plan varies.

@@ -102,6 +102,7 @@ pub(super) struct TargetTable {
     pub(super) delays: Option<Spanned<Vec<Spanned<Time>>>>,
     pub(super) options: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) cold: Option<Spanned<String>>,
+    pub(super) metrics: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

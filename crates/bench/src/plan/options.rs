@@ -29,6 +29,8 @@ pub struct PlanOptions {
     pub warm_up: Option<String>,
     /// Seed.
     pub seed: Option<u64>,
+    /// Where the counters of servers are that run already.
+    pub scrape: Option<String>,
     /// How caches of targets are emptied; `None` for warm caches.
     pub cold: Option<String>,
 }
@@ -137,6 +139,9 @@ impl PlanOptions {
         text.line(&origin, format!("server = {}", quoted(server)));
         if let Some(cold) = &self.cold {
             text.line(format!("--cold {cold}"), format!("cold = {}", quoted(cold)));
+        }
+        if let Some(scrape) = self.scrape.as_ref().filter(|_| !server.starts_with("local:")) {
+            text.line(format!("--scrape {scrape}"), format!("metrics = {}", quoted(scrape)));
         }
     }
 }

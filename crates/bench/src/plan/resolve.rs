@@ -262,7 +262,8 @@ impl Resolver<'_> {
                 );
             }
             let server = table.server.get_ref().clone();
-            let target = Target { name: table.name.get_ref().clone(), server, kind, cold };
+            let metrics = self.metrics(table, &kind);
+            let target = Target { name: table.name.get_ref().clone(), server, kind, cold, metrics };
             columns.push(self.column(table, target, lists));
         }
         columns
@@ -386,6 +387,22 @@ impl Resolver<'_> {
             },
         }
         None
+    }
+
+    /// Returns where a target's counters are.
+    fn metrics(&mut self, table: &TargetTable, kind: &TargetKind) -> Option<String> {
+        let text = table.metrics.as_ref()?;
+        if let TargetKind::Local { .. } = kind {
+            self.error(&text.span(), "the bench reads the counters of its own servers with --metrics");
+        }
+        let rest = text.get_ref().strip_prefix("http://").unwrap_or(text.get_ref());
+        let port = rest.split('/').next().and_then(|host| host.rsplit_once(':')).map(|(_, port)| port);
+        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+            let text = text.get_ref().clone();
+            let at = table.metrics.as_ref().map(Spanned::span).unwrap_or_default();
+            self.error(&at, format_args!("`{text}`: expected HOST:PORT or http://HOST:PORT/PATH"));
+        }
+        Some(text.get_ref().clone())
     }
 
     /// Returns each workload with every combination of its parameters.

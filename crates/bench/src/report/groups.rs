@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::Case;
 use crate::result::{Measure, Outcome, RunResult};
+use crate::server_counters::ServerCounters;
 use crate::statistics::{Clusters, clusters, jain, median, warnings};
 use crate::units::time_text;
 
@@ -90,6 +91,11 @@ impl Group<'_> {
                 "clients started apart by {:.1} % of the measured time. Run longer, or synchronize the clocks.",
                 skew * 100.0
             ));
+        }
+        for run in &self.runs {
+            let counters = run.server_counters.as_ref();
+            let difference = counters.and_then(ServerCounters::difference);
+            found.extend(difference.map(|difference| format!("round {}: {difference}", run.run.round)));
         }
         let faults: u64 = self.runs.iter().map(|run| run.faults()).sum();
         if faults > 0 {
@@ -225,6 +231,8 @@ mod tests {
     fn doubtful_runs_are_named() {
         let mut slow = result("enfys", "3", 1, 1000);
         slow.client_busy = Some(0.97);
+        let problem = Some("no route".to_owned());
+        slow.server_counters = Some(ServerCounters { problem, ..ServerCounters::default() });
         slow.operations.get_mut("read").unwrap().short = 3;
         let mut other = slow.clients[0].clone();
         other.operations = vec![40; 10];
@@ -240,6 +248,7 @@ mod tests {
             "busy for 97 %",
             "apart by 5.0 %",
             "3 operation(s)",
+            "round 1: no counters of the server: no route",
             "1 client(s) won and 1 lost by 2.5 to 1",
         ] {
             assert!(message.contains(part), "{part}: {message}");

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::latency::Latency;
 use crate::machine::Machine;
 use crate::plan::Run;
+use crate::server_counters::ServerCounters;
 
 /// The value of the first key of a result file.
 pub const FORMAT: &str = "enfys-bench-run";
@@ -65,6 +66,9 @@ pub struct RunResult {
     pub slot_waits: Option<u64>,
     /// CPU time of the server, in seconds.
     pub server_cpu_seconds: Option<f64>,
+    /// The server's counters over the whole run, and what the clients counted meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_counters: Option<ServerCounters>,
 }
 
 /// How a run ended.
@@ -314,6 +318,7 @@ pub(crate) mod tests {
             client_resident_bytes: None,
             slot_waits: None,
             server_cpu_seconds: None,
+            server_counters: None,
         }
     }
 

@@ -50,6 +50,8 @@ struct Job {
     /// The directory that the server exports.
     export: PathBuf,
     is_prepared: bool,
+    /// Where the server's counters are.
+    metrics: Option<String>,
     options: BTreeMap<String, String>,
     results: PathBuf,
 }
@@ -76,6 +78,7 @@ pub fn run_agent(path: &Path) -> Result<(), String> {
         server_pid: pid,
         server_version: Some(version_of(&job)),
         options,
+        metrics: job.metrics,
         export: Some(job.export),
         plan: job.plan,
         interrupted: Arc::default(),
@@ -129,6 +132,7 @@ pub(super) fn run_over_link(
             server_pid: None,
             server_version: None,
             options: BTreeMap::new(),
+            metrics: None,
             export: Some(export),
             plan: plan.to_owned(),
             interrupted: Arc::clone(interrupted),
@@ -149,6 +153,7 @@ pub(super) fn run_over_link(
         pid_file: path.join("pid"),
         export: path.join("export"),
         is_prepared,
+        metrics: address.metrics.map(|address| address.to_string()),
         options: BTreeMap::from([("link".to_owned(), format!("packet link, round trip {delay}"))]),
         results: path.join("results"),
     };

@@ -20,6 +20,7 @@ use crate::machine::Machine;
 use crate::plan::Run;
 use crate::process;
 use crate::result::{ClientResult, FORMAT, FORMAT_VERSION, Outcome, RequestCounters, RunResult};
+use crate::server_counters::{Before, Exchanged};
 use crate::targets::directory::DirectoryFiles;
 use crate::targets::nfs::{NfsFiles, Server};
 use crate::targets::{Fault, Files};
@@ -53,6 +54,8 @@ pub struct Place {
     pub server_version: Option<String>,
     /// Options of client, link and server for the result.
     pub options: BTreeMap<String, String>,
+    /// Where the server's counters are, if they are read.
+    pub metrics: Option<String>,
     /// The directory that the server exports, or that is measured, if it is on this machine.
     pub export: Option<PathBuf>,
     /// Name of the plan.
@@ -207,6 +210,8 @@ struct Share {
     record: Record,
     requests: BTreeMap<String, RequestCounters>,
     slot_waits: u64,
+    /// All requests from connecting to leaving.
+    exchanged: Exchanged,
     /// When the last of them ended.
     ended: Instant,
     /// CPU time of this process and of the server in the measured time; from the first share alone.
@@ -295,13 +300,18 @@ fn measure_with<C: Connect + Sync>(connect: &C, run: &Run, place: &Place) -> Opt
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let system_threads = if C::BLOCKS { shares.len() } else { shares.len().min(cores) };
+    let counters = place.metrics.as_deref().map(Before::read);
     let started = SystemTime::now();
     let done = run_shares(&job, &shares, system_threads);
+    let mut exchanged = Exchanged::default();
+    done.iter().for_each(|share| exchanged.combine(&share.exchanged));
+    let counters = counters.map(|before| before.until_now(exchanged));
     if window.is_interrupted() {
         return None;
     }
     let busy_max = system_threads.min(cores);
-    Some(assemble(run, place, &window, ends, started, busy_max, done))
+    let result = assemble(run, place, &window, ends, started, busy_max, done);
+    Some(RunResult { server_counters: counters, ..result })
 }
 
 /// Runs all shares on some threads of the system, and returns their results.
@@ -387,18 +397,27 @@ async fn run_share<C: Connect>(job: &Job<C>, client: u32, threads: Range<u32>) -
         }
     };
     let (before, after) = (before?, counters());
+    let ended = ended.into_iter().max().unwrap_or_else(Instant::now);
     let is_first = client == 0 && threads.start == 0;
-    let share = Share {
+    let mut share = Share {
         client,
         record: meter.take(),
         requests: after.requests_since(&before),
         slot_waits: after.slot_waits.saturating_sub(before.slot_waits),
-        ended: ended.into_iter().max().unwrap_or_else(Instant::now),
+        exchanged: Exchanged::default(),
+        ended,
         cpu: is_first.then(|| after.cpu_since(&before)).flatten(),
     };
     drop(inner);
     // Abandoned tasks may still use the files.
     files.clone().leave().await;
+    for counters in files.traffic().values() {
+        share.exchanged.combine(&Exchanged {
+            requests: counters.requests + counters.retransmissions,
+            call_bytes: counters.bytes_sent,
+            reply_bytes: counters.bytes_received,
+        });
+    }
     Some(share)
 }
 
@@ -445,6 +464,7 @@ pub(super) fn failed(run: &Run, place: &Place, why: String) -> RunResult {
         client_resident_bytes: None,
         slot_waits: None,
         server_cpu_seconds: None,
+        server_counters: None,
     }
 }
 

@@ -132,6 +132,7 @@ impl Targets<'_> {
             server_pid: None,
             server_version: None,
             options: BTreeMap::new(),
+            metrics: None,
             export: None,
             plan: self.plan.to_owned(),
             interrupted: Arc::clone(&self.settings.interrupted),
@@ -149,11 +150,13 @@ impl Targets<'_> {
                     let started = LocalServer::start(name, &self.settings.starting)?;
                     place.server_version = Some(started.version());
                     place.export = Some(started.export());
+                    place.metrics = started.metrics().map(|address| address.to_string());
                     server = Some(started);
                 }
                 TargetKind::Directory { path } => place.export = Some(PathBuf::from(path)),
                 TargetKind::Remote { .. } => {}
             }
+            place.metrics = target.metrics.clone().or(place.metrics);
             self.open.insert(target.name.clone(), Open { server, place });
         }
         let open = self.open.get_mut(&target.name).ok_or("no target")?;
@@ -184,6 +187,8 @@ impl Open {
             }
             (Some(local), _) => {
                 self.place.server_pid = Some(local.pid());
+                // After a restart it may have another.
+                self.place.metrics = local.metrics().map(|address| address.to_string());
                 local.url()
             }
             (None, _) => server.clone(),

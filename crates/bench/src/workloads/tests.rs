@@ -30,6 +30,7 @@ fn place(directory: &Path) -> Place {
         server_pid: None,
         server_version: None,
         options: BTreeMap::new(),
+        metrics: None,
         export: Some(directory.to_owned()),
         plan: "test".to_owned(),
         interrupted: Arc::default(),

@@ -147,6 +147,43 @@ fn files_in_a_cache_are_read_once() {
     }
 }
 
+#[test]
+fn the_servers_counters_agree_with_the_clients() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (version, delay) in [("3", "0"), ("4.0", "0"), ("4.1", "0"), ("4.2", "2ms")] {
+        let (results, lines) = (dir.path().join(version), dir.path().join(format!("{version}.jsonl")));
+        let words = ["run", "create", "--target", "local:enfys", "--nfs", version, "--delay", delay];
+        let more = ["--rounds", "1", "--set", "files=30", "--set", "size=4KiB", "--threads", "3"];
+        let paths = ["--results".as_ref(), results.as_os_str(), "--metrics".as_ref(), lines.as_os_str()];
+        let arguments = words.iter().chain(&more).map(AsRef::as_ref).chain(paths);
+        let output = bench(&arguments.collect::<Vec<&std::ffi::OsStr>>());
+        let result = read_results(&results).remove(0);
+        if result["outcome"]["failed"].as_str().is_some_and(|why| why.contains("cannot make a")) {
+            println!("skipped: {}", result["outcome"]);
+            continue;
+        }
+        printed(&output);
+        let line = std::fs::read_to_string(&lines).expect("counters");
+        let counters: Value = serde_json::from_str(&line).expect("JSON");
+        let counters = &counters["counters"];
+        let program = if version == "3" { "nfs3" } else { "nfs4" };
+        let label = |name: &str| {
+            let growth = counters["growth"].as_object().expect("counters");
+            let found = growth.iter().find(|(series, _)| {
+                series.starts_with("enfys_operations_total{")
+                    && [format!("\"{program}\""), format!("\"{name}\"")]
+                        .iter()
+                        .all(|label| series.contains(label))
+            });
+            found.and_then(|(_, value)| value.as_f64())
+        };
+        assert_eq!(label("WRITE"), Some(30.0), "{version}: {line}");
+        assert_eq!(counters["client"], counters["server"], "{version}");
+        assert!(counters["client"]["call_bytes"].as_u64() > Some(30 * 4096), "{version}");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("differ"), "{version}");
+    }
+}
+
 /// The versions that this client has.
 const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
 

@@ -81,6 +81,15 @@ fn options_of_the_client_multiply_and_a_target_may_have_its_own() {
 }
 
 #[test]
+fn counters_are_at_a_port() {
+    let at = |metrics: &str| with("\"/srv/disk\"", &format!("\"/srv/disk\"\nmetrics = \"{metrics}\""));
+    assert_eq!(plan(&at("host:9100")).cases[2].target.metrics.as_deref(), Some("host:9100"));
+    for wrong in ["host", "http://host/metrics", "host:port"] {
+        assert!(errors(&at(wrong))[0].starts_with("plan.toml:20: `"), "{wrong}");
+    }
+}
+
+#[test]
 fn every_round_has_every_case_and_begins_with_another() {
     let plan = plan(PLAN);
     let runs = plan.runs();

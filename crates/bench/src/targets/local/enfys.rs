@@ -5,14 +5,14 @@ use std::io::{self, BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::launch::EXPORT;
+use super::launch::{Address, EXPORT};
 
 /// Size of a file system in memory.
 const MEMORY: &str = "16GiB";
 
-/// Returns the arguments of Enfys as a server at `listen`, whose files are in `place`.
+/// Returns the arguments of Enfys as a server at `address`, whose files are in `place`.
 #[must_use]
-pub(super) fn arguments(name: &str, place: &Path, listen: SocketAddr) -> Vec<OsString> {
+pub(super) fn arguments(name: &str, place: &Path, address: Address) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["serve".into()];
     match name {
         "enfys-memory" => arguments.push(format!("--memory={MEMORY}").into()),
@@ -25,7 +25,10 @@ pub(super) fn arguments(name: &str, place: &Path, listen: SocketAddr) -> Vec<OsS
     if name == "enfys-async" {
         arguments.push("--async".into());
     }
-    arguments.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
+    arguments.extend(["--listen".into(), address.server.to_string().into(), "--insecure".into()]);
+    if let Some(metrics) = address.metrics {
+        arguments.extend(["--metrics".into(), metrics.to_string().into()]);
+    }
     arguments.extend(["--squash", "none", "--log", "warn", "--state-dir"].map(OsString::from));
     arguments.push(place.join("state").into_os_string());
     arguments

@@ -28,7 +28,7 @@ exec ganesha.nfsd -F -f \"$1/ganesha.conf\" -L /dev/stderr -p \"$1/ganesha.pid\"
 /// Returns a configuration with defaults everywhere else, as for a user who exports one directory.
 #[must_use]
 pub fn configuration(export: &Path, address: Address) -> String {
-    let Address { server, mount_port } = address;
+    let Address { server, mount_port, .. } = address;
     format!(
         "NFS_CORE_PARAM {{ Bind_addr = {}; NFS_Port = {}; MNT_Port = {mount_port}; Protocols = 3,4;
     Mount_Path_Pseudo = true; Enable_NLM = false; Enable_RQUOTA = false; }}

@@ -101,5 +101,5 @@ pub(super) fn launch(place: &Path) -> Result<Launch, String> {
 /// Returns where the guest is found, and what a version calls its export: version 4 has only the file system.
 pub(super) fn address(is_version_4: bool) -> (Address, &'static str) {
     let server = SocketAddr::from((GUEST, protocol::nfs3::PORT));
-    (Address { server, mount_port: MOUNT_PORT }, if is_version_4 { "/" } else { MOUNTED })
+    (Address { server, mount_port: MOUNT_PORT, metrics: None }, if is_version_4 { "/" } else { MOUNTED })
 }

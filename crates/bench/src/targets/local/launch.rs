@@ -30,13 +30,15 @@ pub struct Address {
     pub server: SocketAddr,
     /// Port of MOUNT, for version 3.
     pub mount_port: u16,
+    /// Where its counters are, if it tells them.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Address {
     /// Returns the URL of an exported path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        let Self { server, mount_port } = self;
+        let Self { server, mount_port, .. } = self;
         format!("nfs://{}{path}?nfsport={}&mountport={mount_port}", server.ip(), server.port())
     }
 }

@@ -30,6 +30,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Ports of a server at its end of a link: NFS, and MOUNT if it has one of its own.
 const LINK_PORTS: (u16, u16) = (2049, 20048);
+/// Port of counters at its end of a link.
+const LINK_METRICS_PORT: u16 = 9100;
 
 /// The options of started servers.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Starting {
     pub program: PathBuf,
     /// The parent of exported directories.
     pub scratch: PathBuf,
+    /// Whether Enfys tells its counters, for which it measures each call.
+    pub tells_counters: bool,
 }
 
 /// A server that the bench has started. It ends with this value, and with this thread.
@@ -89,6 +93,12 @@ impl LocalServer {
     #[must_use]
     pub fn export(&self) -> PathBuf {
         self.place.path().join("export")
+    }
+
+    /// Returns where its counters are, if it tells them.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.address.metrics
     }
 
     /// Returns its process.
@@ -196,7 +206,8 @@ impl AtLink {
         }
         let (port, mount_port) = LINK_PORTS;
         let mount_port = if name == "ganesha" { mount_port } else { port };
-        let address = Address { server: SocketAddr::from((end, port)), mount_port };
+        let metrics = tells_counters(name, starting).then(|| SocketAddr::from((end, LINK_METRICS_PORT)));
+        let address = Address { server: SocketAddr::from((end, port)), mount_port, metrics };
         Ok(Self { launch: launch(name, starting, place, address)?, address, url: address.url(EXPORT) })
     }
 }
@@ -207,7 +218,7 @@ fn launch(name: &str, starting: &Starting, place: &Path, address: Address) -> Re
         "ganesha" => ganesha::launch(place, address),
         "knfsd" => Err("knfsd runs at the other end of a link".to_owned()),
         _ => {
-            let arguments = enfys::arguments(name, place, address.server);
+            let arguments = enfys::arguments(name, place, address);
             Ok(Launch { program: starting.program.clone(), arguments })
         }
     }
@@ -226,7 +237,9 @@ fn spawn(name: &str, starting: &Starting, place: &Path) -> Result<(Child, Addres
     // This program takes a free port itself, and tells it.
     let ports = if is_own { (0, 0) } else { (free_port()?, free_port()?) };
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.0));
-    let mut address = Address { server, mount_port: ports.1 };
+    let metrics_port = if tells_counters(name, starting) { Some(free_port()?) } else { None };
+    let metrics = metrics_port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let mut address = Address { server, mount_port: ports.1, metrics };
     let Launch { program, arguments } = launch(name, starting, place, address)?;
     let failed = |error: io::Error| format!("{}: {error}", program.display());
     let mut command = Command::new(&program);
@@ -240,7 +253,7 @@ fn spawn(name: &str, starting: &Starting, place: &Path) -> Result<(Child, Addres
     let mut child = command.spawn().map_err(failed)?;
     let is_ready = match child.stdout.take() {
         Some(output) => enfys::listening_address(BufReader::new(output))
-            .map(|server| address = Address { server, mount_port: server.port() })
+            .map(|server| address = Address { server, mount_port: server.port(), metrics })
             .is_some(),
         None => becomes_ready(&mut child, address),
     };
@@ -253,7 +266,7 @@ fn spawn(name: &str, starting: &Starting, place: &Path) -> Result<(Child, Addres
 }
 
 /// Waits until a server accepts connections at both its ports; `false` if it ends or takes too long.
-fn becomes_ready(child: &mut Child, Address { server, mount_port }: Address) -> bool {
+fn becomes_ready(child: &mut Child, Address { server, mount_port, .. }: Address) -> bool {
     let deadline = Instant::now() + START_TIMEOUT;
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
         if accepts(server) && accepts((server.ip(), mount_port).into()) {
@@ -262,6 +275,11 @@ fn becomes_ready(child: &mut Child, Address { server, mount_port }: Address) -> 
         thread::sleep(LOOK_EVERY);
     }
     false
+}
+
+/// Whether a server tells its counters.
+fn tells_counters(name: &str, starting: &Starting) -> bool {
+    starting.tells_counters && name.starts_with("enfys")
 }
 
 /// Returns an unused port of this machine's loopback.
@@ -303,7 +321,11 @@ mod tests {
     #[test]
     fn servers_at_a_link_have_the_ports_of_their_kind() {
         let place = tempfile::tempdir().unwrap();
-        let starting = Starting { program: PathBuf::from("/bin/enfys"), scratch: place.path().to_owned() };
+        let starting = Starting {
+            program: PathBuf::from("/bin/enfys"),
+            scratch: place.path().to_owned(),
+            tells_counters: false,
+        };
         let end = Ipv4Addr::new(10, 77, 0, 1);
         let url = |name| AtLink::prepare(name, &starting, place.path(), end, true).unwrap().url;
         assert_eq!(url("enfys"), "nfs://10.77.0.1/export?nfsport=2049&mountport=2049");
@@ -321,7 +343,7 @@ mod tests {
         let program = scratch.path().join("program");
         fs::write(&program, "#!/bin/sh\necho no such luck >&2\nexit 3\n").unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let starting = Starting { program, scratch: scratch.path().to_owned() };
+        let starting = Starting { program, scratch: scratch.path().to_owned(), tells_counters: false };
         let why = LocalServer::start("enfys", &starting).unwrap_err();
         assert_eq!(why, "the server enfys ended: exit status: 3; its log ends: no such luck");
     }

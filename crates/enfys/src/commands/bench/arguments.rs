@@ -286,6 +286,13 @@ pub struct RunArguments {
     /// Empty caches before each run: new-client, restart, drop-caches, or command: and a shell command
     #[arg(long, value_name = "HOW")]
     pub cold: Option<String>,
+    /// Read the server's counters before and after each run, and write by how much they grew, one line of JSON for each
+    /// run; `-` is standard output. Enfys, if the bench starts it, then measures each call
+    #[arg(long, value_name = "FILE|-")]
+    pub metrics: Option<PathBuf>,
+    /// Where a server that runs already has its counters for Prometheus
+    #[arg(long, value_name = "HOST:PORT[/PATH]")]
+    pub scrape: Option<String>,
     /// Directory of the result files [default: results/ and the name of the plan]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,

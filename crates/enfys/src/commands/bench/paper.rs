@@ -34,7 +34,7 @@ pub fn run(arguments: &PaperArguments) -> Result<ExitCode, String> {
     watch_signals(Arc::clone(&interrupted))?;
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
-    let starting = Starting { program, scratch };
+    let starting = Starting { program, scratch, tells_counters: false };
     let mut measured: Vec<(&Figure, Vec<RunResult>)> = Vec::new();
     for figure in figures {
         let plan = figure.plan(scale).map_err(|errors| errors.join("\n  "))?;

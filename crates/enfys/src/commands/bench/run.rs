@@ -1,5 +1,6 @@
 //! `enfys bench list` and `enfys bench run`.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bench::plan::{Plan, PlanOptions, Run, WORKLOADS, Workload};
-use bench::result::{Outcome, RunResult};
+use bench::result::{Outcome, RunResult, file};
 use bench::runner::{Observer, Settings, Summary, ThisMachine, run_plan};
 use bench::targets::local::Starting;
 use bench::units::time_text;
@@ -16,7 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::{ListArguments, RunArguments};
-use super::print;
+use super::{print, write};
 
 /// Exit status after an interrupt, as shells report SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -71,14 +72,33 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode, String> {
     let scratch = arguments.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let settings = Settings {
         results: results.clone(),
-        starting: Starting { program, scratch },
+        starting: Starting { program, scratch, tells_counters: arguments.metrics.is_some() },
         interrupted,
         keeps_files: arguments.keep_files,
     };
     let mut progress = Progress::new(&plan);
     let summary = run_plan(&plan, &settings, &mut progress)?;
     progress.finish();
+    if let Some(path) = &arguments.metrics {
+        write_counters(path, &plan, &results)?;
+    }
     conclude(&summary, &results)
+}
+
+/// Writes the growth of the servers' counters in the runs of a plan.
+fn write_counters(path: &Path, plan: &Plan, results: &Path) -> Result<(), String> {
+    let ids: BTreeSet<String> = plan.runs().into_iter().map(|run| run.id).collect();
+    let mut text = String::new();
+    for result in file::read_all(&[results.to_owned()])? {
+        if let Some(counters) = result.server_counters.filter(|_| ids.contains(&result.run.id)) {
+            if let Some(difference) = counters.difference() {
+                eprintln!("warning: {}: {difference}", result.run.id);
+            }
+            let line = serde_json::json!({ "run": result.run.id, "counters": counters });
+            text.push_str(&format!("{line}\n"));
+        }
+    }
+    if path == Path::new("-") { print(text.trim_end()) } else { write(path, text.as_bytes()) }
 }
 
 fn conclude(summary: &Summary, results: &Path) -> Result<ExitCode, String> {
@@ -127,6 +147,7 @@ fn options(arguments: &RunArguments) -> PlanOptions {
         duration: arguments.duration.clone(),
         warm_up: arguments.warm_up.clone(),
         seed: arguments.seed,
+        scrape: arguments.scrape.clone(),
         cold: arguments.cold.clone(),
     }
 }
