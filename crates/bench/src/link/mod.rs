@@ -6,11 +6,12 @@
 //!
 //! [`scheduler`] decides, without clock or socket; [`carrier`] moves packets; [`namespace`] makes the two ends; `system`
 //! has the system calls. [`run`] starts a server in one namespace and a client in the other; [`measure`] measures the
-//! link.
+//! link. [`proxied`] is the other kind of link: a relay of TCP connections.
 
 pub mod carrier;
 pub mod measure;
 pub mod namespace;
+pub mod proxied;
 pub mod run;
 pub mod scheduler;
 mod settings;

@@ -75,3 +75,53 @@ fn impossible_links_are_refused() {
         assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{arguments:?}");
     }
 }
+
+/// Answers one line of one connection with the same line.
+fn echo() -> std::net::SocketAddr {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its number");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut line = String::new();
+        BufReader::new(stream.try_clone().expect("a stream")).read_line(&mut line).expect("a line");
+        stream.write_all(line.as_bytes()).expect("an open connection");
+    });
+    address
+}
+
+#[test]
+fn a_proxy_relays_to_a_server_elsewhere_and_says_what_it_cannot_show() {
+    let script =
+        "exec 3<>/dev/tcp/$LINK_SERVER/$LINK_PORT; echo hello >&3; read -r line <&3; echo \"$line\"; exit 3";
+    for json in [false, true] {
+        let target = echo().to_string();
+        let format: &[&str] = if json { &["--json"] } else { &[] };
+        let words = ["link", "--delay", "2ms", "--proxy", &target];
+        let output = bench(&[&words, format, &["--", "bash", "-c", script]].concat());
+        assert_eq!(output.status.code(), Some(3), "the client's status");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if json {
+            let line: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+            assert_eq!((&line["up"]["bytes"], &line["down"]["bytes"]), (&6.into(), &6.into()));
+            assert!(line["cannot_show"].as_str().is_some_and(|text| text.contains("congestion control")));
+        } else {
+            for part in ["round trip 2ms", "up:          6 bytes", "It cannot show: buffers and windows"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_proxy_refuses_what_it_does_not_have() {
+    let with = |words: &[&str]| {
+        let output =
+            bench(&[&["link", "--delay", "1ms", "--proxy", "127.0.0.1:1"], words, &["--", "true"]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, why) = with(&["--reorder", "5%"]);
+    assert!(status == Some(1) && why.contains("a proxy cannot reorder packets"), "{why}");
+    assert_eq!(with(&["--tcp-buffer", "1MiB"]).0, Some(2), "its two connections have the system's");
+}

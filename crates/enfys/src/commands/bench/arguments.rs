@@ -31,6 +31,9 @@ Examples:
       A server at one end, and a client at the other.
   enfys bench link --delay 10ms --rate 100mbit --loss 1% --measure
       Measure the link itself: does it have the requested properties?
+  enfys bench link --delay 10ms --proxy nas:2049 -- sh -c \
+    'enfys ls nfs://$LINK_SERVER:$LINK_PORT/export'
+      A server elsewhere, by a proxy; the report says what it cannot show.
 
 The link joins two network namespaces of this machine by TUN devices, whose packets this process carries. Both ends are \
 the kernel's TCP: it sees the delay, and its buffers, its coalescing and its recovery of losses are real. The server's end \
@@ -224,6 +227,10 @@ pub struct LinkArguments {
     /// Start the client when the server accepts TCP connections on this port
     #[arg(long, value_name = "PORT", requires = "server")]
     pub ready_port: Option<u16>,
+    /// Relay TCP connections to a server that runs already, at HOST:PORT, instead of carrying packets; the client finds
+    /// the proxy in $LINK_SERVER and $LINK_PORT
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["server", "measure", "mtu", "tcp_buffer"])]
+    pub proxy: Option<String>,
     /// Measure round trip, rate and loss of the link instead of running commands
     #[arg(long, conflicts_with_all = ["server", "client"])]
     pub measure: bool,

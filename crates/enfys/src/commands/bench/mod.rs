@@ -6,14 +6,16 @@ mod run;
 mod setup;
 
 use std::io::{self, Write as _};
+use std::net::ToSocketAddrs as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 use bench::hashcast::{self, Simulation};
-use bench::link::{self, Commands, Settings, measure};
+use bench::link::{self, Commands, Settings, measure, proxied};
 use bench::report;
 use bench::result::{RunResult, csv, file, fio};
+use net::proxy::DirectionCounts;
 
 pub use arguments::BenchCommand;
 use arguments::{CompareArguments, Format, HashcastArguments, LinkArguments, ReportArguments};
@@ -108,6 +110,9 @@ fn link(arguments: &LinkArguments) -> Result<ExitCode, String> {
             && measured.loss_is_right();
         return Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
+    if let Some(target) = &arguments.proxy {
+        return proxied_link(&settings, arguments, target);
+    }
     let commands = Commands {
         server: arguments.server.clone(),
         ready_port: arguments.ready_port,
@@ -120,9 +125,33 @@ fn link(arguments: &LinkArguments) -> Result<ExitCode, String> {
     } else {
         eprintln!("link: {settings}\n{}", finished.carried);
     }
-    // As a shell reports it: 128 and the signal's number.
-    let status = finished.client.code().or(finished.client.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)))
+    Ok(exit_code(finished.client))
+}
+
+/// Runs the client over a proxy.
+fn proxied_link(settings: &Settings, arguments: &LinkArguments, target: &str) -> Result<ExitCode, String> {
+    let targets = target.to_socket_addrs().map_err(|error| format!("--proxy {target}: {error}"))?.collect();
+    let proxied = proxied::run(settings, &arguments.client, targets).map_err(|error| error.to_string())?;
+    if arguments.json {
+        let proxied::Proxied { statistics, .. } = &proxied;
+        let direction = |counts: &DirectionCounts| serde_json::json!({ "bytes": counts.bytes, "lost_segments": counts.lost_segments });
+        let line = serde_json::json!({
+            "connections": statistics.connections,
+            "up": direction(&statistics.up),
+            "down": direction(&statistics.down),
+            "cannot_show": proxied::CANNOT_SHOW,
+        });
+        eprintln!("{line}");
+    } else {
+        eprintln!("proxy to {target}: {settings}\n{proxied}");
+    }
+    Ok(exit_code(proxied.client))
+}
+
+/// Returns a program's status as a shell reports it: 128 and the signal's number.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let status = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
 }
 
 fn report(arguments: &ReportArguments) -> Result<(), String> {
