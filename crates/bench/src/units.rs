@@ -1,51 +1,76 @@
 //! Times, sizes, rates and percentages as text: `10ms`, `4KiB`, `1gbit`, `5%`.
+//!
+//! [`scaled`] is the parser; each kind has a table of its units. All numbers are exact.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Units of time, in nanoseconds.
-const TIMES: &[(&str, f64)] = &[
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("min", 60e9),
-    ("h", 3600e9),
+pub const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
 ];
-/// Units of sizes, in bytes.
-const SIZES: &[(&str, f64)] = &[
-    ("", 1.0),
-    ("B", 1.0),
-    ("kB", 1e3),
-    ("KB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("TB", 1e12),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("TiB", 1_099_511_627_776.0),
+/// Binary units of sizes, in bytes, the largest first.
+pub const BINARY: &[(&str, u64)] = &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+/// Other units of sizes, in bytes.
+const DECIMAL: &[(&str, u64)] = &[
+    ("", 1),
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
 ];
 /// Units of rates, in bits a second: those of tc(8), others in use, and bytes a second.
-const RATES: &[(&str, f64)] = &[
-    ("bit", 1.0),
-    ("kbit", 1e3),
-    ("mbit", 1e6),
-    ("gbit", 1e9),
-    ("kbit/s", 1e3),
-    ("Mbit/s", 1e6),
-    ("Gbit/s", 1e9),
-    ("B/s", 8.0),
-    ("kB/s", 8e3),
-    ("MB/s", 8e6),
-    ("GB/s", 8e9),
-    ("MiB/s", 8.0 * 1_048_576.0),
-    ("GiB/s", 8.0 * 1_073_741_824.0),
+const RATES: &[(&str, u64)] = &[
+    ("bit", 1),
+    ("kbit", 1_000),
+    ("mbit", 1_000_000),
+    ("gbit", 1_000_000_000),
+    ("kbit/s", 1_000),
+    ("Mbit/s", 1_000_000),
+    ("Gbit/s", 1_000_000_000),
+    ("B/s", 8),
+    ("kB/s", 8_000),
+    ("MB/s", 8_000_000),
+    ("GB/s", 8_000_000_000),
+    ("MiB/s", 8 << 20),
+    ("GiB/s", 8 << 30),
 ];
+/// Parts of 1 in which percentages are counted.
+const PARTS: u64 = 1_000_000_000;
+/// Largest size and rate.
+const MAX: u128 = 9_000_000_000_000_000_000;
 /// Longest time that is accepted: a hundred days.
-const TIME_MAX_SECONDS: f64 = 8_640_000.0;
+const TIME_MAX_NANOSECONDS: u128 = 8_640_000 * 1_000_000_000;
+/// Digits after the point at most.
+const FRACTION_DIGITS: usize = 9;
+
+/// Parses a decimal number followed by one of the units, with or without a space between, and returns it in the tables' unit,
+/// rounded down. `None` if it is not in this form, or has more than 9 digits after the point.
+#[must_use]
+pub fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u128> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let is_unit = |name: &str| name == unit || !name.is_empty() && name == unit.trim_start();
+    let factor = units.iter().find(|(name, _)| is_unit(name))?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || fraction.len() > FRACTION_DIGITS {
+        return None;
+    }
+    let factor = u128::from(factor);
+    let whole = u128::from(whole.parse::<u64>().ok()?) * factor;
+    let scale = 10_u128.pow(fraction.len() as u32);
+    Some(whole + u128::from(fraction.parse::<u64>().ok()?) * factor / scale)
+}
 
 /// Parses a time with its unit; `0` needs none.
 ///
@@ -56,11 +81,11 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let nanoseconds = parse(text, TIMES).ok_or_else(expected)?;
-    if nanoseconds > TIME_MAX_SECONDS * 1e9 {
+    let nanoseconds = scaled(text, TIMES).ok_or_else(expected)?;
+    if nanoseconds > TIME_MAX_NANOSECONDS {
         return Err(format!("`{text}`: at most a hundred days"));
     }
-    Ok(Duration::from_nanos(nanoseconds.round() as u64))
+    Ok(Duration::from_nanos_u128(nanoseconds))
 }
 
 /// Parses a size in bytes.
@@ -68,9 +93,9 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The forms that are accepted.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let bytes = parse(text, SIZES).filter(|bytes| *bytes < 9e18);
+    let bytes = scaled(text, DECIMAL).or_else(|| scaled(text, BINARY)).filter(|bytes| *bytes < MAX);
     bytes
-        .map(|bytes| bytes.round() as u64)
+        .and_then(|bytes| u64::try_from(bytes).ok())
         .ok_or_else(|| format!("`{text}`: expected a size, as in 4096, 4KiB or 1MB"))
 }
 
@@ -79,8 +104,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The forms that are accepted.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let bits = parse(text, RATES).filter(|bits| *bits >= 1.0 && *bits < 9e18);
-    bits.map(|bits| bits.round() as u64)
+    let bits = scaled(text, RATES).filter(|bits| (1..MAX).contains(bits));
+    bits.and_then(|bits| u64::try_from(bits).ok())
         .ok_or_else(|| format!("`{text}`: expected a rate, as in 100mbit, 1gbit or 50MB/s"))
 }
 
@@ -89,18 +114,10 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The forms that are accepted.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
-    let percent = parse(text, &[("%", 1.0)]).filter(|percent| *percent <= 100.0);
-    percent
-        .map(|percent| percent / 100.0)
+    let parts = scaled(text, &[("%", PARTS / 100)]).filter(|parts| *parts <= u128::from(PARTS));
+    parts
+        .map(|parts| parts as f64 / PARTS as f64)
         .ok_or_else(|| format!("`{text}`: expected a percentage from 0% to 100%, as in 0.5%"))
-}
-
-/// Parses a number that is not negative, followed by one of the units.
-fn parse(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = units.iter().find(|(name, _)| *name == unit.trim_start())?.1;
-    Some(number.parse::<f64>().ok()? * factor)
 }
 
 /// Writes a time with the largest unit that needs no more than three decimals: `10ms`, `1.5s`.
@@ -122,9 +139,8 @@ pub fn time_text(time: Duration) -> String {
 /// Writes a size with the largest binary unit that divides it: `4KiB`, `1000`.
 #[must_use]
 pub fn size_text(bytes: u64) -> String {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
-    unit.map_or(bytes.to_string(), |(name, shift)| format!("{}{name}", bytes >> shift))
+    let unit = BINARY.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or(bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
 /// Writes a rate with the largest unit that divides it: `1gbit`, `1500kbit`.
@@ -185,6 +201,17 @@ mod tests {
             assert_eq!(parse_rate(rate), Ok(1_000_000_000), "{rate}");
         }
         assert_eq!(parse_percent("5%"), Ok(0.05));
+    }
+
+    #[test]
+    fn numbers_are_exact_and_rounded_down() {
+        let units = &[("", 1), ("k", 1_000)];
+        assert_eq!(scaled("18446744073709551615k", units), Some(u128::from(u64::MAX) * 1_000));
+        assert_eq!(scaled("0.0019 k", units), Some(1));
+        assert_eq!(scaled("9007199254740993", units), Some(9_007_199_254_740_993), "2^53 + 1");
+        for wrong in ["18446744073709551616", ".5", "1.", "1.0000000001", "-1", "1e3", "1K", "k", ""] {
+            assert_eq!(scaled(wrong, units), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -4,19 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Suffixes and their nanoseconds. A suffix comes after those that end with it.
-const UNITS: [(&str, u64); 7] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("min", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
-/// Digits after the point that count.
-const FRACTION_DIGITS: usize = 9;
+use bench::units::{TIMES, scaled};
 
 /// A time with its unit, as in `10ms`, `1.5s` or `2min`; at most 100 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -35,26 +23,12 @@ impl FromStr for Span {
         if text == "0" {
             return Ok(Self::default());
         }
-        let unit = UNITS.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
-        let (number, unit) = unit.ok_or_else(wrong)?;
-        let nanoseconds = decimal(number, unit).ok_or_else(wrong)?;
+        // No space, and no `m`, which could be a month.
+        let is_plain = !text.contains(char::is_whitespace) && !text.ends_with('m');
+        let nanoseconds = scaled(text, TIMES).filter(|_| is_plain).ok_or_else(wrong)?;
         let span = Duration::from_nanos_u128(nanoseconds.min(u128::from(u64::MAX)));
         if span.as_secs() > SECONDS_MAX { Err(wrong()) } else { Ok(Self(span)) }
     }
-}
-
-/// Returns a decimal number times `unit`, rounded down. `None` if the text is not a number, or has more than 9 digits after the
-/// point.
-pub fn decimal(text: &str, unit: u64) -> Option<u128> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || fraction.len() > FRACTION_DIGITS {
-        return None;
-    }
-    let unit = u128::from(unit);
-    let whole = u128::from(whole.parse::<u64>().ok()?) * unit;
-    let scale = 10_u128.pow(fraction.len() as u32);
-    Some(whole + u128::from(fraction.parse::<u64>().ok()?) * unit / scale)
 }
 
 impl fmt::Display for Span {

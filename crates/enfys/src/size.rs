@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Suffixes and their bytes, the largest first.
-const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+use bench::units::{BINARY, scaled};
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,12 +14,9 @@ impl FromStr for Size {
 
     /// Parses a number of bytes, or of the unit that follows it.
     fn from_str(text: &str) -> Result<Self, String> {
-        let unit = UNITS.iter().find_map(|(suffix, bytes)| Some((text.strip_suffix(suffix)?, *bytes)));
-        let (number, unit) = unit.unwrap_or((text, 1));
-        let digits = number.trim_end();
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-        match bytes.filter(|bytes| is_number && *bytes > 0) {
+        let bytes = scaled(text, BINARY).or_else(|| scaled(text, &[("", 1)]));
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+        match bytes.filter(|bytes| *bytes > 0 && !text.contains('.')) {
             Some(bytes) => Ok(Self(bytes)),
             None => {
                 Err("expected a number of bytes, or one followed by KiB, MiB, GiB or TiB, as in 4GiB".into())
@@ -32,7 +28,7 @@ impl FromStr for Size {
 impl fmt::Display for Size {
     /// Uses the largest unit of which there is at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
+        match BINARY.iter().find(|(_, unit)| self.0 >= *unit) {
             Some((suffix, unit)) if self.0.is_multiple_of(*unit) => write!(f, "{} {suffix}", self.0 / unit),
             Some((suffix, unit)) => write!(f, "{:.1} {suffix}", self.0 as f64 / *unit as f64),
             None if self.0 == 1 => f.write_str("1 byte"),

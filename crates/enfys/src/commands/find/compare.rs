@@ -96,7 +96,7 @@ impl Age {
     pub(super) fn parse(text: &str, unit: AgeUnit) -> Option<Self> {
         let (comparison, number) = split(text);
         let one = unit.nanoseconds();
-        let nanoseconds = crate::duration::decimal(number, u64::try_from(one).ok()?)?;
+        let nanoseconds = bench::units::scaled(number, &[("", u64::try_from(one).ok()?)])?;
         Some(Self { comparison, nanoseconds: i128::try_from(nanoseconds).ok()?, unit })
     }
 

@@ -5,11 +5,12 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bench::units::scaled;
 use net::proxy::Outage;
 
-use crate::duration::{Span, decimal};
+use crate::duration::Span;
 
-/// Units of a rate, and their size in millionths of a byte. A unit comes after those that end with it.
+/// Units of a rate, and their size in millionths of a byte.
 const RATES: [(&str, u64); 10] = [
     ("kbit", 125_000_000),
     ("Mbit", 125_000_000_000),
@@ -41,9 +42,7 @@ impl FromStr for Rate {
             )
         };
         let number = text.strip_suffix("/s").unwrap_or(text);
-        let unit = RATES.iter().find_map(|(suffix, unit)| Some((number.strip_suffix(suffix)?, *unit)));
-        let (number, unit) = unit.ok_or_else(wrong)?;
-        let bytes = decimal(number.trim_end(), unit).ok_or_else(wrong)? / u128::from(MILLION);
+        let bytes = scaled(number, &RATES).ok_or_else(wrong)? / u128::from(MILLION);
         u64::try_from(bytes).ok().and_then(NonZeroU64::new).map(Self).ok_or_else(wrong)
     }
 }
@@ -74,9 +73,8 @@ impl FromStr for Loss {
                 "expected a percentage from 0% to less than 100%, as in 0.1% (steps of 0.0001%), found `{text}`"
             )
         };
-        let number = text.strip_suffix('%').ok_or_else(wrong)?;
-        let parts = decimal(number.trim_end(), MILLION / 100).ok_or_else(wrong)?;
-        let is_zero = number.bytes().all(|byte| b"0. ".contains(&byte));
+        let parts = scaled(text, &[("%", MILLION / 100)]).ok_or_else(wrong)?;
+        let is_zero = text.bytes().all(|byte| b"0. %".contains(&byte));
         match u32::try_from(parts) {
             Ok(parts) if u64::from(parts) < MILLION && (parts > 0 || is_zero) => Ok(Self(parts)),
             _ => Err(wrong()),
