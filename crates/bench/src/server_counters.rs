@@ -75,9 +75,13 @@ impl Exchanged {
     }
 }
 
-/// Whether a series counts calls: operations of NFSv4 are counted in addition to the COMPOUND that has them.
+/// Whether a series counts calls: operations of NFSv4 are counted in addition to the COMPOUND that has them, and a client's
+/// answers to callbacks, which arrive on the same connection, as another program.
 fn is_call(series: &str) -> bool {
     let has = |label: &str| series.contains(label);
+    if has("program=\"other\"") {
+        return false;
+    }
     !has("program=\"nfs4\"") || has("operation=\"COMPOUND\"") || has("operation=\"NULL\"")
 }
 
@@ -218,12 +222,13 @@ mod tests {
         enfys_operations_total{program=\"mount\",operation=\"MNT\"} 1 1395066363000\n\
         enfys_received_bytes_total{operation=\"COMPOUND\",program=\"nfs4\"} 1e3\n\
         enfys_sent_bytes_total{operation=\"COMPOUND\",program=\"nfs4\"} 2000\n\
+        enfys_received_bytes_total{operation=\"OTHER\",program=\"other\"} 24\n\
         other_total{path=\"C:\\\\{a b}\\n\"} 3\nplain_total 4\nenfys_connections 9\n";
 
     #[test]
     fn counters_are_parsed_and_calls_added() {
         let series = parse(TEXT);
-        assert_eq!(series.len(), 7, "no gauges: {series:?}");
+        assert_eq!(series.len(), 8, "no gauges: {series:?}");
         assert_eq!(series["plain_total"], 4.0);
         assert_eq!(series["other_total{path=\"C:\\\\{a b}\\n\"}"], 3.0);
         let exchanged = Exchanged { requests: 11, call_bytes: 1000, reply_bytes: 2000 - 11 * 4 };
