@@ -1,6 +1,6 @@
 //! What the fuzz targets do with their input. The workspace's tests run the same functions over the seeds.
 //!
-//! A function panics where something is wrong. Common to all: a decoder never panics, and what it made of any input is encoded to
+//! A function panics if something is wrong. Common to all: a decoder never panics, and what it made of any input is encoded to
 //! bytes that decode to the same value.
 
 use std::fmt::Debug;

@@ -1,6 +1,6 @@
-//! The crate `nfs3_server` over a directory, for comparison. It does what the crate's interface allows to do fast:
+//! The crate `nfs3_server` over a directory, for comparison. It is as fast as the crate's interface allows:
 //! files are opened once and kept by file id, system calls run in place, paths are not walked for open files.
-//! It is not meant for use: it has only the measured operations, and keeps ids without end.
+//! It is not meant for use: it has only the measured operations, and never forgets an id.
 //!
 //! `nfs3-server-peer DIRECTORY ADDRESS:PORT` exports the directory as `/export`.
 

@@ -148,7 +148,7 @@ impl Operation {
         }
     }
 
-    /// Whether this is an additional procedure of the floor, which servers do not have.
+    /// Returns whether this is an additional procedure of the floor, which servers do not have.
     #[must_use]
     pub fn is_of_floor(self) -> bool {
         matches!(self, Self::OpenReadFloor | Self::ListingSendFloor)

@@ -62,7 +62,7 @@ pub struct Summary {
     pub p99_us: f64,
     /// Server CPU for each operation, in microseconds.
     pub server_cpu_us: Option<f64>,
-    /// Least and greatest server CPU of the rounds, to judge the median.
+    /// Minimum and maximum server CPU of the rounds, to judge the median.
     pub server_cpu_range_us: Option<(f64, f64)>,
     /// Share of the window that the generator was busy.
     pub load_busy: f64,

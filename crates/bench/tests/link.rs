@@ -12,7 +12,7 @@ use bench::link::{Outage, Settings};
 /// Port of the server's end.
 const PORT: u16 = 7;
 
-/// Creates both ends; `None` where this is not allowed. Without root it needs a process of one thread, which a test is not.
+/// Creates both ends; `None` if this is not allowed. Without root it needs a process of one thread, which a test is not.
 fn ends(settings: &Settings) -> Option<Ends> {
     match Ends::new(settings) {
         Ok(ends) => Some(ends),

@@ -28,7 +28,7 @@ use crate::results::{
 mod singles;
 mod version4;
 
-/// Most connections to one server (`nconnect`), as in Linux.
+/// Maximum number of connections to one server (`nconnect`), as in Linux.
 pub const CONNECTIONS_MAX: usize = 16;
 
 /// A client of one server. Clones are the same client.

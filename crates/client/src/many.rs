@@ -17,7 +17,7 @@ pub struct ReadFile<'a> {
     pub name: &'a [u8],
     /// Its handle if it is known. Version 3 then reads without LOOKUP; the others open files by name.
     pub handle: Option<FileHandle>,
-    /// Bytes to read at most; a longer file is not read whole.
+    /// Maximum bytes to read; a longer file is not read whole.
     pub count: u32,
 }
 

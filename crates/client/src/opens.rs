@@ -41,7 +41,7 @@ pub(crate) struct OpenFile {
     /// The directory and the name by which it was opened, if it was. Renaming by this client changes them.
     location: Mutex<Option<(Handle, Component)>>,
     state: Mutex<State>,
-    /// The open-owner of its own that each open has, so that opens of one file are closed one by one, and opens are not
+    /// The open-owner. Each open has its own, so that opens of one file are closed one by one, and opens are not
     /// serialized. The lock is held during a request with the owner's seqid, and while the file is reopened, so that this
     /// happens once.
     turn: TurnMutex<Owner>,

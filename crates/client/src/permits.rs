@@ -78,7 +78,7 @@ impl WaitQueue {
     }
 }
 
-/// A bound of things in use, for instance of calls in flight.
+/// A limit on concurrent uses, for instance on calls in flight.
 #[derive(Debug)]
 pub(crate) struct Permits {
     max: usize,

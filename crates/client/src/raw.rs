@@ -1,9 +1,10 @@
 //! The low-level interface: sessions and compounds of any operations, for load generators, for tests of servers, and for programs
 //! that need a session without files.
 //!
-//! A [`RawSession`] is created like the session of a [`Client`](crate::Client), by the same code, without a keeper: no task renews its
-//! lease, replaces it when it is lost, or answers callbacks. Its callers do this if they need it; callbacks come from
-//! [`Engine::poll_callback`]. [`send_compound`] sends compounds that no client would send, for instance with a wrong sequence ID.
+//! A [`RawSession`] is created like the session of a [`Client`](crate::Client), by the same code, but without a background task:
+//! none renews its lease, replaces it when it is lost, or answers callbacks. Its callers do this if they need it; callbacks come
+//! from [`Engine::poll_callback`]. [`send_compound`] sends compounds that no client would send, for instance with a wrong
+//! sequence ID.
 
 use std::sync::Arc;
 

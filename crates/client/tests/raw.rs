@@ -1,4 +1,4 @@
-//! Sessions without a keeper, with the server of this workspace, in one thread.
+//! Sessions without a background task, with the server of this workspace, in one thread.
 
 mod world;
 

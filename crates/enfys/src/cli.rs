@@ -220,7 +220,7 @@ impl ClientCommand {
 }
 
 impl Command {
-    /// Whether output and errors are JSON.
+    /// Returns whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Serve(_) | Self::Mount(_) | Self::Umount(_) | Self::Proxy(_) | Self::Client(_) => false,

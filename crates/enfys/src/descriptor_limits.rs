@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 
 /// One in this many descriptors is reserved.
 const RESERVED_PART: usize = 4;
-/// Least and most reserved descriptors.
+/// Minimum and maximum number of reserved descriptors.
 const RESERVED_MIN: usize = 64;
 const RESERVED_MAX: usize = 512;
 /// One in this many of the others is for connections.

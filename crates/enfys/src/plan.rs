@@ -129,12 +129,12 @@ impl Plan {
         self.locations.error_if_set(key, why)
     }
 
-    /// Whether NLM and the status monitor are served.
+    /// Returns whether NLM and the status monitor are served.
     pub fn serves_nlm(&self) -> bool {
         self.nlm && self.versions.intersects(Versions::V2 | Versions::V3)
     }
 
-    /// Whether an export allows Kerberos.
+    /// Returns whether an export allows Kerberos.
     pub fn wants_kerberos(&self) -> bool {
         let takes = |export: &ExportPlan| {
             let mut flavors = export.all_options().flat_map(|options| options.flavors.iter());

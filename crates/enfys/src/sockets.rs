@@ -39,7 +39,7 @@ pub fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> 
     Ok(listeners)
 }
 
-/// Whether this machine lacks the address or its family.
+/// Returns whether this machine lacks the address or its family.
 fn is_missing_address(error: &io::Error) -> bool {
     let lacks = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT];
     lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

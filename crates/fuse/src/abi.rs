@@ -11,7 +11,7 @@ pub(crate) const MAJOR: u32 = 7;
 pub(crate) const MINOR: u32 = 45;
 /// Oldest minor version that this crate accepts: Linux 5.4, whose requests have the layouts below.
 pub(crate) const MINOR_MIN: u32 = 31;
-/// Least size of a buffer for requests that the kernel accepts.
+/// Minimum size of a buffer for requests that the kernel accepts.
 pub(crate) const MIN_READ_BUFFER: usize = 8192;
 /// Bit that the kernel adds to the number of a request that it sends again.
 pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;

@@ -10,7 +10,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-/// Most descriptors of one message; the kernel's limit is 253.
+/// Maximum number of descriptors of one message; the kernel's limit is 253.
 pub(crate) const DESCRIPTORS_MAX: usize = 128;
 
 /// Sends bytes with descriptors.

@@ -13,7 +13,7 @@ use crate::sys;
 
 /// The device's path.
 const PATH: &str = "/dev/fuse";
-/// Most slices of one write (`IOV_MAX`).
+/// Maximum number of slices of one write (`IOV_MAX`).
 pub(crate) const SLICES_MAX: usize = 1024;
 
 /// A descriptor of the device.

@@ -25,7 +25,7 @@ bitflags! {
         const AUTO_INVAL_DATA = 1 << 12;
         /// READDIRPLUS instead of READDIR.
         const DO_READDIRPLUS = 1 << 13;
-        /// READDIRPLUS only where the kernel expects that the attributes are used.
+        /// READDIRPLUS only if the kernel expects that the attributes are used.
         const READDIRPLUS_AUTO = 1 << 14;
         /// Several requests of one `O_DIRECT` call at a time. A program that waits for them **cannot be killed**.
         const ASYNC_DIO = 1 << 15;
@@ -49,7 +49,7 @@ bitflags! {
         const NO_OPENDIR_SUPPORT = 1 << 24;
         /// Only the file system invalidates pages.
         const EXPLICIT_INVAL_DATA = 1 << 25;
-        /// Clears set-user-ID bits where a request says so.
+        /// Clears set-user-ID bits if a request demands it.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// SETXATTR has more flags.
         const SETXATTR_EXT = 1 << 29;

@@ -15,7 +15,7 @@ use crate::negotiate::{State, invalid};
 
 /// First bytes of a hand-over; the digit is its version.
 const MAGIC: [u8; 8] = *b"enfysho1";
-/// Most bytes of the description and the requests.
+/// Maximum number of bytes of the description and the requests.
 const BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the first part.
 const START: usize = 16;

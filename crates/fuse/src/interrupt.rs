@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::abi::opcode;
 use crate::channel::Channel;
-use crate::signals::{Fate, fate, is_exiting};
+use crate::signals::{SignalState, is_exiting, signal_state};
 
 /// Time between two checks of the signals of waiting threads.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -174,7 +174,7 @@ fn look(request: &Watched) -> bool {
     let must_end = match request.reason {
         Reason::Flush => is_exiting(request.tid),
         // A thread whose signals cannot be seen gets EINTR: otherwise it could never be killed.
-        Reason::Interrupted => fate(request.tid) != Fate::Lives || is_exiting(request.tid),
+        Reason::Interrupted => signal_state(request.tid) != SignalState::NotFatal || is_exiting(request.tid),
     };
     if must_end {
         request.channel.withdraw(request.unique, Errno::INTR);

@@ -268,7 +268,7 @@ pub fn unmount(directory: &Path, lazy: bool) -> io::Result<()> {
 }
 
 /// Ends all requests of a mount with an error, so that it can be unmounted although its process does not answer. `device` is the minor
-/// number of its device. Root may, and the user who mounted where `/sys/fs/fuse/connections` is mounted.
+/// number of its device. Root may, and the user who mounted if `/sys/fs/fuse/connections` is mounted.
 ///
 /// # Errors
 /// `PermissionDenied` without rights; `NotFound` without sysfs.

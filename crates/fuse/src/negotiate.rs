@@ -17,11 +17,11 @@ use crate::request::split_header;
 #[cfg(test)]
 mod tests;
 
-/// Most workers: a hand-over passes all of their descriptors in one message.
+/// Maximum number of workers: a hand-over passes all of their descriptors in one message.
 pub const WORKERS_MAX: usize = DESCRIPTORS_MAX;
 /// Largest `max_write` in bytes that a session accepts.
 pub const MAX_WRITE_MAX: u32 = 16 << 20;
-/// Least `max_write` in bytes, a page.
+/// Minimum `max_write` in bytes, a page.
 pub const MAX_WRITE_MIN: u32 = 4096;
 /// Space in a buffer before the data of a WRITE; also enough for the names of any request.
 const HEADER_SPACE: usize = 4096;
@@ -31,12 +31,13 @@ const HEADER_SPACE: usize = 4096;
 pub struct Config {
     /// Wanted capabilities; the kernel may have fewer.
     pub capabilities: Capabilities,
-    /// Most bytes of one WRITE, and of one READ: from [`MAX_WRITE_MIN`] to [`MAX_WRITE_MAX`]. The kernel's own limit is 1 MiB, unless
-    /// `fs.fuse.max_pages_limit` is raised.
+    /// Maximum number of bytes of one WRITE, and of one READ: from [`MAX_WRITE_MIN`] to [`MAX_WRITE_MAX`]. The kernel's own limit
+    /// is 1 MiB, unless `fs.fuse.max_pages_limit` is raised.
     pub max_write: u32,
-    /// Most bytes that the kernel reads ahead. The kernel's own limit is 128 KiB: see [`mount::set_read_ahead`](crate::mount::set_read_ahead).
+    /// Maximum number of bytes that the kernel reads ahead. The kernel's own limit is 128 KiB: see
+    /// [`mount::set_read_ahead`](crate::mount::set_read_ahead).
     pub max_readahead: u32,
-    /// Most background requests (read-ahead, releases) under way.
+    /// Maximum number of background requests (read-ahead, releases) under way.
     pub max_background: u16,
     /// Granularity of times in nanoseconds, a power of ten up to 10⁹.
     pub time_granularity_ns: u32,
@@ -77,9 +78,9 @@ pub struct State {
     pub minor: u32,
     /// Capabilities that are on.
     pub capabilities: Capabilities,
-    /// Most bytes of one WRITE.
+    /// Maximum number of bytes of one WRITE.
     pub max_write: u32,
-    /// Most bytes of read-ahead that were requested.
+    /// Maximum number of bytes of read-ahead that were requested.
     pub max_readahead: u32,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn negotiate(channel: &Channel, config: &Config) -> io::Result<State>
     }
 }
 
-/// Returns the reply to INIT, and the state unless the kernel has to ask again with our version.
+/// Returns the reply to INIT, and the state unless the kernel has to ask again with this crate's version.
 fn answer_init(arguments: &[u8], config: &Config) -> io::Result<(abi::InitOut, Option<State>)> {
     let (init, _) = abi::InitCompatIn::read_from_prefix(arguments)
         .map_err(|_| invalid("INIT is shorter than its arguments"))?;

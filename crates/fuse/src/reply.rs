@@ -17,7 +17,7 @@ pub use crate::channel::NotDelivered;
 use crate::flags::OpenFlags;
 use crate::types::{Attributes, Entry, FileHandle, LockKind, LockRange, Timestamp};
 
-/// The obligation to answer one request. Dropping it answers EIO.
+/// Answers one request. If it is dropped without an answer, the request gets EIO.
 #[must_use = "a request without a reply blocks its program"]
 pub struct Reply<T: Answer> {
     ticket: Option<Ticket>,

@@ -10,7 +10,7 @@ use crate::types::{Caller, NAME_MAX, Name, NodeId};
 
 /// Longest value of an extended attribute in bytes (`XATTR_SIZE_MAX`).
 pub const XATTR_VALUE_MAX: usize = 65536;
-/// Most bytes that a READ, a listing or an attribute may request. The kernel's own limit is `fs.fuse.max_pages_limit`.
+/// Maximum number of bytes that a READ, a listing or an attribute may request. The kernel's own limit is `fs.fuse.max_pages_limit`.
 pub const REPLY_DATA_MAX: u32 = 16 << 20;
 
 /// A request that does not follow the protocol.

@@ -67,7 +67,8 @@ impl Session {
         Ok(Self { channels, state, carried: Vec::new() })
     }
 
-    /// Continues a mount that another process, or a stopped session of this one, handed over. Requests that came along are served first.
+    /// Continues a mount that another process, or a stopped session of this one, handed over. Requests that were handed over with
+    /// it are served first.
     ///
     /// # Errors
     /// `InvalidData` if the description is not valid.

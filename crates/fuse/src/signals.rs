@@ -9,24 +9,24 @@ const PF_EXITING: u32 = 0x4;
 
 /// Whether a thread can continue to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SignalState {
     /// No pending signal ends it.
-    Lives,
+    NotFatal,
     /// A pending signal ends it, as soon as its request is answered.
-    Dies,
+    Fatal,
     /// Not visible: gone, or outside of this process's `/proc`.
     Unknown,
 }
 
-/// Returns whether a pending signal ends the thread.
-pub(crate) fn fate(tid: u32) -> Fate {
+/// Returns the effect of the pending signals on the thread.
+pub(crate) fn signal_state(tid: u32) -> SignalState {
     if tid == 0 {
-        return Fate::Unknown;
+        return SignalState::Unknown;
     }
     // Works for every thread, although a listing of /proc shows only processes.
     match fs::read(format!("/proc/{tid}/status")) {
-        Ok(status) => parse_fate(&status),
-        Err(_) => Fate::Unknown,
+        Ok(status) => parse_signals(&status),
+        Err(_) => SignalState::Unknown,
     }
 }
 
@@ -55,21 +55,21 @@ fn harmless() -> u64 {
     .fold(0, |set, signal| set | bit(signal))
 }
 
-fn parse_fate(status: &[u8]) -> Fate {
+fn parse_signals(status: &[u8]) -> SignalState {
     let set = |name: &str| {
         let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name.as_bytes()))?;
         u64::from_str_radix(std::str::from_utf8(line.trim_ascii()).ok()?, 16).ok()
     };
-    let (Some(own), Some(shared)) = (set("SigPnd:"), set("ShdPnd:")) else { return Fate::Unknown };
+    let (Some(own), Some(shared)) = (set("SigPnd:"), set("ShdPnd:")) else { return SignalState::Unknown };
     let (Some(blocked), Some(ignored), Some(caught)) = (set("SigBlk:"), set("SigIgn:"), set("SigCgt:"))
     else {
-        return Fate::Unknown;
+        return SignalState::Unknown;
     };
     let pending = own | shared;
     // A fatal signal of a process becomes SIGKILL of each of its threads.
     let kill = pending & bit(Signal::KILL);
     let by_default = pending & !(blocked | ignored | caught | harmless());
-    if kill | by_default != 0 { Fate::Dies } else { Fate::Lives }
+    if kill | by_default != 0 { SignalState::Fatal } else { SignalState::NotFatal }
 }
 
 fn parse_exiting(stat: &[u8]) -> bool {
@@ -84,12 +84,12 @@ fn parse_exiting(stat: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn status(own: u64, shared: u64, blocked: u64, ignored: u64, caught: u64) -> Fate {
+    fn status(own: u64, shared: u64, blocked: u64, ignored: u64, caught: u64) -> SignalState {
         let text = format!(
             "Name:\tSigPnd: 1\nThreads:\t1\nSigQ:\t0/31\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n\
              SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n"
         );
-        parse_fate(text.as_bytes())
+        parse_signals(text.as_bytes())
     }
 
     const KILL: u64 = 1 << 8;
@@ -101,27 +101,27 @@ mod tests {
 
     #[test]
     fn kill_is_fatal_even_if_it_seems_blocked() {
-        assert_eq!(status(KILL, 0, !0, 0, 0), Fate::Dies);
-        assert_eq!(status(0, KILL, 0, 0, 0), Fate::Dies);
+        assert_eq!(status(KILL, 0, !0, 0, 0), SignalState::Fatal);
+        assert_eq!(status(0, KILL, 0, 0, 0), SignalState::Fatal);
     }
 
     #[test]
     fn default_action_is_fatal_unless_harmless() {
-        assert_eq!(status(0, TERM, 0, 0, 0), Fate::Dies);
-        assert_eq!(status(0, CHLD | WINCH | TSTP, 0, 0, 0), Fate::Lives);
+        assert_eq!(status(0, TERM, 0, 0, 0), SignalState::Fatal);
+        assert_eq!(status(0, CHLD | WINCH | TSTP, 0, 0, 0), SignalState::NotFatal);
     }
 
     #[test]
     fn blocked_ignored_and_caught_signals_are_not_fatal() {
-        assert_eq!(status(0, TERM, TERM, 0, 0), Fate::Lives);
-        assert_eq!(status(0, TERM, 0, TERM, 0), Fate::Lives);
-        assert_eq!(status(0, TERM | ALRM, 0, 0, TERM | ALRM), Fate::Lives);
+        assert_eq!(status(0, TERM, TERM, 0, 0), SignalState::NotFatal);
+        assert_eq!(status(0, TERM, 0, TERM, 0), SignalState::NotFatal);
+        assert_eq!(status(0, TERM | ALRM, 0, 0, TERM | ALRM), SignalState::NotFatal);
     }
 
     #[test]
     fn text_without_signals_is_unknown() {
-        assert_eq!(parse_fate(b""), Fate::Unknown);
-        assert_eq!(parse_fate(b"SigPnd:\tzz\nShdPnd:\t0\n"), Fate::Unknown);
+        assert_eq!(parse_signals(b""), SignalState::Unknown);
+        assert_eq!(parse_signals(b"SigPnd:\tzz\nShdPnd:\t0\n"), SignalState::Unknown);
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn this_thread_lives() {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        assert_eq!(fate(tid), Fate::Lives);
+        assert_eq!(signal_state(tid), SignalState::NotFatal);
         assert!(!is_exiting(tid));
-        assert_eq!(fate(0), Fate::Unknown);
+        assert_eq!(signal_state(0), SignalState::Unknown);
     }
 }

@@ -1,6 +1,6 @@
 //! POSIX ACLs in the format of the kernel's `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! They are evaluated here only where the kernel cannot do it: in a server without root's capabilities, for a caller
+//! They are evaluated here only if the kernel cannot do it: in a server without root's capabilities, for a caller
 //! of another user id. With root's capabilities the kernel evaluates them (`faccessat2` as the caller).
 
 use vfs::{Acl, AclEntry, AclTag, Credentials, Error};
@@ -30,7 +30,7 @@ struct Entry {
     id: u32,
 }
 
-/// Whether `value` grants the caller `want`, in the bits of access(2), on a file of owner `uid` and group `gid`.
+/// Returns whether `value` grants the caller `want`, in the bits of access(2), on a file of owner `uid` and group `gid`.
 ///
 /// This is acl(5)'s "access check algorithm": owner, named user, groups (one entry must grant all of `want`), others.
 /// The mask limits named users and groups.

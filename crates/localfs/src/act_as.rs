@@ -30,7 +30,7 @@ impl Volume {
         }
     }
 
-    /// Whether the kernel does not check this caller's permissions: the caller is another user than the server, which
+    /// Returns whether the kernel does not check this caller's permissions: the caller is another user than the server, which
     /// can act only as itself.
     pub(crate) fn is_foreign(&self, context: &Context) -> bool {
         matches!(self.actor, Actor::Itself { uid, .. } if context.credentials.uid != uid)

@@ -42,7 +42,7 @@ pub(crate) fn device_of(status: &Statx) -> u64 {
     u64::from(status.stx_dev_major) << 32 | u64::from(status.stx_dev_minor)
 }
 
-/// Whether the object is immutable or append-only.
+/// Returns whether the object is immutable or append-only.
 pub(crate) fn is_immutable(status: &Statx) -> bool {
     status.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND)
 }
@@ -65,7 +65,7 @@ pub(crate) fn changed(status: &Statx) -> Timestamp {
     time(status.stx_ctime)
 }
 
-/// Returns the time of creation, where the file system keeps it.
+/// Returns the time of creation, if the file system keeps it.
 pub(crate) fn created(status: &Statx) -> Option<Timestamp> {
     (status.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(status.stx_btime))
 }

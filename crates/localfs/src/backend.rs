@@ -38,7 +38,7 @@ impl LocalFs {
         crate::probe::open(config).map(|volume| Self { volume })
     }
 
-    /// Whether the kernel checks permissions of every caller. Otherwise the server acts as its own user, and callers
+    /// Returns whether the kernel checks permissions of every caller. Otherwise the server acts as its own user, and callers
     /// get the access that permission bits and ACLs grant, as far as the server itself has access.
     #[must_use]
     pub fn acts_as_callers(&self) -> bool {
@@ -54,13 +54,13 @@ impl LocalFs {
         self.volume.set_durability(durability)
     }
 
-    /// Whether handles are found through the index of the state directory, not by kernel handles.
+    /// Returns whether handles are found through the index of the state directory, not by kernel handles.
     #[must_use]
     pub fn uses_index(&self) -> bool {
         matches!(self.volume.handles, Handles::Indexed { .. })
     }
 
-    /// Whether `path` leads to the exported directory: not to another one, nor to a file system that was mounted over
+    /// Returns whether `path` leads to the exported directory: not to another one, nor to a file system that was mounted over
     /// it or unmounted from it since. With an index, another mount of the same file system counts as the same.
     ///
     /// # Errors
@@ -69,13 +69,13 @@ impl LocalFs {
         crate::probe::is_at(&self.volume, path)
     }
 
-    /// Whether both are clones of one file system object.
+    /// Returns whether both are clones of one file system object.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.volume, &other.volume)
     }
 
-    /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux
+    /// Returns whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux
     /// 6.13 it moves again when the tick of the last change is over, because a local process may have changed the
     /// file within that tick.
     #[must_use]

@@ -75,9 +75,9 @@ impl Volume {
         Ok(after)
     }
 
-    /// Whether a directory's change shows in the attributes after it, to every reader of earlier ones.
+    /// Returns whether a directory's change shows in the attributes after it, to every reader of earlier ones.
     ///
-    /// Where directories share ctimes with files, even a newer ctime may be one that another reader saw before this change. After
+    /// If directories share ctimes with files, even a newer ctime may be one that another reader saw before this change. After
     /// a read the kernel never assigns the same ctime again, so that one step more is enough.
     fn change_shows(&self, before: &Attributes, after: &Attributes) -> bool {
         !self.changes.is_shared() && after.change > before.change
@@ -231,7 +231,7 @@ impl Volume {
     }
 }
 
-/// Whether the request belongs to a batch that can be distinguished from others.
+/// Returns whether the request belongs to a batch that can be distinguished from others.
 fn is_in_batch(context: &Context) -> bool {
     context.now != Timestamp::default()
 }
@@ -330,7 +330,7 @@ mod tests {
             self.volume.object(&self.file).expect("object")
         }
 
-        /// Writes until the attributes are remembered: a tick may end in between. Writes once where nothing is
+        /// Writes until the attributes are remembered: a tick may end in between. Writes once if nothing is
         /// remembered.
         fn write_and_remember(&self, context: &Context) -> Change {
             if !self.volume.can_use_fstat() {

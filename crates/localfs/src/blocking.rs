@@ -1,4 +1,4 @@
-//! Runs operations in place, or on the pool where they would block.
+//! Runs operations in place, or on the pool if they would block.
 //!
 //! # Cached objects
 //! - An object in the cache of objects: its descriptor keeps inode and name in memory, so that statx(2) does not
@@ -42,12 +42,12 @@ pub(crate) const MAX_TRIES: u32 = 8;
 pub(crate) enum OpKind {
     /// It changes nothing.
     Read,
-    /// It changes something, and so may block where no call can tell.
+    /// It changes something, and so may block, and no call can tell that before.
     Change,
 }
 
 impl Volume {
-    /// Runs `in_place` on this thread, or where that would block, the job of `make_job` on the pool; then `answer`.
+    /// Runs `in_place` on this thread, or if that would block, the job of `make_job` on the pool; then `answer`.
     #[inline]
     pub(crate) fn run_op<'a, D, T, J>(
         self: &'a Arc<Self>,
@@ -212,7 +212,7 @@ trait Attempt: Send {
     /// Runs the job. Returns why it gave up, if it did, and whether the lock that resumed it has not been taken.
     fn run(&mut self, volume: &Arc<Volume>, section: OnPool) -> (Option<WouldBlock>, bool);
 
-    /// Whether no caller waits for the answer.
+    /// Returns whether no caller waits for the answer.
     fn is_cancelled(&self) -> bool;
 
     /// Sends the result.

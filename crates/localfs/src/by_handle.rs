@@ -19,7 +19,7 @@ impl Volume {
     /// Returns the object of a handle, opening it if necessary.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it no longer exists, [`Error::BadHandle`] for a handle of no object of this volume.
+    /// [`Error::Stale`] if it no longer exists, [`Error::BadHandle`] for a handle of no object of this volume.
     pub(crate) fn object(&self, handle: &Handle) -> Result<Arc<Object>> {
         match self.objects.get(handle) {
             Some(object) => Ok(object),

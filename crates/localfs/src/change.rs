@@ -1,7 +1,7 @@
 //! Derives the change attribute from ctime, so that it changes with every change of content or attributes.
 //!
 //! RFC 8881 §5.8.1.4: the change attribute must differ whenever the file's data, directory contents, or attributes
-//! differ. The kernel's own counter cannot be read from user space, and ctime alone is too coarse: where it advances
+//! differ. The kernel's own counter cannot be read from user space, and ctime alone is too coarse: if it advances
 //! once a tick (1 to 10 ms) two changes within a tick look like one.
 //!
 //! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that was read is never reused for a
@@ -36,7 +36,7 @@ use vfs::{Attributes, FileKind, Timestamp};
 const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
 const SHORTEST_TICK_NS: u64 = 1_000_000;
-/// The offset of a settled change attribute of a directory from its ctime, where directories share ctimes with files.
+/// The offset of a settled change attribute of a directory from its ctime, if directories share ctimes with files.
 /// In nanoseconds, and less than the time between two changes.
 const SETTLED_DIRECTORY_NS: u64 = 50;
 /// Changes that the probe makes.
@@ -83,7 +83,7 @@ pub(crate) struct CoarseTime {
 }
 
 impl ChangeClock {
-    /// Whether directories may get a ctime that they had before, after it was read.
+    /// Returns whether directories may get a ctime that they had before, after it was read.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Multigrain { shared: true })
     }
@@ -123,12 +123,12 @@ impl ChangeClock {
         }
     }
 
-    /// Whether changes within one tick have one ctime.
+    /// Returns whether changes within one tick have one ctime.
     pub(crate) fn is_coarse(&self) -> bool {
         matches!(self, Self::Ticks(_))
     }
 
-    /// Whether a change attribute is constant until the next change.
+    /// Returns whether a change attribute is constant until the next change.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Multigrain { shared: false })
     }
@@ -143,7 +143,7 @@ impl ChangeClock {
         }
     }
 
-    /// Whether this change attribute is constant until the next change, so that no part of it grows with time.
+    /// Returns whether this change attribute is constant until the next change, so that no part of it grows with time.
     pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
         let settled_part = match self {
             Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => {
@@ -155,7 +155,7 @@ impl ChangeClock {
         attributes.change == nanoseconds(attributes.changed).saturating_add(settled_part)
     }
 
-    /// Whether any later change shows in ctime.
+    /// Returns whether any later change shows in ctime.
     pub(crate) fn is_settled(&self, moment: CoarseTime, changed: Timestamp) -> bool {
         match self {
             Self::Multigrain { .. } => true,

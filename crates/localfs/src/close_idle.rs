@@ -1,4 +1,4 @@
-//! Closes descriptors of files that no request uses at the moment, where the volume has too many or the process has
+//! Closes descriptors of files that no request uses at the moment, if the volume has too many or the process has
 //! none left.
 
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ impl Volume {
         self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS) / 2
     }
 
-    /// Closes descriptors of idle pinned files where these are more than half of the volume's share.
+    /// Closes descriptors of idle pinned files if these are more than half of the volume's share.
     pub(crate) fn bound_pinned(&self) {
         let allowed = self.descriptors.max_pinned();
         let pinned = self.objects.pinned();
@@ -32,7 +32,7 @@ impl Volume {
         }
         let wanted = pinned - allowed + allowed / BATCH;
         let closed = self.close_some(wanted, |object| object.is_pinned() && self.close_pinned(object));
-        // Where many cannot be closed, the next search waits until there are more.
+        // If many cannot be closed, the next search waits until there are more.
         let in_use = if closed < wanted { self.objects.pinned() + allowed.div_ceil(BATCH) } else { 0 };
         self.pinned_in_use.store(in_use, Ordering::Relaxed);
     }

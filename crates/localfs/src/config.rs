@@ -29,14 +29,14 @@ pub struct Config {
     pub hidden_directory: Option<PathBuf>,
     /// A socket that clients must not reach.
     pub hidden_socket: Option<PathBuf>,
-    /// Uses the index even where kernel handles work: for file systems whose handles are unreliable.
+    /// Uses the index even if kernel handles work: for file systems whose handles are unreliable.
     pub always_use_index: bool,
     /// The promise of answers.
     pub durability: Durability,
     /// The first write verifier. Choose another one whenever unstable data may have been lost since the last start:
     /// at every boot of the machine. A restart of the server alone loses nothing.
     pub verifier_seed: [u8; 8],
-    /// The most descriptors that are kept open for unused files; at most the volume's share of `descriptors`.
+    /// Maximum number of descriptors that are kept open for unused files; at most the volume's share of `descriptors`.
     pub max_open_files: Option<usize>,
     /// The budget that the volume shares with others. `None` takes half of `RLIMIT_NOFILE`, for all such
     /// volumes together.

@@ -6,7 +6,7 @@
 //! next request opens the file again by its handle ([`Objects::close_pinned`](crate::object::Objects::close_pinned)).
 //!
 //! An open beyond the budget, or one for which the kernel returns `EMFILE`, first closes cached descriptors
-//! ([`Descriptors::open`]). Where that does not help, the operation fails with `EMFILE`, and clients try again later.
+//! ([`Descriptors::open`]). If that does not help, the operation fails with `EMFILE`, and clients try again later.
 //! So the part for connections and the control socket stays free.
 
 use std::fmt;
@@ -93,12 +93,12 @@ impl Descriptors {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Returns the most descriptors that may be open.
+    /// Returns the maximum number of descriptors that may be open.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether the budget is used up.
+    /// Returns whether the budget is used up.
     pub(crate) fn is_used_up(&self) -> bool {
         self.open_now() >= self.limit
     }
@@ -119,11 +119,11 @@ impl Descriptors {
         Counted(self)
     }
 
-    /// Calls `call`, which opens a descriptor and has no effect where it fails. Beyond the budget, or when the kernel
+    /// Calls `call`, which opens a descriptor and has no effect if it fails. Beyond the budget, or when the kernel
     /// has none left, cached descriptors are closed first, and the call is repeated.
     ///
     /// # Errors
-    /// The error of `call`; `EMFILE` where the budget is used up and nothing can be closed.
+    /// The error of `call`; `EMFILE` if the budget is used up and nothing can be closed.
     pub(crate) fn open<T>(&self, mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
         if self.is_used_up() {
             self.close_idle();

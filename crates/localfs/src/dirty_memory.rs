@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 
 use crate::nonblocking;
 
-/// Bytes written between two reads at most.
+/// Maximum bytes written between two reads.
 const REFRESH_BYTES: i64 = 32 << 20;
 /// Bytes that a thread takes at once.
 const CREDIT_BYTES: i64 = 1 << 20;
 /// Nanoseconds between two reads while there is room, and while there is none.
 const REFRESH_NS: u64 = 1_000_000_000;
 const FULL_NS: u64 = 4_000_000;
-/// Page size where the kernel does not say otherwise: counts are in pages.
+/// Page size if the kernel does not say otherwise: counts are in pages.
 const PAGE_BYTES: i64 = 4096;
 
 /// Bytes that may be written before the next read, on the whole machine.
@@ -43,14 +43,14 @@ impl Budget {
         Self { bytes: AtomicI64::new(0), due_ns: AtomicU64::new(0), source: Mutex::new(None) }
     }
 
-    /// Takes `bytes` of the budget. Returns false where there is not enough.
+    /// Takes `bytes` of the budget. Returns false if there is not enough.
     fn take(&self, bytes: i64, now_ns: u64) -> bool {
         let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         let is_due = now_ns >= self.due_ns.load(Ordering::Relaxed);
         if left >= 0 && !is_due {
             return true;
         }
-        // A used-up budget is renewed at once; where there was no room, it is renewed once a tick.
+        // A used-up budget is renewed at once; if there was no room, it is renewed once a tick.
         let was_full = left < -REFRESH_BYTES;
         if was_full && !is_due {
             return false;
@@ -79,7 +79,7 @@ thread_local! {
     static CREDIT: Cell<Credit> = const { Cell::new(Credit { bytes: 0, until_ns: 0 }) };
 }
 
-/// Whether `bytes` more can be dirtied without blocking.
+/// Returns whether `bytes` more can be dirtied without blocking.
 #[inline]
 pub(crate) fn has_room(bytes: usize) -> bool {
     let (bytes, now_ns) = (bytes as i64, nonblocking::now_ns());

@@ -14,9 +14,9 @@ const FID_BYTES: usize = 20;
 pub(crate) struct Event<'b> {
     /// Bits of `FAN_…`.
     pub(crate) mask: u64,
-    /// The process that caused it, 0 where it is unknown.
+    /// The process that caused it, 0 if it is unknown.
     pub(crate) process: u32,
-    /// The kernel's handle of the object, type and opaque part. `None` where it is missing.
+    /// The kernel's handle of the object, type and opaque part. `None` if it is missing.
     pub(crate) object: Option<(i32, &'b [u8])>,
 }
 
@@ -24,7 +24,7 @@ impl Event<'_> {
     /// An unknown event.
     const MISSED: Self = Self { mask: libc::FAN_Q_OVERFLOW, process: 0, object: None };
 
-    /// Whether events were lost because the queue was full.
+    /// Returns whether events were lost because the queue was full.
     pub(crate) fn is_overflow(&self) -> bool {
         self.mask & libc::FAN_Q_OVERFLOW != 0
     }

@@ -69,7 +69,7 @@ impl Volume {
         self.insert_opened(self.file_of(fd, Reach::Path), directory, name)
     }
 
-    /// Fails where a lookup of `name` may block. Returns the descriptor if the check had to open the name.
+    /// Fails if a lookup of `name` may block. Returns the descriptor if the check had to open the name.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`]; the errors of a lookup.
@@ -87,7 +87,7 @@ impl Volume {
     }
 
     /// Returns handle and attributes of `name` without opening it; `present_ns` is the time before the call. `None`
-    /// where the two may belong to different objects, because the name changed in between, or where this cannot be
+    /// if the two may belong to different objects, because the name changed in between, or if this cannot be
     /// determined.
     ///
     /// # Errors

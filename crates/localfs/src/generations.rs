@@ -15,7 +15,7 @@
 //! it can be set.
 //!
 //! # New files
-//! An open file returns its generation by `FS_IOC_GETVERSION`, where the file system has it, in a third of the time
+//! An open file returns its generation by `FS_IOC_GETVERSION`, if the file system has it, in a third of the time
 //! of name_to_handle_at(2). Not every file system returns the number of its handles; the first files that are created
 //! show whether it does ([`GenerationTrial`]).
 
@@ -115,7 +115,7 @@ impl Generations {
     }
 }
 
-/// Whether every change after the coarse clock was read (`clock_ns`) gets a later change time than `changed_ns`, on a
+/// Returns whether every change after the coarse clock was read (`clock_ns`) gets a later change time than `changed_ns`, on a
 /// file system that stores times in steps of `step_ns`.
 pub(crate) fn is_past(step_ns: u32, changed_ns: u64, clock_ns: u64) -> bool {
     changed_ns < clock_ns - clock_ns % u64::from(step_ns.max(1))

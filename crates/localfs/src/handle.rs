@@ -35,7 +35,7 @@ pub(crate) fn from_kernel(handle: &KernelHandle) -> Result<Handle, Error> {
     from_parts(handle.kind, handle.bytes()).ok_or(Error::ServerFault)
 }
 
-/// Converts the type and opaque part of a kernel handle; `None` where they cannot be stored.
+/// Converts the type and opaque part of a kernel handle; `None` if they cannot be stored.
 pub(crate) fn from_parts(kind: i32, bytes: &[u8]) -> Option<Handle> {
     // Types are single bytes; the bits above are flags that the server does not use.
     let kind = u8::try_from(kind).ok()?;

@@ -2,8 +2,8 @@
 //! socket.
 //!
 //! The state directory contains the key of all file handles. So clients get neither a name nor a handle for it or for
-//! any file in it, not even by an old handle or by another hard link. Directories above it cannot be renamed, or a
-//! client could put a state directory of its own there for the next start.
+//! any file in it, not even by an old handle or by another hard link. Directories above it cannot be renamed:
+//! otherwise a client could put a state directory of its own there for the next start.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +22,7 @@ use crate::object::Object;
 use crate::streams;
 use crate::sys;
 
-/// The most parents between the state directory and the root.
+/// Maximum number of parents between the state directory and the root.
 const MAX_PARENTS: usize = 4096;
 /// If the directory changed less than this long ago, another change may have the same time.
 const TICK_NS: u64 = 100_000_000;
@@ -51,7 +51,7 @@ struct Inside {
 }
 
 impl Hidden {
-    /// Hides `directory` and `socket` from clients of the export at `root`; `None` where both are outside. The thread
+    /// Hides `directory` and `socket` from clients of the export at `root`; `None` if both are outside. The thread
     /// must act as the server.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Hidden {
         Ok(is_within.then(|| Self { directory, key, above, socket, inside: Mutex::default() }))
     }
 
-    /// Whether `status` is of the directory, or of a file in it.
+    /// Returns whether `status` is of the directory, or of a file in it.
     pub(crate) fn hides(&self, status: &Statx) -> bool {
         let (device, inode) = (device_of(status), status.stx_ino);
         (device, inode) == self.key || device == self.key.0 && self.is_inside(inode)
@@ -90,7 +90,7 @@ impl Hidden {
         self.socket.as_ref().is_some_and(|(parent, socket)| *parent == directory.key && socket == name)
     }
 
-    /// Whether a file of this inode number is in the directory. If this cannot be determined, every file counts as
+    /// Returns whether a file of this inode number is in the directory. If this cannot be determined, every file counts as
     /// inside.
     fn is_inside(&self, inode: u64) -> bool {
         self.inodes().map_or(true, |inodes| inodes.contains(&inode))

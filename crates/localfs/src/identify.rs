@@ -51,7 +51,7 @@ impl Volume {
     }
 
     /// As [`identify`](Self::identify), for a file that this server created in a directory of the export, and so on
-    /// no other mount. `None` where `identify` has to be called.
+    /// no other mount. `None` if `identify` has to be called.
     fn identify_new(&self, fd: BorrowedFd<'_>) -> Result<Option<(Handle, Statx)>> {
         let Handles::Kernel { mount, usual, generations: Some(generations) } = &self.handles else {
             return Ok(None);

@@ -77,7 +77,7 @@ impl Current {
 /// Gives this thread the caller's user and groups.
 ///
 /// # Errors
-/// [`Error::Access`] where the ids are not mapped here. The thread may then have part of another identity, and must
+/// [`Error::Access`] if the ids are not mapped here. The thread may then have part of another identity, and must
 /// not act for the caller.
 pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| {
@@ -106,7 +106,7 @@ pub fn become_server() {
 
 /// Calls `make` with this umask, which the kernel applies unless the directory has a default ACL.
 ///
-/// The thread's umask is 0 otherwise, so that modes are set as requested. Where a thread cannot have its own umask,
+/// The thread's umask is 0 otherwise, so that modes are set as requested. If a thread cannot have its own umask,
 /// `make` gets the bits to remove from the mode instead: then a default ACL may grant less than otherwise, never more.
 pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
     let has_own = CURRENT.with_borrow_mut(|current| {
@@ -127,7 +127,7 @@ pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
     made
 }
 
-/// Whether this process can act as its callers: it is root, may set users and groups, and loses its capabilities over
+/// Returns whether this process can act as its callers: it is root, may set users and groups, and loses its capabilities over
 /// files while it acts as another user. Tested on a separate thread.
 pub(crate) fn can_act_as_callers() -> bool {
     rustix::process::geteuid().is_root() && std::thread::spawn(test_identity_switch).join().unwrap_or(false)

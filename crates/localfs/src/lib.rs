@@ -4,7 +4,7 @@
 //! As **root** (with the capabilities to set users and to override permissions, tested at the start) the server
 //! creates, looks up, moves and removes every name as the caller, so that the kernel checks permissions. Data go
 //! through descriptors that are open for all callers. Each READ and WRITE is checked by permission bits, or by the
-//! kernel where the file has an ACL. Only root may create device files. The machine's own rules apply too: with
+//! kernel if the file has an ACL. Only root may create device files. The machine's own rules apply too: with
 //! `fs.protected_hardlinks` a caller may link only files that it owns or may read and write.
 //!
 //! As **any other user** the server acts as its own user: it owns all new files. Callers of another user id get what
@@ -13,7 +13,7 @@
 //! Squash all callers to the server's user to make such an export useful.
 //!
 //! # Handles
-//! Kernel handles where this process may open files by them (CAP_DAC_READ_SEARCH), otherwise numbers of a durable
+//! Kernel handles if this process may open files by them (CAP_DAC_READ_SEARCH), otherwise numbers of a durable
 //! index in the state directory: see [`Config::state_directory`]. Both survive renames, restarts and reboots. Only
 //! objects below the exported directory, on its own mount, get handles. The protocol servers authenticate handles, so
 //! that clients cannot forge them. A file that a *local* process moves out of the export stays reachable by its
@@ -24,12 +24,12 @@
 //! mounted file system as another volume finds the mount points by [`LocalFs::mount_point`].
 //!
 //! # Coherence with local processes
-//! The change attribute moves with every change, by local processes too. Where the kernel's timestamps are coarse, a
+//! The change attribute moves with every change, by local processes too. If the kernel's timestamps are coarse, a
 //! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic
 //! among requests of this back end; a local process may change the object in between unseen. WRITEs and changes of
 //! directory entries that came with one read of a connection reuse the attributes after the previous one
 //! (`batch_attrs`): a local change between two of them is not seen either. [`watch`](vfs::Backend::watch) reports
-//! local changes where [fanotify(7)](LocalFs::why_unwatched) is available.
+//! local changes if [fanotify(7)](LocalFs::why_unwatched) is available.
 //!
 //! # Durability
 //! [`Durability::Sync`] and [`Durability::Async`]. Symbolic links and special files cannot be opened, so a change of

@@ -42,10 +42,10 @@ const SPINS: u32 = 100;
 
 /// A request in the queue of a lock.
 pub(crate) trait Waiter: Send {
-    /// Whether no caller waits for its answer any longer.
+    /// Returns whether no caller waits for its answer any longer.
     fn is_cancelled(&self) -> bool;
 
-    /// Tries the request again. Returns true where that happens at once.
+    /// Tries the request again. Returns true if that happens at once.
     fn resume(self: Box<Self>) -> bool;
 }
 
@@ -131,7 +131,7 @@ impl ObjectLock {
         None
     }
 
-    /// Puts a request into the queue. Returns it where the lock is free.
+    /// Puts a request into the queue. Returns it if the lock is free.
     pub(crate) fn enqueue<W: Waiter + 'static>(&self, waiter: Box<W>, end: End) -> Option<Box<W>> {
         let mut queue = self.queue.lock();
         // From now on a thread that releases the lock examines the queue, and waits for the queue's mutex.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use vfs::Handle;
 
-/// The most mount points of a volume that are logged.
+/// Maximum number of mount points of a volume that are logged.
 const MAX_LOGGED: usize = 64;
 
 /// A mount point inside an export.

@@ -54,7 +54,7 @@ struct State {
     resumed_by: usize,
     /// Whether the operation would take long.
     is_long: bool,
-    /// The coarse clock, read once for an operation; 0 where it was not read.
+    /// The coarse clock, read once for an operation; 0 if it was not read.
     now_ns: u64,
 }
 
@@ -110,7 +110,7 @@ impl InPlace {
         Self(())
     }
 
-    /// Ends the section. Returns false where the operation would have blocked: then it had no effect, and its result
+    /// Ends the section. Returns false if the operation would have blocked: then it had no effect, and its result
     /// is invalid.
     #[inline]
     pub(crate) fn end(self) -> bool {
@@ -162,7 +162,7 @@ impl Drop for OnPool {
     }
 }
 
-/// Whether this thread may block.
+/// Returns whether this thread may block.
 pub(crate) fn may_block() -> bool {
     STATE.get().blocking == Blocking::Allowed
 }
@@ -212,7 +212,7 @@ pub(crate) fn block_on_lock<T>(object: Arc<dyn Lockable>) -> Result<T> {
     Err(Error::Later)
 }
 
-/// Whether this thread may block on locks.
+/// Returns whether this thread may block on locks.
 pub(crate) fn waits_for_locks() -> bool {
     STATE.get().waits_for_locks
 }
@@ -225,7 +225,7 @@ pub(crate) fn lock_taken(lock: &ObjectLock) {
     }
 }
 
-/// Whether the operation has given up, so that its error is invalid.
+/// Returns whether the operation has given up, so that its error is invalid.
 pub(crate) fn would_block() -> bool {
     STATE.get().blocking == Blocking::Attempted
 }
@@ -261,7 +261,7 @@ pub(crate) fn minute() -> u32 {
     (now_ns() >> MINUTE_SHIFT) as u32 + 2
 }
 
-/// Whether data that were seen in `minute` count as cached.
+/// Returns whether data that were seen in `minute` count as cached.
 pub(crate) fn is_recent(minute: u32, now: u32) -> bool {
     now.wrapping_sub(minute) <= 1
 }

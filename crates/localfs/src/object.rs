@@ -21,19 +21,19 @@ pub(crate) enum Reach {
     Path,
     /// Also reading.
     Read,
-    /// Writing, but not reading: only where a server without root's capabilities may not read its own file.
+    /// Writing, but not reading: only if a server without root's capabilities may not read its own file.
     Write,
     /// Reading and writing.
     ReadWrite,
 }
 
 impl Reach {
-    /// Whether content can be read.
+    /// Returns whether content can be read.
     pub(crate) fn reads(self) -> bool {
         matches!(self, Self::Read | Self::ReadWrite)
     }
 
-    /// Whether content can be written.
+    /// Returns whether content can be written.
     pub(crate) fn writes(self) -> bool {
         matches!(self, Self::Write | Self::ReadWrite)
     }
@@ -62,7 +62,7 @@ impl OpenFile {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
     }
 
-    /// Whether a read has failed. READ must report such an error; a splice would find it too late.
+    /// Returns whether a read has failed. READ must report such an error; a splice would find it too late.
     pub(crate) fn has_failed_read(&self) -> bool {
         self.has_failed_read.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ pub(crate) struct Object {
     pub(crate) key: (u64, u64),
     /// The changes that are not durable yet.
     pub(crate) sync_state: SyncState,
-    /// When it was created, where the file system keeps that.
+    /// When it was created, if the file system keeps that.
     pub(crate) created: Option<Timestamp>,
     /// Whether it is immutable, and the change time for which that is known: nanoseconds << 1 | is immutable; 0 if
     /// unknown.
@@ -232,7 +232,7 @@ impl Object {
         Arc::clone(&self.file.read())
     }
 
-    /// Lends the descriptor for a short call. No lock is held where the call may block.
+    /// Lends the descriptor for a short call. No lock is held if the call may block.
     pub(crate) fn with_fd<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         if nonblocking::may_block() {
             return call(self.file().as_fd());
@@ -246,7 +246,7 @@ impl Object {
         call(self.file.read().as_fd())
     }
 
-    /// Returns a writable descriptor, and the change that is about to be made with it; `None` where the present
+    /// Returns a writable descriptor, and the change that is about to be made with it; `None` if the present
     /// descriptor is not writable. From here on the object is dirty and keeps this descriptor.
     pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, PendingChange<'_>)> {
         let file = self.file.read();
@@ -280,7 +280,7 @@ impl Object {
         }
     }
 
-    /// Whether its descriptor may be closed although an open pins it: it has a name, so that its handle finds it
+    /// Returns whether its descriptor may be closed although an open pins it: it has a name, so that its handle finds it
     /// again.
     pub(crate) fn can_be_found_again(&self) -> bool {
         // This must not wait for the lock: a thread that opens the object may itself be closing descriptors.
@@ -291,7 +291,7 @@ impl Object {
             && self.file.try_read().is_some_and(|file| linked(&file))
     }
 
-    /// Whether an open holds it.
+    /// Returns whether an open holds it.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pins() > 0
     }
@@ -301,7 +301,7 @@ impl Object {
         self.pins.load(Ordering::Acquire) & COUNT
     }
 
-    /// Pins it for an open. Returns false where the cache has [released](Self::release) it before.
+    /// Pins it for an open. Returns false if the cache has [released](Self::release) it before.
     #[cfg(test)]
     pub(crate) fn pin(&self) -> bool {
         self.pins.fetch_add(1, Ordering::AcqRel) & RELEASED == 0
@@ -317,7 +317,7 @@ impl Object {
         }
     }
 
-    /// Releases an object that was seen without a name, so that later opens fail. Returns false where an open holds
+    /// Releases an object that was seen without a name, so that later opens fail. Returns false if an open holds
     /// it: then the last of them releases it.
     pub(crate) fn release(&self) -> bool {
         let nameless = |pins: u32| Some(if pins & COUNT == 0 { pins | RELEASED } else { pins | NAMELESS });
@@ -325,7 +325,7 @@ impl Object {
         before.is_ok_and(|pins| pins & COUNT == 0)
     }
 
-    /// Returns true where the caller has to queue a check whether the object still has a name.
+    /// Returns true if the caller has to queue a check whether the object still has a name.
     pub(crate) fn queue_check(&self) -> bool {
         !self.is_check_queued.load(Ordering::Relaxed) && !self.is_check_queued.swap(true, Ordering::AcqRel)
     }
@@ -420,13 +420,13 @@ impl Objects {
         self.pinned.load(Ordering::Relaxed)
     }
 
-    /// Whether every pinned file has its descriptor.
+    /// Returns whether every pinned file has its descriptor.
     #[cfg(test)]
     pub(crate) fn closed_is_empty(&self) -> bool {
         self.closed.lock().is_empty() && self.closed_count.load(Ordering::Acquire) == 0
     }
 
-    /// Pins `object` for one more open. Returns false where it was [released](Object::release) before.
+    /// Pins `object` for one more open. Returns false if it was [released](Object::release) before.
     pub(crate) fn pin(&self, object: &Arc<Object>) -> bool {
         let before = object.pins.fetch_add(1, Ordering::AcqRel);
         if before & RELEASED != 0 {

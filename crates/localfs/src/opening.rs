@@ -122,7 +122,7 @@ impl Volume {
             });
             match cached {
                 Err(Errno::AGAIN) => nonblocking::require_blocking()?,
-                // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
+                // Before Linux 5.12 (5.6), or if a sandbox does not know the call.
                 Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
                     self.has_cached_lookup.store(false, Ordering::Relaxed);
                 }

@@ -5,7 +5,7 @@
 //! descriptor that was opened for one caller gives no access to another.
 //!
 //! Without an ACL only permission bits count. Whether there is one is read once and remembered while the
-//! change time is the same (an ACL cannot change without it). Where there is one, the kernel checks as the caller.
+//! change time is the same (an ACL cannot change without it). If there is one, the kernel checks as the caller.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ pub(crate) const SET_GROUP_ID: u32 = 0o2000;
 /// The bits that let a program run with the permissions of its owner or its group.
 pub(crate) const SET_IDS: u32 = SET_USER_ID | SET_GROUP_ID;
 
-/// Whether the permission bits grant `who` all of `want`.
+/// Returns whether the permission bits grant `who` all of `want`.
 pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bool {
     if who.is_root() {
         // On Linux, root may execute a file that any user may execute, and search every directory.
@@ -51,17 +51,17 @@ pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bo
     class & want == want
 }
 
-/// Whether `who` is the owner or root.
+/// Returns whether `who` is the owner or root.
 pub(crate) fn owns(who: &Credentials, file: &Attributes) -> bool {
     who.is_root() || who.uid == file.uid
 }
 
 impl Volume {
-    /// Prepares this thread for calls in `directory` that the kernel checks as the caller. Where the server can act
+    /// Prepares this thread for calls in `directory` that the kernel checks as the caller. If the server can act
     /// only as itself, other callers are checked here, in addition to the kernel's check of the server.
     ///
     /// # Errors
-    /// [`Error::Access`] where the caller lacks `want` on the directory.
+    /// [`Error::Access`] if the caller lacks `want` on the directory.
     pub(crate) fn enter(&self, context: &Context, directory: &Object, want: u32) -> Result<()> {
         match &self.actor {
             Actor::Callers => identity::become_caller(&context.credentials),
@@ -92,7 +92,7 @@ impl Volume {
         SetAttributes { mode: set.mode.map(|mode| mode & !masked), ..*set }
     }
 
-    /// Whether the caller has all of `want`, by permission bits and ACL.
+    /// Returns whether the caller has all of `want`, by permission bits and ACL.
     pub(crate) fn may(
         &self,
         context: &Context,
@@ -120,7 +120,7 @@ impl Volume {
         }
     }
 
-    /// Fails where the caller lacks part of `want`.
+    /// Fails if the caller lacks part of `want`.
     pub(crate) fn require(
         &self,
         context: &Context,
@@ -131,7 +131,7 @@ impl Volume {
         if self.may(context, object, snapshot, want)? { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Fails where content may not be read. RFC 1813 §4.4: "the server's permission checking algorithm should allow
+    /// Fails if content may not be read. RFC 1813 §4.4: "the server's permission checking algorithm should allow
     /// the owner of a file to access it regardless of the permission setting", and "the server allows reading of
     /// files if the uid given in the call has either execute or read permission on the file", since clients page
     /// programs in by READ.
@@ -149,7 +149,7 @@ impl Volume {
         if granted { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Fails where content may not be written, with the same exception for the owner.
+    /// Fails if content may not be written, with the same exception for the owner.
     pub(crate) fn require_write(
         &self,
         context: &Context,
@@ -166,7 +166,7 @@ impl Volume {
         if granted { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Fails where a caller that the kernel does not check may not remove `victim` from `directory`. POSIX.1-2024
+    /// Fails if a caller that the kernel does not check may not remove `victim` from `directory`. POSIX.1-2024
     /// §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process may.
     pub(crate) fn require_removal(
         &self,

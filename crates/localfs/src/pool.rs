@@ -1,6 +1,6 @@
 //! Threads that may block on the disk, shared fairly among clients.
 //!
-//! Each volume has its own, so that a device that does not answer does not block other exports. They are divided into
+//! Each volume has its own threads, so that a device that does not answer does not block other exports. They are divided into
 //! lanes by the duration of jobs, and no lane waits for another:
 //!
 //! - [`Lane::Work`]: reads and small changes.
@@ -77,7 +77,7 @@ fn share_of(threads: usize) -> usize {
 }
 
 impl Pool {
-    /// Submits a job. Returns true where it starts at once.
+    /// Submits a job. Returns true if it starts at once.
     pub(crate) fn submit(&self, lane: Lane, peer: Peer, job: impl FnOnce() + Send + 'static) -> bool {
         self.threads(lane).submit(peer, Box::new(job), false)
     }
@@ -96,7 +96,7 @@ impl Pool {
         }
     }
 
-    /// Returns the most threads of a lane.
+    /// Returns the maximum number of threads of a lane.
     #[cfg(test)]
     pub(crate) fn max_threads(&self, lane: Lane) -> usize {
         self.threads(lane).0.max_threads

@@ -48,7 +48,7 @@ const SHARES_STORAGE: [u64; 4] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e, 0x7461_
 /// tmpfs has them since Linux 6.6, which multigrain timestamps (6.13) prove.
 const STABLE_POSITIONS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x6969];
-/// The most objects that are kept open by default, each with about a kilobyte in the kernel.
+/// Maximum number of objects that are kept open by default, each with about a kilobyte in the kernel.
 const DEFAULT_MAX_OBJECTS: usize = 32 * 1024;
 /// The greatest offset on Linux.
 const GREATEST_FILE: u64 = i64::MAX as u64;
@@ -185,7 +185,7 @@ fn properties(
     }
 }
 
-/// Whether `path` leads to the exported directory of `volume`, on the same mount.
+/// Returns whether `path` leads to the exported directory of `volume`, on the same mount.
 pub(crate) fn is_at(volume: &Volume, path: &Path) -> std::io::Result<bool> {
     if rustix::process::geteuid().is_root() {
         identity::become_server();
@@ -211,7 +211,7 @@ struct Identities {
 }
 
 impl Identities {
-    /// Derives them from the file system's UUID, or an `f_fsid` made of it; where there is neither, from the exported
+    /// Derives them from the file system's UUID, or an `f_fsid` made of it; if there is neither, from the exported
     /// directory's own inode number and time of creation. Never from a device number or a start time.
     fn of(root: BorrowedFd<'_>, status: &Statx, f_type: u64) -> Self {
         let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_6673, 0x5f69_6465_6e74_6974);
@@ -243,7 +243,7 @@ fn hidden(config: &Config, root: BorrowedFd<'_>) -> Result<Option<Box<Hidden>>, 
     hidden.map(|hidden| hidden.map(Box::new)).map_err(|error| OpenError::State(directory.clone(), error))
 }
 
-/// Uses kernel handles where this process may open them, otherwise the index.
+/// Uses kernel handles if this process may open them, otherwise the index.
 fn handles(
     config: &Config,
     root: BorrowedFd<'_>,
@@ -287,7 +287,7 @@ fn open_index(directory: &Path, identities: &Identities, root: FileKey) -> std::
     Index::open(&directory.join(format!("handles-{name}")), root)
 }
 
-/// Determines the actor: the callers where that works, otherwise the server itself. A server with capabilities over
+/// Determines the actor: the callers if that works, otherwise the server itself. A server with capabilities over
 /// files does not act like a user.
 fn actor() -> Actor {
     if identity::can_act_as_callers() {

@@ -19,7 +19,7 @@ impl Volume {
     /// Returns the current attributes.
     ///
     /// # Errors
-    /// [`Error::Stale`] where the object has lost its last name and no open holds it.
+    /// [`Error::Stale`] if the object has lost its last name and no open holds it.
     pub(crate) fn stat(&self, object: &Object) -> Result<Snapshot> {
         self.observe(object, false)
     }
@@ -39,7 +39,7 @@ impl Volume {
         self.statx_snapshot(object, own_change)
     }
 
-    /// Whether fstat(2), which is faster, returns all that this volume needs.
+    /// Returns whether fstat(2), which is faster, returns all that this volume needs.
     pub(crate) fn can_use_fstat(&self) -> bool {
         matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse()
     }
@@ -82,7 +82,7 @@ impl Volume {
         })
     }
 
-    /// Whether no user may write the object, not even root. This cannot change without the change time.
+    /// Returns whether no user may write the object, not even root. This cannot change without the change time.
     pub(crate) fn is_immutable(&self, object: &Object, snapshot: &Snapshot) -> Result<bool> {
         if let Some(immutable) = snapshot.immutable {
             return Ok(immutable);

@@ -19,7 +19,7 @@ use crate::sys;
 
 /// Bytes that are read from the kernel at once: about a thousand entries.
 pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
-/// The most streams that are kept of one volume; the least recently used is closed.
+/// Maximum number of streams that are kept of one volume; the least recently used is closed.
 const MAX_STREAMS: usize = 64;
 
 /// The protocols reserve cookies 0, 1 and 2 (RFC 8881 §18.23.3). A position of that value, which no known file system
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Whether the next entry, or the end, has to be read from the kernel.
+    /// Returns whether the next entry, or the end, has to be read from the kernel.
     pub(crate) fn is_used_up(&self) -> bool {
         self.start == self.end && !self.is_at_end
     }

@@ -19,7 +19,7 @@ struct Queue {
     has_leader: bool,
 }
 
-/// Whether the sync of a change is short, except for the commit that all share.
+/// Returns whether the sync of a change is short, except for the commit that all share.
 pub(crate) fn is_short_sync(object: &Object, change: ChangeId) -> bool {
     match object.kind {
         FileKind::Directory => true,
@@ -42,7 +42,7 @@ impl SyncGroup {
         !std::mem::replace(&mut gathering.has_leader, true)
     }
 
-    /// Moves the gathered objects to `round`. Returns false where `round` stays empty: then the next object needs
+    /// Moves the gathered objects to `round`. Returns false if `round` stays empty: then the next object needs
     /// another leader.
     pub(crate) fn begin_round(&self, round: &mut Vec<Arc<Object>>) -> bool {
         let mut gathering = self.0.lock();

@@ -54,12 +54,12 @@ impl ChangeId {
         Self { is_creation: true, ..self }
     }
 
-    /// Whether the change created the object.
+    /// Returns whether the change created the object.
     pub(crate) fn is_creation(self) -> bool {
         self.is_creation
     }
 
-    /// Whether a sync that makes `later`, a later change of the object, durable, makes this one durable too: no sync
+    /// Returns whether a sync that makes `later`, a later change of the object, durable, makes this one durable too: no sync
     /// failed between their beginnings.
     pub(crate) fn is_covered_by(self, later: Self) -> bool {
         self.failures == later.failures
@@ -88,7 +88,7 @@ struct State {
     /// Changes up to these numbers are durable, as to their data and with all attributes.
     data: u64,
     all: u64,
-    /// Upper bound of the bytes of content that no sync has begun to cover; [`UNKNOWN`] where they were not counted.
+    /// Upper bound of the bytes of content that no sync has begun to cover; [`UNKNOWN`] if they were not counted.
     unsynced: u64,
     /// Whether a sync runs, or is about to.
     is_running: bool,
@@ -124,7 +124,7 @@ impl SyncState {
         PendingChange { sync_state: self, failures, bytes: UNKNOWN }
     }
 
-    /// Returns a number that differs after each change through this server. It stands while the object's lock is
+    /// Returns a number that differs after each change through this server. It does not change while the object's lock is
     /// held.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -152,7 +152,7 @@ impl SyncState {
         self.state.lock().waiting.len()
     }
 
-    /// Whether a sync runs, or is about to.
+    /// Returns whether a sync runs, or is about to.
     #[cfg(test)]
     pub(crate) fn is_syncing(&self) -> bool {
         self.state.lock().is_running
@@ -172,7 +172,7 @@ impl SyncState {
         outcome
     }
 
-    /// Whether a crash of the machine may lose changes.
+    /// Returns whether a crash of the machine may lose changes.
     pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().is_dirty()
     }
@@ -227,7 +227,7 @@ impl SyncState {
         drop(waiting);
     }
 
-    /// Whether requests wait for another sync. If not, the next request to wait has to start one.
+    /// Returns whether requests wait for another sync. If not, the next request to wait has to start one.
     pub(crate) fn needs_another_sync(&self) -> bool {
         let mut state = self.state.lock();
         state.is_running = !state.waiting.is_empty();
@@ -235,7 +235,7 @@ impl SyncState {
     }
 
     /// Begins a sync. Returns the number of the last finished change, the extent that the waiting requests need, and
-    /// these requests; `None` where none wait.
+    /// these requests; `None` if none wait.
     pub(crate) fn begin_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {

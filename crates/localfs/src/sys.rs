@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use bytes::BytesMut;
 use rustix::io::{Errno, Result};
 
-/// Longest kernel handle that is stored, in bytes: [`vfs::MAX_HANDLE`] without two bytes of our own. ext4 and XFS
+/// Longest kernel handle that is stored, in bytes: [`vfs::MAX_HANDLE`] without two bytes of this crate. ext4 and XFS
 /// need 8 to 12, tmpfs 12, btrfs 20.
 pub(crate) const MAX_KERNEL_HANDLE: usize = vfs::MAX_HANDLE - 2;
 
@@ -42,7 +42,7 @@ impl KernelHandle {
         (self.kind, usize::from(self.length))
     }
 
-    /// Whether both name one object.
+    /// Returns whether both name one object.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.kind, self.bytes()) == (other.kind, other.bytes())
     }
@@ -63,7 +63,7 @@ impl KernelHandle {
         }
     }
 
-    /// Returns the handle of this form with this [`identity`](Self::identity); `None` for unknown forms, and where
+    /// Returns the handle of this form with this [`identity`](Self::identity); `None` for unknown forms, and if
     /// the number does not fit.
     pub(crate) fn of((kind, length): (i32, usize), inode: u64, generation: u32) -> Option<Self> {
         let mut handle = Self { kind, length: length as u8, data: [0; MAX_KERNEL_HANDLE] };
@@ -93,11 +93,11 @@ fn check(result: libc::c_long) -> Result<usize> {
 }
 
 fn last_errno() -> Errno {
-    // The standard library reads errno for us.
+    // The standard library reads errno.
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// name_to_handle_at(2): returns the handle of `name` in `directory` (of `directory` itself where `name` is empty;
+/// name_to_handle_at(2): returns the handle of `name` in `directory` (of `directory` itself if `name` is empty;
 /// then it may be an `O_PATH` descriptor of anything), and the id of its mount. Symbolic links are not followed.
 pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32)> {
     handle_at(directory, name, if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 })
@@ -228,7 +228,7 @@ fn append(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64, fl
     Ok(read)
 }
 
-/// Appends the data that can be read without waiting for the device; `EAGAIN` where there are none, `EOPNOTSUPP` where the
+/// Appends the data that can be read without waiting for the device; `EAGAIN` if there are none, `EOPNOTSUPP` if the
 /// file system cannot tell.
 pub(crate) fn read_without_waiting(
     fd: BorrowedFd<'_>,
@@ -328,7 +328,7 @@ pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
     (answer[0] == 16 && uuid != [0; 16]).then_some(uuid)
 }
 
-/// Returns the generation of an open file's inode (FS_IOC_GETVERSION); an error where the file system does not
+/// Returns the generation of an open file's inode (FS_IOC_GETVERSION); an error if the file system does not
 /// support it.
 pub(crate) fn generation(fd: BorrowedFd<'_>) -> Result<u32> {
     const FS_IOC_GETVERSION: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::c_long>(b'v', 1);
@@ -339,11 +339,11 @@ pub(crate) fn generation(fd: BorrowedFd<'_>) -> Result<u32> {
     Ok(answer[0] as u32)
 }
 
-/// Returns the most hard links of a file of this file system, as far as the C library knows.
+/// Returns the maximum number of hard links of a file of this file system, as far as the C library knows.
 pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
     // SAFETY: the call takes a descriptor and a constant.
     let limit = unsafe { libc::fpathconf(fd.as_raw_fd(), libc::_PC_LINK_MAX) };
-    // The library returns LINUX_LINK_MAX where it does not know the limit.
+    // The library returns LINUX_LINK_MAX if it does not know the limit.
     u32::try_from(limit).ok().filter(|limit| *limit > 127).unwrap_or(u32::MAX)
 }
 

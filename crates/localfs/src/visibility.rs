@@ -37,13 +37,13 @@ impl Volume {
         }
     }
 
-    /// Returns inode numbers that may have to be left out of a listing made now; `None` where nothing is hidden.
+    /// Returns inode numbers that may have to be left out of a listing made now; `None` if nothing is hidden.
     pub(crate) fn unlisted(&self) -> Option<Arc<HashSet<u64>>> {
         // If the directory cannot be listed, it is left out itself anyway.
         self.hidden.as_ref().map(|hidden| hidden.inodes().unwrap_or_default())
     }
 
-    /// Whether an entry of a directory is left out of a listing; `unlisted` is from [`Self::unlisted`].
+    /// Returns whether an entry of a directory is left out of a listing; `unlisted` is from [`Self::unlisted`].
     pub(crate) fn hides_entry(
         &self,
         unlisted: Option<&HashSet<u64>>,
@@ -63,7 +63,7 @@ impl Volume {
         status.map_or(true, |status| hidden.hides_named(&status))
     }
 
-    /// Fails where a rename would move or replace a hidden file, or move a directory above one.
+    /// Fails if a rename would move or replace a hidden file, or move a directory above one.
     pub(crate) fn require_movable(
         &self,
         (from, old): (&Object, &Name),

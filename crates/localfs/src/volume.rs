@@ -30,14 +30,14 @@ use crate::sync_group::SyncGroup;
 use crate::watch;
 use crate::watch_limits::LimitLog;
 
-/// The user of operations for the kernel.
+/// The user as which the kernel sees operations.
 #[derive(Debug)]
 pub(crate) enum Actor {
     /// As the caller: the server has root's capabilities.
     Callers,
     /// As the server itself, for any caller.
     Itself {
-        /// The user whose requests the kernel checks correctly; `u32::MAX` where the server has capabilities that its
+        /// The user whose requests the kernel checks correctly; `u32::MAX` if the server has capabilities that its
         /// user has not.
         uid: u32,
     },
@@ -47,7 +47,7 @@ pub(crate) enum Actor {
 #[derive(Debug)]
 pub(crate) enum Handles {
     /// The kernel opens them, on the mount of this id. Most handles have the root's type and length, `usual`.
-    /// `generations` is set where such a handle can be made of inode number and generation.
+    /// `generations` is set if such a handle can be made of inode number and generation.
     Kernel { mount: i32, usual: (i32, usize), generations: Option<Box<Generations>> },
     /// Through the index, which knows a parent and a name; on the mount of this id.
     Indexed { index: Index, mount: u64 },
@@ -72,7 +72,7 @@ pub(crate) struct Volume {
     /// Whether a file without names has no links; some FUSE file systems always report 0.
     pub(crate) counts_links: bool,
     pub(crate) objects: Objects,
-    /// The most objects that this volume caches, if its share of the descriptors allows it.
+    /// Maximum number of objects that this volume caches, if its share of the descriptors allows it.
     pub(crate) max_objects: usize,
     /// The budget of open files, and this volume's membership in it.
     pub(crate) descriptors: &'static Descriptors,
@@ -153,7 +153,7 @@ impl Volume {
         if self.is_async.load(Ordering::Acquire) { Durability::Async } else { Durability::Sync }
     }
 
-    /// Whether changes must be durable before they are answered.
+    /// Returns whether changes must be durable before they are answered.
     pub(crate) fn must_sync(&self) -> bool {
         // Tests count syncs on any file system.
         self.durability() == Durability::Sync && (cfg!(test) || !self.is_in_memory)

@@ -78,7 +78,7 @@ pub(crate) struct LazyWatches {
 }
 
 impl LazyWatches {
-    /// Allows up to `max_kept` objects to be kept open, where they have to be.
+    /// Allows up to `max_kept` objects to be kept open, if they have to be.
     pub(crate) fn new(max_kept: usize) -> Self {
         Self { max_kept, opened: OnceLock::new() }
     }
@@ -156,7 +156,7 @@ impl Watches {
     /// [`remove`](Self::remove).
     ///
     /// # Errors
-    /// `ENOSPC` where the user has no more marks, `EMFILE` where no more objects may be kept open.
+    /// `ENOSPC` if the user has no more marks, `EMFILE` if no more objects may be kept open.
     pub(crate) fn add(
         &self,
         name: &Handle,

@@ -13,7 +13,7 @@ const SILENCE_NS: u64 = 3600 * 1_000_000_000;
 pub(crate) enum WatchLimit {
     /// Marks, to watch delegated files.
     FileMarks,
-    /// Descriptors, to keep delegated files open where no handle finds them again.
+    /// Descriptors, to keep delegated files open if no handle finds them again.
     FilesKept,
     /// Marks, to watch the entries of a directory.
     EntryMarks,
@@ -46,7 +46,7 @@ impl WatchLimit {
 pub(crate) struct LimitLog([AtomicU64; WatchLimit::COUNT]);
 
 impl LimitLog {
-    /// Whether it is time to log this limit, which then counts as logged.
+    /// Returns whether it is time to log this limit, which then counts as logged.
     fn is_due(&self, limit: WatchLimit, now_ns: u64) -> bool {
         let logged = &self.0[limit as usize];
         let last_ns = logged.load(Ordering::Relaxed);

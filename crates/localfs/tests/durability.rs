@@ -23,7 +23,7 @@ fn waits(volume: &LocalFs, name: &str) -> bool {
     is_pending
 }
 
-/// Whether files are created in place. Not all have to be: a directory is read on the pool first, and on a busy
+/// Returns whether files are created in place. Not all have to be: a directory is read on the pool first, and on a busy
 /// machine the stall detector moves changes to the pool.
 fn works_in_place(volume: &LocalFs, prefix: &str) -> bool {
     (0..200).any(|number| !waits(volume, &format!("{prefix}{number}")))

@@ -215,7 +215,7 @@ fn a_mount_point_inside_is_listed_and_not_entered() {
             println!("skipped: cannot mount here");
             return;
         }
-        // It exists already where it is the same file system.
+        // It exists already if it is the same file system.
         let _ = std::fs::create_dir(fixture.path("m/m"));
         let seen = [(); 2].map(|()| (fixture.lookup(&me(), &root, "m"), fixture.list(&me(), &root)));
         let inside = fixture.lookup(&me(), &below, "m");

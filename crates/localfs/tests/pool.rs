@@ -96,7 +96,7 @@ fn an_uncached_read_waits_on_the_pool() {
     let read = fixture.wait(op).expect("read");
     match read.payload {
         vfs::Payload::Bytes(bytes) => assert_eq!(bytes, vec![9; 150_000]),
-        // Where the temporary directory is in memory, nothing is ever cold.
+        // If the temporary directory is in memory, nothing is ever cold.
         _ => assert!(!was_pending),
     }
     assert_eq!(&into[..], b"header", "the attempt leaves no state");

@@ -13,7 +13,7 @@ use vfs::{
 
 const GUARDED: Create = Create::File(CreateMode::Guarded);
 
-/// Whether this process has no capabilities, as these tests need.
+/// Returns whether this process has no capabilities, as these tests need.
 fn is_child() -> bool {
     let is_child = !rustix::process::geteuid().is_root();
     if !is_child {

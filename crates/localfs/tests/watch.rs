@@ -32,7 +32,7 @@ impl ChangeListener for Recorder {
 }
 
 impl Recorder {
-    /// Whether it was notified since the last call, or is within [`TIMEOUT`].
+    /// Returns whether it was notified since the last call, or is within [`TIMEOUT`].
     fn wait(&self) -> bool {
         let is_notified = self.is_notified.lock().unwrap();
         let (mut is_notified, _) =
@@ -58,7 +58,7 @@ fn watch(fixture: &Fixture, object: &Handle, interest: Interest) -> Watched {
     try_watch(fixture, object, interest).expect("watched")
 }
 
-/// Returns a place to watch in; `None` with a message where this system cannot.
+/// Returns a place to watch in; `None` with a message if this system cannot.
 fn place_with(change: impl FnOnce(Config) -> Config) -> Option<Fixture> {
     let fixture = Fixture::with(change);
     if let Some(why) = fixture.fs().why_unwatched() {

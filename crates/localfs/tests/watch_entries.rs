@@ -16,7 +16,7 @@ use vfs::{Authority, Backend, Create, CreateMode, EntriesWatch, FileKind, Handle
 /// More than a tick takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns a place with a directory `d`, created by a local process; `None` with a message where this system cannot
+/// Returns a place with a directory `d`, created by a local process; `None` with a message if this system cannot
 /// watch it.
 fn fixture(change: fn(Config) -> Config) -> Option<Fixture> {
     let fixture = Fixture::with(change);

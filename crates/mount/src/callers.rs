@@ -13,7 +13,7 @@ use crate::ids::IdMap;
 
 /// Time for which the groups of a thread are used before `/proc` is read again.
 const AGE_MAX: Duration = Duration::from_secs(1);
-/// Most threads that are remembered; then all are forgotten.
+/// Maximum number of threads that are remembered; then all are forgotten.
 const THREADS_MAX: usize = 4096;
 
 /// The identity of requests at the server.

@@ -7,7 +7,7 @@ use fuse::{Errno, Setattr, Statistics};
 
 use crate::ids::IdMap;
 
-/// `st_blksize` in bytes, at most.
+/// Maximum `st_blksize` in bytes.
 const BLOCK_SIZE_MAX: u32 = 1 << 20;
 /// Unit in which free space is reported, in bytes.
 const FRAGMENT: u32 = 4096;

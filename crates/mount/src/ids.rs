@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// Most pairs of one map.
+/// Maximum number of pairs of one map.
 pub const PAIRS_MAX: usize = 1024;
 
 /// The reason why a map is invalid.

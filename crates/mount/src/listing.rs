@@ -3,7 +3,7 @@
 use client::fs::inode::{Entry, Listing};
 use fuse::Errno;
 
-/// Most entries of a directory. The cookies of all entries reached are kept while it is open.
+/// Maximum number of entries of a directory. The cookies of all entries reached are kept while it is open.
 const ENTRIES_MAX: usize = 1 << 26;
 
 /// The entries that an open directory has read.
@@ -61,7 +61,7 @@ impl Position {
         }
         self.starts.truncate(index + 1);
         self.starts.extend(part.entries.iter().map(|entry| entry.cookie));
-        // It may be behind `.` and `..`, which the client leaves out.
+        // It may follow `.` and `..`, which the client leaves out.
         if let Some(last) = self.starts.last_mut() {
             *last = part.next_cookie;
         }

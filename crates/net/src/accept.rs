@@ -29,7 +29,7 @@ pub async fn accept<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Whether the error concerns only this connection, whose peer is gone.
+/// Returns whether the error concerns only this connection, whose peer is gone.
 fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }

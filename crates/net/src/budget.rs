@@ -23,7 +23,7 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), bytes })
     }
 
-    /// Whether all bytes are charged.
+    /// Returns whether all bytes are charged.
     pub(crate) fn is_used_up(&self) -> bool {
         self.held.load(Relaxed) >= self.bytes
     }

@@ -1,7 +1,7 @@
 //! Polls for the next request for a short time before the thread sleeps.
 //!
 //! A client that sends one request at a time waits, with each, for this thread to wake up, which takes longer than most answers. So
-//! where single requests arrive one by one, each promptly after the reply to the last, the core polls for the next for about as long
+//! while single requests arrive one by one, each promptly after the reply to the last, the core polls for the next for about as long
 //! as sleeping and waking up take. Between two polls all other tasks and sockets of the core are served. A core that serves
 //! several clients does not poll.
 //!
@@ -70,7 +70,7 @@ impl ArrivalPredictor {
         Self { prompt: 0, required: PROMPT_MIN, hits: 0 }
     }
 
-    /// Whether the next arrival is worth polling for.
+    /// Returns whether the next arrival is worth polling for.
     fn expects_prompt(&self) -> bool {
         self.prompt >= self.required
     }
@@ -99,7 +99,7 @@ impl ArrivalPredictor {
 }
 
 impl BusyPoll {
-    /// Polls for `limit` at most.
+    /// Polls for at most `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -163,7 +163,7 @@ impl BusyPoll {
         ARRIVALS.set(self.arrivals);
     }
 
-    /// Whether to poll once more before sleeping.
+    /// Returns whether to poll once more before sleeping.
     pub(crate) fn should_poll(&mut self, now: impl FnOnce() -> Instant) -> bool {
         if let Some(called) = self.called.filter(|_| self.next_answer.expects_prompt()) {
             let should_poll = now().saturating_duration_since(called) < self.limit;
@@ -187,7 +187,7 @@ impl BusyPoll {
         should_poll
     }
 
-    /// Whether no data arrived for other connections of this core since this one's last.
+    /// Returns whether no data arrived for other connections of this core since this one's last.
     fn is_alone(&self) -> bool {
         self.arrivals == ARRIVALS.get()
     }

@@ -80,7 +80,7 @@ impl Control {
         }
     }
 
-    /// Whether [`Self::stop`] was called; otherwise it will wake `context`.
+    /// Returns whether [`Self::stop`] was called; otherwise it will wake `context`.
     fn is_stopping(&self, context: &Context<'_>) -> bool {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -438,8 +438,8 @@ impl RecordArrival {
     ) -> Waited<E> {
         let began = tokio::time::Instant::now();
         let left = (stall_timeout * STALLS_PER_RECORD).saturating_sub(self.waited);
-        let patience = left.min(if has_memory { stall_timeout } else { BUDGET_PAUSE });
-        let event = tokio::time::timeout_at(began + patience, event).await;
+        let limit = left.min(if has_memory { stall_timeout } else { BUDGET_PAUSE });
+        let event = tokio::time::timeout_at(began + limit, event).await;
         self.waited += began.elapsed();
         match event {
             Ok(event) => Waited::Event(event),

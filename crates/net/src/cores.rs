@@ -193,7 +193,7 @@ impl Running {
     /// Stops reading, answers the requests that were read, closes connections, and joins the threads.
     pub fn shut_down(self) {
         for core in &self.cores {
-            // A core whose thread has died needs no order to stop.
+            // A core whose thread has ended needs no order to stop.
             let _ = core.inbox.send(Message::Stop);
         }
         for thread in self.threads {
@@ -513,7 +513,7 @@ impl Admission {
         let local = prepare(&stream, shared.limits.silence).map_err(lost).ok()?;
         let stream = stream.into_std().map_err(lost).ok()?;
         let connection = Connection::new(id, peer, local, Transport::Tcp, true);
-        // A core whose thread died has closed its inbox.
+        // A core whose thread has ended has closed its inbox.
         let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
         let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
             error!("no serving thread is left");

@@ -22,10 +22,10 @@ use xdr::Writer;
 use crate::reserved;
 
 /// Time limit for each answer: of the port mapper, and of the program.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time after which a datagram is sent again.
 const REPEAT: Duration = Duration::from_secs(2);
-/// Bytes of a reply at most.
+/// Maximum bytes of a reply.
 const REPLY_MAX: usize = 4096;
 /// The transaction number of queries to a port mapper. Each has its own socket.
 const QUESTION_XID: u32 = 1;
@@ -134,7 +134,7 @@ async fn exchange_datagrams(
             }
         }
     };
-    match timeout(PATIENCE, receive).await {
+    match timeout(ANSWER_TIMEOUT, receive).await {
         Ok(Ok(reply)) => Ok(reply),
         // An ICMP message: no program listens there.
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Failure::NotSent(error)),
@@ -160,7 +160,7 @@ async fn exchange_records(
     record: &Bytes,
     is_answered: bool,
 ) -> Result<Bytes, Failure> {
-    let connected = timeout(PATIENCE, reserved::connect(local, peer)).await;
+    let connected = timeout(ANSWER_TIMEOUT, reserved::connect(local, peer)).await;
     let mut stream = match connected {
         Ok(connected) => connected.map_err(Failure::NotSent)?,
         Err(_) => return Err(Failure::NotSent(io::ErrorKind::TimedOut.into())),
@@ -171,7 +171,7 @@ async fn exchange_records(
         stream.write_all(&marked).await?;
         if is_answered { read_record(&mut stream).await } else { Err(io::ErrorKind::WouldBlock.into()) }
     };
-    match timeout(PATIENCE, answer).await {
+    match timeout(ANSWER_TIMEOUT, answer).await {
         Ok(reply) => reply.map_err(Failure::NoReply),
         Err(_) => Err(Failure::NoReply(io::ErrorKind::TimedOut.into())),
     }

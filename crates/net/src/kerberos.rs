@@ -181,9 +181,9 @@ fn owned(answer: Result<impl std::ops::Deref<Target = [u8]>, Error>) -> Result<B
     answer.map(|bytes| Bytes::copy_from_slice(&bytes)).map_err(|_| BadMessage)
 }
 
-/// Whether a token of `GSS_Wrap` is encrypted: `GSS_Unwrap` takes one that only has a checksum as well. RFC 4121 §4.2.6.2: TOK_ID is
-/// 05 04, and after it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers are deprecated
-/// (RFC 8429).
+/// Returns whether a token of `GSS_Wrap` is encrypted: `GSS_Unwrap` takes one that only has a checksum as well. RFC 4121
+/// §4.2.6.2: TOK_ID is 05 04, and after it in the flags, §4.2.2, bit 1, "Sealed". Tokens of RFC 1964 are refused: their ciphers
+/// are deprecated (RFC 8429).
 fn is_sealed(token: &[u8]) -> bool {
     const TOK_ID: [u8; 2] = [0x05, 0x04];
     const SEALED: u8 = 0x02;

@@ -18,7 +18,7 @@ const GATHER_AT_MOST: usize = 16 << 10;
 const HIGH_WATER: usize = 256 << 10;
 
 /// Maximum time for the unsent replies, in stall timeouts, even if the peer reads them steadily.
-const SEND_PATIENCE: u32 = 5;
+const SEND_TIMEOUTS_MAX: u32 = 5;
 
 /// Bytes sent at once from a source that has no descriptor.
 const COPY_AT_ONCE: usize = 256 << 10;
@@ -47,12 +47,12 @@ enum Chunk {
 }
 
 impl Output {
-    /// Whether nothing is unsent.
+    /// Returns whether nothing is unsent.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether so much is unsent that it should be sent before more is produced.
+    /// Returns whether so much is unsent that it should be sent before more is produced.
     pub(crate) fn is_high(&self) -> bool {
         self.length >= HIGH_WATER
     }
@@ -106,7 +106,7 @@ impl Output {
     ///
     /// # Errors
     /// The socket's error; [`Stall::Receiving`] if the peer reads nothing for `stall_timeout`, or not everything within
-    /// [`SEND_PATIENCE`] times that.
+    /// [`SEND_TIMEOUTS_MAX`] times that.
     pub(crate) async fn flush(&mut self, stream: &TcpStream, stall_timeout: Duration) -> Result<(), End> {
         let mut deadline = None;
         let mut attempt = Attempt::WhenReady;
@@ -117,7 +117,7 @@ impl Output {
                 Ok(_) => has_sent = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let now = tokio::time::Instant::now();
-                    let deadline = *deadline.get_or_insert(now + stall_timeout * SEND_PATIENCE);
+                    let deadline = *deadline.get_or_insert(now + stall_timeout * SEND_TIMEOUTS_MAX);
                     let is_stalled = attempt == Attempt::Now && !has_sent;
                     if is_stalled || now >= deadline {
                         return Err(End::Stalled(Stall::Receiving { unsent: self.length }));
@@ -217,7 +217,7 @@ fn send(stream: &TcpStream, bytes: &[u8], more_follows: bool) -> io::Result<usiz
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
-/// Whether reading the file failed: a bad sector (EIO), or a removed remote file.
+/// Returns whether reading the file failed: a bad sector (EIO), or a removed remote file.
 fn is_about_the_file(sent: &rustix::io::Result<usize>) -> bool {
     use rustix::io::Errno;
     matches!(sent, Err(Errno::IO | Errno::STALE | Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN))

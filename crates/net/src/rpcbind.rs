@@ -14,7 +14,7 @@ use xdr::{Decode, Encode, Writer};
 use crate::reserved;
 
 /// Time limit for an answer of the port mapper.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The registration of this server's programs; removed when dropped.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Mapper {
     fn new() -> io::Result<Self> {
         let socket = bind()?;
         socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, portmap::PORT)))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut mapper = Self { socket, knows_networks: true };
         mapper.knows_networks = match mapper.call::<()>(rpcbind::VERSION_4, rpcbind::Proc::NULL.0, &())? {
             Ok(()) => true,
@@ -147,7 +147,7 @@ impl Mapper {
         Ok(mapper)
     }
 
-    /// Whether a lock manager or a status monitor at another port than ours is registered.
+    /// Returns whether a lock manager or a status monitor at another port than that of this server is registered.
     fn is_of_client(&self, wanted: Registration, addresses: &[SocketAddr]) -> io::Result<bool> {
         if !matches!(wanted.program, protocol::nlm::PROGRAM | protocol::nsm::PROGRAM) {
             return Ok(false);
@@ -165,7 +165,7 @@ impl Mapper {
         Ok(false)
     }
 
-    /// Whether a process that accepts connections is registered. A killed process leaves its registration.
+    /// Returns whether a process that accepts connections is registered. A killed process leaves its registration.
     fn is_in_use(&self, wanted: Registration) -> io::Result<bool> {
         let Registration { program, version, .. } = wanted;
         let mapping = Mapping { program, version, protocol: Protocol::TCP, port: 0 };
@@ -173,7 +173,7 @@ impl Mapper {
         let port = port.map_err(|error| as_io_error(&error))?;
         let Some(port) = u16::try_from(port).ok().filter(|port| *port != 0) else { return Ok(false) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(std::net::TcpStream::connect_timeout(&address, PATIENCE).is_ok())
+        Ok(std::net::TcpStream::connect_timeout(&address, ANSWER_TIMEOUT).is_ok())
     }
 
     /// Registers a program at `address`, if there is one; returns false if that is refused.

@@ -25,7 +25,7 @@ impl<F: Future> Slot<F> {
     #[inline]
     pub(crate) fn fill(&mut self, start: impl FnOnce() -> F) {
         assert!(self.future.as_ref().is_none(), "only an empty slot is filled");
-        // Build the future in place: a move would copy kilobytes that hold only its arguments yet.
+        // Build the future in place: a move would copy kilobytes that hold only its arguments so far.
         self.future.set(Some(start()));
     }
 }

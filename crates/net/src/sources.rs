@@ -180,7 +180,7 @@ fn route(local: IpAddr, address: SocketAddr) -> Route {
     (local.to_canonical(), SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// Whether one more connection is allowed.
+/// Returns whether one more connection is allowed.
 fn has_room<'r>(open: impl ExactSizeIterator<Item = &'r Route>, (_, address): Route) -> bool {
     let all = open.len();
     let own = open.filter(|(_, other)| other.ip() == address.ip()).count();

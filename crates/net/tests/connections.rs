@@ -19,7 +19,7 @@ use xdr::{Decode, Encode, Opaque, Writer};
 const KEY: HandleKey = HandleKey([9; 16]);
 
 /// Time limit of a wait; far above the usual duration.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 struct TestServer {
     address: SocketAddr,
@@ -96,7 +96,7 @@ impl TestServer {
         bind(&socket, &SocketAddr::from((address, 0))).unwrap();
         connect(&socket, &self.address).unwrap();
         let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
         Client { stream, decoder: RecordDecoder::new(4 << 20), buffer: BytesMut::new() }
     }
 }
@@ -390,7 +390,7 @@ fn closes_on_a_client_that_reads_no_replies_and_serves_others() {
         assert!(client.is_alive());
     }
     // The server closes the connection before all 64 replies have arrived.
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_LIMIT;
     while server.closed() == (0, 0) {
         assert!(std::time::Instant::now() < until, "the server would have waited forever");
         std::thread::sleep(Duration::from_millis(10));
@@ -443,7 +443,7 @@ fn refuses_connections_over_the_limit_until_one_closes() {
     assert!(third.receive().is_none());
     assert_eq!(server.closed(), (0, 1));
     drop(first);
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIME_LIMIT;
     loop {
         let mut again = server.client();
         // Sending over a refused connection fails at some point.

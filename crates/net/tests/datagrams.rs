@@ -16,7 +16,7 @@ use xdr::{Opaque, Writer};
 const KEY: HandleKey = HandleKey([9; 16]);
 
 /// Time limit of a wait; far above the usual duration.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 struct NoNames;
 
@@ -72,7 +72,7 @@ fn local_users_claim_no_user_even_where_ports_do_not_matter() {
         let Ok(listener) = UdpSocket::bind(bound) else { continue };
         let server = SocketAddr::new(at.parse().unwrap(), listener.local_addr().unwrap().port());
         let client = UdpSocket::bind(SocketAddr::new(server.ip(), 0)).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TIME_LIMIT)).unwrap();
         let (running, root) = start(listener);
         for uid in [0, 1000] {
             let refused = getattr(&client, server, root, uid).unwrap_err();
@@ -85,7 +85,7 @@ fn local_users_claim_no_user_even_where_ports_do_not_matter() {
         // Only a privileged test can have such a port.
         let low = (600..1024).find_map(|port| UdpSocket::bind(SocketAddr::new(server.ip(), port)).ok());
         if let Some(low) = low {
-            low.set_read_timeout(Some(PATIENCE)).unwrap();
+            low.set_read_timeout(Some(TIME_LIMIT)).unwrap();
             let shown = getattr(&low, server, root, 1000).unwrap();
             assert_eq!(shown.status(), NfsStat::OK, "{bound} called at {at} by root");
         }

@@ -166,7 +166,7 @@ pub type Exports = Chain<ExportNode, MAX_EXPORTS>;
 /// Results of PATHCONF (`ppathcnf`). The types of C that the specification uses are 32 bits long on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct PathConf {
-    /// The greatest number of links of a file.
+    /// Maximum number of links of a file.
     pub link_max: u32,
     /// The longest line of a terminal in bytes.
     pub max_canon: u32,
@@ -255,7 +255,7 @@ pub static TABLE_1: ProgramVersion = ProgramVersion {
     procedures: PROCEDURES_2.split_at(7).0,
 };
 
-/// The procedures of version 2, which are all that there are.
+/// The procedures of version 2, which has all of them.
 pub static TABLE_2: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_2, name: "mount2", procedures: PROCEDURES_2 };
 

@@ -23,7 +23,7 @@ xdr::constants! {
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
-        /// Returns whether a host can be monitored. Arguments: [`Name`]; results: [`StatRes`].
+        /// Asks whether a host can be monitored. Arguments: [`Name`]; results: [`StatRes`].
         STAT = 1,
         /// Starts to monitor a host. Arguments: [`Mon`]; results: [`StatRes`].
         MON = 2,

@@ -12,8 +12,8 @@ pub const RPCSEC_GSS_VERS_1: u32 = 1;
 /// The maximum sequence number (RFC 2203 §5, `MAXSEQ`).
 pub const MAXSEQ: u32 = 0x8000_0000;
 
-/// The maximum length in bytes of a context handle. RFC 2203 §5 sets no bound, but the handle must fit a credential. Our
-/// server's handles have 16 bytes.
+/// The maximum length in bytes of a context handle. RFC 2203 §5 sets no bound, but the handle must fit a credential. The
+/// handles of this project's server have 16 bytes.
 pub const MAX_HANDLE: usize = 128;
 
 /// The maximum length in bytes of a context creation token. RFC 2203 §5.2.2 sets no bound; a Kerberos ticket with

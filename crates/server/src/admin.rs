@@ -132,7 +132,7 @@ impl fmt::Display for RecallError {
 
 impl std::error::Error for RecallError {}
 
-/// The greatest number of clients in [`EvictError::Ambiguous`].
+/// Maximum number of clients in [`EvictError::Ambiguous`].
 const NAMED: usize = 8;
 
 /// A name of a client in a command.
@@ -163,13 +163,13 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether `text` is a client's name, in raw or displayed form.
+/// Returns whether `text` is a client's name, in raw or displayed form.
 fn is_name(owner: &[u8], text: &[u8]) -> bool {
     owner == text || owner.escape_ascii().eq(text.iter().copied())
 }
 
 impl Server {
-    /// Returns a view with `most` clients at most.
+    /// Returns a view with at most `most` clients.
     #[must_use]
     pub fn snapshot(&self, now: Now, most: usize) -> Snapshot {
         let now = now.monotonic;

@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Returns whether a superuser, here or on another machine, authenticates the claims of the peer.
-    pub(crate) fn is_superusers(&self) -> bool {
+    pub(crate) fn is_from_superuser(&self) -> bool {
         match self.owner {
             PeerOwner::Remote => self.peer.port() < FIRST_UNPRIVILEGED_PORT,
             PeerOwner::Superuser => true,

@@ -172,7 +172,7 @@ impl Server {
         crate::programs::portmap::procedure(request, listed, version, procedure, arguments, reply)
     }
 
-    /// Ends a reply by the outcome of the call.
+    /// Completes a reply according to the outcome of the call.
     fn conclude(
         &self,
         transport: Transport,
@@ -234,7 +234,8 @@ impl Server {
         }
     }
 
-    /// Takes the reply to a call of this server. A reply to no known call (late, duplicate, or forged) is counted and dropped.
+    /// Handles a client's reply to a callback of this server. A reply to no known call (late, duplicate, or forged) is counted
+    /// and dropped.
     fn replied(&self, connection: &Connection, record: Bytes) -> Outcome {
         let is_expected = self.shared.state.callback_replied(connection.id, &connection.outbox, record);
         if !is_expected {
@@ -327,7 +328,7 @@ const AMPLIFICATION_MAX: usize = 3;
 ///
 /// Their senders need a handle, but a handle is not bound to an address. A caller that has one can forge calls from every address that its
 /// export admits. Each of these gets up to 32 KiB for a call of about 100 bytes. Other addresses get an error, which is shorter than its call.
-/// The manual therefore has UDP exports limited by `clients`.
+/// The manual therefore tells administrators to limit exports over UDP by `clients`.
 fn may_send(operation: Operation, received: usize, length: usize) -> bool {
     match operation {
         Operation::Mount(_) | Operation::Nsm(_) | Operation::Portmap(_) => {

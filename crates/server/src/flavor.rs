@@ -7,7 +7,7 @@ use std::str::FromStr;
 use rpc::auth::AuthFlavor;
 use rpc::gss::Service;
 
-/// How a call proves or claims its caller.
+/// The security flavor of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flavor {
     /// `AUTH_NONE`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use vfs::Credentials;
 
-/// A mechanism that proves callers, with the keys of the server's own name.
+/// A mechanism that authenticates callers, with the keys of the server's own name.
 pub trait Mechanism: fmt::Debug + Send + Sync {
     /// Begins a context.
     fn acceptor(&self) -> Box<dyn Acceptor>;

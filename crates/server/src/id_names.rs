@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-/// The greatest number of users, and of groups, with names.
+/// Maximum number of users, and of groups, with names.
 pub const MAX_ID_NAMES: usize = 1 << 16;
 /// Longest name in bytes, without domain; LOGIN_NAME_MAX of Linux.
 const MAX_NAME: usize = 256;

@@ -1,4 +1,4 @@
-//! Callers, as an RPC credential proves or claims them, and their credentials on an export.
+//! Callers, as an RPC credential authenticates or only names them, and their credentials on an export.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Identity {
     Anonymous,
     /// AUTH_SYS: claimed by the client (RFC 5531 Appendix A).
     System(Arc<Credentials>),
-    /// RPCSEC_GSS: proven, with the protection of the call.
+    /// RPCSEC_GSS: authenticated, with the protection of the call.
     Gss(Arc<Authenticated>, Service),
 }
 

@@ -39,8 +39,8 @@ use crate::{ExportId, ExportTable};
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(1);
 /// The time for which a directory remains watched after its last listing.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
-/// How soon listings must follow each other to count as repeated.
-pub(crate) const WITHIN: Duration = Duration::from_secs(10);
+/// Maximum time between two listings of a directory that count as repeated.
+pub(crate) const REPEAT_INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// Listings after which a directory is watched, at first.
 pub(crate) const FIRST_WANTED: u32 = 2;
 /// The number doubles each time a watch was hardly used, up to this.
@@ -286,7 +286,7 @@ impl Table {
         }
         let first = Counted { listed: 0, wanted: FIRST_WANTED, last: now };
         let counted = self.counted.entry(*key).or_insert(first);
-        if now.saturating_sub(counted.last) > WITHIN {
+        if now.saturating_sub(counted.last) > REPEAT_INTERVAL_MAX {
             *counted = first;
         }
         counted.last = now;

@@ -50,7 +50,7 @@ pub enum Operation {
 /// Counts of one operation.
 #[derive(Debug, Default)]
 pub struct OperationMetrics {
-    /// Calls answered, errors among them.
+    /// Calls answered, including errors.
     pub calls: AtomicU64,
     /// Calls answered with an error status.
     pub errors: AtomicU64,

@@ -9,7 +9,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether `address` is in it; an IPv4 address mapped into IPv6 counts as the IPv4 address.
+    /// Returns whether `address` is in it; an IPv4 address mapped into IPv6 counts as the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -39,7 +39,7 @@ impl Network {
         }
     }
 
-    /// Whether it is a single address.
+    /// Returns whether it is a single address.
     pub(crate) fn is_one_address(&self) -> bool {
         self.prefix_bits == if self.address.is_ipv4() { 32 } else { 128 }
     }

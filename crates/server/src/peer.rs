@@ -100,7 +100,7 @@ impl fmt::Display for ClaimError {
 }
 
 impl PeerOwner {
-    /// Checks that the peer may claim to be `identity`. Callers proven by Kerberos are not claims of the peer.
+    /// Checks that the peer may claim to be `identity`. Callers that Kerberos has authenticated are not claims of the peer.
     ///
     /// # Errors
     /// Why it may not. The call is rejected as AUTH_TOOWEAK.

@@ -1,6 +1,6 @@
 use core::fmt::{self, Write as _};
 
-/// Bytes of a value that a log line shows at most.
+/// Maximum bytes of a value that a log line shows.
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// Shows bytes that came from outside as one quoted value of a log line: `"Linux NFSv4.2 host"`.

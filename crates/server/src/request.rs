@@ -11,7 +11,7 @@ use crate::replay::crash_replay::{Directory, LoggedCall, LoggedOps};
 use crate::shared::Shared;
 use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Transport, host_of};
 
-/// Bytes of a READ or WRITE over UDP at most.
+/// Maximum bytes of a READ or WRITE over UDP.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
 
 /// A call in the server.
@@ -32,7 +32,7 @@ pub(crate) struct Request<'s> {
     pub(crate) is_too_weak: AtomicBool,
     /// Whether READ data may stay in a file until they are sent.
     pub(crate) may_splice: bool,
-    /// Bytes that protection adds to the reply at most.
+    /// Maximum bytes that protection adds to the reply.
     pub(crate) reply_overhead: usize,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum TargetError {
 /// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// The results are in the reply; `is_error` where their status says failure.
+    /// The results are in the reply; `is_error` if their status is an error.
     Done { is_error: bool },
     /// As [`Self::Done`], with an error that makes the client retry: the reply cache must not keep it.
     Later,

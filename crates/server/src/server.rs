@@ -105,7 +105,7 @@ impl Server {
         Self { shared: Shared { journal: Some(journal), ..self.shared }, ..self }
     }
 
-    /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then where
+    /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then if
     /// clients request that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as their changes.
     #[must_use]
     pub fn with_stable_log(

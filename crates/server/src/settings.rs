@@ -31,15 +31,15 @@ pub struct Settings {
     pub id_names: Option<Arc<IdNames>>,
     /// The mechanism of RPCSEC_GSS; without one that flavor is refused.
     pub gss: Option<Arc<dyn Mechanism>>,
-    /// Bytes of a READ or WRITE at most.
+    /// Maximum bytes of a READ or WRITE.
     pub max_io: u32,
-    /// Bytes of an RPC record at most; [`Self::max_io`] and room for the rest of a request.
+    /// Maximum bytes of an RPC record; [`Self::max_io`] and room for the rest of a request.
     pub max_record: u32,
     /// NFSv4 lease time.
     pub lease: Duration,
     /// Memory for cached replies of NFSv3 and NFSv4.0, bytes.
     pub reply_cache_bytes: usize,
-    /// Slots granted to a session at most; at least 512 while memory allows.
+    /// Maximum number of slots granted to a session; at least 512 while memory allows.
     pub max_slots: u32,
     /// Slots of all persistent sessions together, and one more for each. Their replies take memory, and up to four times as much of the
     /// log.
@@ -51,11 +51,12 @@ pub struct Settings {
     pub cached_listings_bytes: usize,
     /// The TCP port that the built-in port mapper reports; none without a port mapper.
     pub portmap: Option<u16>,
-    /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more is reserved for addresses that have little.
+    /// Maximum number of NFSv4 client records. An eighth more of these, of state and of delegations is reserved for addresses
+    /// that have little.
     pub max_clients: usize,
-    /// NFSv4 opens, locks and the like kept at most, over all clients.
+    /// Maximum number of NFSv4 opens, locks and other state of all clients.
     pub max_state: usize,
-    /// Delegations granted at most, over all clients; a quarter of them to one.
+    /// Maximum number of delegations of all clients; one client gets at most a quarter of them.
     pub max_delegations: usize,
     /// Whether clients may let other servers read files here (COPY_NOTIFY).
     pub copy_source: bool,

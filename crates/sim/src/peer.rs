@@ -19,7 +19,7 @@ use crate::client::{compound, create_session, exchange_id};
 use crate::rng::Rng;
 
 /// Retransmission interval.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RETRANSMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval in which an idle client renews its lease, and learns the status of its back channel.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const SLOTS: usize = 4;
@@ -134,17 +134,17 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// Whether its session is ready for all requests.
+    /// Returns whether its session is ready for all requests.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether its session is ready for reclaims.
+    /// Returns whether its session is ready for reclaims.
     pub(crate) fn may_reclaim(&self) -> bool {
         self.session.is_some() && !self.is_complete
     }
 
-    /// Whether a slot is free.
+    /// Returns whether a slot is free.
     pub(crate) fn is_free(&self, slot: usize) -> bool {
         self.pending[slot].is_none()
     }
@@ -156,7 +156,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
         }
     }
 
-    /// Whether its client ID is destroyed.
+    /// Returns whether its client ID is destroyed.
     pub(crate) fn is_gone(&self) -> bool {
         self.stay == Presence::Gone
     }
@@ -176,7 +176,8 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
 
     /// Returns calls that were not answered in time.
     pub(crate) fn retransmit(&mut self, now: Duration) -> Vec<Bytes> {
-        let due = self.pending.iter_mut().flatten().filter(|pending| pending.sent + PATIENCE <= now);
+        let due =
+            self.pending.iter_mut().flatten().filter(|pending| pending.sent + RETRANSMIT_INTERVAL <= now);
         due.map(|pending| {
             pending.sent = now;
             pending.bytes.clone()

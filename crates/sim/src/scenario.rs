@@ -117,7 +117,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "waits",
-        about: "waiters for byte-range locks are notified in turn and get them, despite deaf and silent clients and restarts",
+        about: "waiters for byte-range locks are notified in turn and get them, despite lost callbacks, silent clients and restarts",
         run: waits::run,
     },
     Scenario {
@@ -137,7 +137,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "notices",
-        about: "CB_NOTIFY keeps holders' views of directories correct, despite slow, deaf and silent clients and kills",
+        about: "CB_NOTIFY keeps holders' views of directories correct, despite lost callbacks, slow and silent clients, and kills",
         run: notices::run,
     },
     Scenario {

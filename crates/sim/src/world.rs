@@ -39,7 +39,7 @@ const UNHEARD: Duration = Duration::from_secs(6);
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// Maximum time that a call may wait for other clients.
-const PATIENCE: Duration = Duration::from_secs(300);
+const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Time after a call within which its connection may be cut.
 const CUT_WITHIN: Duration = Duration::from_secs(3);
@@ -256,7 +256,7 @@ impl World {
         self.serve(connection, bytes);
         let mut context = TaskContext::from_waker(Waker::noop());
         let (_, mut running) = self.running_calls.pop()?;
-        let mut patience = PATIENCE;
+        let mut left = WAIT_MAX;
         loop {
             if let Poll::Ready((reply, _)) = running.as_mut().poll(&mut context) {
                 return reply;
@@ -265,7 +265,7 @@ impl World {
             if messages.is_empty() {
                 match self.clock.take_alarms().into_iter().min() {
                     Some(next) => self.clock.set(next),
-                    None => patience = self.maintain(patience)?,
+                    None => left = self.maintain(left)?,
                 }
             }
             for (connection, bytes) in messages {
@@ -275,8 +275,8 @@ impl World {
     }
 
     /// Runs `maintain` while a call waits; returns the rest of the time that it may wait.
-    fn maintain(&mut self, patience: Duration) -> Option<Duration> {
-        let left = patience.checked_sub(MAINTENANCE)?;
+    fn maintain(&mut self, left: Duration) -> Option<Duration> {
+        let left = left.checked_sub(MAINTENANCE)?;
         self.wait(MAINTENANCE);
         while self.server.maintain(moment(&self.clock)) {}
         Some(left)
@@ -489,7 +489,7 @@ impl World {
         }
     }
 
-    /// Whether a connection is open at the current server.
+    /// Returns whether a connection is open at the current server.
     fn is_current(&self, connection: ConnectionId) -> bool {
         connection >= self.first_alive && !self.closed.contains(&connection)
     }

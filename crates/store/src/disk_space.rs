@@ -12,7 +12,7 @@ const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 /// [`allocate_up_to`] does not try again for less than this.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Whether an error means that there is no space: the disk is full, or a quota is used up.
+/// Returns whether an error means that there is no space: the disk is full, or a quota is used up.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }

@@ -121,7 +121,7 @@ impl StateDir {
         &self.path
     }
 
-    /// Whether another server used the directory before.
+    /// Returns whether another server used the directory before.
     pub fn was_used(&self) -> bool {
         self.was_used
     }

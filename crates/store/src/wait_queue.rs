@@ -28,7 +28,7 @@ impl WaitQueue {
         reached.map(|(_, (_, waker))| waker).collect()
     }
 
-    /// Whether no task waits.
+    /// Returns whether no task waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,6 +1,6 @@
 use crate::{Credentials, Error, Result};
 
-/// The most entries of an ACL: as many as the NFS_ACL protocol carries. File systems have lower bounds of their own.
+/// Maximum number of entries of an ACL: as many as the NFS_ACL protocol carries. File systems have lower bounds of their own.
 pub const MAX_ACL_ENTRIES: usize = 1024;
 
 /// Permission to read, in [`AclEntry::permissions`].
@@ -56,7 +56,7 @@ impl Acl {
     /// Creates a list of these entries, in any order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where an entry is missing, duplicate, or has impossible permissions; [`Error::TooBig`]
+    /// [`Error::Invalid`] if an entry is missing, duplicate, or has impossible permissions; [`Error::TooBig`]
     /// above [`MAX_ACL_ENTRIES`].
     pub fn new(mut entries: Vec<AclEntry>) -> Result<Self> {
         if entries.len() > MAX_ACL_ENTRIES {
@@ -95,7 +95,7 @@ impl Acl {
         self.entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
     }
 
-    /// Whether permission bits cannot express it.
+    /// Returns whether permission bits cannot express it.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.entries.len() > 3
@@ -139,7 +139,7 @@ impl Acl {
         self.entries.iter().filter_map(limited).collect()
     }
 
-    /// Whether it grants `want` to a caller on an object of this owner and group, by acl(5)'s access check algorithm.
+    /// Returns whether it grants `want` to a caller on an object of this owner and group, by acl(5)'s access check algorithm.
     #[must_use]
     pub fn grants(&self, who: &Credentials, (uid, gid): (u32, u32), want: u8) -> bool {
         let entries = self.effective();

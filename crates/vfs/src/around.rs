@@ -1,7 +1,7 @@
 //! Wraps a backend, so that every operation passes through one function.
 //!
 //! Scripted faults ([`crate::fault`]) and the simulator's delays are both an [`Around`], so that neither has to
-//! implement the whole contract, or can forget an operation.
+//! implement the whole contract, and neither can forget an operation.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -67,7 +67,7 @@ pub struct Call<'a> {
     pub method: Method,
     /// Its target, as far as needed to distinguish calls.
     pub subject: Subject<'a>,
-    /// Its context; `None` where it has none.
+    /// Its context; `None` if it has none.
     pub context: Option<&'a Context>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Subject<'a> {
 
 /// Wraps each operation of a backend.
 pub trait Around: Send + Sync + fmt::Debug {
-    /// Runs an operation with `run`, or not. `run` takes the most bytes that a READ or WRITE may transfer; `None` is
+    /// Runs an operation with `run`, or answers it without. `run` takes the most bytes that a READ or WRITE may transfer; `None` is
     /// as many as requested.
     fn around<'a, T: Send + 'a>(
         &'a self,
@@ -109,7 +109,7 @@ pub trait Around: Send + Sync + fmt::Debug {
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T>;
 
-    /// Returns the write verifier to report, where the backend has this one.
+    /// Returns the write verifier to report; `verifier` is the backend's.
     fn write_verifier(&self, verifier: Verifier) -> Verifier {
         verifier
     }
@@ -124,7 +124,7 @@ pub trait Around: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns the value for [`Backend::is_stable`], where the backend returns this one.
+    /// Returns the value for [`Backend::is_stable`]; the argument is the backend's value.
     fn is_stable(&self, is_stable: bool) -> bool {
         is_stable
     }

@@ -66,7 +66,7 @@ pub struct Attributes {
     pub modified: Timestamp,
     /// Last change of content or attributes.
     pub changed: Timestamp,
-    /// Creation, where the backend knows it.
+    /// Creation, if the backend knows it.
     pub created: Option<Timestamp>,
     /// A number that differs whenever content or attributes differ (RFC 8881 §5.8.1.4), and grows.
     pub change: u64,
@@ -111,7 +111,7 @@ pub enum SetTime {
     Now,
     /// To this time; allowed for the owner only.
     To(Timestamp),
-    /// To this time, at which a client changed the file under a delegation; allowed for callers that may write. Where
+    /// To this time, at which a client changed the file under a delegation; allowed for callers that may write. If
     /// nothing else is set, and as far as the backend supports it, the change time moves to that of a modification at
     /// most, and not for an access (RFC 9754 §5).
     Kept(Timestamp),
@@ -138,7 +138,7 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Whether nothing is to be set.
+    /// Returns whether nothing is to be set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -202,7 +202,7 @@ pub struct Properties {
     pub max_file_size: u64,
     /// Longest name of an entry in bytes.
     pub max_name: u32,
-    /// Most hard links of a file.
+    /// Maximum number of hard links of a file.
     pub max_links: u32,
     /// Granularity of times in nanoseconds.
     pub time_delta_ns: u32,
@@ -216,7 +216,7 @@ pub struct Properties {
     pub xattrs: bool,
     /// Whether there are access control lists.
     pub acls: bool,
-    /// Offsets and lengths of clones are multiples of this, in bytes; 0 where clones are not known to work.
+    /// Offsets and lengths of clones are multiples of this, in bytes; 0 if clones are not known to work.
     pub clone_block_bytes: u32,
     /// Whether files may share storage, so that [`Attributes::used`] is more than removing one would free.
     pub shares_storage: bool,

@@ -39,7 +39,7 @@ pub enum Stability {
 pub struct ReadRequest {
     /// First byte.
     pub offset: u64,
-    /// Bytes at most.
+    /// Maximum number of bytes.
     pub count: u32,
     /// Whether the answer may be a [`Payload::Range`].
     pub may_splice: bool,
@@ -50,7 +50,7 @@ pub struct ReadRequest {
 /// The result of a READ.
 #[derive(Debug)]
 pub struct Read {
-    /// Bytes read; fewer than requested only at the end of the file, or where the backend documents it.
+    /// Bytes read; fewer than requested only at the end of the file, or if the backend documents it.
     pub count: u32,
     /// Whether `offset + count` reaches the end of the file.
     pub eof: bool,
@@ -139,7 +139,7 @@ pub struct Created {
     pub attributes: Attributes,
     /// The directory before and after.
     pub directory: Change,
-    /// Whether the object is new; false where an unchecked create found it, or an exclusive one was repeated.
+    /// Whether the object is new; false if an unchecked create found it, or an exclusive one was repeated.
     pub is_new: bool,
     /// Whether the file's times of access and modification hold the verifier of an exclusive create, so that the
     /// creator has to set them (RFC 1813 §3.3.8, RFC 8881 §18.16.4).
@@ -162,7 +162,7 @@ pub enum Removal {
 pub struct Renamed {
     /// The old directory.
     pub from: Change,
-    /// The new directory; the same values where it is the old one.
+    /// The new directory; the same values if it is the old one.
     pub to: Change,
 }
 
@@ -341,7 +341,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// the system allows. Only the owner may set the mode, of any kind of object.
     ///
     /// # Errors
-    /// [`Error::NotSync`] where `guard` is not the file's change time (RFC 1813 §3.3.2).
+    /// [`Error::NotSync`] if `guard` is not the file's change time (RFC 1813 §3.3.2).
     fn setattr<'a>(
         &'a self,
         context: &'a Context,
@@ -500,20 +500,20 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Makes changes durable that an earlier instance did not answer, so that they can be answered now. Does
-    /// nothing where this backend does not promise durability. This instance does not know those changes.
+    /// nothing if this backend does not promise durability. This instance does not know those changes.
     fn sync_inherited(&self) -> Op<'_, ()> {
         Op::ok(())
     }
 
-    /// Whether a change of names is on stable storage when it is answered.
+    /// Returns whether a change of names is on stable storage when it is answered.
     fn is_stable(&self) -> bool {
         false
     }
 
-    /// Returns the next data or hole at or after `offset`; `None` where no data follow.
+    /// Returns the next data or hole at or after `offset`; `None` if no data follow.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where `offset` is at or after the end, as with lseek(2).
+    /// [`Error::NoDevice`] if `offset` is at or after the end, as with lseek(2).
     fn seek<'a>(
         &'a self,
         _: &'a Context,
@@ -559,7 +559,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// afterwards, and the file reaches at least to the range's end.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty range, [`Error::TooLarge`]; [`Error::NotSupported`], without any change, where
+    /// [`Error::Invalid`] for an empty range, [`Error::TooLarge`]; [`Error::NotSupported`], without any change, if
     /// old content cannot be freed: then zeros have to be written.
     fn write_hole<'a>(
         &'a self,
@@ -573,11 +573,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Notifies `listener` soon after a change of the kinds in `interest` that was not made by this backend, from
-    /// this answer until the watch is dropped. `None` where there are no other users, or where their changes cannot
+    /// this answer until the watch is dropped. `None` if there are no other users, or if their changes cannot
     /// be seen.
     ///
     /// # Errors
-    /// [`Error::Later`] where the limit of watched objects is reached; [`Error::Access`] where the server may not
+    /// [`Error::Later`] if the limit of watched objects is reached; [`Error::Access`] if the server may not
     /// watch this one.
     fn watch<'a>(
         &'a self,
@@ -591,7 +591,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Watches a directory and all its entries, so that a listing made from now on can be reused as long as [nothing
     /// has changed](EntriesWatch::is_unchanged). It takes several system calls per entry, so it is for directories
-    /// that are listed often. `None` where changes cannot be seen, or where there are too many entries.
+    /// that are listed often. `None` if changes cannot be seen, or if there are too many entries.
     fn watch_entries<'a>(
         &'a self,
         _: &'a Context,
@@ -617,12 +617,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a range beyond the source's end and for a file copied to itself; [`Error::CrossDevice`]
-    /// where the back end cannot copy between the two.
+    /// if the back end cannot copy between the two.
     fn copy_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Copied> {
         Op::err(Error::NotSupported)
     }
 
-    /// Prepares for the announced use of a range (`count` 0: to the end). Returns true where that has an effect.
+    /// Prepares for the announced use of a range (`count` 0: to the end). Returns true if that has an effect.
     fn advise<'a>(
         &'a self,
         _: &'a Context,
@@ -634,10 +634,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(false)
     }
 
-    /// Returns an ACL; `None` where the permission bits express it, and where a directory has no default ACL.
+    /// Returns an ACL; `None` if the permission bits express it, and if a directory has no default ACL.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] where the back end has none.
+    /// [`Error::NotSupported`] if the back end has none.
     fn get_acl<'a>(&'a self, _: &'a Context, _file: &'a Handle, _kind: AclKind) -> Op<'a, Option<Acl>> {
         Op::err(Error::NotSupported)
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{GroupCommit, Peer, Thread, Timestamp};
 
-/// The most supplementary groups of a caller. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups
+/// Maximum number of supplementary groups of a caller. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups
 /// up may find more, up to the limit of Linux.
 pub const MAX_GROUPS: usize = 65_536;
 
@@ -24,13 +24,13 @@ impl Credentials {
         Self { uid: 0, gid: 0, groups: Arc::from([]) }
     }
 
-    /// Whether the caller is in `group`, primary or supplementary.
+    /// Returns whether the caller is in `group`, primary or supplementary.
     #[must_use]
     pub fn is_in_group(&self, group: u32) -> bool {
         self.gid == group || self.groups.contains(&group)
     }
 
-    /// Whether the caller is root.
+    /// Returns whether the caller is root.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.uid == 0
@@ -49,7 +49,7 @@ pub struct Context {
     pub thread: Thread,
     /// The origin of the request.
     pub peer: Peer,
-    /// Where changes may be deferred, if the caller makes them durable before it answers; `None` where an answer says that the
+    /// Collects deferred changes, which the caller makes durable before it answers; `None` if an answer says that the
     /// change is durable.
     pub group: Option<Arc<GroupCommit>>,
 }

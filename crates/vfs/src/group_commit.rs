@@ -35,7 +35,7 @@ pub struct NotDurable {
 /// Collects the changes of one request that are to become durable together.
 ///
 /// A backend that finds it in the [`Context`](crate::Context) of an operation may answer before the change is durable, if it
-/// [defers](Self::defer) the change. The caller answers nobody before [`Self::commit`]. Each operation defers a few changes at most,
+/// [defers](Self::defer) the change. The caller sends no answer before [`Self::commit`]. Each operation defers only a few changes,
 /// so that the number of operations bounds them.
 #[derive(Default)]
 pub struct GroupCommit {
@@ -64,7 +64,7 @@ impl GroupCommit {
         state.last.filter(|last| *last == state.operation)
     }
 
-    /// Returns the number of the last operation with a deferred change; `None` where nothing waits for [`Self::commit`].
+    /// Returns the number of the last operation with a deferred change; `None` if nothing waits for [`Self::commit`].
     #[must_use]
     pub fn last_deferred(&self) -> Option<u32> {
         self.state.lock().last

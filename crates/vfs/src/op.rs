@@ -21,7 +21,7 @@ pub enum Op<'a, T> {
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Boxes the future that `make` returns, which is constructed in the box. `Box::pin` would construct a future of
-/// kilobytes on the stack and copy it, although it contains only its arguments yet.
+/// kilobytes on the stack and copy it, although it contains only its arguments so far.
 pub fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();
     Box::into_pin(Box::write(place, make()))

@@ -6,7 +6,7 @@ pub enum Thread {
     /// Several clients: the thread must not block.
     #[default]
     Shared,
-    /// Only the caller, as far as is known: the thread may block briefly, where handing the work to another thread
+    /// Only the caller, as far as is known: the thread may block briefly, if handing the work to another thread
     /// and back would take the caller longer.
     Exclusive,
 }

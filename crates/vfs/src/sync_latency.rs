@@ -63,7 +63,7 @@ impl SyncLatency {
         if self.is_short() { thread } else { Thread::Shared }
     }
 
-    /// Whether the next sync is expected to be short.
+    /// Returns whether the next sync is expected to be short.
     fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed) == Self::SHORT_SYNCS && self.running.load(Ordering::Relaxed) == 0
     }

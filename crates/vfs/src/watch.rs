@@ -26,13 +26,13 @@ pub trait Watch: Send + Sync + fmt::Debug {}
 /// Knows whether a listing of a directory is still valid. It must exist before the entries are read, and is checked
 /// before they are reused.
 pub trait EntriesWatch: Send + Sync + fmt::Debug {
-    /// Whether nothing that READDIR returns of the directory's entries has changed since the watch began: their
+    /// Returns whether nothing that READDIR returns of the directory's entries has changed since the watch began: their
     /// names, handles and attributes. Includes every answered change through any backend of this process, and changes
     /// by other users, except times of access, storage used, and changes that the backend documents as unseen. Once false, it
     /// stays false.
     fn is_unchanged(&self) -> bool;
 
-    /// Whether these attributes of an entry are final until something changes. A change attribute made of a coarse
+    /// Returns whether these attributes of an entry are final until something changes. A change attribute made of a coarse
     /// clock is not, until the clock has advanced.
     fn is_final(&self, _: &Attributes) -> bool {
         true

@@ -3,7 +3,7 @@
 //! Calls are passed to the server as a connection passes them, but without a connection: the kernel only does the work of the
 //! file system. The output has the fastest of many batches and the median, because other work on the machine only
 //! lengthens them; so a change of a few percent shows on a busy machine too. `cargo xtask peers` measures the whole cost of a
-//! call, with its share of the socket.
+//! call, including that of the socket.
 
 mod calls;
 mod world;
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Serves a batch; nanoseconds for each call.
+/// Serves a batch. Returns the nanoseconds for each call.
 fn time(world: &mut World, call: &mut Call) -> f64 {
     let records = call.records(BATCH);
     world.begin_batch();

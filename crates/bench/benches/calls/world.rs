@@ -94,7 +94,7 @@ impl World {
         };
     }
 
-    /// Whether the last call was accepted and succeeded: NFS statuses of all versions are 0 then.
+    /// Returns whether the last call was accepted and succeeded: NFS statuses of all versions are 0 then.
     pub(crate) fn is_well(&self) -> bool {
         let status = self.reply.inline().get(message::SUCCESS_HEADER_LENGTH..);
         // NULL has no results.

@@ -23,7 +23,7 @@ use xdr::Writer;
 const BOUND: usize = 1 << 24;
 /// Slots of each session: as many as Linux's client requests.
 pub(crate) const SLOTS: u32 = 64;
-/// Bytes of each locked range; the next one begins where the two cannot merge.
+/// Bytes of each locked range; the next one begins at a distance, so that the two cannot merge.
 const RANGE_BYTES: u64 = 10;
 /// The caller of every open.
 const CALLER: u64 = 1000;
@@ -225,7 +225,7 @@ impl World {
         self.state.lock(self.now, &peer.client, &request)
     }
 
-    /// Whether a lock for writing by a certain owner would be refused.
+    /// Returns whether a lock for writing by a certain owner would be refused.
     pub(crate) fn is_locked(&self, peer: &Peer, fileid: u64, owner: &[u8], range: LockRange) -> bool {
         let test = LockTest { file: file(fileid), lock_type: LockType::Write, range, owner };
         self.state.lock_test(self.now, &peer.client, &test).is_err()

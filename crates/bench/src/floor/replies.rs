@@ -38,12 +38,12 @@ impl Replies {
         self.length = 0;
     }
 
-    /// Whether another reply of any kind fits.
+    /// Returns whether another reply of any kind fits.
     pub(super) fn have_room(&self) -> bool {
         self.length < FLUSH_BYTES
     }
 
-    /// Whether this many bytes fit.
+    /// Returns whether this many bytes fit.
     pub(super) fn have_room_for(&self, bytes: usize) -> bool {
         self.bytes.len() - self.length >= bytes
     }

@@ -16,9 +16,9 @@ pub use self::outcomes::{Outcome, Outcomes};
 pub use self::simulation::{Event, Simulated, Simulation};
 pub use self::text::write_report;
 
-/// Most flows of a model.
+/// Maximum number of flows of a model.
 pub const FLOWS_MAX: usize = 32;
-/// Most transmit queues of a model: `ixgbe`, `mlx5` and other drivers offer fewer.
+/// Maximum number of transmit queues of a model: `ixgbe`, `mlx5` and other drivers offer fewer.
 pub const QUEUES_MAX: usize = 1024;
 /// Software queues of SFQ in the paper.
 pub const SFQ_QUEUES: usize = 127;

@@ -13,7 +13,7 @@ use super::queues::{Flow, Hashed, Sfq};
 use super::{SFQ_PERTURB_SECONDS, SFQ_QUEUES};
 use crate::statistics::jain;
 
-/// Packets of all flows in one simulation at most: the default of six minutes has 6.5 million.
+/// Maximum number of packets of all flows in one simulation: the default of six minutes has 6.5 million.
 const PACKETS_MAX: f64 = 1e9;
 /// Maximum number of packets of one flow in flight.
 const WINDOW_PACKETS_MAX: u32 = 1 << 20;

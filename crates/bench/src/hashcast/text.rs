@@ -7,7 +7,7 @@ use super::simulation::{Discipline, Event, Simulated};
 use super::{Report, SFQ_PERTURB_SECONDS, SFQ_QUEUES};
 use crate::statistics::clusters;
 
-/// Outcomes of a table at most; the others are improbable.
+/// Maximum number of outcomes of a table; the others are improbable.
 const OUTCOMES_SHOWN_MAX: usize = 20;
 
 /// Writes a report; throughputs are means of `every` seconds.

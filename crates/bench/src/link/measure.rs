@@ -47,7 +47,7 @@ pub struct Measured {
     pub settings: Settings,
     /// Median round trip of a small UDP packet, in seconds.
     pub round_trip: f64,
-    /// Least and longest round trip.
+    /// Shortest and longest round trip.
     pub round_trip_range: (f64, f64),
     /// Round trip of the same packet over a link without delay: the system's own time.
     pub overhead: f64,
@@ -63,7 +63,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether the link adds the requested round trip, as in the papers, whose delay of n ms is a round trip of
+    /// Returns whether the link adds the requested round trip, as in the papers, whose delay of n ms is a round trip of
     /// 0.2 + n ms. Reordered packets skip the delay.
     #[must_use]
     pub fn round_trip_is_right(&self) -> bool {
@@ -72,14 +72,14 @@ impl Measured {
         (self.round_trip - self.overhead - asked).abs() <= allowed
     }
 
-    /// Whether the rate is the requested one; `None` if none was requested.
+    /// Returns whether the rate is the requested one; `None` if none was requested.
     #[must_use]
     pub fn rate_is_right(&self) -> Option<bool> {
         let asked = self.settings.bits_per_second? as f64;
         Some((self.bits_per_second / asked - 1.0).abs() <= TOLERANCE)
     }
 
-    /// Whether losses are within the binomial interval.
+    /// Returns whether losses are within the binomial interval.
     #[must_use]
     pub fn loss_is_right(&self) -> bool {
         let (sent, arrived) = self.counted;
@@ -166,7 +166,7 @@ pub fn measure(settings: &Settings) -> io::Result<Measured> {
 }
 
 /// Returns the time to wait for a packet.
-fn patience(settings: &Settings) -> Duration {
+fn reply_timeout(settings: &Settings) -> Duration {
     settings.delay * 2 + Duration::from_secs(1)
 }
 
@@ -175,7 +175,7 @@ fn round_trips(settings: &Settings) -> io::Result<(Vec<f64>, Lateness)> {
     let ends = Ends::new(settings)?;
     let carrier = Carrier::start(&ends, settings)?;
     let over = AtomicBool::new(false);
-    let patience = patience(settings);
+    let reply_timeout = reply_timeout(settings);
     let trips = thread::scope(|scope| {
         // The link is measured, not how long a program waits for a processor: both sides run before others, if they may.
         let _ = system::run_first();
@@ -185,7 +185,7 @@ fn round_trips(settings: &Settings) -> io::Result<(Vec<f64>, Lateness)> {
         scope.spawn(move || echo(&server, over));
         let client = ends.client.run(|| UdpSocket::bind((CLIENT, 0)))?;
         client.connect((SERVER, PORT))?;
-        client.set_read_timeout(Some(patience))?;
+        client.set_read_timeout(Some(reply_timeout))?;
         let trip = |number: usize| {
             // With a delay, processors sleep in each round trip; without one they must too, to be comparable.
             thread::sleep(ROUND_TRIP_PAUSE);
@@ -247,7 +247,7 @@ fn rate(settings: &Settings) -> io::Result<(f64, f64)> {
 /// Reads for some seconds, and returns the rates on the line and of data after the warm-up.
 fn receive(mut stream: TcpStream, carrier: &Carrier, settings: &Settings) -> io::Result<(f64, f64)> {
     let warm_up = RATE_WARM_UP + settings.delay * 20;
-    stream.set_read_timeout(Some(patience(settings) + Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(reply_timeout(settings) + Duration::from_secs(5)))?;
     let mut buffer = vec![0; 1 << 20];
     let start = Instant::now();
     let line = |carrier: &Carrier| -> Counters { carrier.carried().to_client };
@@ -292,7 +292,7 @@ fn losses(settings: &Settings) -> io::Result<(u64, u64)> {
     let before = carrier.carried().to_server.offered;
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            server.set_read_timeout(Some(patience(&settings)))?;
+            server.set_read_timeout(Some(reply_timeout(&settings)))?;
             let mut buffer = [0; 64];
             let mut arrived = 0;
             while server.recv(&mut buffer).is_ok() {

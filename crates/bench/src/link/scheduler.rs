@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::settings::{Outage, Settings};
 
-/// Bytes on their way in one direction at most: 10 Gbit/s for 200 ms. Packets beyond are dropped and counted.
+/// Maximum bytes on their way in one direction: 10 Gbit/s for 200 ms. Packets beyond are dropped and counted.
 pub const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
 /// The outcome of a packet that was offered.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Overrun,
 }
 
-/// Counts of one direction so far. Packets are those of the wire: a large one that the system will cut counts as many.
+/// Counts of one direction so far. Packets are counted as on the wire: a large one that the system will segment counts as several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Packets that were offered.
@@ -52,7 +52,7 @@ pub struct Counters {
     pub overrun: u64,
     /// Packets that overtook others on purpose.
     pub reordered: u64,
-    /// Most packets that have waited for the line at once.
+    /// Maximum number of packets that have waited for the line at once.
     pub queue_max: u64,
 }
 

@@ -12,7 +12,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(60);
 pub const QUEUE_PACKETS_DEFAULT: u32 = 1000;
 /// Longest queue, in packets.
 pub const QUEUE_PACKETS_MAX: u32 = 1_000_000;
-/// Outages at most.
+/// Maximum number of outages.
 pub const OUTAGES_MAX: usize = 1000;
 /// Smallest packet size that IPv6 allows on a link, and the largest of IPv4.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 1280..=65_535;
@@ -32,7 +32,7 @@ pub struct Settings {
     pub loss: f64,
     /// Probability that a packet skips the delay, and so overtakes others.
     pub reorder: f64,
-    /// Packets that wait for the line at most.
+    /// Maximum number of packets that wait for the line.
     pub queue_packets: u32,
     /// Times in which the link drops everything.
     pub outages: Vec<Outage>,
@@ -70,7 +70,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Whether the link is down at `now`.
+    /// Returns whether the link is down at `now`.
     #[must_use]
     pub fn covers(&self, now: Duration) -> bool {
         now >= self.start && now - self.start < self.length
@@ -128,7 +128,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether large packets may pass uncut. Loss and reordering must hit packets of the wire.
+    /// Returns whether large packets may pass uncut. Loss and reordering must hit packets of the wire.
     #[must_use]
     pub fn allows_large_packets(&self) -> bool {
         self.loss == 0.0 && self.reorder == 0.0

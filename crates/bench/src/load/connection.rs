@@ -18,7 +18,7 @@ use crate::error::LoadError;
 
 /// Size of the receive buffer: holds every reply to a full batch of small requests, and stays in the core's cache.
 const INBOX_BYTES: usize = 256 << 10;
-/// Most slices in one write: requests with a payload have two each.
+/// Maximum number of slices in one write: requests with a payload have two each.
 const SLICES_MAX: usize = 64;
 /// Sent requests are dropped from the outbox when they have grown to this many bytes.
 const OUTBOX_SLACK_BYTES: usize = 64 << 10;
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     outstanding: usize,
     /// Request heads, from the oldest that is not sent whole.
     outbox: Vec<u8>,
-    /// Length of a request head, where requests carry a payload.
+    /// Length of a request head, if requests have a payload.
     head_bytes: usize,
     /// Bytes sent of the stream that heads and payloads make, counted from the start of the outbox.
     sent: usize,
@@ -128,7 +128,7 @@ impl Connection {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LoadError>> {
         let broken = |error| LoadError::Connection("measured connection".into(), error);
         loop {
-            // Replies must be read even if not all requests could be sent, or both sides would wait for each other.
+            // Replies must be read even if not all requests could be sent, otherwise both sides would wait for each other.
             if let Poll::Ready(Err(error)) = self.poll_flush(context) {
                 return Poll::Ready(Err(broken(error)));
             }

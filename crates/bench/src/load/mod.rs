@@ -43,7 +43,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval of that check.
 const TURN_POLL: Duration = Duration::from_millis(5);
-/// The most connections of one measurement.
+/// Maximum number of connections of one measurement.
 pub const CONNECTIONS_MAX: u32 = 99;
 
 /// The load to measure, and its server.

@@ -28,7 +28,7 @@ use crate::operation::{Operation, SMALL_BYTES};
 pub const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
 
-/// Most bytes of a WRITE that fills a file: every server takes them.
+/// Maximum bytes of a WRITE that fills a file: every server accepts WRITEs of this size.
 const FILL_BYTES_MAX: u32 = 64 << 10;
 /// Permissions that user 0 certainly has on a regular file.
 const ACCESS_ASKED: Access = Access::READ.union(Access::MODIFY).union(Access::EXTEND);
@@ -159,7 +159,7 @@ impl Setup<'_> {
         Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} does not exist")))?.object)
     }
 
-    /// Writes `pattern`, a part of the pattern, from the start of `file`, `count` bytes at a time.
+    /// Writes the range `pattern` of the test pattern to the start of `file`, `count` bytes at a time.
     async fn fill(
         &mut self,
         file: FileHandle,

@@ -14,7 +14,7 @@ pub(crate) const REPLY_BYTES_MAX: usize = LARGE_BYTES as usize + 8 * HEAD_BYTES;
 /// One complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply<'a> {
-    /// Its first bytes, from the xid on, unless it arrived in one piece at most as many as the splitter keeps.
+    /// Its bytes from the xid on: all of them if it arrived in one piece, otherwise at most as many as the splitter keeps.
     pub(crate) head: &'a [u8],
     /// Its whole length in bytes, record marks not counted.
     pub(crate) length: usize,

@@ -63,12 +63,12 @@ impl Template {
         start
     }
 
-    /// Finds the field in which two renderings of the same request differ, as an offset for [`patch`].
+    /// Finds the field in which two encodings of the same request differ, as an offset for [`patch`].
     ///
-    /// Comparing renderings keeps the knowledge of field offsets in the encoders.
+    /// Because encodings are compared, only the encoders need to know the offsets of fields.
     ///
     /// # Panics
-    /// Where they do not differ.
+    /// If they do not differ.
     #[must_use]
     pub fn field(low: &Self, high: &Self) -> usize {
         debug_assert_eq!(low.bytes.len(), high.bytes.len(), "only fields of a fixed length are patched");
@@ -79,7 +79,7 @@ impl Template {
 /// Overwrites `out` at `at`.
 ///
 /// # Panics
-/// Where `out` ends before.
+/// If `out` ends before the end of `value`.
 pub fn patch(out: &mut [u8], at: usize, value: &[u8]) {
     out[at..at + value.len()].copy_from_slice(value);
 }

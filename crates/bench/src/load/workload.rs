@@ -19,10 +19,10 @@ pub(crate) enum Outcome {
 pub(crate) trait Workload {
     /// Appends the next request of `slot` to `out`, without its payload.
     ///
-    /// Where there is a payload, all requests have the same length.
+    /// If there is a payload, all requests have the same length.
     fn request(&mut self, slot: usize, xid: u32, out: &mut Vec<u8>);
 
-    /// Bytes that follow each request and are always the same.
+    /// Returns the bytes that follow each request and are always the same.
     fn payload(&self) -> &[u8] {
         &[]
     }
@@ -49,7 +49,7 @@ pub struct Xids {
 
 /// Bits of an xid that name the slot; the other 25 count, enough for 33 million requests before one repeats.
 const SLOT_BITS: u32 = 7;
-/// The most requests that one connection keeps outstanding.
+/// Maximum number of requests that one connection keeps outstanding.
 pub const DEPTH_MAX: usize = 1 << SLOT_BITS;
 
 impl Xids {
@@ -82,7 +82,7 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// Offsets of `bytes`-sized places (0 for operations without data) for the given connection.
+    /// Creates the offsets of blocks of `bytes` bytes (0 for operations without data) for a connection.
     pub(crate) fn new(bytes: u32, connection: u32) -> Self {
         let bytes = u64::from(bytes.max(1));
         Self { bytes, places: FILE_BYTES / bytes, state: u64::from(connection) * 4 }
@@ -94,7 +94,7 @@ impl Offsets {
             self.state = (self.state + 1) % self.places;
             return self.state * self.bytes;
         }
-        // Knuth's MMIX generator; its high bits are good enough to visit a file without order.
+        // Knuth's MMIX generator; its high bits are good enough for random offsets.
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) % self.places * self.bytes

@@ -1,7 +1,7 @@
 //! The papers' tables and figures: each with its finding, a plan that repeats it, and a rule that judges the finding.
 //!
 //! Only findings are judged: the winner, the ratio, the scaling. Absolute numbers of other machines are shown
-//! with ours, not compared. [`FIGURES`] is the registry, [`judge`] applies a rule, [`page`] writes the page.
+//! with those of this run, not compared. [`FIGURES`] is the registry, [`judge`] applies a rule, [`page`] writes the page.
 
 mod of_1994;
 mod of_2002;
@@ -76,7 +76,7 @@ impl fmt::Display for Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Our numbers.
+    /// The numbers of this run.
     pub ours: String,
     /// The counter that explains the verdict.
     pub counter: String,

@@ -7,7 +7,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "2015:fig1",
         title: "Random reads over a long link",
-        finding: "With 16 threads, 10 ms divide the throughput of 4 KiB reads by 20, and leave that of 1 MiB reads alone. v3 and \
+        finding: "With 16 threads, 10 ms divide the throughput of 4 KiB reads by 20, and leave that of 1 MiB reads unchanged. v3 and \
                   v4.1 are equal.",
         plan: reads_plan,
         judge: judge_reads,

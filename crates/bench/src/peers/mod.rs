@@ -128,8 +128,8 @@ pub fn compare(plan: &Plan, place: &PeerConfig) -> Comparison {
         // Each round starts with another server, so that none always follows the same one.
         let turn = round % servers.len().max(1);
         servers.rotate_left(usize::from(turn > 0));
-        // And with another operation: ext4 without a journal does not reuse an inode for a minute after its removal, so a later creation
-        // pays for earlier ones.
+        // And with another operation: ext4 without a journal does not reuse an inode for a minute after its removal, so earlier
+        // creations make later ones slower.
         let (behind, first) = plan.operations.split_at(round * plan.operations.len() / plan.rounds);
         let operations = first.iter().chain(behind);
         for (operation, shape) in operations.flat_map(|o| plan.shapes.iter().map(move |s| (*o, *s))) {

@@ -36,7 +36,7 @@ pub enum Peer {
     FloorSync,
     /// This project's server.
     Enfys,
-    /// The same with `--async`: like the floor and the rivals, it answers CREATE and REMOVE before they are on disk.
+    /// The same with `--async`: like the floor and the other servers, it answers CREATE and REMOVE before they are on disk.
     EnfysAsync,
     /// The same over a file system in memory: this shows the protocol's part of the cost. Measured only on request.
     EnfysMemory,
@@ -74,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// Whether the server supports `operation`, and whether its figures are meaningful.
+    /// Returns whether the server supports `operation`, and whether its figures are meaningful.
     #[must_use]
     pub fn serves(self, operation: Operation) -> bool {
         match self {

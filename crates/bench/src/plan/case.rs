@@ -11,7 +11,7 @@ use super::file::{Caches, NfsVersion};
 use super::value::Value;
 use crate::units::time_text;
 
-/// Characters of the readable part of an id at most: file names have 255 bytes, and a suffix follows.
+/// Maximum characters of the readable part of an id: file names have 255 bytes, and a suffix follows.
 const ID_CHARACTERS_MAX: usize = 180;
 
 /// The kind of target that an address names.

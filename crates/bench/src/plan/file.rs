@@ -1,4 +1,4 @@
-//! The plan's text as serde reads it. Values keep their places for messages.
+//! The plan's text as serde reads it. Values keep their positions in the text for error messages.
 
 use std::collections::BTreeMap;
 use std::fmt;

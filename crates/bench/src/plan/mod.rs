@@ -1,7 +1,7 @@
 //! Plans of measurements: TOML files that become ordered lists of runs.
 //!
 //! A plan multiplies targets, versions, delays, threads, clients and any parameter of its workloads. Each round runs
-//! every case once, so that a change of the machine hits all cases alike. [`Plan::parse`] finds all errors in the text,
+//! every case once, so that a change of the machine affects all cases equally. [`Plan::parse`] finds all errors in the text,
 //! [`Plan::check`] missing requirements of this machine; both name the line. A run has a [`Run::id`] that depends on everything
 //! that affects its result, so that an interrupted plan continues where it stopped.
 
@@ -24,11 +24,11 @@ pub use self::requirements::{GANESHA, KNFSD, Machine, Requirement};
 pub use self::resolve::Plan;
 pub use self::value::Value;
 
-/// Cases of a plan at most, before rounds.
+/// Maximum number of cases of a plan, before rounds.
 pub const CASES_MAX: usize = 100_000;
-/// Rounds at most.
+/// Maximum number of rounds.
 pub const ROUNDS_MAX: u32 = 1000;
-/// Threads of a client at most; the 2015 paper uses 512.
+/// Maximum number of threads of a client; the 2015 paper uses 512.
 pub const THREADS_MAX: u32 = 4096;
-/// Clients at most.
+/// Maximum number of clients.
 pub const CLIENTS_MAX: u32 = 10_000;

@@ -9,7 +9,7 @@ use crate::statistics::MedianInterval;
 
 /// An axis is logarithmic if its greatest value is at least this many times the least.
 const LOG_RATIO: f64 = 30.0;
-/// Series of one figure at most; more are cut into several figures.
+/// Maximum number of series of one figure; more are cut into several figures.
 const SERIES_MAX: usize = 8;
 
 /// A plot with the numbers that it shows.
@@ -230,7 +230,7 @@ fn plots(
     parts.iter().enumerate().map(figure).collect()
 }
 
-/// Whether positive values spread so far that a linear axis would hide the small ones.
+/// Returns whether positive values spread so far that a linear axis would hide the small ones.
 fn spans_decades(values: impl Iterator<Item = f64>) -> bool {
     let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(least, most), v| (least.min(v), most.max(v)));
     least > 0.0 && most >= LOG_RATIO * least

@@ -67,7 +67,7 @@ impl Group<'_> {
         Some((index, found))
     }
 
-    /// Returns the doubts about this group's results, one sentence each.
+    /// Returns the warnings about this group's results, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();

@@ -123,7 +123,7 @@ mod tests {
     use super::super::figure::{Axis, Series};
     use super::*;
 
-    /// Bytes of a figure at most.
+    /// Maximum bytes of a figure.
     const FIGURE_BYTES_MAX: usize = 60 << 10;
 
     fn figure(count: usize, points: usize) -> Figure {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FORMAT, FORMAT_VERSION, RunResult};
 
-/// Bytes of a result file at most; an hour of a thousand clients by the second has some 50 MB.
+/// Maximum bytes of a result file; an hour of a thousand clients by the second has some 50 MB.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Ending of result files.
 const ENDING: &str = "json";

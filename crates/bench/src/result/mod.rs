@@ -202,7 +202,7 @@ pub enum Measure {
 }
 
 impl RunResult {
-    /// Whether the run is complete.
+    /// Returns whether the run is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.outcome == Outcome::Complete

@@ -11,9 +11,9 @@ use super::window::Window;
 use crate::result::{Effect, Latency, OperationResult};
 use crate::targets::Fault;
 
-/// Seconds of a series at most: a day.
+/// Maximum seconds of a series: a day.
 const SERIES_SECONDS_MAX: usize = 86_400;
-/// Samples with one name at most.
+/// Maximum number of samples with one name.
 const SAMPLES_MAX: usize = 1 << 20;
 
 /// An operation that a workload counts.
@@ -76,7 +76,7 @@ impl Meter {
         Self { window, record: Rc::default(), ended: Rc::default() }
     }
 
-    /// Whether threads must end: the time is over, the run was interrupted, or another thread has failed.
+    /// Returns whether threads must end: the time is over, the run was interrupted, or another thread has failed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.window.is_over(Instant::now())

@@ -1,4 +1,4 @@
-//! Answers plans' questions about this machine.
+//! Checks whether this machine meets the requirements of a plan.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub struct ThisMachine;
 impl Machine for ThisMachine {
     fn has_program(&self, name: &str) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Servers are among the programs of root, which the path of others lacks.
+        // Server programs are in `sbin` directories, which other users' PATH lacks.
         let places = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/bin"].map(Into::into));
         places.into_iter().any(|place| access(place.join(name), Access::EXEC_OK).is_ok())
     }

@@ -76,13 +76,13 @@ impl Window {
         self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Whether the run was interrupted from outside.
+    /// Returns whether the run was interrupted from outside.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Whether threads must end.
+    /// Returns whether threads must end.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         let is_past = self.end().is_some_and(|end| now >= end);

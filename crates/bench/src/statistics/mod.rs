@@ -25,7 +25,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// A difference is significant if its probability by chance is below this.
 pub const SIGNIFICANCE: f64 = 1.0 - CONFIDENCE;
 
-/// Whether there are samples, and all are numbers.
+/// Returns whether there are samples, and all are numbers.
 fn are_usable(samples: &[f64]) -> bool {
     !samples.is_empty() && samples.iter().all(|sample| sample.is_finite())
 }

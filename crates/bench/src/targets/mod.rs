@@ -29,13 +29,13 @@ impl Fault {
         Self { errno: None, text: text.into() }
     }
 
-    /// Whether something was missing (`ENOENT`).
+    /// Returns whether something was missing (`ENOENT`).
     #[must_use]
     pub fn is_missing(&self) -> bool {
         self.errno == Some(libc::ENOENT)
     }
 
-    /// Whether something existed already (`EEXIST`).
+    /// Returns whether something existed already (`EEXIST`).
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.errno == Some(libc::EEXIST)

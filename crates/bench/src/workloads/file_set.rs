@@ -12,7 +12,7 @@ use crate::targets::{Fault, Files};
 
 /// Shape of the distribution of sizes, Filebench's default.
 const GAMMA: f64 = 1.5;
-/// Bytes of a file at most, in means.
+/// Maximum size of a file, as a multiple of the mean size.
 const MEANS_MAX: f64 = 20.0;
 
 /// The files of all clients.

@@ -6,7 +6,7 @@
 //! - **Weak cache consistency** (RFC 1813 §2.6): an own change invalidates nothing if the attributes before it are
 //!   those that the cache knows. Several own changes may be in flight, and their replies may arrive in any order: the
 //!   cache joins them into a chain, and decides when the last one ends.
-//! - Where a server sends no attributes from before the change, NFSv2's rule applies: a different mtime or size invalidates.
+//! - If a server sends no attributes from before the change, NFSv2's rule applies: a different mtime or size invalidates.
 //!
 //! All cached content of a file has an [`Epoch`]. The epoch does not change while only own changes happen.
 
@@ -200,7 +200,7 @@ impl Value for Entry {
 }
 
 impl AttributeCache {
-    /// Creates a cache of at most `capacity` bytes, paid by `user`.
+    /// Creates a cache of at most `capacity` bytes, which are reserved for `user`.
     pub fn new(user: User, capacity: u64, timeouts: Timeouts) -> Self {
         Self { entries: Bounded::new(user, capacity, ENTRY_BYTES), timeouts, generation: 0, last_epoch: 0 }
     }

@@ -1,4 +1,4 @@
-//! A map of bounded size whose entries are paid from the memory budget.
+//! A map of bounded size whose entries count against the memory budget.
 
 use std::hash::Hash;
 

@@ -127,7 +127,7 @@ pub struct DirectoryCache {
 }
 
 impl DirectoryCache {
-    /// Creates a cache of at most `capacity` bytes, paid by `user`. `nordirplus` is `readdirplus` false.
+    /// Creates a cache of at most `capacity` bytes, which are reserved for `user`. `nordirplus` is `readdirplus` false.
     pub fn new(user: User, capacity: u64, readdirplus: bool) -> Self {
         let headers = Bounded::new(user.clone(), capacity / 8, DIRECTORY_BYTES);
         let pages = Bounded::new(user, capacity - capacity / 8, PAGE_BYTES + 32 * ENTRY_BYTES);

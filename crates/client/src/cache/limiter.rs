@@ -83,7 +83,7 @@ impl Budget {
         Self { total, for_reads: total / 4, for_minimums: total / 8, user_minimum: USER_MINIMUM }
     }
 
-    /// Returns the most memory that dirty and uncommitted data may use.
+    /// Returns the maximum memory that dirty and uncommitted data may use.
     fn write_limit(&self) -> u64 {
         self.total - self.for_reads
     }
@@ -274,7 +274,7 @@ impl Queue {
 /// Measures how fast written data become stable.
 #[derive(Debug, Default)]
 struct Drain {
-    /// Bytes that left the write kinds, ever.
+    /// Total number of bytes that left the write kinds.
     drained: u64,
     sample: Option<(Duration, u64)>,
     /// Bytes a second.
@@ -489,7 +489,7 @@ impl Permit {
         Self { user: self.user.clone(), kind: self.kind, bytes }
     }
 
-    /// Adds `other`, which becomes of this permit's user and kind.
+    /// Adds the memory of `other`, which then belongs to this permit's user and kind.
     pub fn merge(&mut self, mut other: Self) {
         if !Arc::ptr_eq(&self.user.0, &other.user.0) {
             self.user.0.shared.change(|state| {

@@ -95,7 +95,7 @@ pub struct NameCache {
 }
 
 impl NameCache {
-    /// Creates a cache of at most `capacity` bytes, paid by `user`.
+    /// Creates a cache of at most `capacity` bytes, which are reserved for `user`.
     pub fn new(user: User, capacity: u64, policy: LookupCache) -> Self {
         let entries = Bounded::new(user, capacity, ENTRY_BYTES);
         Self { entries, policy, generation: 0, changed: HashMap::new(), forgotten: 0 }

@@ -346,7 +346,8 @@ impl FilePages {
         debug_assert!(replaced.is_none(), "extents are disjoint");
     }
 
-    /// A program that writes a few bytes at a time gets extents of some size.
+    /// Appends small writes to the extent before them, so that a program that writes a few bytes at a time does not make an
+    /// extent of each.
     fn append_or_insert(&mut self, offset: u64, data: Bytes, mut permit: Permit) {
         if data.is_empty() {
             return;

@@ -13,7 +13,7 @@ use crate::xattr::XattrMode;
 macro_rules! operations {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $what:literal;)*) => {
         /// Operations of version 4; most need 4.2. Each fails with the server's status, or the reason of a missing reply, and with
-        /// [`OpError::Unsupported`] (EOPNOTSUPP) where the version does not have it.
+        /// [`OpError::Unsupported`] (EOPNOTSUPP) if the version does not have it.
         impl Client {
             $(
                 $(#[$meta])*

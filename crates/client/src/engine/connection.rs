@@ -95,8 +95,7 @@ pub(super) struct Connection {
     pub(super) link: Link,
     /// Calls to send.
     pub(super) queue: VecDeque<u32>,
-    /// Calls without a reply.
-    /// With the time when each was sent over this connection.
+    /// Calls without a reply, with the time when each was sent over this connection.
     pub(super) in_flight: BTreeMap<u32, Duration>,
     /// Replies to callbacks; they end with their connection.
     pub(super) replies: VecDeque<Record>,

@@ -11,7 +11,7 @@ use super::connection::ConnectError;
 pub enum CallError {
     /// No connection could be made.
     Unreachable(ConnectError),
-    /// The server did not answer in time, as often as `retrans` allows (`soft`).
+    /// The server answered none of the transmissions that `retrans` allows (`soft`).
     TimedOut,
     /// The server rejected the call, or its reply cannot be decoded.
     Rpc(RpcError),

@@ -145,8 +145,8 @@ impl File {
         self.file.read(offset, count).await.map_err(|cause| self.failed("read", cause))
     }
 
-    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`], or at once if the file
-    /// was opened so.
+    /// Writes all of `data` at `offset`. They are stable after [`Self::sync`], or on return if the
+    /// [stability](OpenOptions::stability) of the open requires it.
     ///
     /// # Errors
     /// As pwrite(2). Some of the data may have been written.

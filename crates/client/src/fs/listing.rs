@@ -12,7 +12,7 @@ use crate::results::{DirEntry, DirPage, FileHandle, Object};
 
 /// Maximum bytes of one reply to a listing: some thousand entries with attributes.
 const BYTES_MAX: u32 = 1 << 20;
-/// Least bytes of a part where many directories share replies: about a hundred entries.
+/// Minimum bytes of a part if many directories share replies: about a hundred entries.
 const BYTES_MIN: u32 = 32 << 10;
 /// Listings of many directories end early once they have this many entries: about 50 MB.
 const ENTRIES_MAX: usize = 1 << 17;
@@ -107,7 +107,8 @@ impl FileSystem {
         true
     }
 
-    /// Looks up the objects that a server has left out. An entry that was removed is omitted; another failure is the directory's.
+    /// Looks up the objects that a server has left out. An entry that was removed is omitted; another failure fails the listing
+    /// of the directory.
     async fn look_up_missing(&self, directories: &[Object], listings: &mut [Result<Listing, OpError>]) {
         let mut missing = Vec::new();
         for (at, listing) in listings.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Space, holes, and copies between open files by path. They need version 4.2: others fail with EOPNOTSUPP.
+//! Space, holes, and copies between open files by path. They need version 4.2; in other versions they fail with EOPNOTSUPP.
 
 use super::File;
 use crate::error::Error;

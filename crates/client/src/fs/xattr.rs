@@ -61,7 +61,7 @@ impl FileSystem {
 
 /// Access control lists, following symbolic links.
 impl FileSystem {
-    /// Returns the lists of an object: POSIX ones with version 3, the list of version 4 with that.
+    /// Returns the lists of an object: POSIX ACLs with version 3, the NFSv4 ACL with version 4.
     ///
     /// # Errors
     /// EOPNOTSUPP if the server has none, and as stat(2).

@@ -2,7 +2,7 @@
 
 use super::{LockKind, LockRange};
 
-/// Most ranges that an owner has on one file. More are refused with ENOLCK.
+/// Maximum number of ranges that an owner has on one file. More are refused with ENOLCK.
 pub(crate) const RANGES_MAX: usize = 16 << 10;
 
 /// A range that is held.
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(ranges.conflict(range(20, 30), Exclusive), None);
     }
 
-    /// Against a table of bytes.
+    /// Compares with a table of bytes.
     #[test]
     fn random_locks_are_those_of_a_table_of_bytes() {
         let (mut ranges, mut bytes, mut random) = (HeldRanges::default(), [None; 64], 1u64);

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use protocol::nfs4::types::Handle;
 
-/// Most tasks of a client that wait for locks.
+/// Maximum number of tasks of a client that wait for locks.
 pub(crate) const WAITERS_MAX: usize = 16 << 10;
 
 /// All tasks of a client that wait for locks.

@@ -3,7 +3,7 @@
 //! An item is a sequence of operations that begins with PUTFH, so that it depends on no other. Items are packed into compounds
 //! within the server's granted limits, and within the sizes that it has executed ([`super::compound_size`]). Several compounds are in
 //! flight. A compound ends at its first failed operation: the item there fails, the following ones were not executed and go into
-//! further compounds. These have no more items than were executed before the failure: where many items fail, they spread over
+//! further compounds. These have no more items than were executed before the failure: if many items fail, they spread over
 //! compounds that are in flight together, instead of one round trip for each failure.
 
 use std::collections::VecDeque;
@@ -21,11 +21,11 @@ use crate::error::OpError;
 /// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
 const OVERHEAD: usize = 1024;
 /// Compounds that a batch is spread over, if their items are at least [`ITEMS_MIN`]. A server executes the operations of a compound
-/// one after the other, and where each waits for a disk, compounds in flight together wait together.
+/// one after the other, and if each waits for a disk, compounds in flight together wait together.
 pub(crate) const SPREAD: usize = 64;
 /// As [`SPREAD`], for items of one operation that each wait for stable storage.
 pub(crate) const WIDE_SPREAD: usize = 128;
-/// Least items of a compound of a batch that is spread.
+/// Minimum items of a compound of a batch that is spread.
 const ITEMS_MIN: usize = 8;
 /// Number of retries of an item after DELAY, GRACE or a compound that was too large.
 const TRIES_MAX: u32 = 64;
@@ -51,9 +51,9 @@ struct Batch {
     tries: Vec<u32>,
     /// Items that are in no compound yet, by number.
     waiting: VecDeque<usize>,
-    /// Most items of the next compound.
+    /// Maximum number of items of the next compound.
     items_max: usize,
-    /// Most items of any compound.
+    /// Maximum number of items of any compound.
     share: usize,
 }
 

@@ -125,7 +125,7 @@ pub(super) fn set_attributes(set: &SetAttributes) -> FileAttributes {
 /// Converts a name to look up or create.
 ///
 /// # Errors
-/// [`OpError::Invalid`] for names that no directory has.
+/// [`OpError::Invalid`] for names that no directory can contain.
 pub(super) fn component(name: &[u8]) -> Result<Component, OpError> {
     crate::names::check(name)?;
     Component::new(bytes::Bytes::copy_from_slice(name))

@@ -190,9 +190,9 @@ impl Setup<'_> {
         self.call(Op::BindConnToSession(args)).await?.skip()
     }
 
-    /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease. One that has forgotten
-    /// it already, in a restart or because the reply to the first request was lost, is left too. In 4.0 a client without opens
-    /// and locks has nothing that others could wait for, and its lease just ends.
+    /// DESTROY_SESSION and DESTROY_CLIENTID. The server forgets the client at once instead of after a lease. If the server has
+    /// forgotten it already, in a restart or because the reply to the first request was lost, this is a success too. In 4.0 a
+    /// client without opens and locks has nothing that others could wait for, and its lease just ends.
     pub(crate) async fn leave(&self, session: &Session) -> Result<(), OpError> {
         if self.minor_version == 0 {
             return Ok(());

@@ -239,7 +239,7 @@ impl Nfs4 {
                 SessionEvent::RenewalDue => self.renew(&session).await,
                 SessionEvent::Flags(flags) => {
                     self.handle_flags(&session, flags).await;
-                    // The flags stay if the client does not know the revoked state: it searches only periodically.
+                    // The flags remain set if the client does not know the revoked state. So it searches only periodically.
                     if flags.intersects(REVOKED) && self.engine.now() >= revoked_after {
                         revoked_after = self.engine.now() + lease_part;
                         // A lost session is the next event.

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use super::error::UrlError;
 
-/// Most bytes of a host name (RFC 1035 §2.3.4).
+/// Maximum number of bytes of a host name (RFC 1035 §2.3.4).
 const NAME_MAX: usize = 255;
-/// Most bytes of a scope; Linux's interface names have at most 15.
+/// Maximum number of bytes of a scope; Linux's interface names have at most 15.
 const SCOPE_MAX: usize = 64;
 
 /// A server: a name, which a caller resolves, or an address.

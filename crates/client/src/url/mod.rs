@@ -7,8 +7,8 @@
 //! in the pseudo file system. As in libnfs, `nfs://host/a` and `nfs://host//a` name the same object. RFC 2224 has the first
 //! relative to the public file handle, which servers hardly use any more.
 //!
-//! **The port** may also be `port=` or libnfs's `nfsport=`. **Options** have the names of nfs(5), in the URL or as a list with
-//! commas. The last one of a kind applies.
+//! **The port** may also be `port=` or libnfs's `nfsport=`. **Options** have the names of nfs(5), in the URL or as a
+//! comma-separated list. The last one of a kind applies.
 
 mod error;
 mod host;
@@ -24,7 +24,7 @@ pub use host::Host;
 pub use options::Options;
 pub use values::{LocalLock, LookupCache, ReaddirPlus, Recovery, Security, Version};
 
-/// Most bytes of a URL.
+/// Maximum number of bytes of a URL.
 pub const URL_MAX: usize = 64 << 10;
 
 const SCHEME: &str = "nfs://";
@@ -34,7 +34,7 @@ const SCHEME: &str = "nfs://";
 pub struct Url {
     host: Host,
     path: Vec<u8>,
-    /// The options; the port is among them.
+    /// The options, including the port.
     pub options: Options,
 }
 

@@ -15,19 +15,19 @@ pub struct Options {
     pub mount_port: Option<u16>,
     /// Port of the lock manager (NLM), for version 3. `nlmport=`.
     pub nlm_port: Option<u16>,
-    /// How calls name the user. `sec=`.
+    /// How calls authenticate the user. `sec=`.
     pub security: Option<Security>,
-    /// User that calls are made for; without it the process's.
+    /// User that calls are made for. Default: the user of the process.
     pub uid: Option<u32>,
-    /// Group that calls are made for.
+    /// Group that calls are made for. Default: the group of the process.
     pub gid: Option<u32>,
     /// Connections to one address of the server. `nconnect=`.
     pub connections: Option<u32>,
     /// Connections to all addresses of the server together. `max_connect=`.
     pub max_connections: Option<u32>,
-    /// Most bytes of a READ.
+    /// Maximum number of bytes of a READ.
     pub read_size: Option<u32>,
-    /// Most bytes of a WRITE.
+    /// Maximum number of bytes of a WRITE.
     pub write_size: Option<u32>,
     /// Time until a request is sent again, in tenths of a second. `timeo=`.
     pub timeout_deciseconds: Option<u32>,
@@ -35,13 +35,13 @@ pub struct Options {
     pub retransmissions: Option<u32>,
     /// `hard`, `soft` or `softerr`.
     pub recovery: Option<Recovery>,
-    /// Least time for which attributes of a file are cached, in seconds. `acregmin=`; `actimeo=` sets all four.
+    /// Minimum time for which attributes of a file are cached, in seconds. `acregmin=`; `actimeo=` sets all four.
     pub file_attributes_min_seconds: Option<u32>,
-    /// Most. `acregmax=`.
+    /// Maximum of that time. `acregmax=`.
     pub file_attributes_max_seconds: Option<u32>,
-    /// Least time for which attributes of a directory are cached, in seconds. `acdirmin=`.
+    /// Minimum time for which attributes of a directory are cached, in seconds. `acdirmin=`.
     pub directory_attributes_min_seconds: Option<u32>,
-    /// Most. `acdirmax=`.
+    /// Maximum of that time. `acdirmax=`.
     pub directory_attributes_max_seconds: Option<u32>,
     /// Whether attributes are cached at all. `ac`, `noac`.
     pub attribute_cache: Option<bool>,
@@ -166,11 +166,11 @@ const OPTIONS: &[(&str, Effect)] = &[
 
 /// Minimum similarity of an unknown option to a known one that the error suggests.
 const SIMILARITY_MIN: f64 = 0.8;
-/// Most known options that an error names.
+/// Maximum number of known options that an error names.
 const SUGGESTIONS_MAX: usize = 2;
 
 impl Options {
-    /// Applies a list with commas, as after `mount -o`.
+    /// Applies a comma-separated list, as after `mount -o`.
     ///
     /// # Errors
     /// One sentence about the first option that is unknown, wrong or refused; earlier ones are applied.
@@ -301,7 +301,7 @@ fn transport_security(_: &mut Options, name: &str, text: &str) -> Result<(), Url
 
 fn transport(_: &mut Options, name: &str, text: &str) -> Result<(), UrlError> {
     match text {
-        // The address decides about its family.
+        // The address determines the family.
         "tcp" | "tcp6" => Ok(()),
         "udp" | "udp6" => Err(UrlError::new(format!("`{name}={text}`: {NO_UDP}"))),
         "rdma" | "rdma6" => Err(UrlError::new(format!("`{name}={text}`: {NO_RDMA}"))),

@@ -127,7 +127,7 @@ impl FileWrites {
         self.in_flight.range(..range.end).rev().map_while(ends_after).max()
     }
 
-    /// Covers everything of `range` that is not stable.
+    /// Returns a ticket for everything in `range` that is not stable.
     pub(super) fn sync(&mut self, range: &Range<u64>, id: u64) -> SyncTicket {
         let ticket = SyncTicket::new();
         let mut pending = Pending::new(id, ticket.clone());
@@ -146,7 +146,7 @@ impl FileWrites {
         bytes > self.states.bytes(PageState::Written) + self.states.bytes(PageState::Committing)
     }
 
-    /// Covers everything that the server has not acknowledged; `None` if there is nothing.
+    /// Returns a ticket for everything that the server has not acknowledged; `None` if there is nothing.
     pub(super) fn flush(&mut self, id: u64) -> Option<SyncTicket> {
         let ticket = SyncTicket::new();
         let mut pending = Pending::until_acknowledged(id, ticket.clone());
@@ -290,7 +290,7 @@ impl FileWrites {
             for range in &acknowledged {
                 self.tickets.retain_mut(|ticket| !ticket.acknowledged(range));
             }
-            // Also where the program has overwritten data since: the server has the earlier data.
+            // Also if the program has overwritten data since: the server has the earlier data.
             self.tickets.retain_mut(|ticket| {
                 ticket.needs_stable() || ticket.id >= sent.tickets_before || !ticket.acknowledged(&done)
             });
@@ -299,7 +299,7 @@ impl FileWrites {
         } else {
             let stable = self.states.apply(&done, Event::RepliedStable, own, |mark| mark.request = None);
             self.stable(&stable, u64::MAX);
-            // Also where the program has written again since: the earlier data are stable.
+            // Also if the program has written again since: the earlier data are stable.
             self.stable(std::slice::from_ref(&done), sent.tickets_before);
             stable.into_iter().map(|range| (range, Effect::Stable)).collect::<Effects>()
         };
@@ -423,7 +423,7 @@ impl FileWrites {
             && !pending
             && self.states.bytes(PageState::Dirty) == range.end - range.start;
         // One request instead of two if a caller waits for the last data. And if the program keeps overwriting data that
-        // somebody waits for, a COMMIT would find it dirty again each time.
+        // a caller waits for, a COMMIT would find it dirty again each time.
         if !self.tickets.is_empty() && (last || self.overwritten) { Stability::FileSync } else { asked }
     }
 }

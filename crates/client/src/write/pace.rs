@@ -10,7 +10,7 @@ const DOUBLINGS_MAX: u32 = 16;
 pub(super) struct RewritePace {
     /// Bytes in the first second.
     first_rate: u64,
-    /// Most bytes at once.
+    /// Maximum number of bytes at once.
     burst: u64,
     /// The start of rewriting; `None` while there is nothing to rewrite.
     since: Option<Duration>,

@@ -7,9 +7,9 @@ use crate::results::Stability;
 /// Settings of write-behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Most bytes of a WRITE, a multiple of 4096.
+    /// Maximum number of bytes of a WRITE, a multiple of 4096.
     pub wsize: u64,
-    /// Least stability of every WRITE: `FileSync` for NFSv2 and `sync` mounts.
+    /// Minimum stability of every WRITE: `FileSync` for NFSv2 and `sync` mounts.
     pub stability: Stability,
     /// Less than `wsize` of dirty data waits at most this long.
     pub dirty_age: Duration,

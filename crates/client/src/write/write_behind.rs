@@ -205,7 +205,7 @@ impl WriteBehind {
         }
     }
 
-    /// Handles that the file is gone, or that its handle names another one: drops its data, and reports `error` to its descriptions if there
+    /// Drops the data of a file that is gone, or whose handle names another file. Reports `error` to its descriptions if there
     /// were unstable ones.
     pub fn discard(&mut self, file: FileId, error: Errno) {
         let removed = self.pages.remove(file, 0..u64::MAX);

@@ -19,7 +19,7 @@ async fn create(top: &Inode, name: &[u8]) -> OpenFile {
     top.create(&root(), name, OpenFlags::BOTH, Creation::IfMissing, &set).await.unwrap()
 }
 
-/// A server that restarts between the WRITEs and the COMMIT has lost them: they are written again, stably.
+/// A server that restarts between the WRITEs and the COMMIT has lost them: they are written again, by synchronous WRITEs.
 #[test]
 fn restart_before_commit_loses_no_data() {
     let link = Link::new();

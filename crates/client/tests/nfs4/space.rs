@@ -101,7 +101,7 @@ fn a_short_copy_ends_with_its_reply_and_is_committed() {
     assert_eq!(world.run(target.copy_from(&source, MIB, MIB + 7, MIB)), Ok(0), "the source has ended");
     world.run(target.sync()).unwrap();
     let counts = (peer.count(OpNum::COPY), peer.count(OpNum::READ), peer.count(OpNum::OFFLOAD_STATUS));
-    // RFC 7862 §15.2.3: a range that ends behind the source is refused, and requested again.
+    // RFC 7862 §15.2.3: a range that ends beyond the source is refused, and requested again.
     assert_eq!(counts, (3, 0, 0));
     assert!(read(&world, &target)[7..] == content(MIB));
 }

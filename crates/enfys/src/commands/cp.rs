@@ -95,7 +95,7 @@ impl Argument {
         }
     }
 
-    /// Whether `other` is this object or below it, by their paths.
+    /// Returns whether `other` is this object or below it, by their paths.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(one), Self::Local(other)) => match (resolved(one), resolved(other)) {

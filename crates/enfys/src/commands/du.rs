@@ -15,7 +15,7 @@ use super::walk::{Entry, Step, Walk};
 
 /// The unit of sizes without an option.
 const BLOCK: u64 = 1024;
-/// Most remembered files with several names; of further ones every name counts.
+/// Maximum number of remembered files with several names; of further ones every name counts.
 const LINKED_MAX: usize = 1 << 20;
 
 #[derive(Debug, Args)]

@@ -77,7 +77,7 @@ enum Permissions {
     Octal { bits: u32, clears_set_ids: bool },
 }
 
-/// Most octal digits: with five a directory's set-ID bits are cleared too.
+/// Maximum number of octal digits: with five a directory's set-ID bits are cleared too.
 const OCTAL_DIGITS_MAX: usize = 8;
 
 impl ModeChange {

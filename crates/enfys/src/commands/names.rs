@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use super::lookup::Lookup;
 use crate::name_services::getent;
 
-/// Most remembered names; further ones are looked up again.
+/// Maximum number of remembered names; further ones are looked up again.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Most bytes of an account or group, which may have many members.
+/// Maximum number of bytes of an account or group, which may have many members.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Databases of getent(1).

@@ -29,7 +29,7 @@ impl Output {
         Self { command, stdout, is_terminal, status: Cell::new(0) }
     }
 
-    /// Whether standard output is a terminal.
+    /// Returns whether standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }

@@ -85,7 +85,7 @@ impl Pattern {
         Self { parts, ignores_case }
     }
 
-    /// Whether the whole name matches. Takes at most the product of both lengths.
+    /// Returns whether the whole name matches. Takes at most the product of both lengths.
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = units(name);
         let (mut part, mut at) = (0, 0);

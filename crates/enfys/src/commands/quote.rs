@@ -36,7 +36,8 @@ pub fn shell_quoted(name: &[u8]) -> String {
     }
 }
 
-/// Whether a character must not be sent to a terminal: control characters, and those that change the direction or are invisible.
+/// Returns whether a character must not be sent to a terminal: control characters, and those that change the direction or are
+/// invisible.
 fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -11,7 +11,7 @@ use super::tree::{Tree, TreePath};
 const DIRECTORIES: usize = 256;
 
 /// An object to remove.
-pub type Doomed = (TreePath, Attributes);
+pub type ObjectToRemove = (TreePath, Attributes);
 
 /// Removes trees. An object that cannot be removed is reported, and the others are still removed.
 pub struct Removal<'a, T> {
@@ -26,7 +26,7 @@ pub struct Removal<'a, T> {
 
 impl<T: Tree> Removal<'_, T> {
     /// Removes objects with everything below. Returns whether all are gone.
-    pub async fn remove(&self, objects: Vec<Doomed>) -> bool {
+    pub async fn remove(&self, objects: Vec<ObjectToRemove>) -> bool {
         self.objects(objects.into_iter().map(|object| (0, object)).collect(), &mut [true]).await
     }
 
@@ -34,11 +34,12 @@ impl<T: Tree> Removal<'_, T> {
     /// whether all are gone.
     fn objects<'s>(
         &'s self,
-        objects: Vec<(usize, Doomed)>,
+        objects: Vec<(usize, ObjectToRemove)>,
         emptied: &'s mut [bool],
     ) -> Pin<Box<dyn Future<Output = bool> + 's>> {
         Box::pin(async move {
-            let is_directory = |(_, (_, attributes)): &(_, Doomed)| attributes.kind == FileKind::Directory;
+            let is_directory =
+                |(_, (_, attributes)): &(_, ObjectToRemove)| attributes.kind == FileKind::Directory;
             let (mut directories, mut names, mut all) = (Vec::new(), Vec::new(), true);
             for object in objects {
                 let (path, attributes) = &object.1;
@@ -68,10 +69,10 @@ impl<T: Tree> Removal<'_, T> {
     }
 
     /// Removes directories with their entries. Returns the numbers of those that remain.
-    async fn directories(&self, directories: &[(usize, Doomed)]) -> Vec<usize> {
+    async fn directories(&self, directories: &[(usize, ObjectToRemove)]) -> Vec<usize> {
         let mut gone = Vec::new();
         let mut kept = Vec::new();
-        let mut left: Vec<&(usize, Doomed)> = directories.iter().collect();
+        let mut left: Vec<&(usize, ObjectToRemove)> = directories.iter().collect();
         while !left.is_empty() {
             let paths: Vec<TreePath> = left.iter().map(|(_, (path, _))| path.clone()).collect();
             let listings = self.tree.list_many(&paths).await;
@@ -108,7 +109,7 @@ impl<T: Tree> Removal<'_, T> {
     }
 
     /// Removes names. Returns the numbers of those that remain.
-    async fn names(&self, objects: &[(usize, Doomed)]) -> Vec<usize> {
+    async fn names(&self, objects: &[(usize, ObjectToRemove)]) -> Vec<usize> {
         let names: Vec<_> = objects.iter().map(|(_, (path, attributes))| (path, attributes.kind)).collect();
         let mut kept = Vec::new();
         for ((parent, (path, _)), removed) in objects.iter().zip(self.tree.remove_many(&names).await) {

@@ -30,9 +30,9 @@ pub enum Counted {
     Files,
 }
 
-/// Least width of the first column, as in coreutils.
+/// Minimum width of the first column, as in coreutils.
 const SOURCE_WIDTH: usize = 14;
-/// Least width of numbers.
+/// Minimum width of numbers.
 const NUMBER_WIDTH: usize = 5;
 
 /// Prints the table.

@@ -9,7 +9,7 @@ use client::results::{DirEntry, FileHandle, Object};
 
 /// Directories that are listed together.
 const LISTED_MAX: usize = 256;
-/// Most entries of directories that were listed ahead. With more, only the next directory is listed.
+/// Maximum number of entries of directories that were listed ahead. With more, only the next directory is listed.
 const AHEAD_MAX: usize = 1 << 17;
 
 /// The entries of a directory: names and objects.
@@ -33,7 +33,7 @@ impl Entry {
         Self { path: Vec::new(), depth: 0, object, parent: None }
     }
 
-    /// Whether this is a directory.
+    /// Returns whether this is a directory.
     pub fn is_directory(&self) -> bool {
         self.object.attributes.kind == FileKind::Directory
     }

@@ -72,7 +72,7 @@ impl KeyLocations {
         if self.has(path) { self.error(path, why) } else { why }
     }
 
-    /// Whether the file has the key.
+    /// Returns whether the file has the key.
     pub fn has(&self, path: &str) -> bool {
         self.keys.contains_key(path)
     }

@@ -119,7 +119,7 @@ impl Range {
         Self { least, most: Some(most) }
     }
 
-    /// Whether the range has this value.
+    /// Returns whether the range has this value.
     pub fn contains(&self, value: u64) -> bool {
         value >= self.least && self.most.is_none_or(|most| value <= most)
     }

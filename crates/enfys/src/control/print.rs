@@ -6,9 +6,9 @@ use super::protocol::{Client, Evicted, Grace, Persistence, Recalled, Recalls, Re
 use crate::figures::Totals;
 use crate::size::Size;
 
-/// Most characters of the name of a client that a grace period waits for; `--json` has the whole name.
+/// Maximum number of characters of the name of a client that a grace period waits for; `--json` has the whole name.
 const NAME_WIDTH: usize = 32;
-/// Most clients that are named under a grace period; `--json` has all of them.
+/// Maximum number of clients that are named under a grace period; `--json` has all of them.
 const WAITED_FOR_NAMED: usize = 4;
 
 /// `enfys status`.
@@ -125,7 +125,7 @@ fn records(records: &Records) -> Option<&'static str> {
     }
 }
 
-/// Most columns of the output.
+/// Maximum number of columns of the output.
 const WIDTH: usize = 100;
 /// Columns of the labels.
 const LABEL_WIDTH: usize = 10;

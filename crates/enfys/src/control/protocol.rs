@@ -8,11 +8,11 @@ use crate::figures::{DelegationFigures, Totals};
 /// The version of the protocol. Both sides refuse another one, and name it.
 pub const VERSION: u32 = 1;
 
-/// Most bytes of a request: a path, and some more.
+/// Maximum number of bytes of a request: a path, and some more.
 pub const MAX_REQUEST: usize = 64 << 10;
-/// Most bytes of a response: 10,000 clients with the longest names and some sessions.
+/// Maximum number of bytes of a response: 10,000 clients with the longest names and some sessions.
 pub const MAX_RESPONSE: u64 = 256 << 20;
-/// Most clients in a response.
+/// Maximum number of clients in a response.
 pub const MAX_CLIENTS: usize = 10_000;
 
 /// The part of requests and responses that is the same in all versions.
@@ -127,7 +127,7 @@ pub struct Records {
 pub struct Persistence {
     /// Whether their logs can be written. If not, existing ones end, and no new ones are made.
     pub written: bool,
-    /// Most slots, with one more for each session, that can be stored.
+    /// Maximum number of slots that can be stored, with one more for each session.
     pub places: usize,
     /// Number of these in use.
     pub places_taken: usize,
@@ -197,7 +197,7 @@ pub struct Session {
     pub slots: u32,
     /// The target for the number of slots that the client should use.
     pub slots_target: u32,
-    /// Most bytes of a reply that a slot keeps.
+    /// Maximum number of bytes of a reply that a slot keeps.
     pub slot_reply_max_bytes: u32,
     /// Slots with a request in progress.
     pub slots_in_use: u32,

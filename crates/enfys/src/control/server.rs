@@ -18,7 +18,7 @@ use super::protocol::{
 };
 use super::socket::Socket;
 
-/// Most requests at once; further ones wait.
+/// Maximum number of requests at once; further ones wait.
 const MAX_CONNECTIONS: usize = 8;
 /// Longest time of a connection.
 const TIMEOUT: Duration = Duration::from_secs(10);

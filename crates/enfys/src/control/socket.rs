@@ -28,7 +28,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens on `path`, and replaces a socket that a dead server has left there.
+    /// Listens on `path`, and replaces a socket that a server that has ended has left there.
     ///
     /// # Errors
     /// A server answers there, the path is not a socket, or those of bind(2).

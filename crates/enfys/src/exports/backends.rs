@@ -341,7 +341,7 @@ impl Backends {
 }
 
 impl Opened {
-    /// Whether the path of `plan` still leads to it.
+    /// Returns whether the path of `plan` still leads to it.
     fn is_current(&self, plan: &ExportPlan) -> Result<bool, String> {
         match (self, &plan.source) {
             (Self::Directory(directory, _), Source::Directory(path)) => directory
@@ -351,7 +351,7 @@ impl Opened {
         }
     }
 
-    /// Whether both are the same opening of one file system.
+    /// Returns whether both are the same opening of one file system.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Directory(one, _), Self::Directory(other, _)) => one.is_same(other),
@@ -378,7 +378,7 @@ fn warn_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
     }
 }
 
-/// Least time between two log lines about a full file system in memory.
+/// Minimum time between two log lines about a full file system in memory.
 const FULL_LOG_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Returns a function that logs that a file system in memory is full, at most once an hour.

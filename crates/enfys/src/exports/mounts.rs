@@ -65,18 +65,18 @@ pub(super) fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether the type of the file system can be served.
+/// Returns whether the type of the file system can be served.
 fn is_served(mount: &Mount) -> bool {
     !NEVER_SERVED.contains(&&*mount.kind) && !is_fuse(&mount.kind)
 }
 
-/// Whether a process of any user implements the file system (FUSE). It could show set-user-ID files, or never answer. `fuseblk` is a disk
-/// that root mounted.
+/// Returns whether a process of any user implements the file system (FUSE). It could show set-user-ID files, or never answer.
+/// `fuseblk` is a disk that root mounted.
 fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind.starts_with("fuse.")
 }
 
-/// Whether the mount is the one at its path: another one may be mounted over it.
+/// Returns whether the mount is the one at its path: another one may be mounted over it.
 fn is_visible(mount: &Mount) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let Ok(status) = rustix::fs::statx(CWD, &mount.path, flags, StatxFlags::MNT_ID) else { return false };

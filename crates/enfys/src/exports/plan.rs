@@ -51,7 +51,7 @@ struct Location {
 }
 
 impl Location {
-    /// Whether the export has this key.
+    /// Returns whether the export has this key.
     fn has(&self, key: &str) -> bool {
         self.keys.has(&format!("export.{}.{key}", self.index))
     }
@@ -198,7 +198,7 @@ impl ExportPlan {
         self.entries.iter().chain(own)
     }
 
-    /// Whether every client may mount it.
+    /// Returns whether every client may mount it.
     pub fn is_for_all_clients(&self) -> bool {
         let means_all = |options: &ExportOptions| {
             options.clients.is_empty() || options.clients.contains(&ClientPattern::Everyone)
@@ -233,7 +233,7 @@ impl ExportPlan {
         }
     }
 
-    /// Whether it serves the directory at `path`, which has no symbolic links.
+    /// Returns whether it serves the directory at `path`, which has no symbolic links.
     pub fn is_at(&self, path: &Path) -> bool {
         self.directory().is_some_and(|own| own == path || own.canonicalize().is_ok_and(|own| own == path))
     }
@@ -244,7 +244,7 @@ impl ExportPlan {
         Self { source: Source::Directory(path), pseudo, id: None, serves_submounts: false, ..self.clone() }
     }
 
-    /// Whether the command line defines it.
+    /// Returns whether the command line defines it.
     pub fn is_of_command_line(&self) -> bool {
         self.location.is_none()
     }

@@ -41,7 +41,7 @@ pub(super) fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) ->
     )))
 }
 
-/// Whether root on a client, or some ordinary user, can create files in a directory of this owner and mode.
+/// Returns whether root on a client, or some ordinary user, can create files in a directory of this owner and mode.
 fn is_writable(options: &ExportOptions, uid: u32, gid: u32, mode: u32) -> bool {
     let may = |shift: u32| mode >> shift & CREATE == CREATE;
     let anonymous = &options.anonymous;
@@ -60,7 +60,7 @@ fn is_writable(options: &ExportOptions, uid: u32, gid: u32, mode: u32) -> bool {
     }
 }
 
-/// Whether the directory has an access control list, which may allow more than the mode.
+/// Returns whether the directory has an access control list, which may allow more than the mode.
 fn has_acl(path: &Path) -> bool {
     rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
 }

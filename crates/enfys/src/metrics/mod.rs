@@ -25,10 +25,10 @@ pub use collect::Sources;
 use http::{Format, Request};
 pub use latency::Latencies;
 
-/// Most bytes of an HTTP request.
+/// Maximum number of bytes of an HTTP request.
 const MAX_REQUEST: usize = 8 << 10;
 
-/// Most connections. For another one, the oldest is closed.
+/// Maximum number of connections. For another one, the oldest is closed.
 const MAX_CONNECTIONS: usize = 8;
 
 /// Longest time to receive a request, and to send an answer.

@@ -10,13 +10,14 @@ use tracing::debug;
 
 use super::getent;
 
-/// Most bytes of an answer about a host, and about a netgroup.
+/// Maximum number of bytes of an answer about a host, and about a netgroup.
 const HOST_BYTES_MAX: usize = 64 << 10;
 const NETGROUP_BYTES_MAX: usize = 1 << 20;
-/// Most names of an address that are checked, and the time limit for the checks. The client's connection waits meanwhile.
+/// Maximum number of names of an address that are checked, and the time limit for the checks. The client's connection waits
+/// meanwhile.
 const NAMES_MAX: usize = 4;
 const NAMES_TIMEOUT: Duration = Duration::from_secs(3);
-/// Most bytes of a host's name (RFC 1123 §2.1).
+/// Maximum number of bytes of a host's name (RFC 1123 §2.1).
 const NAME_MAX: usize = 255;
 
 /// The forms of an entry of `clients`.
@@ -66,7 +67,7 @@ fn pattern(text: &str, warn: &mut dyn FnMut(String)) -> Result<ClientPattern, St
     Ok(ClientPattern::Host(text.to_owned(), addresses_of(text, warn)))
 }
 
-/// Whether the text can be a host's name, or a wildcard.
+/// Returns whether the text can be a host's name, or a wildcard.
 fn is_name(text: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b".-_*?[]!".contains(&byte);
     (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(may_be)

@@ -4,7 +4,7 @@ use server::{IdNames, MAX_ID_NAMES};
 
 use super::getent;
 
-/// Most bytes of a list: groups may have many members.
+/// Maximum number of bytes of a list: groups may have many members.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// Reads all names that the name services list.

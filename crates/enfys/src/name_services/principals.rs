@@ -12,13 +12,13 @@ use vfs::Credentials;
 
 use super::{LookupLog, users};
 
-/// Most answers in the cache.
+/// Maximum number of answers in the cache.
 const ANSWERS_MAX: usize = 4096;
 /// Lifetime of a user and its groups in the cache.
 const KNOWN_LIFETIME: Duration = Duration::from_secs(300);
 /// Lifetime of the answer that there is no such user.
 const UNKNOWN_LIFETIME: Duration = Duration::from_secs(30);
-/// Most bytes of a user's name (`LOGIN_NAME_MAX`).
+/// Maximum number of bytes of a user's name (`LOGIN_NAME_MAX`).
 const NAME_MAX: usize = 256;
 
 /// A cache of the users of principals.
@@ -77,7 +77,7 @@ impl Principals {
     }
 }
 
-/// Whether it can be a user's name. A service (`nfs/host`) is not a user.
+/// Returns whether it can be a user's name. A service (`nfs/host`) is not a user.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":/,".contains(&byte) || byte >= 0x80;
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::{LookupLog, getent};
 
-/// Most bytes of an answer: more than 65,536 groups (`NGROUPS_MAX`) of up to ten digits.
+/// Maximum number of bytes of an answer: more than 65,536 groups (`NGROUPS_MAX`) of up to ten digits.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Returns the user with this name.

@@ -31,7 +31,7 @@ use crate::startup_message;
 use crate::systemd;
 use create::DurableState;
 
-/// Most threads of the main runtime for blocking work; the serving threads have their own runtimes.
+/// Maximum number of threads of the main runtime for blocking work; the serving threads have their own runtimes.
 const BLOCKING_THREADS_MAX: usize = 4;
 
 /// Serves until a signal stops the server.

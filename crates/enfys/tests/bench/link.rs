@@ -5,7 +5,7 @@ use std::process::Output;
 
 use crate::{ENFYS, bench};
 
-/// Runs a link; `None` where namespaces are not allowed.
+/// Runs a link; `None` if namespaces are not allowed.
 fn link(arguments: &[&str]) -> Option<Output> {
     let output = bench(&[&["link"], arguments].concat());
     let complained = String::from_utf8_lossy(&output.stderr);

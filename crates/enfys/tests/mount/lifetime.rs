@@ -10,7 +10,7 @@ use crate::support::{
     Mounted, Server, VERSIONS, await_that, can_mount, foreground, is_mounted, run, sh, shell,
 };
 
-/// Whether a thread waits in the kernel for an answer of FUSE.
+/// Returns whether a thread waits in the kernel for an answer of FUSE.
 fn waits(child: &Child) -> bool {
     let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", child.id()));
     wchan.is_ok_and(|place| place.contains("fuse") || place.contains("request_wait"))

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// The binary under test.
 pub(crate) const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
 /// Longest wait for an event; far above the usual time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Versions of which mounts are tested.
 pub(crate) const VERSIONS: [&str; 3] = ["3", "4.1", "4.2"];
 
@@ -31,7 +31,7 @@ pub(crate) fn can_mount() -> bool {
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIME_LIMIT, "{what}");
         sleep(Duration::from_millis(10));
     }
 }

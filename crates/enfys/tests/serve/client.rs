@@ -31,7 +31,7 @@ use tokio::runtime::{Builder, Runtime};
 use xdr::{Decode, Encode, Opaque, Writer};
 
 /// Longest time for a reply; far above the usual one.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Longer than any reply here.
 const MAX_RECORD: usize = 2 << 20;
 
@@ -88,7 +88,7 @@ impl Client {
 
     fn carried_by(carrier: Carrier, first_xid: u32) -> Self {
         let engine = Arc::new(Engine::new(Arc::new(SystemClock::default()), first_xid));
-        let policy = RetryPolicy { timeout: PATIENCE, retries: Some(0), fails_fast: true };
+        let policy = RetryPolicy { timeout: TIME_LIMIT, retries: Some(0), fails_fast: true };
         let connection = engine.open_connection(protocol::nfs3::PORT, policy).expect("the first connection");
         Self { carrier, engine, connection, xid: 0, uid: ordinary_user() }
     }
@@ -139,7 +139,7 @@ impl Client {
     /// Waits for the next callback.
     fn called(&mut self) -> Bytes {
         let engine = Arc::clone(&self.engine);
-        let called = async { tokio::time::timeout(PATIENCE, poll_fn(|cx| engine.poll_callback(cx))).await };
+        let called = async { tokio::time::timeout(TIME_LIMIT, poll_fn(|cx| engine.poll_callback(cx))).await };
         self.run(called).expect("a callback in time").expect("an open connection").1
     }
 

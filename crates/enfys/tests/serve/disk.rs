@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::server::TestDir;
 
 /// Longest wait for a read; far above the usual time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of a disk.
 const DISK_BYTES: usize = 48 << 20;
 /// Longest request: a write of 1 MiB, and its head.
@@ -213,12 +213,12 @@ impl Disk {
         let (_state, waited) = self
             .shared
             .came
-            .wait_timeout_while(state, PATIENCE, none_waits)
+            .wait_timeout_while(state, TIME_LIMIT, none_waits)
             .expect("no thread panics with it");
         assert!(!waited.timed_out(), "no read reached the disk");
     }
 
-    /// Whether a read waits.
+    /// Returns whether a read waits.
     pub fn has_held(&self) -> bool {
         !self.shared.lock().held.is_empty()
     }

@@ -361,7 +361,7 @@ fn promises() -> Vec<Promise> {
     toml::from_str::<Promises>(&read("docs/promises.toml")).expect("docs/promises.toml").promise
 }
 
-/// Whether `path::name` is a test of this repository; a script has no name.
+/// Returns whether `path::name` is a test of this repository; a script has no name.
 fn is_test(test: &str) -> bool {
     let (path, name) = test.split_once("::").unwrap_or((test, ""));
     let Ok(source) = std::fs::read_to_string(root().join(path)) else { return false };
@@ -376,7 +376,7 @@ fn is_test(test: &str) -> bool {
     has_test(&source, name)
 }
 
-/// Whether a source has a function of this name that is marked as a test.
+/// Returns whether a source has a function of this name that is marked as a test.
 fn has_test(source: &str, name: &str) -> bool {
     let Some(at) = source.find(&format!("fn {name}(")) else { return false };
     let before = source[..at].trim_end();

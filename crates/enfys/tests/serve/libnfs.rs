@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use crate::server::{Server, TestDir, with};
 
-/// Whether the client is installed.
+/// Returns whether the client is installed.
 pub fn is_installed() -> bool {
     let all = ["nfs-ls", "nfs-cp", "nfs-cat"].iter().all(|program| {
         Command::new("sh")

@@ -5,7 +5,7 @@ use protocol::nfs3::{NfsStat, StableHow};
 use crate::client::Client;
 use crate::server::{Server, TestDir, with};
 
-/// Most resident bytes of an idle server.
+/// Maximum number of resident bytes of an idle server.
 pub const AT_REST: u64 = 20_000_000;
 
 /// Returns a field of /proc/PID/status in bytes.

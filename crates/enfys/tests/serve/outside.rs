@@ -133,7 +133,7 @@ fn groups(server: &Server) -> usize {
     descriptors.filter_map(target).filter(|target| target.as_os_str() == "anon_inode:[fanotify]").count()
 }
 
-/// Whether the server can watch for changes; if not, its log says so at the start.
+/// Returns whether the server can watch for changes; if not, its log says so at the start.
 fn is_watched(server: &Server) -> bool {
     let log = server.log();
     let why = log.lines().find(|line| line.contains("recall no delegation"));

@@ -34,7 +34,7 @@ fn connect_as(server: &Server, uid: u32) -> Client {
     client
 }
 
-/// Whether a call is refused with AUTH_TOOWEAK.
+/// Returns whether a call is refused with AUTH_TOOWEAK.
 fn is_too_weak(client: &mut Client) -> bool {
     match client.ask::<()>(NFS3, 0, &()) {
         Ok(()) => {}
@@ -144,7 +144,7 @@ fn an_unprivileged_server_serves_its_own_user_and_root() {
     }
 }
 
-/// Whether `nobody` can run the binary.
+/// Returns whether `nobody` can run the binary.
 fn may_run(directory: &Path) -> bool {
     let mut command = Command::new(ENFYS);
     command.arg("--version").current_dir(directory).uid(NOBODY).gid(NOBODY);

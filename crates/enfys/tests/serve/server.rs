@@ -60,7 +60,7 @@ impl TestDir {
     }
 }
 
-/// Whether this test can become other users; prints a skip if not.
+/// Returns whether this test can become other users; prints a skip if not.
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

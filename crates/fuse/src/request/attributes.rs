@@ -119,7 +119,7 @@ request! {
         node: NodeId,
         /// Its name.
         name: Name,
-        /// Most bytes of the value; 0 requests its length. The reply to a longer value is ERANGE.
+        /// Maximum number of bytes of the value; 0 requests its length. The reply to a longer value is ERANGE.
         size: u32,
     } |a| {
         let args: abi::GetxattrIn = a.take()?;
@@ -161,7 +161,7 @@ request! {
 }
 
 request! {
-    /// Requests attributes as statx(2), among them the time of birth.
+    /// Requests attributes as statx(2), including the time of birth.
     Statx {
         /// The inode.
         node: NodeId,

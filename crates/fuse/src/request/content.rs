@@ -31,7 +31,7 @@ request! {
         handle: FileHandle,
         /// First byte.
         offset: u64,
-        /// Most bytes of the reply; at most [`REPLY_DATA_MAX`].
+        /// Maximum number of bytes of the reply; at most [`REPLY_DATA_MAX`].
         size: u32,
         /// Owner of mandatory locks.
         lock_owner: Option<LockOwner>,

@@ -179,7 +179,7 @@ request! {
         handle: FileHandle,
         /// 0, or the position that the file system gave to the last entry read.
         offset: u64,
-        /// Most bytes of the reply; at most [`REPLY_DATA_MAX`].
+        /// Maximum number of bytes of the reply; at most [`REPLY_DATA_MAX`].
         size: u32,
     } |a| {
         let args: abi::ReadIn = a.take()?;

@@ -12,7 +12,7 @@ use fuse::mount::{Options, mount, unmount};
 use fuse::{Config, Filesystem, Serving, Session};
 
 /// Longest wait for an event; far above the usual time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns whether this machine can mount, and prints why it cannot.
 pub(crate) fn can_mount() -> bool {
@@ -27,7 +27,7 @@ pub(crate) fn can_mount() -> bool {
 pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIME_LIMIT, "{what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

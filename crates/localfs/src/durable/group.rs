@@ -11,7 +11,7 @@ use crate::pool::Lane;
 use crate::sync_state::{ChangeId, Extent, Outcome};
 use crate::volume::Volume;
 
-/// The most objects that a request syncs on its own thread, one after the other. Threads of the pool sync more objects
+/// Maximum number of objects that a request syncs on its own thread, one after the other. Threads of the pool sync more objects
 /// at once, and share the flushes of the device.
 const SYNCED_IN_PLACE_MAX: usize = 2;
 

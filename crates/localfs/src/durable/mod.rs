@@ -17,15 +17,15 @@
 //! answered as stable. So a change carries the number of failures at its beginning
 //! ([`ChangeId`](crate::sync_state::ChangeId)), and counts as durable only if no sync failed since.
 //!
-//! Where a sync of a file served several requests, the next one waits a moment until as many have come again: eight
+//! If a sync of a file served several requests, the next one waits a moment until as many have come again: eight
 //! writers that each wait for their WRITE then share one sync instead of alternating between two. A single writer never
 //! waits.
 //!
-//! Directories and new files are synced in rounds, by few threads for all requests that wait (`rounds`). Where no
+//! Directories and new files are synced in rounds, by few threads for all requests that wait (`rounds`). If no
 //! other request needs the calling thread and the device is fast, that thread syncs them itself, and up to 64 KiB of
 //! content too ([`vfs::SyncLatency`]). A file with more content is synced by a thread of its own.
 //!
-//! The changes of a request with several operations are deferred where it asks for that ([`vfs::GroupCommit`]), and
+//! The changes of a request with several operations are deferred if it asks for that ([`vfs::GroupCommit`]), and
 //! become durable together at its end, with one sync for each object (`group`).
 
 mod deferred;

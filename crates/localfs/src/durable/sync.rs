@@ -14,7 +14,7 @@ use crate::volume::Volume;
 /// The longest time in which requests for the next sync gather.
 const GATHERING_MAX: Duration = Duration::from_millis(1);
 
-/// The part of the last sync's duration that gathering takes at most.
+/// The maximum duration of gathering, as a part of the last sync's duration.
 const GATHERING_PART: u32 = 4;
 
 /// The interval at which the gathering thread counts the requests.
@@ -89,7 +89,7 @@ impl Volume {
             if is_first {
                 self.sync_while_wanted(object);
             }
-            // There is no result where the other sync was abandoned.
+            // There is no result if the other sync was abandoned.
             if let Ok(outcome) = outcome.blocking_recv() {
                 return outcome;
             }

@@ -9,7 +9,7 @@ use crate::errno::translate;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
-    /// Whether records of the index must be durable before their handles are answered.
+    /// Returns whether records of the index must be durable before their handles are answered.
     pub(crate) fn must_sync_index(&self) -> bool {
         // The export may be in memory; the index need not be.
         self.durability() == Durability::Sync

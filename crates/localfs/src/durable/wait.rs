@@ -15,7 +15,7 @@ use crate::volume::Volume;
 #[derive(Debug, Clone)]
 pub(crate) struct SyncCaller {
     origin: Origin,
-    /// Where the change is deferred instead.
+    /// Collects the change instead, if the request defers it.
     group: Option<Arc<GroupCommit>>,
 }
 
@@ -84,7 +84,7 @@ impl Drop for SyncJob {
 }
 
 impl Volume {
-    /// Finishes a change. Returns the change to wait for, which is [`ChangeId::NONE`] where answers do not wait for
+    /// Finishes a change. Returns the change to wait for, which is [`ChangeId::NONE`] if answers do not wait for
     /// stable storage.
     pub(crate) fn finish_change(&self, pending: PendingChange<'_>) -> ChangeId {
         if self.must_sync() {
@@ -99,7 +99,7 @@ impl Volume {
         if self.must_sync() { object.sync_state.begin_change().finish().creation() } else { ChangeId::NONE }
     }
 
-    /// Answers `value` when `change` of `object` is durable to this extent, or at once where the change is deferred.
+    /// Answers `value` when `change` of `object` is durable to this extent, or at once if the change is deferred.
     ///
     /// # Errors
     /// The error of a sync that ended after the change began.
@@ -129,7 +129,7 @@ impl Volume {
         Origin { thread: self.sync_latency.usable(origin.thread), ..origin }
     }
 
-    /// Starts the sync that makes a change durable, and finishes it if the calling thread does it; `None` where the
+    /// Starts the sync that makes a change durable, and finishes it if the calling thread does it; `None` if the
     /// change is durable already.
     pub(super) fn request_sync(
         self: &Arc<Self>,
@@ -164,7 +164,7 @@ impl Volume {
         }
     }
 
-    /// Answers `value` when `changes` are durable, or at once where they are deferred, or where the volume does not promise
+    /// Answers `value` when `changes` are durable, or at once if they are deferred, or if the volume does not promise
     /// durability.
     pub(crate) fn answer_when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,

@@ -135,7 +135,7 @@ fn options() -> OpenOptions {
 }
 
 impl Log {
-    /// Opens or creates the file, and calls `visit` with every record and its offset. The second value is false where
+    /// Opens or creates the file, and calls `visit` with every record and its offset. The second value is false if
     /// unsynced records may have been lost, because the machine crashed while the file was in use.
     pub(super) fn open(path: &Path, mut visit: impl FnMut(u64, &Record)) -> Result<(Self, bool)> {
         let file = options().truncate(false).open(path)?;
@@ -232,7 +232,7 @@ impl Log {
         self.is_suspect = true;
     }
 
-    /// Whether a sync has failed since the file was rewritten.
+    /// Returns whether a sync has failed since the file was rewritten.
     pub(super) fn is_suspect(&self) -> bool {
         self.is_suspect
     }
@@ -256,7 +256,7 @@ impl Log {
         Ok(Rewrite { file, path, end: HEADER_BYTES, buffer: Vec::new() })
     }
 
-    /// Replaces the old file by the new one. The old one stays in use where that fails. The name is not synced yet.
+    /// Replaces the old file by the new one. The old one stays in use if that fails. The name is not synced yet.
     pub(super) fn finish_rewrite(&mut self, mut rewrite: Rewrite) -> Result<()> {
         let finished = rewrite
             .flush()
@@ -332,7 +332,7 @@ fn scan(file: &File, visit: &mut impl FnMut(u64, &Record)) -> Result<u64> {
     Ok(end)
 }
 
-/// Returns false where there are fewer bytes.
+/// Returns false if there are fewer bytes.
 fn read_all(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -347,7 +347,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the kernel's boot id, or zeros where it has none, so that every restart counts as a boot.
+/// Returns the kernel's boot id, or zeros if it has none, so that every restart counts as a boot.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut id = [0; 16];

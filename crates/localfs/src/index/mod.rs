@@ -30,15 +30,15 @@ use crate::handle::{self, IndexIdentity, Meaning};
 pub(crate) use log::FileKey;
 use log::{Log, Record, Rewrite};
 
-/// The most files of an index. At the bound new files are refused with [`Error::ServerFault`]. It is reached only
-/// where more than this many files exist, because removed files are forgotten.
+/// Maximum number of files of an index. At the bound new files are refused with [`Error::ServerFault`]. It is reached only
+/// if more than this many files exist, because removed files are forgotten.
 pub(crate) const MAX_FILES: usize = 4 << 20;
-/// The most places that are remembered of a file with several links.
+/// Maximum number of places that are remembered of a file with several links.
 const MAX_PLACES: usize = 64;
 /// Garbage in bytes below which the log is not rewritten.
 const MIN_GARBAGE_BYTES: u64 = 4 << 20;
 
-/// Numbers that are skipped where some may have been used and lost.
+/// Numbers that are skipped if some may have been used and lost.
 const SKIPPED_NUMBERS: u64 = 1 << 32;
 
 /// The number of the exported directory.
@@ -100,7 +100,7 @@ impl Index {
     /// Opens or creates the index in the file `path`, for the export of the directory `root`.
     ///
     /// # Errors
-    /// Where the file cannot be used, or another process uses it.
+    /// If the file cannot be used, or another process uses it.
     pub(crate) fn open(path: &Path, root: FileKey) -> std::io::Result<Self> {
         let mut files = HashMap::new();
         let mut next = ROOT;
@@ -176,7 +176,7 @@ impl Index {
         self.state.lock().find(id).map_err(|error| report(&error))
     }
 
-    /// Removes a file. Returns true where [`compact_if_worth_it`](Self::compact_if_worth_it) is useful now.
+    /// Removes a file. Returns true if [`compact_if_worth_it`](Self::compact_if_worth_it) is useful now.
     pub(crate) fn forget(&self, id: u64) -> bool {
         let mut state = self.state.lock();
         if let Err(error) = state.forget(id) {
@@ -205,7 +205,7 @@ impl Index {
         }
     }
 
-    /// Whether records wait for [`sync`](Self::sync).
+    /// Returns whether records wait for [`sync`](Self::sync).
     pub(crate) fn is_unsynced(&self) -> bool {
         self.synced.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
     }
@@ -214,7 +214,7 @@ impl Index {
     /// act as the server.
     ///
     /// # Errors
-    /// [`Error::ServerFault`] where that fails; the records stay unsynced.
+    /// [`Error::ServerFault`] if that fails; the records stay unsynced.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one_at_a_time = self.syncing.lock();
         self.sync_alone().map_err(|error| report(&error))

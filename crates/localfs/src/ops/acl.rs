@@ -83,7 +83,7 @@ impl Volume {
         let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_writable()?;
-        // The kernel knows the caller only where the server can act as the caller.
+        // The kernel knows the caller only if the server can act as the caller.
         if self.is_immutable(&object, &before)? || !owns(&context.credentials, &before.attributes) {
             return Err(Error::NotPermitted);
         }

@@ -9,11 +9,11 @@ use vfs::{Advice, Error, Handle, Op, Peer};
 
 use crate::volume::Volume;
 
-/// Bytes read ahead at most for one hint: a client may name all of a huge file.
+/// Maximum number of bytes read ahead for one hint: a client may name all of a huge file.
 const MAX_PREFETCH_BYTES: u64 = 16 << 20;
 
 impl Volume {
-    /// Gives the kernel a hint. Returns true where the kernel accepted it.
+    /// Gives the kernel a hint. Returns true if the kernel accepted it.
     pub(crate) fn advise<'a>(
         self: &'a Arc<Self>,
         peer: Peer,

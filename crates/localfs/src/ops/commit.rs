@@ -1,5 +1,5 @@
 //! COMMIT: syncs the whole file for any range, because `sync_file_range` makes nothing durable. Does nothing
-//! where all writes are durable already.
+//! if all writes are durable already.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! A copy runs in steps. Each step is one change of the destination under its lock, as large as a large WRITE, so
 //! that a concurrent WRITE waits for at most one step. The data of a step are read into the page cache before the
-//! lock is taken. Where the file system shares extents, a step is much larger and copies nothing. So is a step over a
+//! lock is taken. If the file system shares extents, a step is much larger and copies nothing. So is a step over a
 //! hole of the source where the destination has no data.
 
 use std::os::fd::AsFd;
@@ -22,9 +22,9 @@ use crate::sync_state::ChangeId;
 use crate::sys;
 use crate::volume::Volume;
 
-/// Bytes that one step copies at most.
+/// Maximum bytes that one step copies.
 const STEP_BYTES: u64 = 1 << 20;
-/// Bytes that one step shares at most, a multiple of every block size.
+/// Maximum bytes that one step shares, a multiple of every block size.
 const SHARED_STEP_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
@@ -237,7 +237,7 @@ impl Volume {
         Ok(Checked { source, destination, count, reaches_end: count == left, is_dense })
     }
 
-    /// Whether the file system may share the whole range.
+    /// Returns whether the file system may share the whole range.
     fn can_share(&self, range: &CopyRange, checked: &Checked) -> bool {
         let block = u64::from(self.properties.clone_block_bytes);
         let is_aligned = |offset: u64| block > 0 && offset.is_multiple_of(block);
@@ -269,7 +269,7 @@ impl Volume {
     }
 }
 
-/// Extends a file of `size` bytes by a hole. Returns false where it has data there, or is longer.
+/// Extends a file of `size` bytes by a hole. Returns false if it has data there, or is longer.
 fn extend_by_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result<bool> {
     let is_empty =
         offset >= size || rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)) == Err(Errno::NXIO);
@@ -281,12 +281,12 @@ fn extend_by_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Re
     Ok(true)
 }
 
-/// Shares a range. Returns false where that is impossible, and bytes have to be copied.
+/// Shares a range. Returns false if that is impossible, and bytes have to be copied.
 fn share(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> bool {
     sys::clone_range((from.0.as_fd(), from.1), (to.0.as_fd(), to.1), count).is_ok()
 }
 
-/// Copies a range in the kernel, or through this process where the kernel cannot; at least one byte.
+/// Copies a range in the kernel, or through this process if the kernel cannot; at least one byte.
 fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
     let (mut source_offset, mut destination_offset) = (from.1, to.1);
     let copied = loop {

@@ -5,7 +5,7 @@
 //!
 //! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts, and no
 //! SETATTR, not even one of times, can be taken for it. The times hold it, as with the Linux kernel's server, until
-//! they are set, where there are no extended attributes, or where a server without root's capabilities could not read
+//! they are set, if there are no extended attributes, or if a server without root's capabilities could not read
 //! one back because the new file's mode forbids its owner to read.
 
 use std::os::fd::AsFd;
@@ -51,7 +51,7 @@ enum Outcome {
     ResizeExisting(ExistingFile, u64),
 }
 
-/// Whether an existing file gets another size.
+/// Returns whether an existing file gets another size.
 fn may_resize(what: &Create, set: &SetAttributes) -> bool {
     matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some()
 }
@@ -207,7 +207,7 @@ impl Volume {
         let made = match what {
             Create::File(_) => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                // Linux allocates the descriptor first: where it has none, no name was created.
+                // Linux allocates the descriptor first: if it has none, no name was created.
                 let fd = directory.with_fd(|fd| {
                     self.descriptors.open(|| rustix::fs::openat(fd, name.as_c_str(), flags, mode))
                 });
@@ -299,7 +299,7 @@ impl Volume {
         let ExistingFile { directory, object } = &existing;
         match what {
             // This is a retransmission. The first call may still wait for the device, may have failed to reach it, or
-            // may have died with an earlier server.
+            // may have been lost with an earlier server.
             Create::File(CreateMode::Exclusive(_)) => {
                 changes.push((Arc::clone(object), object.sync_state.begin_change().finish()));
                 changes.push((Arc::clone(directory), directory.sync_state.begin_change().finish()));
@@ -349,7 +349,7 @@ impl Volume {
         })
     }
 
-    /// Writes the verifier. Returns true where the file's times hold it.
+    /// Writes the verifier. Returns true if the file's times hold it.
     fn write_verifier(&self, file: &OpenFile, verifier: &Verifier, mode: u32) -> Result<bool> {
         const OWNER_READS: u32 = 0o400;
         if matches!(self.actor, Actor::Callers) || mode & OWNER_READS != 0 {
@@ -406,7 +406,7 @@ fn are_times_of(verifier: &Verifier, file: &Attributes) -> bool {
     are_whole && times_of(verifier) == (accessed.seconds, modified.seconds)
 }
 
-/// Whether the new file keeps its verifier in its times.
+/// Returns whether the new file keeps its verifier in its times.
 fn has_verifier_in_times(what: &Create, file: &Attributes) -> bool {
     matches!(what, Create::File(CreateMode::Exclusive(verifier)) if are_times_of(verifier, file))
 }

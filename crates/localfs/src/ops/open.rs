@@ -7,7 +7,7 @@ use crate::object::{Object, Unpinned};
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
-/// Keeps an object and its content after its last name is removed. It refers to the object by handle: where descriptors
+/// Keeps an object and its content after its last name is removed. It refers to the object by handle: if descriptors
 /// are short, an idle file with a name is closed, and reopened for the next request.
 #[derive(Debug)]
 struct PinnedFile {
@@ -64,7 +64,7 @@ impl Volume {
             return Err(Error::IsSymlink);
         }
         object.require_regular()?;
-        // Pinned before its attributes are read, and unpinned where anything fails: a later REMOVE then keeps it.
+        // Pinned before its attributes are read, and unpinned if anything fails: a later REMOVE then keeps it.
         let Some(pin) = self.pin_object(&object) else {
             // It had lost its last name, which this reports; if not, the client's next attempt finds another object.
             self.stat(&object)?;
@@ -78,7 +78,7 @@ impl Volume {
     }
 
     /// Pins a regular file that had a name when its attributes were read. If it has lost the name since, this counts
-    /// as an earlier open; `None` where it has been released.
+    /// as an earlier open; `None` if it has been released.
     fn pin_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Pinned, Snapshot)> {
         if !self.counts_links || seen.links == 0 || seen.kind != FileKind::Regular {
             return None;
@@ -126,13 +126,13 @@ impl Volume {
         Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
     }
 
-    /// Pins an object; `None` where it has been [released](Object::release).
+    /// Pins an object; `None` if it has been [released](Object::release).
     fn pin_object(self: &Arc<Self>, object: &Arc<Object>) -> Option<PinnedFile> {
         let is_kept = self.objects.pin(object);
         is_kept.then(|| PinnedFile { volume: Arc::clone(self), handle: object.handle })
     }
 
-    /// Whether an object without names, which the caller has pinned, is also pinned by an earlier open, and so still
+    /// Returns whether an object without names, which the caller has pinned, is also pinned by an earlier open, and so still
     /// found by its handle.
     fn is_pinned_by_another(&self, object: &Arc<Object>) -> bool {
         object.pins() > 1 && self.objects.peek(&object.handle).is_some_and(|kept| Arc::ptr_eq(&kept, object))

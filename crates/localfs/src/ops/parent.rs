@@ -12,7 +12,7 @@ use crate::permission::EXECUTE;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 
-/// The most parents up to the exported directory.
+/// Maximum number of parents up to the exported directory.
 const MAX_PARENTS: usize = 4096;
 
 impl Volume {

@@ -3,13 +3,13 @@
 //! The attributes of the answer are read *before* the data. The other way round a client could get old data with the
 //! attributes of new data, and trust them forever; this way it at worst reads again.
 //!
-//! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which fails where they are missing. Large READs
-//! may be spliced, because a copy costs twice as much, but only where splicing will not block the connection's
+//! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which fails if they are missing. Large READs
+//! may be spliced, because a copy costs twice as much, but only if splicing will not block the connection's
 //! thread, nor get a read error after the head of the reply was sent. cachestat(2) (Linux 6.5) counts cached pages,
 //! including those that are still being read ahead, or could not be read. So
 //! - after a READ that found something missing, the next sixteen are copied, because read-ahead is mostly caused by
 //!   this server;
-//! - before the first splice of a minute, a byte of each 64 KiB is read with `RWF_NOWAIT`, as for every splice where
+//! - before the first splice of a minute, a byte of each 64 KiB is read with `RWF_NOWAIT`, as for every splice if
 //!   there is no cachestat;
 //! - a file that had a read error is not spliced while its descriptor is kept.
 //!
@@ -33,7 +33,7 @@ use crate::object::{Object, OpenFile};
 use crate::sys;
 use crate::volume::Volume;
 
-/// Bytes that one READ returns at most: a bound on the growth of the buffer.
+/// Maximum bytes that one READ returns: a bound on the growth of the buffer.
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// Bytes from which on splicing is cheaper than a copy; at 4 KiB it costs four times as much.
 const MIN_SPLICE_BYTES: u64 = 64 * 1024;
@@ -185,7 +185,7 @@ impl Volume {
         Ok(false)
     }
 
-    /// Whether the connection's thread can take the data from the page cache without blocking.
+    /// Returns whether the connection's thread can take the data from the page cache without blocking.
     fn may_splice(&self, checked: &Checked, request: ReadRequest) -> bool {
         if !request.may_splice || (checked.count as u64) < MIN_SPLICE_BYTES {
             return false;

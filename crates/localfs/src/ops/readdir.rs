@@ -139,7 +139,7 @@ impl Volume {
         listing.plus && self.enter(context, &listing.directory, EXECUTE).is_ok()
     }
 
-    /// Calls [`visit_entries`](Self::visit_entries) without blocking; `None` where it would block.
+    /// Calls [`visit_entries`](Self::visit_entries) without blocking; `None` if it would block.
     fn visit_in_place(
         &self,
         context: &Context,
@@ -151,7 +151,7 @@ impl Volume {
         section.end().then_some(listed)
     }
 
-    /// Returns true at the end of the directory, false where the visitor stops. After that, it can be
+    /// Returns true at the end of the directory, false if the visitor stops. After that, it can be
     /// called again.
     fn visit_entries(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
         let view = self.wants_objects(context, listing).then(|| self.view(&listing.directory));

@@ -83,7 +83,7 @@ impl Volume {
         Ok((numbers, renamed))
     }
 
-    /// Returns the object that a rename replaces, if any. Fails where looking up the old name may block.
+    /// Returns the object that a rename replaces, if any. Fails if looking up the old name may block.
     fn replaced_by_rename(
         &self,
         (from, old): (&Object, &Name),

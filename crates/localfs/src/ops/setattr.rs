@@ -139,8 +139,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Fails where truncating or extending the file may block: where blocks to free are not known in memory, or
-    /// are many, or where the page at the old or the new end is not cached.
+    /// Fails if truncating or extending the file may block: if blocks to free are not known in memory, or
+    /// are many, or if the page at the old or the new end is not cached.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`].

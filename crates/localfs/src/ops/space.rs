@@ -23,7 +23,7 @@ const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
 /// Frees space without changing the size of the file.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// Bytes that a step reserves or frees at least, and at most.
+/// Minimum and maximum bytes that a step reserves or frees.
 const STEP_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 /// Target duration of a step.
 const STEP_TIME: Duration = Duration::from_millis(4);
@@ -41,7 +41,7 @@ struct SpaceStep {
 }
 
 impl SpaceStep {
-    /// Returns the next step: larger where this one was short, because each step waits for the pool.
+    /// Returns the next step: larger if this one was short, because each step waits for the pool.
     fn next(self, took: Duration) -> Self {
         let bytes = match took {
             _ if took > STEP_TIME * 2 => self.bytes / 2,
@@ -63,7 +63,7 @@ struct SpaceChange {
 }
 
 impl Volume {
-    /// Whether a file is known to have no hole: for file systems in memory, where a search visits each page (10 ms
+    /// Returns whether a file is known to have no hole: for file systems in memory, where a search visits each page (10 ms
     /// for a GiB) for each READ_PLUS and each step of a copy. Reserved space counts as data.
     pub(crate) fn is_dense(&self, attributes: &Attributes) -> bool {
         self.is_in_memory && attributes.used >= attributes.size
@@ -303,7 +303,7 @@ fn make_hole(file: impl AsFd, (offset, end): (u64, u64), size: u64) -> Result<Re
     Ok(if end > size { extend(&file, (offset, end)) } else { Ok(()) })
 }
 
-/// Extends a file by a hole from `offset` to `end`, where it has no content to keep.
+/// Extends a file by a hole from `offset` to `end`, if it has no content to keep.
 ///
 /// The lock excludes other clients, but no local process: one may have extended the file since its size was read, and
 /// ftruncate(2) would cut that off. Reserving a file's last byte extends it and never shortens it.
@@ -313,7 +313,7 @@ pub(super) fn extend(file: impl AsFd, (offset, end): (u64, u64)) -> Result<()> {
         Err(Errno::OPNOTSUPP) => write_all(&file, &[0], end - 1).map(drop),
         reserved => reserved.map_err(translate),
     }?;
-    // Frees the reserved space; where that fails it is a block of zeros.
+    // Frees the reserved space; if that fails it is a block of zeros.
     let _ = rustix::fs::fallocate(&file, PUNCH, offset, end - offset);
     Ok(())
 }

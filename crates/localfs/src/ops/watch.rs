@@ -100,7 +100,7 @@ impl Volume {
         }
     }
 
-    /// Returns a descriptor of the object that events call `name`; `None` where it is gone.
+    /// Returns a descriptor of the object that events call `name`; `None` if it is gone.
     fn watched_file(&self, name: &Handle) -> Option<Arc<OpenFile>> {
         if let Some(object) = self.objects.peek(name) {
             return Some(object.file());

@@ -13,9 +13,9 @@
 //! Marks are set before the entries are first read, so that no change is lost in between. Removing a thousand of them
 //! takes about ten milliseconds, during which no request waits.
 //!
-//! Not seen, so that users of cached listings have to bound their age: times of access, unless this server sets them;
-//! the storage that a file uses, which changes when it is written out; writes through a mapping, until it is
-//! unmapped; `chattr`; mounts on an entry. File systems that others than this kernel change are not watched.
+//! Watches do not see these changes, so users of cached listings have to bound their age: times of access, unless this server
+//! sets them; the storage that a file uses, which changes when it is written out; writes through a mapping, until it is unmapped;
+//! `chattr`; mounts on an entry. File systems that can change without this kernel are not watched.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::volume::Volume;
 use crate::watch::events_of;
 use crate::watch_limits::WatchLimit;
 
-/// The most entries of a watched directory; each mark keeps an inode in memory.
+/// Maximum number of entries of a watched directory; each mark keeps an inode in memory.
 const MAX_ENTRIES: usize = 8192;
 /// `f_type` of file systems that only this kernel changes, and whose changes it reports: ext2 to ext4, XFS, btrfs,
 /// F2FS, tmpfs.
@@ -88,7 +88,7 @@ impl Drop for Marks {
 }
 
 impl Volume {
-    /// Watches a directory and its entries; `None` where that is impossible.
+    /// Watches a directory and its entries; `None` if that is impossible.
     pub(crate) fn watch_entries<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
@@ -144,7 +144,7 @@ impl Volume {
     }
 }
 
-/// Marks a directory and then its entries. Returns the number of entries, or `None` where there are too many.
+/// Marks a directory and then its entries. Returns the number of entries, or `None` if there are too many.
 fn mark_all(directory: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, usize)>> {
     let group = sys::fanotify_init()?;
     let events = events_of(FileKind::Directory, Interest::Changes);
@@ -174,7 +174,7 @@ fn mark_all(directory: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, usize)>>
     }
 }
 
-/// Returns whether an entry is a directory or not, which determines its events.
+/// Returns the kind of an entry, directory or not, which determines its events.
 fn kind_of(directory: &OwnedFd, entry: &RawEntry<'_>) -> rustix::io::Result<FileKind> {
     let is_directory = match entry.kind {
         libc::DT_UNKNOWN => {
@@ -186,7 +186,7 @@ fn kind_of(directory: &OwnedFd, entry: &RawEntry<'_>) -> rustix::io::Result<File
     Ok(if is_directory { FileKind::Directory } else { FileKind::Regular })
 }
 
-/// Whether only this kernel changes a file system of this `f_type`, and reports all changes.
+/// Returns whether only this kernel changes a file system of this `f_type`, and reports all changes.
 pub(crate) fn is_watched(f_type: u64) -> bool {
     WATCHED.contains(&f_type)
 }

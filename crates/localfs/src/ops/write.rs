@@ -1,7 +1,7 @@
-//! WRITE: into the page cache, in place where that does not block. Stable writes then wait for a sync.
+//! WRITE: into the page cache, in place if that does not block. Stable writes then wait for a sync.
 //!
-//! A write goes in place where more memory may be dirtied ([`dirty_memory`]), where the file's blocks are known (it
-//! was written within the last minute, or has none yet), and where pages that are written in part are cached. Whether
+//! A write goes in place if more memory may be dirtied ([`dirty_memory`]), if the file's blocks are known (it
+//! was written within the last minute, or has none yet), and if pages that are written in part are cached. Whether
 //! such a page is cached is tested by reading a byte with `RWF_NOWAIT`, except for the page in which the last write
 //! ended, because logs grow this way.
 
@@ -82,7 +82,7 @@ impl Volume {
         Ok((object, written, change))
     }
 
-    /// Fails where writing these bytes may block.
+    /// Fails if writing these bytes may block.
     ///
     /// # Errors
     /// See [`nonblocking::require_blocking`].

@@ -62,7 +62,7 @@ impl<T> FairQueue<T> {
         Self { max_running, clients: HashMap::new(), turn: VecDeque::new() }
     }
 
-    /// Adds a job after the others of its connection, or before them. Returns true where it may start before another
+    /// Adds a job after the others of its connection, or before them. Returns true if it may start before another
     /// job of its address has ended.
     pub(super) fn push(&mut self, peer: Peer, job: T, is_first: bool) -> bool {
         let client = self.clients.entry(peer.address).or_default();
@@ -94,7 +94,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Whether [`pop`](Self::pop) has a job.
+    /// Returns whether [`pop`](Self::pop) has a job.
     pub(super) fn has_next(&self) -> bool {
         !self.turn.is_empty()
     }

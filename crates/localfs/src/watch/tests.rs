@@ -36,7 +36,7 @@ fn opened(directory: &std::path::Path, files: usize) -> Arc<Volume> {
     crate::probe::open(&config).expect("volume")
 }
 
-/// As [`opened`]; `None` where nothing can be watched.
+/// As [`opened`]; `None` if nothing can be watched.
 fn volume(directory: &std::path::Path, files: usize) -> Option<Arc<Volume>> {
     let volume = opened(directory, files);
     if let Err(why) = volume.watches() {

@@ -67,12 +67,12 @@ fn type_of(path: &Path) -> u64 {
     rustix::fs::statfs(path).expect("statfs").f_type as u64 & 0xffff_ffff
 }
 
-/// Whether `path` is on tmpfs or ramfs.
+/// Returns whether `path` is on tmpfs or ramfs.
 pub(crate) fn is_in_memory(path: &Path) -> bool {
     [0x0102_1994, 0x8584_58f6].contains(&type_of(path))
 }
 
-/// Whether `path` is on ext4, XFS, btrfs or tmpfs.
+/// Returns whether `path` is on ext4, XFS, btrfs or tmpfs.
 pub(crate) fn is_ordinary(path: &Path) -> bool {
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994].contains(&type_of(path))
 }
@@ -110,7 +110,7 @@ pub(crate) fn again_mounted(mount: &[&str], filters: &[&str]) {
     assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
 }
 
-/// Whether this process may act as any user; prints a message if not.
+/// Returns whether this process may act as any user; prints a message if not.
 pub(crate) fn has_powers() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -124,7 +124,7 @@ pub(crate) fn user(uid: u32, groups: &[u32]) -> Context {
     Context::new(Arc::new(Credentials { uid, gid: uid, groups }), Timestamp::default())
 }
 
-/// Returns the context of root, or where the server is not root, of the server's own user.
+/// Returns the context of root, or if the server is not root, of the server's own user.
 pub(crate) fn me() -> Context {
     user(rustix::process::geteuid().as_raw(), &[])
 }

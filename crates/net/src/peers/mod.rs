@@ -318,7 +318,7 @@ fn overflow_uid() -> Option<u32> {
     Some(text.trim().parse().unwrap_or(65_534))
 }
 
-/// Whether a `uid_map` (user_namespaces(7)) maps every user.
+/// Returns whether a `uid_map` (user_namespaces(7)) maps every user.
 fn maps_all(map: &str) -> bool {
     let words: Vec<_> = map.split_whitespace().collect();
     words.len() == 3 && words[0] == "0" && words[2] == u32::MAX.to_string()

@@ -88,7 +88,7 @@ impl SockDiag {
         Ok(is_meant.then(|| Entry { uid: number(UID), inode: u64::from(number(INODE)) }))
     }
 
-    /// Whether the address is one of this machine's.
+    /// Returns whether the address is one of this machine's.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer.
@@ -114,7 +114,7 @@ fn socket_id(bound: SocketAddr, connected: SocketAddr) -> [u8; 48] {
     id
 }
 
-/// Whether a reply's `struct inet_diag_sockid` has these ends. An IPv6 socket reports IPv4 addresses mapped.
+/// Returns whether a reply's `struct inet_diag_sockid` has these ends. An IPv6 socket reports IPv4 addresses mapped.
 fn is_between(family: u8, id: &[u8], bound: SocketAddr, connected: SocketAddr) -> bool {
     let address = |at: usize| match id[at..at + 16].first_chunk::<4>() {
         Some(v4) if family == AddressFamily::INET.as_raw() as u8 => IpAddr::from(*v4),

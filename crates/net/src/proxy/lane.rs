@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::direction::{Direction, Piece};
 
-/// Most portions of one lane; further bytes are not read until some have left.
+/// Maximum number of portions of one lane; further bytes are not read until some have left.
 const PIECES_MAX: usize = 64 << 10;
 
 /// The lengths and due times of a connection's bytes in one direction. The bytes themselves are elsewhere, in the same order.

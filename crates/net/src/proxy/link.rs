@@ -9,7 +9,7 @@ pub(super) const SEGMENT: usize = 1448;
 /// Retransmission timeout beyond the round trip: the minimum of Linux.
 pub(super) const RETRANSMISSION_BASE: Duration = Duration::from_millis(200);
 
-/// Most losses of one segment in a row; each doubles the timeout.
+/// Maximum number of losses of one segment in a row; each doubles the timeout.
 pub(super) const LOSSES_MAX: u32 = 6;
 
 /// One million parts, in which losses are given.
@@ -28,9 +28,9 @@ pub struct Link {
     pub lost_per_million: u32,
     /// Times without any traffic, counted from the start of the proxy.
     pub outages: Vec<Outage>,
-    /// Most bytes of one direction that wait for the rate or for the end of an outage, over all connections.
+    /// Maximum number of bytes of one direction that wait for the rate or for the end of an outage, over all connections.
     pub queue_bytes: usize,
-    /// Most bytes of one connection and direction that are under way, including those in the queue.
+    /// Maximum number of bytes of one connection and direction that are under way, including those in the queue.
     pub buffer_bytes: usize,
 }
 

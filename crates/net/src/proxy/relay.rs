@@ -12,7 +12,7 @@ use super::direction::Direction;
 use super::lane::{Lane, Step};
 use super::timer::Timer;
 
-/// Most bytes of one read.
+/// Maximum number of bytes of one read.
 const READ_MAX: usize = 64 << 10;
 
 /// One direction of one connection.

@@ -31,7 +31,7 @@ pub struct DirectionCounts {
     pub lost_segments: u64,
     /// The sum of the stalls that they caused.
     pub stalled: Duration,
-    /// Most bytes that waited for the rate or the end of an outage, with 64 for each piece.
+    /// Maximum number of bytes that waited for the rate or the end of an outage, with 64 for each piece.
     pub queue_bytes_max: u64,
 }
 

@@ -1,4 +1,5 @@
-//! A timer with the precision of the kernel's clock. Tokio's has one of a millisecond, too coarse for half a round trip.
+//! A timer with the precision of the kernel's clock. Tokio's timer has a precision
+//! of a millisecond, which is too coarse for half a round trip.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-/// Least room for a read.
+/// Minimum room for a read.
 const READ_SIZE: usize = 64 << 10;
 /// Parts of one gathered write.
 const PARTS_MAX: usize = 64;

@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Route {
     /// Addresses, tried in this order.
     pub addresses: Vec<IpAddr>,
-    /// Whether to call from a port below 1024 where this process may (`resvport`).
+    /// Whether to call from a port below 1024 if this process may (`resvport`).
     pub reserved_port: bool,
     /// Maximum bytes of a record from the server.
     pub record_max: usize,

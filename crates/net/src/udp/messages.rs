@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Datagrams of one system call at most.
+/// Maximum number of datagrams of one system call.
 pub(super) const BATCH: usize = 16;
 
 /// Bytes for the control messages of a datagram: one `in_pktinfo` or `in6_pktinfo`, with room for alignment.

@@ -214,8 +214,8 @@ pub struct DirOpOk {
     pub attributes: Fattr,
 }
 
-/// Attributes, or why not (RFC 1094 §2.3.9, `attrstat`).
+/// Attributes, or the status of the failure (RFC 1094 §2.3.9, `attrstat`).
 pub type AttrStat = Outcome<Fattr>;
 
-/// A file, or why not (RFC 1094 §2.3.11, `diropres`).
+/// A file, or the status of the failure (RFC 1094 §2.3.11, `diropres`).
 pub type DirOpRes = Outcome<DirOpOk>;

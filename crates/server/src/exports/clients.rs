@@ -107,7 +107,7 @@ impl fmt::Display for ClientPattern {
 pub(crate) struct HostNames(RwLock<HashMap<IpAddr, Arc<[String]>>>);
 
 impl HostNames {
-    /// The greatest number of addresses with names.
+    /// Maximum number of addresses with names.
     const HOSTS_MAX: usize = 65_536;
 
     /// Stores the names of an address. If there is no room, it forgets hosts without names, and all hosts if that does not help: their next

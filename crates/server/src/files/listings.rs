@@ -14,7 +14,7 @@ use crate::request::Request;
 pub(crate) enum ListingSource<'r> {
     /// A cached reply, with the current attributes of the directory.
     Cached(bytes::Bytes, Attributes),
-    /// The backend; the keeper, if any, caches the reply.
+    /// The backend; the [`Keeper`], if any, caches the reply.
     Backend(Option<Keeper<'r>>),
 }
 

@@ -79,7 +79,7 @@ pub(crate) async fn dots(target: &Target<'_>) -> Result<[(Handle, Attributes); 2
     if own.kind != FileKind::Directory {
         return Err(Error::NotDirectory);
     }
-    // The root of the export is its own parent. So is here a directory whose parent cannot be read.
+    // The root of the export is its own parent. A directory whose parent cannot be read is treated alike.
     let parent = match export.backend.parent(context, handle).await {
         Ok(parent) => (parent.handle, parent.attributes),
         Err(_) => (*handle, own),

@@ -42,7 +42,7 @@ impl<'r> File<'r> {
         Self::new(export, export.backend.root())
     }
 
-    /// Whether this is the root of its export.
+    /// Returns whether this is the root of its export.
     pub(crate) fn is_root(&self) -> bool {
         self.handle == self.export.backend.root()
     }

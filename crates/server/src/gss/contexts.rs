@@ -22,17 +22,17 @@ use super::window::SequenceWindow;
 use crate::gss_mechanism::{Acceptor, BadMessage, Established, SecurityContext};
 use crate::identity::Authenticated;
 
-/// The greatest number of contexts. A context of MIT's Kerberos takes some kilobytes.
+/// Maximum number of contexts. A context of MIT's Kerberos takes some kilobytes.
 const CONTEXTS_MAX: usize = 16_384;
 
-/// The greatest number of unfinished contexts.
-const HALF_MADE_MAX: usize = 256;
+/// Maximum number of unfinished contexts.
+const UNFINISHED_MAX: usize = 256;
 
 /// Lifetime of an unused context. A new one costs a client two round trips.
 const IDLE_LIFE: Duration = Duration::from_secs(3600);
 
 /// The limit of the wait for the next token.
-const HALF_MADE_LIFE: Duration = Duration::from_secs(60);
+const UNFINISHED_LIFE: Duration = Duration::from_secs(60);
 
 const SHARDS: usize = 16;
 
@@ -105,7 +105,7 @@ type Shard = HashMap<Handle, Arc<Context>>;
 #[derive(Debug)]
 pub(crate) struct Contexts {
     shards: [Mutex<Shard>; SHARDS],
-    half_made: Mutex<HashMap<Handle, HalfMade>>,
+    unfinished: Mutex<HashMap<Handle, UnfinishedContext>>,
     secret: [u8; 16],
     /// The key of principals' numbers.
     number_key: [u8; 16],
@@ -116,7 +116,7 @@ pub(crate) struct Contexts {
 }
 
 #[derive(Debug)]
-struct HalfMade {
+struct UnfinishedContext {
     acceptor: Box<dyn Acceptor>,
     /// Monotonic.
     since: Duration,
@@ -130,7 +130,7 @@ impl Contexts {
     pub(crate) fn new(secret: [u8; 16], number_key: [u8; 16]) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            half_made: Mutex::default(),
+            unfinished: Mutex::default(),
             secret,
             number_key,
             count: AtomicU64::new(0),
@@ -147,24 +147,24 @@ impl Contexts {
     }
 
     /// Stores an unfinished context until its client sends another token. Drops the oldest one if there is no room.
-    pub(super) fn keep_half_made(&self, handle: Handle, acceptor: Box<dyn Acceptor>, now: Duration) {
+    pub(super) fn keep_unfinished(&self, handle: Handle, acceptor: Box<dyn Acceptor>, now: Duration) {
         let number = self.count.fetch_add(1, Relaxed);
         let mut gone = None;
-        let mut half_made = self.half_made.lock();
-        if half_made.len() >= HALF_MADE_MAX {
-            let oldest = half_made.iter().min_by_key(|(_, it)| it.number).map(|(handle, _)| *handle);
-            gone = oldest.and_then(|oldest| half_made.remove(&oldest));
+        let mut unfinished = self.unfinished.lock();
+        if unfinished.len() >= UNFINISHED_MAX {
+            let oldest = unfinished.iter().min_by_key(|(_, it)| it.number).map(|(handle, _)| *handle);
+            gone = oldest.and_then(|oldest| unfinished.remove(&oldest));
         }
-        half_made.insert(handle, HalfMade { acceptor, since: now, number });
+        unfinished.insert(handle, UnfinishedContext { acceptor, since: now, number });
         // Not under the lock: the mechanism frees memory.
-        drop(half_made);
+        drop(unfinished);
         drop(gone);
     }
 
     /// Takes an unfinished context for its next token. Of two tokens at once the second finds none.
-    pub(super) fn take_half_made(&self, handle: &[u8], now: Duration) -> Option<Box<dyn Acceptor>> {
-        let found = self.half_made.lock().remove(handle)?;
-        (found.since + HALF_MADE_LIFE > now).then_some(found.acceptor)
+    pub(super) fn take_unfinished(&self, handle: &[u8], now: Duration) -> Option<Box<dyn Acceptor>> {
+        let found = self.unfinished.lock().remove(handle)?;
+        (found.since + UNFINISHED_LIFE > now).then_some(found.acceptor)
     }
 
     /// Stores a finished context.
@@ -212,8 +212,8 @@ impl Contexts {
         let next = self.swept.fetch_add(1, Relaxed) as usize % SHARDS;
         let gone: Vec<_> = self.shards[next].lock().extract_if(|_, it| it.is_over(now)).collect();
         drop(gone);
-        let is_over = |it: &HalfMade| it.since + HALF_MADE_LIFE <= now;
-        let gone: Vec<_> = self.half_made.lock().extract_if(|_, it| is_over(it)).collect();
+        let is_over = |it: &UnfinishedContext| it.since + UNFINISHED_LIFE <= now;
+        let gone: Vec<_> = self.unfinished.lock().extract_if(|_, it| is_over(it)).collect();
         drop(gone);
     }
 
@@ -223,8 +223,8 @@ impl Contexts {
     }
 
     #[cfg(test)]
-    pub(super) fn half_made(&self) -> usize {
-        self.half_made.lock().len()
+    pub(super) fn unfinished(&self) -> usize {
+        self.unfinished.lock().len()
     }
 
     fn shard(&self, handle: &Handle) -> &Mutex<Shard> {

@@ -87,7 +87,7 @@ impl Gss {
             None => Some((self.contexts.new_handle(), self.mechanism.acceptor())),
             Some(known) => {
                 let handle = Handle::try_from(&known[..]).ok()?;
-                Some((handle, self.contexts.take_half_made(known, now.monotonic)?))
+                Some((handle, self.contexts.take_unfinished(known, now.monotonic)?))
             }
         }
     }
@@ -98,7 +98,7 @@ impl Gss {
         let (major, token, verifier) = match step {
             Step::Failed(error) => return Err(error),
             Step::Continue { acceptor, token } => {
-                self.contexts.keep_half_made(handle, acceptor, now.monotonic);
+                self.contexts.keep_unfinished(handle, acceptor, now.monotonic);
                 (GSS_S_CONTINUE_NEEDED, token, OpaqueAuth::NONE)
             }
             Step::Complete { established, token } => {

@@ -1,4 +1,4 @@
-//! RPCSEC_GSS (RFC 2203): proves callers and protects messages.
+//! RPCSEC_GSS (RFC 2203): authenticates callers and protects messages.
 //!
 //! The cryptography is done by a [`Mechanism`], which comes with the [`Settings`](crate::Settings). Without one the flavor is refused like
 //! any unknown flavor. [`enter`](Gss::enter) finds a call's context, checks it and unprotects the arguments. After that it is a call like
@@ -114,7 +114,7 @@ impl Gss {
             // RPCSEC_GSS [4] does not apply because this behavior happens at the RPCSEC_GSS layer, a lower layer".
             Verified::Seen => return Entry::Silent,
         }
-        // §5.3.3.3: where the number "exceeds the maximum the server will allow", and "if security credentials become stale while in
+        // §5.3.3.3: if the number "exceeds the maximum the server will allow", and "if security credentials become stale while in
         // use". Only the principal itself gets this status.
         if credential.sequence > MAXSEQ || context.has_expired(now.monotonic) {
             return Entry::Denied(AuthStatus::RPCSEC_GSS_CTXPROBLEM);

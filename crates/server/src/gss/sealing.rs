@@ -10,7 +10,7 @@ use xdr::{Encode, Mark, Opaque, Writer};
 
 use super::contexts::Context;
 
-/// Bytes that encryption adds at most. Kerberos adds 60 to 84 (RFC 4121 §4.2.4: two headers, confounder and checksum).
+/// Maximum bytes that encryption adds. Kerberos adds 60 to 84 (RFC 4121 §4.2.4: two headers, confounder and checksum).
 const WRAPPING_MAX: usize = 128;
 
 /// Signs or encrypts one reply.
@@ -53,7 +53,7 @@ impl Sealing {
         self.header(xid, status).encode(reply);
     }
 
-    /// Returns the bytes that it adds to a plain reply at most. Clients count them in their limits.
+    /// Returns the maximum bytes that it adds to a plain reply. Clients count them in their limits.
     pub(crate) fn overhead(&self) -> usize {
         let checksum = self.verifier.len().next_multiple_of(4);
         // Length and sequence number come before the results, the checksum and its length after them.

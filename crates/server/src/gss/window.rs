@@ -21,8 +21,8 @@ impl SequenceWindow {
         Self { last: 0, seen: [0; WORDS] }
     }
 
-    /// Returns whether a call with this number is new, and marks it as seen. Only for calls with a valid checksum, or anybody could move the
-    /// window (§7.2.1).
+    /// Returns whether a call with this number is new, and marks it as seen. Only for calls with a valid checksum: otherwise any
+    /// sender could move the window (§7.2.1).
     pub(super) fn admit(&mut self, number: u32) -> bool {
         if number > self.last {
             self.advance(number);

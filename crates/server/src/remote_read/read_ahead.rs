@@ -39,7 +39,7 @@ struct Ahead {
 struct Known {
     /// Bytes of the copy up to the end of the source at that time.
     end: u64,
-    /// Bytes that one READ returns at most.
+    /// Maximum bytes that one READ returns.
     granted: u32,
 }
 
@@ -153,7 +153,7 @@ impl Reading {
 }
 
 impl Ahead {
-    /// Returns the number of the `left` bytes to read at once.
+    /// Returns how many of the `left` bytes to read at once.
     fn piece(&self, left: u64) -> u32 {
         let granted = self.known.map_or(FETCH_BYTES, |known| known.granted.clamp(1, FETCH_BYTES));
         left.min(granted.into()) as u32

@@ -77,7 +77,7 @@ impl V40ConnectionOwner {
     }
 }
 
-/// Whether the client had a record that was removed.
+/// Returns whether the client had a record that was removed.
 fn has_left(client: &Weak<Client>) -> bool {
     !client.ptr_eq(&Weak::new()) && client.upgrade().is_none_or(|client| client.is_removed())
 }

@@ -163,7 +163,7 @@ impl State {
         &self.delegations.counts
     }
 
-    /// Whether a grace period runs.
+    /// Returns whether a grace period runs.
     #[must_use]
     pub fn in_grace(&self, now: Duration) -> bool {
         self.recovery.in_grace(now)

@@ -2,7 +2,7 @@
 //!
 //! A snapshot hardly delays requests: the table is locked for [`BATCH`] records at a time, and sessions and slots are read
 //! outside of that lock. A concurrent change is seen before or after it happened, never twice. The caller bounds the list. A
-//! snapshot contains no secrets: no verifiers, no stateids, no session IDs, with which anybody on the network could destroy the
+//! snapshot contains no secrets: no verifiers, no stateids, no session IDs, with which any host on the network could destroy the
 //! session.
 
 use core::net::SocketAddr;

@@ -52,10 +52,10 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// of the change, which is one greater than the last one's. Does not wait or write.
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64;
 
-    /// Whether changes reach stable storage at present.
+    /// Returns whether changes reach stable storage at present.
     fn is_written(&self) -> bool;
 
-    /// Whether new keys may be added. Checked before a client gets state for which it needs a record.
+    /// Returns whether new keys may be added. Checked before a client gets state for which it needs a record.
     fn has_room(&self) -> bool {
         true
     }

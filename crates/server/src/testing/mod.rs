@@ -582,7 +582,7 @@ impl PendingCall {
         }
     }
 
-    /// Whether `act` wakes it while it waits.
+    /// Returns whether `act` wakes it while it waits.
     pub(crate) fn is_woken_by(&mut self, act: impl FnOnce()) -> bool {
         struct Flag(AtomicBool);
         impl Wake for Flag {

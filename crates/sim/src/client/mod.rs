@@ -51,7 +51,7 @@ pub trait Client {
     }
     /// Handles a new connection.
     fn reconnected(&mut self) {}
-    /// Whether the script is done.
+    /// Returns whether the script is done.
     fn is_done(&self) -> bool;
 }
 

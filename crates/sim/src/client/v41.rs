@@ -202,7 +202,7 @@ pub(crate) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
 /// A client of NFS version 4.1 or 4.2 with one slot.
 #[derive(Debug)]
 pub struct ClientV41 {
-    words: SessionCalls,
+    calls: SessionCalls,
     script: VecDeque<Step>,
     is_settled: bool,
     /// The last created file.
@@ -214,8 +214,8 @@ impl ClientV41 {
     /// Creates a client that runs `script`.
     #[must_use]
     pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
-        let words = SessionCalls::new(name, first_xid);
-        Self { words, script: script.into(), is_settled: false, file: String::new(), locks: Locks::default() }
+        let calls = SessionCalls::new(name, first_xid);
+        Self { calls, script: script.into(), is_settled: false, file: String::new(), locks: Locks::default() }
     }
 
     /// Records the locks that it obtains.
@@ -227,23 +227,23 @@ impl ClientV41 {
     /// Makes it use version 4.2.
     #[must_use]
     pub fn newer(self) -> Self {
-        Self { words: self.words.newer(), ..self }
+        Self { calls: self.calls.newer(), ..self }
     }
 
     /// Makes it request persistent sessions.
     #[must_use]
     pub fn lasting(self) -> Self {
-        Self { words: self.words.lasting(), ..self }
+        Self { calls: self.calls.lasting(), ..self }
     }
 
     fn encode_step(&mut self, step: &Step) -> Vec<Op> {
         let Some((name, how)) = step.created() else { return change(step, &self.file) };
         // RFC 8881 §18.16.3: "With persistent sessions, exclusive create semantics are fully achievable via GUARDED4, and so
         // EXCLUSIVE4 or EXCLUSIVE4_1 MUST NOT be used."
-        let is_lasting = self.words.flags.contains(CreateSessionFlags::PERSIST);
+        let is_lasting = self.calls.flags.contains(CreateSessionFlags::PERSIST);
         let how = if is_lasting { Step::guarded() } else { how };
         name.clone_into(&mut self.file);
-        let mut ops = self.words.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
+        let mut ops = self.calls.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
         ops.push(Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
         ops
     }
@@ -305,24 +305,24 @@ fn create(name: &str, object_type: CreateType) -> Op {
 
 impl Client for ClientV41 {
     fn next_call(&mut self, _: Duration) -> Option<Bytes> {
-        if self.words.client_id == 0 {
-            return Some(self.words.exchange_id());
+        if self.calls.client_id == 0 {
+            return Some(self.calls.exchange_id());
         }
-        if self.words.session.is_none() {
-            return Some(self.words.create_session());
+        if self.calls.session.is_none() {
+            return Some(self.calls.create_session());
         }
         if !self.is_settled {
             let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-            return Some(self.words.in_session(vec![complete]));
+            return Some(self.calls.in_session(vec![complete]));
         }
         let step = self.script.front()?.clone();
         let ops = self.encode_step(&step);
-        Some(self.words.in_session(ops))
+        Some(self.calls.in_session(ops))
     }
 
     fn receive(&mut self, bytes: Bytes) -> Result<Received, String> {
         let (xid, _) = peek(&bytes).map_err(|error| error.to_string())?;
-        if xid != self.words.xid {
+        if xid != self.calls.xid {
             return Ok(Received::NotMine);
         }
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
@@ -336,7 +336,7 @@ impl Client for ClientV41 {
             Status::EXIST if matches!(step, Some(Step::Lock(_))) && self.is_settled => {}
             // RFC 8881 §18.46.3: the server was restarted. Get a new client ID and session, and repeat the call.
             Status::BADSESSION | Status::DEADSESSION => {
-                (self.words.client_id, self.words.session, self.is_settled) = (0, None, false);
+                (self.calls.client_id, self.calls.session, self.is_settled) = (0, None, false);
                 return Ok(Received::Answered);
             }
             // RFC 8881 §2.10.6.2: the request still runs; its reply will be in the slot.
@@ -344,8 +344,8 @@ impl Client for ClientV41 {
             // RFC 8881 §8.4.2.1: the grace period still runs.
             Status::GRACE => return Ok(Received::Answered),
             // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the unconfirmed record. Start over.
-            Status::STALE_CLIENTID if self.words.session.is_none() => {
-                self.words.client_id = 0;
+            Status::STALE_CLIENTID if self.calls.session.is_none() => {
+                self.calls.client_id = 0;
                 return Ok(Received::Answered);
             }
             status => {
@@ -353,8 +353,8 @@ impl Client for ClientV41 {
                 return Err(format!("{step:?}: {status:?} ({failed:?}), as if it were executed twice"));
             }
         }
-        if self.words.session.is_none() {
-            self.words.learn(&result)?;
+        if self.calls.session.is_none() {
+            self.calls.learn(&result)?;
         } else if !self.is_settled {
             self.is_settled = true;
         } else {
@@ -368,8 +368,8 @@ impl Client for ClientV41 {
         if !rng.chance(50) {
             return bytes;
         }
-        self.words.xid += 1;
-        renumbered(&bytes, self.words.xid)
+        self.calls.xid += 1;
+        renumbered(&bytes, self.calls.xid)
     }
 
     fn is_done(&self) -> bool {

@@ -41,7 +41,7 @@ pub(super) enum CompoundClient {
 }
 
 impl CompoundClient {
-    /// Whether it has a session, whose slots keep replies.
+    /// Returns whether it has a session, whose slots keep replies.
     pub(super) fn has_slots(&self) -> bool {
         matches!(self, Self::InSession(_))
     }
@@ -53,7 +53,7 @@ impl CompoundClient {
 
     pub(super) fn owner(&self) -> StateOwner {
         match self {
-            Self::InSession(words) => words.owner(),
+            Self::InSession(calls) => calls.owner(),
             Self::V40(_) => self.lock_owner(b"three"),
         }
     }
@@ -89,7 +89,7 @@ impl CompoundClient {
 
     pub(super) fn request(&mut self, ops: Vec<Op>) -> Bytes {
         match self {
-            Self::InSession(words) => words.in_session(ops),
+            Self::InSession(calls) => calls.in_session(ops),
             Self::V40(older) => {
                 older.xid += 1;
                 compound(older.xid, 0, ops)
@@ -128,7 +128,7 @@ impl CompoundClient {
         let first = result.and_then(|result| result.results.first());
         let is_used = matches!(first, Some(OpResult::Sequence(first)) if first.status() == Status::OK);
         match self {
-            Self::InSession(words) if !is_used => words.take_back(),
+            Self::InSession(calls) if !is_used => calls.take_back(),
             Self::InSession(_) => {}
             Self::V40(older) => older.used = older.seqid,
         }
@@ -145,11 +145,11 @@ pub(super) struct ClientSet {
 
 impl ClientSet {
     pub(super) fn new(world: &mut World) -> Self {
-        let words = |name, xid| SessionCalls::new(name, xid).reachable();
+        let calls = |name, xid| SessionCalls::new(name, xid).reachable();
         let older = V40Session { client_id: 0, seqid: 0, used: 0, xid: 4_000_000 };
         let clients = [
-            CompoundClient::InSession(words("one", 1_000)),
-            CompoundClient::InSession(words("two", 2_000_000).newer()),
+            CompoundClient::InSession(calls("one", 1_000)),
+            CompoundClient::InSession(calls("two", 2_000_000).newer()),
             CompoundClient::V40(older),
         ];
         let lines = [(); 3].map(|()| (world.connection(), BackChannel::default()));
@@ -184,16 +184,16 @@ impl ClientSet {
     }
 
     fn introduce(&mut self, world: &mut World, who: usize) {
-        if let CompoundClient::InSession(words) = &self.clients[who] {
-            let mut words = words.clone();
+        if let CompoundClient::InSession(calls) = &self.clients[who] {
+            let mut calls = calls.clone();
             self.lines[who].1.clear();
             for introduce in [SessionCalls::exchange_id, SessionCalls::create_session] {
-                let result = self.compound(world, who, introduce(&mut words)).expect("a client is accepted");
-                words.learn(&result).expect("a client is accepted");
+                let result = self.compound(world, who, introduce(&mut calls)).expect("a client is accepted");
+                calls.learn(&result).expect("a client is accepted");
             }
             let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-            self.compound(world, who, words.in_session(vec![complete])).expect("an answer");
-            self.clients[who] = CompoundClient::InSession(words);
+            self.compound(world, who, calls.in_session(vec![complete])).expect("an answer");
+            self.clients[who] = CompoundClient::InSession(calls);
             return;
         }
         let request = self.clients[who].request(vec![set_client_id("three")]);

@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Whether its program has ended and it has returned everything, or is silent.
+    /// Returns whether its program has ended and it has returned everything, or is silent.
     pub(super) fn is_done(&self) -> bool {
         let idle = self.left == 0 && self.peer.is_free(PROGRAM) && self.again.is_none();
         idle && (self.is_mute || self.held.is_empty())

@@ -28,9 +28,9 @@ const CHANGES: u32 = 20;
 /// Percent of events after which it acts.
 const CHANGE_PERCENT: u64 = 3;
 /// Maximum time until the server learns of a change.
-const TOLD_WITHIN: Duration = Duration::from_secs(3);
+const REPORT_DELAY_MAX: Duration = Duration::from_secs(3);
 /// Time limit of a return before the revocation: a lease and an interval of `maintain`.
-const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(90 + 12);
+const RETURN_TIME_MAX: Duration = Duration::from_secs(90 + 12);
 /// Delays of watches and of GETATTR.
 const SLOW: Slow = Slow { percent: 30, slowest: Duration::from_secs(3) };
 
@@ -101,7 +101,7 @@ impl Watches {
         watchers.iter().filter(|(_, watcher)| watcher.object == *object).map(|(number, _)| *number).collect()
     }
 
-    /// Whether any of them reports an open.
+    /// Returns whether any of them reports an open.
     fn reports_uses(&self, numbers: &[u64]) -> bool {
         let watchers = self.watchers.lock();
         numbers.iter().any(|number| watchers[number].interest == Interest::Uses)
@@ -180,18 +180,18 @@ impl Process {
             }
             stays
         });
-        if let Some(op) = self.actions.iter().find(|op| op.at + GIVEN_BACK_WITHIN < now) {
+        if let Some(op) = self.actions.iter().find(|op| op.at + RETURN_TIME_MAX < now) {
             return Err(format!("file {}: the change at {:?} is not recalled", op.file, op.at));
         }
         if self.left > 0 && self.rng.chance(CHANGE_PERCENT) {
             self.left -= 1;
             let file = self.rng.below(FILES);
-            self.meet(file, now, history);
+            self.act_on(file, now, history);
         }
         Ok(())
     }
 
-    fn meet(&mut self, file: u64, now: Duration, history: &mut History) {
+    fn act_on(&mut self, file: u64, now: Duration, history: &mut History) {
         let caller = Caller::new(Arc::new(Credentials::root()), moment(now).wall);
         let (disk, watches) = (self.files.inner(), self.files.around());
         let Ok(found) = at_once(disk.lookup(&caller, &disk.root(), name(file).as_bytes())) else { return };
@@ -204,7 +204,7 @@ impl Process {
                 at_once(disk.write(&caller, &found.handle, 0, &data, Stability::FileSync, authority));
             written.expect("there is room");
         }
-        let at = now + Duration::from_micros(self.rng.below(TOLD_WITHIN.as_micros() as u64));
+        let at = now + Duration::from_micros(self.rng.below(REPORT_DELAY_MAX.as_micros() as u64));
         self.actions.push(LocalOp { file, value, watches: watching, at, is_reported: false });
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report
     Ok(Report { time: cluster.now(), messages: cluster.messages, checks })
 }
 
-/// Whether all clients are done, and a silent one has lost its delegations.
+/// Returns whether all clients are done, and a silent one has lost its delegations.
 fn is_over(cluster: &Cluster<Client>) -> bool {
     let counts = cluster.server.counts();
     cluster.actors.iter().all(Client::is_done) && counts.delegations == 0 && counts.opens == 0

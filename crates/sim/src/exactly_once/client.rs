@@ -60,7 +60,7 @@ impl Client {
         &self.peer.tallies
     }
 
-    /// Whether it has finished and left.
+    /// Returns whether it has finished and left.
     pub(super) fn is_gone(&self) -> bool {
         self.peer.is_gone()
     }

@@ -43,7 +43,7 @@ pub(super) fn content(file: usize, version: u64) -> Vec<u8> {
     (0..blocks(file, version)).flat_map(|index| block(file, version, index)).collect()
 }
 
-/// Runs `rounds` rounds, each on a random file, or on the file `own` where files are private.
+/// Runs `rounds` rounds, each on a random file, or on the file `own` if files are private.
 ///
 /// # Errors
 /// An impossible result.
@@ -72,11 +72,11 @@ fn lock_name(file: usize) -> String {
 
 /// Returns the text of a lock file, which names its holder.
 fn lock_text(program: &Program) -> Bytes {
-    let (host, life, number) = program.id;
-    Bytes::from(format!("{host}.{life}.{number}"))
+    let (host, boot, number) = program.id;
+    Bytes::from(format!("{host}.{boot}.{number}"))
 }
 
-/// Whether the lock of a file is a symbolic link that names its holder, or a file that is created exclusively.
+/// Returns whether the lock of a file is a symbolic link that names its holder, or a file that is created exclusively.
 fn is_named(file: usize) -> bool {
     file.is_multiple_of(2)
 }
@@ -133,12 +133,12 @@ async fn release(program: &mut Program, file: usize) -> Result<(), String> {
     program.must(&format!("release {name}"), removed).map(|_| ())
 }
 
-/// Removes locks of earlier lives of this host's programs, where a lock names them.
+/// Removes locks of earlier runs of this host's programs, if a lock names them.
 async fn clean_up(program: &mut Program) -> Result<(), String> {
     let (client, caller, directory) = (program.client.clone(), program.caller.clone(), program.directory);
     let files = program.model.borrow().files.len();
-    let (host, life, number) = program.id;
-    for file in (0..files).filter(|file| life > 1 && is_named(*file)) {
+    let (host, boot, number) = program.id;
+    for file in (0..files).filter(|file| boot > 1 && is_named(*file)) {
         let name = lock_name(file);
         program.begin(format!("clean up {name}"));
         let read = async {
@@ -151,7 +151,7 @@ async fn clean_up(program: &mut Program) -> Result<(), String> {
             Err(OpError::Status(Status::NOENT | Status::STALE)) => continue,
             Err(error) => return Err(program.wrong(&format!("clean up {name}"), &error)),
         };
-        let is_old = (1..life).any(|life| text == format!("{host}.{life}.{number}"));
+        let is_old = (1..boot).any(|boot| text == format!("{host}.{boot}.{number}"));
         if is_old {
             program.model.borrow_mut().files[file].holder = Some(program.id);
             release(program, file).await?;
@@ -247,7 +247,7 @@ fn check_blocks(
     for (index, bytes) in found.chunks(BLOCK).enumerate() {
         let index = index as u64;
         let is_right = (oldest..=newest).any(|version| bytes == block(file, version, index));
-        // Behind the end of the shortest version, later blocks may be there first.
+        // Beyond the end of the shortest version, later blocks may be written before earlier ones.
         let shortest = (oldest..=newest).map(|version| blocks(file, version)).min().unwrap_or_default();
         let is_gap = index >= shortest && bytes.iter().all(|byte| *byte == 0);
         if !(is_right || is_gap && newest > oldest) {

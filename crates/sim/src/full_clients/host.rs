@@ -35,7 +35,7 @@ pub(super) type Programs = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 /// A client process.
 pub(super) struct Host {
     /// Number of starts.
-    pub(super) life: u64,
+    pub(super) boot: u64,
     pub(super) engine: Arc<Engine>,
     /// Its running programs; `None` once they have ended.
     programs: Option<Programs>,
@@ -54,9 +54,9 @@ pub(super) enum Wish {
 }
 
 impl Host {
-    pub(super) fn new(life: u64, engine: Arc<Engine>, programs: Programs) -> Self {
+    pub(super) fn new(boot: u64, engine: Arc<Engine>, programs: Programs) -> Self {
         Self {
-            life,
+            boot,
             engine,
             programs: Some(programs),
             program_woken: Woken::new(),
@@ -66,7 +66,7 @@ impl Host {
         }
     }
 
-    /// Whether all its programs have ended.
+    /// Returns whether all its programs have ended.
     pub(super) fn is_done(&self) -> bool {
         self.programs.is_none()
     }
@@ -123,7 +123,7 @@ impl Host {
         self.links.remove(&connection.index()).map(|(_, link)| link)
     }
 
-    /// Whether a link is the current one of its connection.
+    /// Returns whether a link is the current one of its connection.
     pub(super) fn has_link(&self, connection: ConnectionId, link: usize) -> bool {
         self.links.get(&connection.index()).is_some_and(|(_, current)| *current == link)
     }

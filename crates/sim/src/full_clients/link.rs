@@ -31,7 +31,7 @@ impl LinkFaults {
 
 /// The fate of a record in the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Delivery {
     /// It arrives at this time.
     Arrives(Duration),
     /// It arrives at this time, and the connection breaks afterwards.
@@ -44,9 +44,9 @@ pub(super) enum Fate {
 
 /// A connection between a client's engine and a server.
 pub(super) struct Link {
-    /// The client's number and life.
+    /// The client's number and boot.
     pub(super) host: usize,
-    pub(super) life: u64,
+    pub(super) boot: u64,
     /// The connection at the client.
     pub(super) at_client: EngineConnection,
     /// The connection at the server.
@@ -71,14 +71,14 @@ pub(super) enum Direction {
 
 impl Link {
     pub(super) fn new(
-        (host, life): (usize, u64),
+        (host, boot): (usize, u64),
         at_client: EngineConnection,
         at_server: Arc<Connection>,
         server_start: u64,
     ) -> Self {
         Self {
             host,
-            life,
+            boot,
             at_client,
             at_server,
             server_start,
@@ -96,7 +96,7 @@ impl Link {
         now: Duration,
         faults: LinkFaults,
         rng: &mut Rng,
-    ) -> Fate {
+    ) -> Delivery {
         let drawn = rng.below(1000);
         let delay = match rng.below(1000) < faults.late {
             true => Duration::from_millis(500 + rng.below(5_000)),
@@ -107,13 +107,13 @@ impl Link {
         let LinkFaults { lost, cut, stalled, .. } = faults;
         if self.is_stalled || (lost + cut..lost + cut + stalled).contains(&drawn) {
             self.is_stalled = true;
-            Fate::Vanishes
+            Delivery::Vanishes
         } else if drawn < lost {
-            Fate::Lost
+            Delivery::Lost
         } else if drawn < lost + cut {
-            Fate::ArrivesLast(*arrival)
+            Delivery::ArrivesLast(*arrival)
         } else {
-            Fate::Arrives(*arrival)
+            Delivery::Arrives(*arrival)
         }
     }
 }

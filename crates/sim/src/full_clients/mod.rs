@@ -57,8 +57,8 @@ pub(crate) fn run(seed: u64, versions: &'static [Version]) -> Result<Report, Str
     let memory = [Memory::All, Memory::Replies, Memory::Clients][rng.below(3) as usize];
     let model = SharedModel::default();
     let launched = Rc::clone(&model);
-    let launch = Box::new(move |host: usize, life, clock: &Arc<Clock>, rng| {
-        launch((host, life), versions[host], clock, rng, &launched)
+    let launch = Box::new(move |host: usize, boot, clock: &Arc<Clock>, rng| {
+        launch((host, boot), versions[host], clock, rng, &launched)
     });
     let mut world = World::new(Rng::new(rng.next_u64()), versions.len(), memory, launch);
     let is_private = memory == Memory::Clients;
@@ -90,7 +90,7 @@ fn doing(model: &Model) -> String {
 
 /// Creates a client process.
 fn launch(
-    (host, life): (usize, u64),
+    (host, boot): (usize, u64),
     version: Version,
     clock: &Arc<Clock>,
     mut rng: Rng,
@@ -111,7 +111,7 @@ fn launch(
         connections: 1 + rng.below(3) as usize,
         owner: Bytes::from(format!("client-{host}")),
         host_name: Bytes::from(format!("client-{host}")),
-        verifier: (life << 8 | host as u64).to_be_bytes(),
+        verifier: (boot << 8 | host as u64).to_be_bytes(),
         machine: caller(),
         slots: 2 + rng.below(8) as u32,
         v3_calls: 2 + rng.below(8) as u32,
@@ -121,30 +121,30 @@ fn launch(
         caches: Caches::none(),
     };
     let (of_programs, model) = (Arc::clone(&engine), Rc::clone(model));
-    (engine, Box::pin(run_machine((host, life), of_programs, config, rng, model)))
+    (engine, Box::pin(run_machine((host, boot), of_programs, config, rng, model)))
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// Runs all programs of a machine, and leaves the server.
 async fn run_machine(
-    (host, life): (usize, u64),
+    (host, boot): (usize, u64),
     engine: Arc<Engine>,
     config: Config,
     mut rng: Rng,
     model: SharedModel,
 ) -> Result<(), String> {
-    let failed = |what: &str, error: OpError| format!("host {host}, life {life}: {what}: {error:?}");
+    let failed = |what: &str, error: OpError| format!("host {host}, boot {boot}: {what}: {error:?}");
     model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
-    model.borrow_mut().doing.insert((host, life, usize::MAX), "connect".into());
+    model.borrow_mut().doing.insert((host, boot, usize::MAX), "connect".into());
     let client = Client::connect(engine, config).await.map_err(|error| failed("connect", error))?;
     let keeper = client.clone();
     let programs = async {
-        model.borrow_mut().doing.insert((host, life, usize::MAX), "mount".into());
+        model.borrow_mut().doing.insert((host, boot, usize::MAX), "mount".into());
         let root = mount(&client).await.map_err(|error| failed("mount", error))?;
         let mut running = FuturesUnordered::<Running>::new();
         for number in 0..2 * PROGRAMS {
-            let (id, rng) = ((host, life, number), Rng::new(rng.next_u64()));
+            let (id, rng) = ((host, boot, number), Rng::new(rng.next_u64()));
             let program = Program::new(id, client.clone(), root.handle, rng, Rc::clone(&model));
             running.push(match number < PROGRAMS {
                 true => Box::pin(names::run(program, NAME_STEPS)),
@@ -154,12 +154,12 @@ async fn run_machine(
                 }
             });
         }
-        model.borrow_mut().doing.remove(&(host, life, usize::MAX));
+        model.borrow_mut().doing.remove(&(host, boot, usize::MAX));
         while let Some(outcome) = running.next().await {
             outcome?;
         }
         model.borrow_mut().doing.retain(|(of, ..), _| *of != host);
-        model.borrow_mut().doing.insert((host, life, usize::MAX), "leave".into());
+        model.borrow_mut().doing.insert((host, boot, usize::MAX), "leave".into());
         client.close().await.map_err(|error| failed("leave", error))
     };
     let kept = async {

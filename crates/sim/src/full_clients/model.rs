@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use client::attributes::FileKind;
 
-/// A program's own name for itself: host, life of the host, and number.
+/// A program's own name for itself: host, boot of the host, and number.
 pub(super) type ProgramId = (usize, u64, usize);
 
 /// The knowledge about a name.
@@ -30,7 +30,7 @@ pub(super) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Whether its content is that of one version.
+    /// Returns whether its content is that of one version.
     pub(super) fn is_exact(&self) -> bool {
         self.synced == self.begun
     }

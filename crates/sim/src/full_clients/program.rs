@@ -38,8 +38,8 @@ impl Program {
     /// Returns a name that no other program has, and this one has not had before.
     pub(super) fn new_name(&mut self) -> String {
         self.names += 1;
-        let (host, life, number) = self.id;
-        format!("n{host}.{life}.{number}.{}", self.names)
+        let (host, boot, number) = self.id;
+        format!("n{host}.{boot}.{number}.{}", self.names)
     }
 
     /// Notes the program's current step.
@@ -60,8 +60,8 @@ impl Program {
 
     /// Returns the error of a program whose operation had an impossible result.
     pub(super) fn wrong(&self, what: &str, result: &dyn std::fmt::Debug) -> String {
-        let (host, life, number) = self.id;
-        format!("host {host}, life {life}, program {number}: {what}: {result:?}")
+        let (host, boot, number) = self.id;
+        format!("host {host}, boot {boot}, program {number}: {what}: {result:?}")
     }
 
     /// Returns the result of an operation that must succeed.

@@ -21,7 +21,7 @@ use xdr::Writer;
 
 use super::altered::Alteration;
 use super::host::{Host, Programs, Wish};
-use super::link::{Direction, Fate, Link, LinkFaults, hearing_time};
+use super::link::{Delivery, Direction, Link, LinkFaults, hearing_time};
 use crate::backend::{Clock, SlowFs, Slowness};
 use crate::cluster::moment;
 use crate::logs::Logs;
@@ -59,7 +59,7 @@ enum Event {
     /// A client has requested a connection.
     Connect {
         host: usize,
-        life: u64,
+        boot: u64,
         connection: EngineConnection,
     },
     /// An end learns that the connection is closed.
@@ -71,7 +71,7 @@ enum Event {
     },
     Timer {
         host: usize,
-        life: u64,
+        boot: u64,
     },
     Maintain,
     /// A future in the server waits for this moment.
@@ -114,7 +114,7 @@ impl Ord for Scheduled {
 
 type RunningCall = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
 
-/// Makes the engine and the programs of a client process: its number, its life, its random numbers.
+/// Makes the engine and the programs of a client process: its number, its boot, its random numbers.
 pub(super) type Launch = Box<dyn Fn(usize, u64, &Arc<Clock>, Rng) -> (Arc<Engine>, Programs)>;
 
 pub(super) struct World {
@@ -135,7 +135,7 @@ pub(super) struct World {
     alterations: Vec<Alteration>,
     launch: Launch,
     hosts: Vec<Option<Host>>,
-    lives: Vec<u64>,
+    boots: Vec<u64>,
     links: Vec<Link>,
     running_calls: Vec<(usize, RunningCall)>,
     queue: BinaryHeap<Reverse<Scheduled>>,
@@ -164,7 +164,7 @@ impl World {
             alterations: Vec::new(),
             launch,
             hosts: (0..hosts).map(|_| None).collect(),
-            lives: vec![0; hosts],
+            boots: vec![0; hosts],
             links: Vec::new(),
             running_calls: Vec::new(),
             queue: BinaryHeap::new(),
@@ -245,11 +245,11 @@ impl World {
         match event {
             Event::ToServer { link, record } => self.serve(link, record),
             Event::ToClient { link, record } => self.deliver(link, record),
-            Event::Connect { host, life, connection } => self.connect(host, life, connection),
+            Event::Connect { host, boot, connection } => self.connect(host, boot, connection),
             Event::ClientHears { link } => self.client_hears(link),
             Event::ServerHears { link } => self.server_hears(link),
-            Event::Timer { host, life } => {
-                if let Some(host) = self.host(host, life) {
+            Event::Timer { host, boot } => {
+                if let Some(host) = self.host(host, boot) {
                     host.timer = None;
                     host.engine.handle_timeout();
                     host.wake_transport();
@@ -281,8 +281,8 @@ impl World {
                 if wishes.is_empty() && !has_run {
                     break;
                 }
-                let life = host.life;
-                wishes.into_iter().for_each(|wish| self.grant((index, life), wish));
+                let boot = host.boot;
+                wishes.into_iter().for_each(|wish| self.grant((index, boot), wish));
             }
             self.set_timer(index);
         }
@@ -295,19 +295,19 @@ impl World {
         let Some(deadline) = host.engine.deadline().filter(|_| !host.is_done()) else { return };
         if host.timer.is_none_or(|timer| deadline < timer) {
             host.timer = Some(deadline);
-            let life = host.life;
-            self.schedule(deadline, Event::Timer { host: index, life });
+            let boot = host.boot;
+            self.schedule(deadline, Event::Timer { host: index, boot });
         }
     }
 
-    fn grant(&mut self, (host, life): (usize, u64), wish: Wish) {
+    fn grant(&mut self, (host, boot): (usize, u64), wish: Wish) {
         match wish {
             Wish::Act(Action::Connect { connection, .. }) => {
                 let at = self.now() + Duration::from_micros(200 + self.rng.below(20_000));
-                self.schedule(at, Event::Connect { host, life, connection });
+                self.schedule(at, Event::Connect { host, boot, connection });
             }
             Wish::Act(Action::Disconnect { connection }) => {
-                let link = self.host(host, life).and_then(|host| host.take_link(connection));
+                let link = self.host(host, boot).and_then(|host| host.take_link(connection));
                 if let Some(link) = link {
                     self.close_at_client(link);
                 }
@@ -318,9 +318,9 @@ impl World {
         }
     }
 
-    /// Returns a client process, if it is still in this life.
-    fn host(&mut self, index: usize, life: u64) -> Option<&mut Host> {
-        self.hosts[index].as_mut().filter(|host| host.life == life)
+    /// Returns a client process, if it is still in this boot.
+    fn host(&mut self, index: usize, boot: u64) -> Option<&mut Host> {
+        self.hosts[index].as_mut().filter(|host| host.boot == boot)
     }
 
     fn schedule(&mut self, time: Duration, event: Event) {
@@ -331,10 +331,10 @@ impl World {
 
 /// Connections.
 impl World {
-    fn connect(&mut self, host: usize, life: u64, connection: EngineConnection) {
+    fn connect(&mut self, host: usize, boot: u64, connection: EngineConnection) {
         let is_refused = self.server.is_none();
         let (starts, number) = (self.starts, self.links.len());
-        let Some(process) = self.host(host, life) else { return };
+        let Some(process) = self.host(host, boot) else { return };
         if is_refused {
             let reason = "Connection refused".into();
             process.engine.handle_connect_failed(connection, ConnectError { reason });
@@ -348,7 +348,7 @@ impl World {
         process.set_link(connection, number);
         process.engine.handle_connected(connection);
         process.wake_transport();
-        self.links.push(Link::new((host, life), connection, at_server, starts));
+        self.links.push(Link::new((host, boot), connection, at_server, starts));
     }
 
     /// Sends a record, or breaks the connection.
@@ -369,10 +369,10 @@ impl World {
             Direction::ToClient => Event::ToClient { link: number, record },
         };
         match fate {
-            Fate::Vanishes => {}
-            Fate::Lost => self.break_link(number, now),
-            Fate::Arrives(at) => self.schedule(at, event),
-            Fate::ArrivesLast(at) => {
+            Delivery::Vanishes => {}
+            Delivery::Lost => self.break_link(number, now),
+            Delivery::Arrives(at) => self.schedule(at, event),
+            Delivery::ArrivesLast(at) => {
                 self.schedule(at, event);
                 self.break_link(number, at);
             }
@@ -386,7 +386,7 @@ impl World {
         self.schedule(at + server, Event::ServerHears { link });
     }
 
-    /// Handles that the client has closed a connection. Earlier records still arrive.
+    /// Handles a connection that the client has closed. Earlier records still arrive.
     fn close_at_client(&mut self, link: usize) {
         self.links[link].is_open_at_client = false;
         let at = self.now() + hearing_time(&mut self.rng);
@@ -398,8 +398,8 @@ impl World {
         if !std::mem::replace(&mut link.is_open_at_client, false) {
             return;
         }
-        let (host, life, connection) = (link.host, link.life, link.at_client);
-        if let Some(host) = self.host(host, life)
+        let (host, boot, connection) = (link.host, link.boot, link.at_client);
+        if let Some(host) = self.host(host, boot)
             && host.has_link(connection, number)
         {
             host.take_link(connection);
@@ -434,11 +434,11 @@ impl World {
 
     fn deliver_unaltered(&mut self, number: usize, record: Bytes) {
         let link = &self.links[number];
-        let (host, life, connection) = (link.host, link.life, link.at_client);
+        let (host, boot, connection) = (link.host, link.boot, link.at_client);
         if !link.is_open_at_client {
             return;
         }
-        if let Some(host) = self.host(host, life)
+        if let Some(host) = self.host(host, boot)
             && host.has_link(connection, number)
             && !host.engine.handle_record(connection, record)
         {
@@ -557,20 +557,20 @@ impl World {
 /// Client processes.
 impl World {
     fn start_client(&mut self, host: usize) {
-        self.lives[host] += 1;
+        self.boots[host] += 1;
         let rng = Rng::new(self.rng.next_u64());
-        let (engine, programs) = (self.launch)(host, self.lives[host], &self.clock, rng);
-        self.hosts[host] = Some(Host::new(self.lives[host], engine, programs));
+        let (engine, programs) = (self.launch)(host, self.boots[host], &self.clock, rng);
+        self.hosts[host] = Some(Host::new(self.boots[host], engine, programs));
     }
 
     /// Kills a client process, unless its programs have ended.
     fn kill_client(&mut self, index: usize) {
         let Some(host) = self.hosts[index].take_if(|host| !host.is_done()) else { return };
-        let life = host.life;
+        let boot = host.boot;
         drop(host);
         for number in 0..self.links.len() {
             let link = &self.links[number];
-            if (link.host, link.life) == (index, life) && link.is_open_at_client {
+            if (link.host, link.boot) == (index, boot) && link.is_open_at_client {
                 self.close_at_client(number);
             }
         }

@@ -154,7 +154,7 @@ impl ReplyEntry {
         }
     }
 
-    /// Whether it agrees with the actual entry.
+    /// Returns whether it agrees with the actual entry.
     fn shows(&self, is: &Attributes, with_access: bool) -> bool {
         self.fileid == is.fileid
             && self.size.is_none_or(|size| size == is.size)
@@ -165,7 +165,7 @@ impl ReplyEntry {
     }
 }
 
-/// Whether a listing agrees with the directory's content.
+/// Returns whether a listing agrees with the directory's content.
 pub(super) fn shows(listed: &Entries<ReplyEntry>, is: &Entries<ActualEntry>, with_access: bool) -> bool {
     listed.len() == is.len()
         && listed

@@ -78,7 +78,7 @@ pub(super) struct Client {
     /// Its program pauses until then.
     rests_until: Duration,
     /// It neither receives nor sends until then.
-    deaf_until: Duration,
+    unreachable_until: Duration,
     held: BTreeMap<u64, Held>,
     to_return: VecDeque<u64>,
     to_touch: VecDeque<u64>,
@@ -98,7 +98,7 @@ impl Client {
             left,
             again: None,
             rests_until: Duration::ZERO,
-            deaf_until: Duration::ZERO,
+            unreachable_until: Duration::ZERO,
             held: BTreeMap::new(),
             to_return: VecDeque::new(),
             to_touch: if index == 0 { (0..DIRECTORIES).collect() } else { VecDeque::new() },
@@ -106,12 +106,12 @@ impl Client {
         }
     }
 
-    /// Whether its program has ended.
+    /// Returns whether its program has ended.
     pub(super) fn is_idle(&self) -> bool {
         self.left == 0 && self.peer.is_free(PROGRAM) && self.again.is_none()
     }
 
-    /// Whether it has also returned everything, or is silent.
+    /// Returns whether it has also returned everything, or is silent.
     pub(super) fn is_done(&self) -> bool {
         self.is_idle() && (self.is_mute || self.held.is_empty() && self.to_touch.is_empty())
     }
@@ -120,7 +120,7 @@ impl Client {
         self.is_mute && self.is_idle()
     }
 
-    /// Whether it still holds a delegation that the server first recalled a lease ago.
+    /// Returns whether it still holds a delegation that the server first recalled a lease ago.
     pub(super) fn has_overdue(&self, history: &DirectoryHistory, now: Duration, lease: Duration) -> bool {
         let is_overdue =
             |held: &Held| history.recalled_at(&held.stateid).is_some_and(|recalled| recalled + lease <= now);
@@ -151,7 +151,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether its view is older than a change of which it is not notified. While a change becomes durable, and is not answered yet,
+    /// Returns whether its view is older than a change of which it is not notified. While a change becomes durable, and is not answered yet,
     /// the directory may be granted again: that view includes the change.
     fn relies_on(&self, change: MadeChange, history: &DirectoryHistory) -> bool {
         let MadeChange { directory, kind, state } = change;
@@ -161,8 +161,8 @@ impl Client {
         !self.is_silent() && held.is_some_and(|held| !held.kinds.has(kind) && is_older(held))
     }
 
-    fn is_deaf(&self, now: Duration) -> bool {
-        self.is_silent() || now < self.deaf_until
+    fn is_unreachable(&self, now: Duration) -> bool {
+        self.is_silent() || now < self.unreachable_until
     }
 
     /// Starts calls.
@@ -216,7 +216,7 @@ impl Client {
                 None
             }
             4 if rng.chance(30) => {
-                self.deaf_until = now + SECOND * (1 + rng.below(40) as u32);
+                self.unreachable_until = now + SECOND * (1 + rng.below(40) as u32);
                 None
             }
             _ => {
@@ -427,7 +427,7 @@ impl Actor for Client {
     type Shared = DirectoryHistory;
 
     fn tick(&mut self, now: Duration, history: &mut DirectoryHistory, rng: &mut Rng) -> Vec<Bytes> {
-        if self.is_deaf(now) {
+        if self.is_unreachable(now) {
             return Vec::new();
         }
         let mut out = self.peer.retransmit(now);
@@ -442,7 +442,7 @@ impl Actor for Client {
         history: &mut DirectoryHistory,
         rng: &mut Rng,
     ) -> Result<Vec<Bytes>, String> {
-        if self.is_deaf(now) {
+        if self.is_unreachable(now) {
             return Ok(Vec::new());
         }
         let mut out = Vec::new();

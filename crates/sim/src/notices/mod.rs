@@ -78,9 +78,9 @@ fn play(cluster: &mut Cluster<Client>, with_mute: bool) -> Result<(), String> {
     end(cluster, with_mute)
 }
 
-/// Whether a client that is not silent has not returned a delegation a lease after its first recall, because the network has lost too
-/// many messages. RFC 8881 §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease
-/// period."
+/// Returns whether a client that is not silent has not returned a delegation a lease after its first recall, because the network
+/// has lost too many messages. RFC 8881 §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time
+/// equal to the lease period."
 fn has_overdue(cluster: &Cluster<Client>) -> bool {
     let (now, lease) = (cluster.now(), cluster.server.settings().lease);
     cluster.actors[..CLIENTS].iter().any(|client| client.has_overdue(&cluster.shared, now, lease))

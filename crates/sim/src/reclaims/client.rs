@@ -149,7 +149,7 @@ impl Client {
         self.is_late();
     }
 
-    /// Whether new locks must wait for it.
+    /// Returns whether new locks must wait for it.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
@@ -181,7 +181,7 @@ impl Client {
         let purpose = self.next.take().unwrap_or_else(|| self.choose(files, rng));
         self.doing = Some((purpose, now));
         self.xid += 1;
-        let ops = self.words(purpose);
+        let ops = self.operations(purpose);
         Some(compound(self.xid, self.minor, ops))
     }
 
@@ -210,7 +210,7 @@ impl Client {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    fn words(&mut self, purpose: Purpose) -> Vec<Op> {
+    fn operations(&mut self, purpose: Purpose) -> Vec<Op> {
         let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
         let mut ops = match purpose {
             Purpose::Introduce if self.minor == 0 => return vec![set_client_id(&self.name)],

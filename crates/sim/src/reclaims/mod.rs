@@ -129,9 +129,9 @@ impl World {
         }
         for index in 0..self.clients.len() {
             if self.rng.chance(50)
-                && let Some(words) = self.clients[index].next_call(self.now, FILES, &mut self.rng)
+                && let Some(call) = self.clients[index].next_call(self.now, FILES, &mut self.rng)
             {
-                self.ask(index, words);
+                self.ask(index, call);
             }
         }
         self.poll()?;
@@ -192,7 +192,7 @@ impl World {
         self.server = start(&self.exports, &self.disk, self.starts, self.now);
     }
 
-    fn ask(&mut self, index: usize, words: Bytes) {
+    fn ask(&mut self, index: usize, call: Bytes) {
         self.messages += 1;
         self.connections += 1;
         let (peer, local) = ([10, 0, 0, index as u8], SocketAddr::from(([10, 0, 1, 1], 2049)));
@@ -203,7 +203,7 @@ impl World {
         let (server, now) = (Arc::clone(&self.server), moment(self.now));
         self.running_calls[index] = Some(Box::pin(async move {
             let mut reply = Writer::new();
-            let outcome = server.handle(&connection, now, words, &mut reply).await;
+            let outcome = server.handle(&connection, now, call, &mut reply).await;
             (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
         }));
     }

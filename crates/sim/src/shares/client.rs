@@ -136,7 +136,7 @@ impl Client {
             return None;
         }
         let purpose = self.next.take().or_else(|| self.choose(model, rng))?;
-        let ops = self.words(purpose, model);
+        let ops = self.operations(purpose, model);
         let minor = self.minor;
         Some(self.slot.send(purpose, now, |xid| compound(xid, minor, ops)))
     }
@@ -194,7 +194,7 @@ impl Client {
         Some(if self.session.is_some() { Purpose::DestroySession } else { Purpose::DestroyClient })
     }
 
-    fn words(&mut self, purpose: Purpose, model: &mut ShareModel) -> Vec<Op> {
+    fn operations(&mut self, purpose: Purpose, model: &mut ShareModel) -> Vec<Op> {
         let client_id = self.client_id;
         let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
         let mut ops = match purpose {

@@ -184,7 +184,7 @@ impl Client {
         self.asks() || !self.running.is_empty()
     }
 
-    /// Whether a COPY is pending.
+    /// Returns whether a COPY is pending.
     pub(super) fn asks(&self) -> bool {
         !self.asking.is_empty()
     }

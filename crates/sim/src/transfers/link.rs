@@ -31,7 +31,7 @@ const BREAKING: u64 = 3;
 /// A READ and its outcome.
 pub(super) type Done = (Fetch, Result<Fetched, FetchError>);
 
-/// The outcome of a READ, with the bytes that one READ returns at most.
+/// The outcome of a READ, with the maximum bytes that one READ returns.
 type Outcome = Result<(ReadData, u32), ReadError>;
 
 /// A READ that the destination wants.
@@ -174,7 +174,7 @@ impl Link {
         self.close(source, ReadError::SessionLost);
     }
 
-    /// Delivers one record, or loses it. A source that is mute receives nothing.
+    /// Delivers one record, or loses it. A mute source, which does not answer, receives nothing.
     pub(super) fn carry(&mut self, source: &Server, is_mute: bool, now: Now, rng: &mut Rng) {
         let is_call = rng.chance(50);
         let mut state = self.state.borrow_mut();

@@ -85,7 +85,7 @@ impl Locked {
         self.read.0 |= shared;
     }
 
-    /// Whether it conflicts with such a lock of another owner.
+    /// Returns whether it conflicts with such a lock of another owner.
     pub(super) fn excludes(self, cells: Cells, write: bool) -> bool {
         self.write.overlaps(cells) || write && self.read.overlaps(cells)
     }
@@ -98,7 +98,7 @@ impl Locked {
         }
     }
 
-    /// Whether these cells are locked in this mode, or exclusively.
+    /// Returns whether these cells are locked in this mode, or exclusively.
     pub(super) fn covers(self, cells: Cells, write: bool) -> bool {
         let by = if write { self.write } else { self.all() };
         cells.0 & !by.0 == 0

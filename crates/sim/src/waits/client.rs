@@ -45,7 +45,7 @@ pub(super) struct Client {
     processes: Vec<Process>,
     silence: Silence,
     /// When it ignores callbacks.
-    deaf: (Duration, Duration),
+    ignores_callbacks: (Duration, Duration),
     /// Kills of the server that it knows of.
     kills: u32,
 }
@@ -55,7 +55,7 @@ impl Client {
         index: usize,
         minor: u32,
         silence: Silence,
-        deaf: (Duration, Duration),
+        ignores_callbacks: (Duration, Duration),
         rng: &mut Rng,
     ) -> Self {
         let connection = if minor == 0 {
@@ -71,15 +71,15 @@ impl Client {
         };
         let who = |process| ProcessId { client: index, process };
         let processes = (0..PLACES.len()).map(|process| Process::new(who(process), minor, LOCKS)).collect();
-        Self { index, connection, processes, silence, deaf, kills: 0 }
+        Self { index, connection, processes, silence, ignores_callbacks, kills: 0 }
     }
 
-    /// Whether its processes have ended.
+    /// Returns whether its processes have ended.
     pub(super) fn is_done(&self, model: &LockModel) -> bool {
         self.processes.iter().all(|process| process.is_done(model))
     }
 
-    /// Whether it is silent until the others have ended.
+    /// Returns whether it is silent until the others have ended.
     pub(super) fn is_mute(&self) -> bool {
         matches!(self.silence, Silence::Since(_))
     }
@@ -127,7 +127,7 @@ impl Client {
                 continue;
             }
             let Some(op) = process.next(now, model, rng) else { continue };
-            let (ops, ask) = process.words(op, client_id);
+            let (ops, ask) = process.operations(op, client_id);
             let call = say(&mut self.connection, number, ops, now);
             if let Some(ask) = ask {
                 model.asks(call.clone(), ask);
@@ -230,7 +230,7 @@ impl Actor for Client {
         let mut out = Vec::new();
         match received {
             Incoming::Nothing => {}
-            Incoming::Call(_) if (self.deaf.0..self.deaf.1).contains(&now) => {}
+            Incoming::Call(_) if (self.ignores_callbacks.0..self.ignores_callbacks.1).contains(&now) => {}
             Incoming::Call(call) => out.extend(self.called(call, now, rng)?),
             Incoming::Answer(number, result) => {
                 self.answered(number, &result, now, model, rng)?;

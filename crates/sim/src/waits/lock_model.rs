@@ -25,7 +25,7 @@ const KNOWN: Duration = Duration::from_secs(90);
 /// The time for which no other waiter is notified after one was.
 const TURN: Duration = Duration::from_secs(5);
 /// Time limit for the callback to a reachable waiter: longer than the server's callback timeout (15 s), so that a slot is free.
-const CALLED_WITHIN: Duration = Duration::from_secs(20);
+const CALLBACK_DELAY_MAX: Duration = Duration::from_secs(20);
 /// More than the number of clients.
 const MANY: usize = 64;
 
@@ -286,7 +286,7 @@ impl LockModel {
 
     /// Checks that all notified waiters were called back.
     fn check_all_called(&self, now: Duration) -> Result<(), String> {
-        let is_long_ago = |since: Duration| since + CALLED_WITHIN <= now;
+        let is_long_ago = |since: Duration| since + CALLBACK_DELAY_MAX <= now;
         let may_be_called = |who: &ProcessId| self.known[who.client].reachable.is_some_and(is_long_ago);
         match self.due.iter().find(|(_, who, since)| is_long_ago(*since) && may_be_called(who)) {
             Some(due) => Err(format!("{due:?} is not called back")),
@@ -532,7 +532,7 @@ impl LockModel {
     }
 }
 
-/// Whether a status shows that a repetition was not executed.
+/// Returns whether a status shows that a repetition was not executed.
 fn is_refused(status: Status) -> bool {
     matches!(
         status,

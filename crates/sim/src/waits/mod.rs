@@ -38,7 +38,7 @@ const KILLS: u64 = 3;
 const KILLED_WITHIN: Duration = Duration::from_secs(150);
 /// Time limit for all waiters to get their locks: a grace period of two leases at most, the retry interval of a process that is not
 /// notified, and a turn for each process.
-const SERVED_WITHIN: Duration = Duration::from_secs(2 * 90 + 30 + 15 * 5);
+const SERVICE_TIME_MAX: Duration = Duration::from_secs(2 * 90 + 30 + 15 * 5);
 
 fn name(file: usize) -> String {
     format!("file-{file}")
@@ -81,8 +81,14 @@ fn clients(rng: &mut Rng) -> Vec<Client> {
             true => Silence::Between(from, from + seconds(rng, 20, 250)),
             false => Silence::Never,
         };
-        let deaf = seconds(rng, 10, 200);
-        clients.push(Client::new(index, minor, silence, (deaf, deaf + seconds(rng, 1, 60)), rng));
+        let ignores_callbacks = seconds(rng, 10, 200);
+        clients.push(Client::new(
+            index,
+            minor,
+            silence,
+            (ignores_callbacks, ignores_callbacks + seconds(rng, 1, 60)),
+            rng,
+        ));
     }
     clients
 }
@@ -91,7 +97,7 @@ fn clients(rng: &mut Rng) -> Vec<Client> {
 fn check_all_served(cluster: &mut Cluster<Client>) -> Result<(), String> {
     cluster.stop_faults();
     cluster.shared.is_quiet = true;
-    let end = cluster.now() + SERVED_WITHIN;
+    let end = cluster.now() + SERVICE_TIME_MAX;
     let waits = |cluster: &Cluster<Client>| {
         let mut present = cluster.actors.iter().filter(|client| !client.is_mute());
         present.find(|client| !client.is_done(&cluster.shared)).map(|client| format!("{client:?}"))

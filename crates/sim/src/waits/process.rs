@@ -28,7 +28,7 @@ use crate::rng::Rng;
 /// this.
 pub(super) const POLL_SECONDS: u32 = 30;
 /// Maximum number of retries of a process that holds locks: others may wait for them.
-const PATIENCE: u64 = 3;
+const RETRIES_MAX: u64 = 3;
 
 /// Maximum time that it has a file open only for reading.
 const REDUCED_SECONDS: u64 = 40;
@@ -129,13 +129,13 @@ impl Process {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(super) fn is_done(&self, model: &LockModel) -> bool {
         let is_idle = self.doing.is_none() && self.next.is_none() && self.opened.is_none();
         is_idle && self.wanted.is_none() && self.former.is_empty() && (self.left == 0 || model.is_quiet)
     }
 
-    /// Whether it has locks to reclaim.
+    /// Returns whether it has locks to reclaim.
     pub(super) fn is_reclaiming(&self) -> bool {
         !self.former.is_empty()
     }
@@ -213,9 +213,9 @@ impl Process {
         }
         self.left -= 1;
         let (write, waits) = (rng.chance(60), rng.chance(80));
-        let most = (!self.held.is_empty()).then(|| 1 + rng.below(PATIENCE));
+        let most = (!self.held.is_empty()).then(|| 1 + rng.below(RETRIES_MAX));
         // Sometimes a program is killed while it waits.
-        let most = most.or_else(|| rng.chance(10).then(|| 1 + rng.below(PATIENCE)));
+        let most = most.or_else(|| rng.chance(10).then(|| 1 + rng.below(RETRIES_MAX)));
         let (cells, write) = match self.dropped.take() {
             // The same bytes in the other mode.
             Some((cells, write)) if rng.chance(40) => (cells, !write),
@@ -226,7 +226,7 @@ impl Process {
     }
 
     /// Returns a call's operations, and the model's description of it.
-    pub(super) fn words(&mut self, op: Purpose, client_id: u64) -> (Vec<Op>, Option<LockCall>) {
+    pub(super) fn operations(&mut self, op: Purpose, client_id: u64) -> (Vec<Op>, Option<LockCall>) {
         self.doing = Some(op);
         let ask = |op| Some(LockCall { who: self.who, file: self.file, op });
         match op {
@@ -245,7 +245,7 @@ impl Process {
                     self.held.share(cells);
                 }
                 let ask = ask(LockOp::Lock { cells, write, waits, reclaims });
-                (self.lock_words(client_id, cells, (write, waits), reclaims), ask)
+                (self.lock_operations(client_id, cells, (write, waits), reclaims), ask)
             }
             Purpose::Unlock(cells) => {
                 let ask = ask(LockOp::Unlock(cells));
@@ -305,7 +305,7 @@ impl Process {
         way.into_iter().chain([open, Op::GetFh]).collect()
     }
 
-    fn lock_words(
+    fn lock_operations(
         &mut self,
         client_id: u64,
         cells: Cells,

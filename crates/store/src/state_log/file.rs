@@ -93,7 +93,7 @@ impl LogFile {
         self.written.max(self.allocated)
     }
 
-    /// Whether most of it is obsolete, for a map that takes `live_bytes`.
+    /// Returns whether most of it is obsolete, for a map that takes `live_bytes`.
     pub(super) fn is_long(&self, live_bytes: u64) -> bool {
         self.bytes > REWRITE_BYTES && self.bytes > REWRITE_FACTOR * live_bytes
     }
@@ -115,7 +115,7 @@ impl LogFile {
         self.file.sync_data()
     }
 
-    /// Whether this many bytes can be appended without another write of zeros.
+    /// Returns whether this many bytes can be appended without another write of zeros.
     pub(super) fn has_zeros_for(&self, bytes: usize) -> bool {
         !self.has_room || self.bytes + bytes as u64 <= self.written
     }

@@ -26,7 +26,7 @@ const BODY_MAX: usize = BODY_MIN + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 pub(super) type Key = [u8; 16];
 
 /// The consequence of a file that cannot be used.
-pub(super) const NOBODY_RECLAIMS: &str = "clients of the previous server cannot reclaim";
+pub(super) const NO_RECLAIMS: &str = "clients of the previous server cannot reclaim";
 
 type Map = HashMap<Vec<u8>, Vec<u8>>;
 
@@ -66,8 +66,8 @@ impl Scan {
     pub(super) fn into_map(self) -> (Map, Option<String>) {
         match self {
             // The server truncates the file if it can neither write nor remove it.
-            Self::Empty => (Map::new(), Some(format!("empty: {NOBODY_RECLAIMS}"))),
-            Self::Unknown(what) => (Map::new(), Some(format!("{what}: {NOBODY_RECLAIMS}"))),
+            Self::Empty => (Map::new(), Some(format!("empty: {NO_RECLAIMS}"))),
+            Self::Unknown(what) => (Map::new(), Some(format!("{what}: {NO_RECLAIMS}"))),
             Self::Log { map, damaged: 0, torn: 0, .. } => (map, None),
             Self::Log { map, damaged: 0, torn, .. } => {
                 (map, Some(format!("torn: ignored its last {torn} bytes, which no client has seen")))
@@ -242,8 +242,8 @@ fn record_header(sums: &Key, bytes: &[u8]) -> Option<RecordHeader> {
     is_intact.then_some(RecordHeader { number, length, in_batch })
 }
 
-/// Whether the bytes at `at`, which are not a whole record, are the rest of a write that a crash of the machine cut off. A disk writes
-/// whole sectors in any order; a missing sector is the end of the file, or still has zeros.
+/// Returns whether the bytes at `at`, which are not a whole record, are the rest of a write that a crash of the machine cut off.
+/// A disk writes whole sectors in any order; a missing sector is the end of the file, or still has zeros.
 ///
 /// A damaged record of the last batch also looks torn if a whole sector of it consists of zeros.
 fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {
@@ -261,7 +261,7 @@ fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {
     (is_cut_off || sectors.any(is_unwritten)) && is_in_last_batch(sums, file, at)
 }
 
-/// Whether no batch that began after `at` was written.
+/// Returns whether no batch that began after `at` was written.
 fn is_in_last_batch(sums: &Key, file: &[u8], at: usize) -> bool {
     records(sums, file, at + 1).all(|(place, record)| place.saturating_sub(record.in_batch) <= at)
 }

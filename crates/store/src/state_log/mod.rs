@@ -22,7 +22,7 @@
 //! without zeros, records are appended at the end of the file.
 //!
 //! **Crashes.** A batch that was being written when the machine crashed was not acknowledged. Any of its sectors may be
-//! missing: there the file ends, or still has zeros. So the tail is *torn*, and ignored without loss, where a record
+//! missing: there the file ends, or still has zeros. So the tail is *torn*, and ignored without loss, if a record
 //! lacks a sector and all records after it belong to the same batch. Anything else that is not a record is *damage*: it may
 //! have been a record that removed an older key. So records before the damage are ignored, and those after it are used, since
 //! each record has the whole value of its key. A log that is empty, missing or of another version is not used. One line in
@@ -109,11 +109,11 @@ impl FileStateLog {
                 scan.into_map()
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (empty, is_expected.then(|| format!("missing: {}", format::NOBODY_RECLAIMS)))
+                (empty, is_expected.then(|| format!("missing: {}", format::NO_RECLAIMS)))
             }
             Err(error) => {
                 let why = error_text(&error);
-                (empty, Some(format!("cannot be read: {why}: {}", format::NOBODY_RECLAIMS)))
+                (empty, Some(format!("cannot be read: {why}: {}", format::NO_RECLAIMS)))
             }
         };
         let damage = damage.map(|what| line(&what));

@@ -64,17 +64,17 @@ impl Queue {
         self.changes = format::reencode_as_batch(&self.changes[bytes..], &self.key);
     }
 
-    /// Whether more keys can be added.
+    /// Returns whether more keys can be added.
     pub(super) fn has_room(&self) -> bool {
         self.has_spare(RESERVED_FOR_CHANGES_BYTES)
     }
 
-    /// Whether more space must be allocated soon.
+    /// Returns whether more space must be allocated soon.
     pub(super) fn is_low(&self) -> bool {
         !self.has_spare(LOW_BYTES)
     }
 
-    /// Whether both files have space for the map and `bytes` more.
+    /// Returns whether both files have space for the map and `bytes` more.
     fn has_spare(&self, bytes: u64) -> bool {
         format::file_bytes(self.live_bytes) + bytes <= self.capacity
     }

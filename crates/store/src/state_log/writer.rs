@@ -115,7 +115,7 @@ impl Writer {
         }
     }
 
-    /// Whether the unwritten changes are few, and need one write and one sync and nothing else.
+    /// Returns whether the unwritten changes are few, and need one write and one sync and nothing else.
     pub(super) fn is_short_append(&self, queue: &Queue) -> bool {
         let bytes = queue.changes.len();
         let is_ready = |file: &LogFile| file.has_zeros_for(bytes) && !file.is_long(queue.live_bytes);

@@ -19,7 +19,7 @@ fn range(
     }
 }
 
-/// Returns the block size of clones; `None` where clones do not work.
+/// Returns the block size of clones; `None` if clones do not work.
 fn clone_block(t: &Subject) -> Option<u64> {
     let block = t.backend().properties().clone_block_bytes;
     if t.lacks(block > 0, "clones") { None } else { Some(u64::from(block)) }

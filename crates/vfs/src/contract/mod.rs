@@ -1,5 +1,5 @@
 //! Tests that every backend must pass: one suite for the file system in memory, a local directory, and later
-//! backends. Where two backends could differ, a case here decides which is right, and by which rule.
+//! backends. If two backends could differ, a case here decides which is right, and by which rule.
 //!
 //! A backend's test file names a function that creates a [`Fixture`] and gets one `#[test]` per case:
 //!
@@ -11,7 +11,7 @@
 //! fixture's [`Capabilities`] lack prints `skipped:` and the reason. [`random`] contains the random operations; their
 //! seed is `ENFYS_SEED` if set.
 //!
-//! This is test code: it panics where a backend is wrong.
+//! This is test code: it panics if a backend is wrong.
 
 mod acl;
 mod attributes;
@@ -63,7 +63,7 @@ pub struct Capabilities {
     pub devices: bool,
     /// Times come from [`crate::Context::now`], not from a clock of the backend.
     pub context_clock: bool,
-    /// A change attribute stands until the next change. Otherwise (where it is made of a coarse clock) it may move
+    /// A change attribute is constant until the next change. Otherwise (if it is made of a coarse clock) it may move
     /// again when the clock's tick is over, because another change may have happened in the same tick.
     pub steady_change: bool,
     /// [`Backend::seek`], [`Backend::allocate`] and [`Backend::deallocate`] work, with holes.
@@ -86,7 +86,7 @@ pub struct Fixture {
     pub capabilities: Capabilities,
     /// The executor of its futures.
     pub drive: Drive,
-    /// Creates another backend over the same storage, as after a restart; `None` where nothing survives the backend.
+    /// Creates another backend over the same storage, as after a restart; `None` if nothing survives the backend.
     pub restart: Option<Box<dyn Fn() -> Arc<dyn Backend>>>,
     /// Values that must live as long as the backend: a temporary directory, a runtime.
     pub keep: Box<dyn Any>,
@@ -147,7 +147,7 @@ pub struct Case {
 /// Runs one case by name, for [`contract_tests!`](crate::contract_tests).
 ///
 /// # Panics
-/// Where the backend is wrong, or there is no such case.
+/// If the backend is wrong, or there is no such case.
 pub fn run_case(topic: &str, name: &str, fixture: Fixture) {
     let case = CASES.iter().find(|case| (case.topic, case.name) == (topic, name));
     let case = case.unwrap_or_else(|| panic!("no case {topic}::{name}"));

@@ -131,7 +131,7 @@ pub(super) fn supplementary_groups_count(t: &Subject) {
     assert_fails(stranger.open(&file, true, false), &[Error::Access]);
 }
 
-// POSIX.1-2024 §4.7: the first matching class decides, also where a later one would grant.
+// POSIX.1-2024 §4.7: the first matching class decides, also if a later one would grant.
 pub(super) fn only_the_owners_class_counts_for_the_owner(t: &Subject) {
     if skipped(t) {
         return;

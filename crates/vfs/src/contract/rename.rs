@@ -76,7 +76,7 @@ pub(super) fn onto_itself_does_nothing(t: &Subject) {
     does_nothing(t, &objects, "d", "d");
 }
 
-// POSIX.1-2024 rename(): where old and new are entries of the same file, it succeeds and does nothing. RFC 8881 §18.26.3:
+// POSIX.1-2024 rename(): if old and new are entries of the same file, it succeeds and does nothing. RFC 8881 §18.26.3:
 // "RENAME MUST perform no action and return NFS4_OK."
 pub(super) fn two_names_of_one_file_do_nothing(t: &Subject) {
     let (me, top) = (t.me(), t.top());
@@ -123,7 +123,7 @@ pub(super) fn counts_subdirectories(t: &Subject) {
     let (a, b) = (me.directory(&top, "a"), me.directory(&top, "b"));
     let moving = me.directory(&a, "moving");
     let links = |directory: &Handle| me.getattr(directory).unwrap().links;
-    // Where the file system counts them: POSIX does not require it, and btrfs does not.
+    // If the file system counts them: POSIX does not require it, and btrfs does not.
     if links(&a) != 3 {
         return;
     }

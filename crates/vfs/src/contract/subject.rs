@@ -99,7 +99,7 @@ impl Subject {
         Caller { subject: self, credentials: Arc::new(credentials) }
     }
 
-    /// Whether the change attribute `later` may follow `earlier` without a change in between: it is equal, or on a
+    /// Returns whether the change attribute `later` may follow `earlier` without a change in between: it is equal, or on a
     /// coarse clock may be greater.
     #[must_use]
     pub fn is_same_change(&self, earlier: u64, later: u64) -> bool {
@@ -115,7 +115,7 @@ impl Subject {
         assert_eq!(Attributes { change: earlier.change, ..*later }, *earlier);
     }
 
-    /// Whether the case does not apply, because the backend lacks the tested capability. Prints a message.
+    /// Returns whether the case does not apply, because the backend lacks the tested capability. Prints a message.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
         if !present {
@@ -135,7 +135,7 @@ impl Subject {
         self.now.get()
     }
 
-    /// Returns the same storage after a restart; `None` where nothing survives the backend.
+    /// Returns the same storage after a restart; `None` if nothing survives the backend.
     #[must_use]
     pub fn restart(&self) -> Option<Arc<dyn Backend>> {
         self.fixture.restart.as_ref().map(|restart| restart())

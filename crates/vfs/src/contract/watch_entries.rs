@@ -8,7 +8,7 @@ use crate::{
     Result, SetAttributes, SetTime, SetXattr, Timestamp,
 };
 
-/// Starts a watch; `None` with a message where the backend has none.
+/// Starts a watch; `None` with a message if the backend has none.
 fn watch(t: &Subject, directory: &Handle) -> Option<Arc<dyn EntriesWatch>> {
     let watch = t.wait(t.backend().watch_entries(&t.me().context(), directory)).expect("a directory");
     if watch.is_none() {
@@ -58,7 +58,7 @@ impl<'t> Scene<'t> {
         }
     }
 
-    /// Returns false where the backend does not support the operation.
+    /// Returns false if the backend does not support the operation.
     fn try_it<T>(done: Result<T>) -> bool {
         match done {
             Ok(_) => true,
@@ -68,7 +68,7 @@ impl<'t> Scene<'t> {
     }
 }
 
-/// Makes a change. Returns false where the backend does not support it.
+/// Makes a change. Returns false if the backend does not support it.
 type Make = fn(&Scene<'_>) -> bool;
 
 fn done<T>(made: Result<T>) -> bool {

@@ -33,7 +33,7 @@ pub use crate::around::Method;
 use crate::around::{Around, Call, Wrapped};
 use crate::{Backend, ChangeListener, Error, Handle, Interest, Op, Verifier, Watch};
 
-/// The most rules at once: scripts are written by hand.
+/// Maximum number of rules at once: scripts are written by hand.
 const RULES_MAX: usize = 1000;
 
 /// A fault.
@@ -41,7 +41,7 @@ const RULES_MAX: usize = 1000;
 pub enum Fault {
     /// Refused, without effect. A refused COMMIT or SYNC may have lost data: the write verifier changes.
     Fail(Error),
-    /// Done, but answered with an error, as where a disk fails between the two.
+    /// Done, but answered with an error, as if a disk failed between the two.
     FailAfter(Error),
     /// READ and WRITE transfer at most this many bytes; other operations are not affected.
     Short(u32),
@@ -146,7 +146,7 @@ impl<B: Backend> Faulty<B> {
         &self.around.outsiders
     }
 
-    /// Returns the group commits: changes of a stable backend are deferred where the caller allows it.
+    /// Returns the group commits: changes of a stable backend are deferred if the caller allows it.
     pub fn commits(&self) -> &Commits {
         &self.around.commits
     }
@@ -158,7 +158,7 @@ impl<B: Backend> Faulty<B> {
 }
 
 impl Script {
-    /// Defers a change that was made at once, where the caller allows it.
+    /// Defers a change that was made at once, if the caller allows it.
     fn deferred<'a, T>(&self, call: &Call<'_>, done: Op<'a, T>) -> Op<'a, T> {
         if let Op::Ready(Some(Ok(_))) = &done
             && let Some(group) = call.context.and_then(|context| context.group.as_ref())
@@ -170,7 +170,7 @@ impl Script {
     }
 
     /// Counts the call. Returns its fault, if any.
-    fn meet(&self, method: Method) -> Option<Fault> {
+    fn next_fault(&self, method: Method) -> Option<Fault> {
         self.calls[method as usize].fetch_add(1, Ordering::Relaxed);
         let mut rules = self.rules.lock();
         let mut met = None;
@@ -203,7 +203,7 @@ impl Around for Script {
         call: Call<'_>,
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
-        match self.meet(call.method) {
+        match self.next_fault(call.method) {
             None => self.deferred(&call, run(None)),
             Some(Fault::Short(most)) => run(Some(most)),
             Some(Fault::Fail(error)) => Op::err(error),

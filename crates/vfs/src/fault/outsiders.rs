@@ -56,7 +56,7 @@ impl Outsiders {
     }
 
     /// Changes an object, or opens it ([`Interest::Uses`]), as another user: notifies its watches.
-    pub fn meet(&self, object: &Handle, what: Interest) {
+    pub fn act(&self, object: &Handle, what: Interest) {
         let is_notified = |watcher: &&Watcher| {
             watcher.object == *object && (what == Interest::Changes || watcher.interest == what)
         };

@@ -3,7 +3,7 @@ use super::permission::require_owner;
 use super::state::State;
 use crate::{Acl, AclKind, Change, Context, Error, Result};
 
-/// The most entries of one ACL: as many as fit a block of 4 KiB in ext4, so that memory allows no more than a disk.
+/// Maximum number of entries of one ACL: as many as fit a block of 4 KiB in ext4, so that memory allows no more than a disk.
 const ENTRIES_MAX: usize = 500;
 
 impl State {

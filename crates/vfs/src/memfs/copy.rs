@@ -77,7 +77,7 @@ impl State {
     }
 
     /// Returns the bytes at the beginning of the range that are a hole in the source and become one in the
-    /// destination; 0 where they are few, or the destination has data there or after it.
+    /// destination; 0 if they are few, or the destination has data there or after it.
     fn hole_behind_data(&self, files: (u64, u64), range: &CopyRange, whole: u64) -> Result<u64> {
         let (source, destination) = (self.inode(files.0).pages()?, self.inode(files.1).pages()?);
         let end = range.source_offset + whole;

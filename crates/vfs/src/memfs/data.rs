@@ -9,7 +9,7 @@ use crate::{
     Written,
 };
 
-/// The most bytes that one READ returns: a bound on the growth of the caller's buffer.
+/// Maximum number of bytes that one READ returns: a bound on the growth of the caller's buffer.
 const READ_MAX: u64 = 16 << 20;
 
 impl State {

@@ -63,7 +63,7 @@ impl Directory {
         self.by_cookie.remove(&cookie).map(|slot| slot.fileid)
     }
 
-    /// Whether `cookie` was issued, or starts a listing.
+    /// Returns whether `cookie` was issued, or starts a listing.
     pub(super) fn gave(&self, cookie: u64) -> bool {
         cookie == 0 || (FIRST_COOKIE..self.next_cookie).contains(&cookie)
     }

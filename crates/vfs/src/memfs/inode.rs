@@ -41,7 +41,7 @@ pub(super) struct Inode {
     /// The verifier of an exclusive create.
     pub(super) verifier: Option<Verifier>,
     pub(super) xattrs: BTreeMap<Bytes, Bytes>,
-    /// Set where it says more than the mode's bits, which show it.
+    /// Set if it says more than the mode's bits, which show it.
     pub(super) acl: Option<Acl>,
     /// The ACL that new objects in a directory inherit.
     pub(super) default_acl: Option<Acl>,
@@ -183,7 +183,7 @@ impl Inode {
     }
 }
 
-/// Returns the bytes charged for an extended attribute: the price of an entry, and itself.
+/// Returns the bytes charged for an extended attribute: those of an entry, of the name and of the value.
 pub(super) fn xattr_bytes(name: &[u8], value: &[u8]) -> u64 {
     ENTRY_BYTES + (name.len() + value.len()) as u64
 }

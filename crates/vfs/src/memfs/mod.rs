@@ -10,7 +10,7 @@
 //!   objects against [`MemOptions::max_files`]: memory is bounded for any behavior of clients.
 //! - **Handles** contain the instance and a file id that is never reused: stale once the file is removed.
 //! - **Listings.** An entry keeps its cookie; entries that stay are never skipped or repeated.
-//! - **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the
+//! - **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even if the
 //!   clock stands still. Access times follow Linux's `relatime`: they move when they are older than the last change,
 //!   or a day old; an access moves neither the change time nor the change attribute.
 //! - **Stability.** WRITE answers the requested stability and COMMIT does nothing, unless
@@ -53,7 +53,7 @@ use table::Table;
 
 /// Longest name in bytes, as on Linux.
 const NAME_MAX: u32 = 255;
-/// The most names of a file, and subdirectories of a directory less two: ext4's limit.
+/// Maximum number of names of a file, and subdirectories of a directory less two: ext4's limit.
 const LINKS_MAX: u32 = 65_000;
 /// Longest text of a symbolic link in bytes: PATH_MAX without its NUL.
 const SYMLINK_MAX: usize = 4095;
@@ -70,13 +70,13 @@ pub struct MemOptions {
     pub identity: [u8; 16],
     /// Differs for every start: handles of another instance are stale, and the write verifier is derived from it.
     pub instance: u64,
-    /// The most bytes of content, entries and attributes.
+    /// Maximum number of bytes of content, entries and attributes.
     pub max_bytes: u64,
-    /// Most objects.
+    /// Maximum number of objects.
     pub max_files: u32,
     /// Greatest file size in bytes, at most 2^63 - 1.
     pub max_file_size: u64,
-    /// The most bytes of one owner other than root.
+    /// Maximum number of bytes of one owner other than root.
     pub quota_bytes: Option<u64>,
     /// Whether changes are refused.
     pub is_read_only: bool,
@@ -193,7 +193,7 @@ impl MemFs {
         Self { shared, root, identity: options.identity, properties, when_full: None }
     }
 
-    /// Loses unstable data where the file system [is volatile](MemOptions::is_volatile), and changes the write
+    /// Loses unstable data if the file system [is volatile](MemOptions::is_volatile), and changes the write
     /// verifier to `verifier`. Handles stay valid: clients see a server that crashed and came back.
     pub fn crash(&self, verifier: Verifier) {
         self.shared.change().crash();
@@ -249,7 +249,7 @@ impl MemFs {
         })
     }
 
-    /// Answers from an object's content, and moves its access time where that is due: rarely, and then under the
+    /// Answers from an object's content, and moves its access time if that is due: rarely, and then under the
     /// exclusive lock.
     fn access_content<T>(
         &self,

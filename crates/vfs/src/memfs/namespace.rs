@@ -79,7 +79,7 @@ impl State {
         let target = self.search(who, to, new)?;
         let source = source.ok_or(Error::NotFound)?;
         let before = (self.attributes(from), self.attributes(to));
-        // POSIX.1-2024 rename(): where both are names of one file, it succeeds and does nothing.
+        // POSIX.1-2024 rename(): if both are names of one file, it succeeds and does nothing.
         if target != Some(source) {
             self.check_rename(context, (from, source), (to, target))?;
             match target {
@@ -167,7 +167,7 @@ impl State {
         self.release(object);
     }
 
-    /// Whether `directory` is `top` or is below it.
+    /// Returns whether `directory` is `top` or is below it.
     fn is_inside(&self, mut directory: u64, top: u64) -> bool {
         while directory != top {
             match self.inode(directory).directory() {

@@ -7,7 +7,7 @@ pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
 
-/// Whether the mode bits grant all of `want`. Root may not execute a file that nobody may execute (POSIX.1-2024 §4.7
+/// Returns whether the mode bits grant all of `want`. Root may not execute a file that no user may execute (POSIX.1-2024 §4.7
 /// File Access Permissions).
 pub(super) fn permits(who: &Credentials, inode: &Inode, want: u32) -> bool {
     if who.is_root() {
@@ -38,7 +38,7 @@ pub(super) fn require_owner(who: &Credentials, inode: &Inode) -> Result<()> {
     if owns(who, inode) { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
-/// Whether content may be read.
+/// Fails unless content may be read.
 // RFC 1813 §4.4: the owner has access regardless of the mode, and "the server allows reading of files if the uid given in
 // the call has either execute or read permission on the file".
 pub(super) fn require_read(who: &Credentials, inode: &Inode, authority: Authority) -> Result<()> {
@@ -49,13 +49,13 @@ pub(super) fn require_read(who: &Credentials, inode: &Inode, authority: Authorit
     if granted { Ok(()) } else { Err(Error::Access) }
 }
 
-/// Whether content may be written, with the same exception for the owner.
+/// Fails unless content may be written, with the same exception for the owner.
 pub(super) fn require_write(who: &Credentials, inode: &Inode, authority: Authority) -> Result<()> {
     let granted = authority == Authority::Opened || owns(who, inode) || permits(who, inode, WRITE);
     if granted { Ok(()) } else { Err(Error::Access) }
 }
 
-/// Whether `who` may remove `victim` from `directory`. POSIX.1-2024 §4.5 Directory Protection: in a sticky directory
+/// Fails unless `who` may remove `victim` from `directory`. POSIX.1-2024 §4.5 Directory Protection: in a sticky directory
 /// only the owner of the file, the owner of the directory or a privileged process may remove or rename.
 pub(super) fn require_removal(who: &Credentials, directory: &Inode, victim: &Inode) -> Result<()> {
     require(who, directory, WRITE | EXECUTE)?;

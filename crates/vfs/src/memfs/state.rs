@@ -154,7 +154,7 @@ impl State {
         Ok(ReadDirEnd { eof: whole.is_continue(), verifier: COOKIE_VERIFIER, directory: attributes })
     }
 
-    /// Whether a read of the object at `now` moves its access time.
+    /// Returns whether a read of the object at `now` moves its access time.
     pub(super) fn is_access_time_due(&self, fileid: u64, now: Timestamp) -> bool {
         let inode = self.inode(fileid);
         let accessed = inode.accessed;

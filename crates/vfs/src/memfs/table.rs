@@ -40,7 +40,7 @@ impl Table {
     /// Inserts an object.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where all file slots are used.
+    /// [`Error::NoSpace`] if all file slots are used.
     pub(super) fn insert(&mut self, inode: Inode) -> Result<u64> {
         let inode = Some(Box::new(inode));
         if let Some(index) = self.free.pop() {
@@ -96,7 +96,7 @@ impl Table {
     /// Returns the file id in a handle.
     ///
     /// # Errors
-    /// [`Error::BadHandle`] where the handle was never issued, [`Error::Stale`] where its file was removed, perhaps
+    /// [`Error::BadHandle`] if the handle was never issued, [`Error::Stale`] if its file was removed, perhaps
     /// with an earlier instance.
     pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
         let bytes: &[u8; HANDLE_LENGTH] = (**handle).try_into().map_err(|_| Error::BadHandle)?;

@@ -65,7 +65,7 @@ fn judge(racers: &[Vec<bool>]) -> Checked {
     Ok(())
 }
 
-/// Whether this racer created it.
+/// Returns whether this racer created it.
 fn makes(path: &Path) -> bool {
     match fs::create_dir(path) {
         Ok(()) => true,

@@ -23,7 +23,7 @@ impl Lock {
     }
 }
 
-/// F_SETLK, or F_SETLKW where `wait`. The end `i64::MAX as u64` is the end of every file.
+/// F_SETLK, or F_SETLKW if `wait`. The end `i64::MAX as u64` is the end of every file.
 pub(crate) fn set_lock(file: &File, lock: Lock, range: &Range<u64>, wait: bool) -> io::Result<()> {
     let command = if wait { libc::F_SETLKW } else { libc::F_SETLK };
     fcntl(file, command, &mut description(lock, range))
@@ -123,7 +123,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly the mapping, and nobody can use it any more.
+        // SAFETY: the range is exactly the mapping, and no code can use it any more.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }

@@ -20,7 +20,7 @@ const MODES: [u32; 12] =
     [0o644, 0o600, 0o755, 0o444, 0o400, 0o000, 0o4755, 0o2755, 0o6711, 0o1644, 0o666, 0o777];
 const OWNERS: [(u32, u32); 4] = [(0, 0), (1000, 1000), (1234, 2001), (65_534, 65_534)];
 
-/// Creates `files` files below `root`, with directories, links and special files among them.
+/// Creates `files` files below `root`, including directories, links and special files.
 pub(crate) fn make(root: &Path, files: usize) -> Checked {
     let mut directories = vec![root.to_path_buf()];
     fs::create_dir_all(root).map_err(told(root))?;

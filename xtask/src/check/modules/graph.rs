@@ -161,7 +161,7 @@ impl Level {
         sentences
     }
 
-    /// Returns the shortest way of imports from `from` to `to`, as text.
+    /// Returns the shortest chain of imports from `from` to `to`, as text.
     fn way(&self, from: &str, to: &str) -> String {
         let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);

@@ -94,7 +94,7 @@ impl Tree {
         self.add_items(workspace, module, parsed.items, &directory)
     }
 
-    /// Adds `items` to `module`, whose child modules live in `directory`.
+    /// Adds `items` to `module`, whose child modules are in `directory`.
     fn add_items(
         &mut self,
         workspace: &Path,

@@ -38,7 +38,8 @@ struct ByHandle {
 }
 
 impl ByHandle {
-    /// Returns a call by a handle as long as `like`. The renderings of two handles must differ from their first bytes on.
+    /// Returns a call for handles of the length of `like`. Encodings with two different handles must differ from the first byte
+    /// of the handle on.
     fn new(like: FileHandle, render: impl Fn(FileHandle) -> Template) -> Self {
         let filled = |byte| FileHandle::new(&vec![byte; like.len()]).expect("the length of another handle");
         let template = render(filled(0));

@@ -82,7 +82,7 @@ pub(super) async fn connect(
 /// Returns a name of this generator.
 ///
 /// # Panics
-/// Where it is longer than names may be.
+/// If it is longer than names may be.
 #[must_use]
 pub fn component(name: &str) -> Component {
     Opaque::new(name.to_owned().into_bytes()).expect("the names are short")

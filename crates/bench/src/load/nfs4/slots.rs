@@ -15,7 +15,7 @@ use crate::load::template::{Template, patch};
 /// Returns the arguments of a compound in version 4.`minor_version`.
 ///
 /// # Panics
-/// Where there are more operations than a compound can have.
+/// If there are more operations than a compound can have.
 #[must_use]
 pub fn arguments(minor_version: u32, operations: Vec<Op>) -> CompoundArgs {
     let ops = List::new(operations).expect("few operations");

@@ -31,7 +31,7 @@ impl OpenFile {
             let (read, is_end) = outcome?;
             parts.extend(read);
             if is_end {
-                // The other READs are behind the end.
+                // The other READs are beyond the end of the file.
                 return Ok(parts);
             }
         }

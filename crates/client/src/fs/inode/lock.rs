@@ -14,7 +14,7 @@ pub const FLOCK_NUMBERS: u64 = 1 << 63;
 /// Byte-range locks, as in fcntl(2). All locks are advisory.
 ///
 /// Locks of one owner never conflict, even through different opens. A further lock replaces the owner's locks in the range.
-/// The client reclaims locks when the server restarts; where it cannot, operations on the file fail with [`LockLost`](OpError::LockLost)
+/// The client reclaims locks when the server restarts; if it cannot, operations on the file fail with [`LockLost`](OpError::LockLost)
 /// (EIO) until the range is unlocked or the file is closed.
 impl OpenFile {
     /// Locks a range, and waits until it is free. If the future is dropped, nothing is locked.

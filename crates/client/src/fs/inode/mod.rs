@@ -89,7 +89,7 @@ pub struct Inode {
 }
 
 impl Mount {
-    /// Takes the directory at a path of the server as root, which `caller` must be able to look up.
+    /// Creates a mount whose root is the directory at a path of the server. `caller` must be able to look it up.
     ///
     /// # Errors
     /// As lookups of the names. [`Status::NOTDIR`](protocol::nfs4::types::Status::NOTDIR) if it is not a directory.
@@ -101,7 +101,7 @@ impl Mount {
         Self::at(client, caller, &root).await
     }
 
-    /// Takes the directory `root` of the server as root.
+    /// Creates a mount whose root is the directory `root` of the server.
     ///
     /// # Errors
     /// If the properties of its file system cannot be read.
@@ -177,7 +177,7 @@ impl Mount {
     }
 }
 
-/// Pages of WRITEs, as far as servers take that many bytes.
+/// The length of a WRITE is a multiple of this, in bytes, unless the server accepts less.
 const PAGE: u64 = 4096;
 
 fn write_settings(write_max: u32) -> Settings {

@@ -432,7 +432,7 @@ impl Inode {
     }
 }
 
-/// Whether an operation may have changed a directory. An OPEN of an existing file reports that it has not.
+/// Returns whether an operation may have changed a directory. An OPEN of an existing file reports that it has not.
 fn may_have_changed(changed: Changed) -> bool {
     match (changed.before, changed.change_after) {
         (Some(Before::Change(before)), Some(after)) => before != after,

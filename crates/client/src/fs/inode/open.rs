@@ -234,7 +234,7 @@ impl OpenFile {
         if has_lost { Err(OpError::LockLost) } else { Ok(()) }
     }
 
-    /// Whether data bypass the cache.
+    /// Returns whether data bypass the cache.
     pub(super) fn is_direct(&self) -> bool {
         let hides_lost_locks = self.state().file.as_ref().is_some_and(|file| file.hides_lost_locks());
         self.flags().direct || hides_lost_locks || !self.inode().mount.shared.caches_data
@@ -338,7 +338,7 @@ impl fmt::Debug for Description {
 }
 
 impl Description {
-    /// Whether WRITEs of the file are made for this description.
+    /// Returns whether WRITEs of the file are made for this description.
     pub(super) fn is_writer(&self) -> bool {
         let opens = self.inode.node.opens.lock();
         opens.writer.as_ref().is_some_and(|writer| std::ptr::eq(&**writer, self))

@@ -114,7 +114,7 @@ impl Table {
         self.by_handle.get(handle).copied()
     }
 
-    /// Forgets objects that nobody holds and that were not used since the last search.
+    /// Forgets objects without holders that were not used since the last search.
     fn forget_some(&mut self, may_go: impl Fn(FileId) -> bool) -> Vec<FileId> {
         let after = self.by_id.range(self.hand..).chain(self.by_id.range(..self.hand));
         let mut victims = Vec::new();

@@ -16,7 +16,7 @@ struct Truncation {
 }
 
 impl Inode {
-    /// Sets attributes, the size among them. A WRITE under way could make the file longer again: it ends before.
+    /// Sets attributes, including the size. WRITEs under way end before, because they could make the file longer again.
     pub(super) async fn set_size(
         &self,
         caller: &Caller,

@@ -29,7 +29,7 @@ const SPACE: Bitmap = Bitmap::of(&[
 ]);
 /// Bytes of a request or reply apart from the data of one WRITE or READ: headers, credentials, a handle.
 const OVERHEAD: u32 = 1024;
-/// READs and WRITEs are whole pages, where they have at least that many bytes.
+/// READs and WRITEs are whole pages, if they have at least that many bytes.
 const PAGE: u32 = 4096;
 /// READs and WRITEs are not smaller than this, even if a server requests it.
 const TRANSFER_MIN: u32 = 512;

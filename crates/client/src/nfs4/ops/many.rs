@@ -1,4 +1,4 @@
-//! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) where files are opened.
+//! Operations on many files in few compounds, with the current stateid (RFC 8881 §16.2.3.1.2) if files are opened.
 
 use bytes::Bytes;
 use protocol::nfs4::compound::{Op, OpResult};
@@ -29,7 +29,7 @@ use crate::opens::OpenMode;
 use crate::owner::Owner;
 use crate::results::{DirPage, FileHandle, Object};
 
-/// About the bytes of an item's request apart from names, attributes and data.
+/// Approximate bytes of an item's request, without names, attributes and data.
 const REQUEST: usize = 512;
 /// Bytes of the results of an item with a handle and attributes, data not counted.
 const REPLY: usize = 768;

@@ -21,7 +21,7 @@ pub use arguments::BenchCommand;
 use arguments::{CompareArguments, Format, HashcastArguments, LinkArguments, ReportArguments};
 
 impl BenchCommand {
-    /// Whether output and errors are JSON.
+    /// Returns whether output and errors are JSON.
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Hashcast(arguments) => arguments.json,

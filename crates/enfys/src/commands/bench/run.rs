@@ -179,7 +179,7 @@ pub(super) fn watch_signals(interrupted: Arc<AtomicBool>) -> Result<(), String> 
 /// A bar on a terminal, else one line for each run.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
-    /// Least time of one run.
+    /// Minimum time of one run.
     each: Duration,
     number: usize,
     of: usize,

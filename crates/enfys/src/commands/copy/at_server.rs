@@ -11,7 +11,7 @@ use super::super::tree::{RemoteFile, RemoteTree};
 /// The condition for shared blocks between files of one server (cp(1), `--reflink`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Reflink {
-    /// Where the server can; otherwise it copies the data, or this program does.
+    /// If the server can; otherwise it copies the data, or this program does.
     #[default]
     Auto,
     /// Always; a file that cannot be cloned is an error.
@@ -39,7 +39,7 @@ pub(super) struct Inability {
     copying: Cell<bool>,
 }
 
-/// Whether a server reports that it does not support this at all, between these file systems, or for these files.
+/// Returns whether a server reports that it does not support this at all, between these file systems, or for these files.
 fn is_inability(cause: &OpError) -> bool {
     [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EINVAL].contains(&cause.errno())
 }

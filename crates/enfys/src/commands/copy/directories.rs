@@ -102,7 +102,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         allowed
     }
 
-    /// Creates the target's directories where they are missing.
+    /// Creates the target's directories that are missing.
     async fn make(&self, jobs: Vec<Job>) -> Vec<Made> {
         let mode = |job: &Job| job.attributes.mode & 0o777 & !self.options.umask;
         let is_there = |job: &Job| job.found.is_some_and(|found| found.kind == FileKind::Directory);

@@ -5,11 +5,11 @@ use crate::commands::attributes::Attributes;
 use crate::commands::session::Failure;
 use crate::commands::tree::{Tree, TreePath};
 
-/// Most reads of the attributes of a directory that changes.
+/// Maximum number of reads of the attributes of a directory that changes.
 const READS_MAX: usize = 16;
 
 impl<S: Tree, D: Tree> Copier<'_, S, D> {
-    /// Whether an object of the source and one of the target are the same object.
+    /// Returns whether an object of the source and one of the target are the same object.
     ///
     /// The same server may have several names, or be this machine. In these cases the time of the last change
     /// distinguishes objects of equal numbers, because no copy can set it.
@@ -25,7 +25,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         (one.ctime, one.mtime, one.size) == (other.ctime, other.mtime, other.size)
     }
 
-    /// Whether a directory of the source is the target of the whole copy.
+    /// Returns whether a directory of the source is the target of the whole copy.
     pub(super) async fn is_target(
         &self,
         source: &TreePath,

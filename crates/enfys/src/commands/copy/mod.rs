@@ -33,13 +33,13 @@ const FILES: usize = 128;
 const WAITING_MAX: usize = 4096;
 /// Bytes of one read and write.
 const CHUNK: usize = 1 << 20;
-/// Chunks that are under way together: this many times [`CHUNK`] bytes of memory at most.
+/// Maximum number of chunks that are under way together: they take this many times [`CHUNK`] bytes of memory.
 const CHUNKS: usize = 64;
 /// Chunks of one file that are under way together.
 const CHUNKS_OF_FILE: usize = 16;
 /// Unit of holes: of data without a known hole, whole units of zeros are not written if the source has holes.
 const HOLE: usize = 4096;
-/// Most remembered files with several names; every name of further ones becomes a file.
+/// Maximum number of remembered files with several names; every name of further ones becomes a file.
 const LINKED_MAX: usize = 1 << 20;
 /// Permissions that this program needs for a directory while it fills it.
 const OWNER_BITS: u32 = 0o700;
@@ -247,7 +247,7 @@ impl<'a, S: Tree, D: Tree> Copier<'a, S, D> {
         Ok(is_same)
     }
 
-    /// Gives a file of the target the attributes of its source, where they differ.
+    /// Gives a file of the target the attributes of its source, if they differ.
     async fn make_attributes_same(
         &self,
         target: &TreePath,

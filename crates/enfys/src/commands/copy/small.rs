@@ -12,11 +12,11 @@ use super::{Copier, FILES, HOLE, Job, OWNER_BITS, Same};
 use crate::commands::attributes::FileKind;
 use crate::commands::tree::{NewAttributes, ReadFile, SMALL_MAX, Tree, WriteFile};
 
-/// Most small files that are copied together.
+/// Maximum number of small files that are copied together.
 const BATCH_FILES: usize = 1024;
-/// Most bytes of small files that are copied together.
+/// Maximum number of bytes of small files that are copied together.
 const BATCH_BYTES: u64 = 4 << 20;
-/// Groups of small files that are under way together: this many times [`BATCH_BYTES`] of memory at most.
+/// Maximum number of groups of small files that are under way together: they take this many times [`BATCH_BYTES`] of memory.
 const BATCHES: usize = 16;
 
 /// Small files that are copied together.
@@ -56,7 +56,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         futures_util::future::join(batches.collect::<()>(), singles.collect::<()>()).await;
     }
 
-    /// Whether an object and the one with its name in the target are the same, which is reported.
+    /// Returns whether an object and the one with its name in the target are the same, which is reported.
     pub(super) fn is_itself(&self, job: &Job) -> bool {
         let is_itself = job.found.as_ref().is_some_and(|found| self.is_one_object(&job.attributes, found));
         if is_itself {
@@ -66,7 +66,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         is_itself
     }
 
-    /// Whether an object is copied by itself.
+    /// Returns whether an object is copied by itself.
     fn goes_alone(&self, job: &Job) -> bool {
         job.attributes.kind != FileKind::Regular
             || self.options.reflink == Reflink::Always
@@ -108,7 +108,7 @@ impl<S: Tree, D: Tree> Copier<'_, S, D> {
         WriteFile { path: &job.target, mode, data, new }
     }
 
-    /// Whether a file has a hole that its copy must keep.
+    /// Returns whether a file has a hole that its copy must keep.
     fn has_hole(&self, job: &Job, data: &Bytes) -> bool {
         let is_zero = |unit: &[u8]| unit.len() == HOLE && unit.iter().all(|byte| *byte == 0);
         job.attributes.used.saturating_add(HOLE as u64) <= job.attributes.size

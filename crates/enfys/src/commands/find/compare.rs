@@ -100,7 +100,7 @@ impl Age {
         Some(Self { comparison, nanoseconds: i128::try_from(nanoseconds).ok()?, unit })
     }
 
-    /// Whether it holds for something this many nanoseconds old; negative ages are in the future.
+    /// Returns whether it holds for something this many nanoseconds old; negative ages are in the future.
     pub(super) fn holds(self, age: i128) -> bool {
         let (asked, one) = (self.nanoseconds, self.unit.nanoseconds());
         match (self.comparison, self.unit) {

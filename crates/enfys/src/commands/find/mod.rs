@@ -11,9 +11,9 @@ pub use test::{Context, Entry};
 
 use test::Test;
 
-/// Most words of an expression.
+/// Maximum number of words of an expression.
 pub const WORDS_MAX: usize = 10_000;
-/// Most parentheses and negations inside each other.
+/// Maximum number of parentheses and negations inside each other.
 pub const NESTING_MAX: usize = 200;
 
 /// The action of an expression on an entry.
@@ -37,9 +37,9 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Expression {
     code: Vec<Instruction>,
-    /// Least depth of entries for which it is evaluated; start points have 0.
+    /// Minimum depth of entries for which it is evaluated; start points have 0.
     pub min_depth: usize,
-    /// Most depth of entries.
+    /// Greatest depth of entries.
     pub max_depth: usize,
     /// Whether a directory's entries come before the directory.
     pub is_depth_first: bool,

@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    /// Whether the expression has this action.
+    /// Returns whether the expression has this action.
     fn acts_by(&self, action: Action) -> bool {
         self.expression.code.iter().any(|known| matches!(known, Instruction::Act(act) if *act == action))
     }

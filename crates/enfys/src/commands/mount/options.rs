@@ -10,7 +10,7 @@ const SIMILARITY_MIN: f64 = 0.85;
 /// Without `memory=` caches have this part of the machine's memory, a quarter, and at most this number of bytes.
 const MEMORY_PART: u64 = 4;
 const MEMORY_USUAL_MAX: u64 = 256 << 20;
-/// Least and most MiB of `memory=`.
+/// Minimum and maximum number of MiB of `memory=`.
 const MEMORY_MIB: std::ops::RangeInclusive<u32> = (BUDGET_MIN >> 20) as u32..=1 << 20;
 
 /// The settings of all options.
@@ -119,12 +119,12 @@ impl MountOptions {
         Caches::new(Limiter::new(Budget::new(bytes)), &self.nfs)
     }
 
-    /// Whether the kernel may remember that a name is missing.
+    /// Returns whether the kernel may remember that a name is missing.
     pub fn caches_missing_names(&self) -> bool {
         !matches!(self.nfs.lookup_cache, Some(LookupCache::Positive | LookupCache::None))
     }
 
-    /// Whether other users may use the mount.
+    /// Returns whether other users may use the mount.
     pub fn allows_others(&self, is_root: bool) -> bool {
         self.allow_other.unwrap_or(is_root)
     }

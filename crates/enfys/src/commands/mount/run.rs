@@ -18,11 +18,11 @@ use super::super::session::{Session, failed, machine_name, random_u64, text};
 use super::options::MountOptions;
 use crate::signals::Signals;
 
-/// Read-ahead of the kernel in KiB, where this process may set it: a few requests of 1 MiB at a time.
+/// Read-ahead of the kernel in KiB, if this process may set it: a few requests of 1 MiB at a time.
 const READ_AHEAD_KIB: u32 = 4096;
 /// Time limit at the end of a mount for a server that does not answer. Data not written by then are lost, which is logged.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
-/// Least and most threads that read the kernel's requests, without an option.
+/// Minimum and maximum number of threads that read the kernel's requests, without an option.
 const THREADS: (usize, usize) = (2, 8);
 
 /// Parameters of a mount.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The type of our mounts.
+/// The file system type of mounts of Enfys.
 const KIND: &str = "fuse.enfys";
 
 /// A mount.

@@ -45,7 +45,7 @@ bind it.
 
 Signals: SIGUSR1 prints statistics. SIGINT or SIGTERM prints them and ends, which breaks open connections.";
 
-/// Most open connections without an option.
+/// Maximum number of open connections without an option.
 const MAX_CONNECTIONS: &str = "128";
 
 /// Descriptors of a connection: two sockets and two timers.

@@ -15,7 +15,7 @@ pub use remote::{RemoteFile, RemoteTree};
 use super::attributes::{Attributes, FileKind};
 use super::session::Failure;
 
-/// Most bytes of a file that is read and written in one step.
+/// Maximum number of bytes of a file that is read and written in one step.
 pub const SMALL_MAX: u64 = 64 << 10;
 /// Listings of many directories end early once they have this many entries: about 50 MB.
 pub const ENTRIES_MAX: usize = 1 << 17;

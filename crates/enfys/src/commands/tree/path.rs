@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Most bytes of a name on Linux's file systems.
+/// Maximum number of bytes of a name on Linux's file systems.
 const NAME_MAX: usize = 255;
-/// Most bytes of a path below a root.
+/// Maximum number of bytes of a path below a root.
 const PATH_MAX: usize = 64 << 10;
 
 /// A path below the root of a tree: names with slashes between, or nothing for the root itself.
@@ -62,7 +62,7 @@ impl TreePath {
         }
     }
 
-    /// Whether this is the root.
+    /// Returns whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

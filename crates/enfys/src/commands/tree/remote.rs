@@ -21,7 +21,7 @@ use super::{Entry, ReadFile, Tree, WriteFile};
 use crate::commands::session::{Failure, Location, below, failed, shown};
 use crate::commands::walk::named;
 
-/// Most directories whose handles are remembered; others are looked up again.
+/// Maximum number of directories whose handles are remembered; others are looked up again.
 const DIRECTORIES_MAX: usize = 1 << 20;
 
 /// Lookups of directories that are in flight together.
@@ -267,7 +267,7 @@ impl RemoteTree {
         self.failed(operation, &file.path, cause)
     }
 
-    /// Returns the next range with data by SEEK; the whole rest where the server has none.
+    /// Returns the next range with data by SEEK; the whole rest if the server has none.
     async fn seek_data(
         &self,
         file: &RemoteFile,

@@ -110,11 +110,11 @@ impl SequenceArgs {
 flags! {
     /// `sr_status_flags`, `SEQ4_STATUS_*`.
     pub struct SequenceStatus {
-        /// No callback path of the client.
+        /// The client has no working callback path.
         CB_PATH_DOWN = 0x0001,
-        /// The callback's GSS contexts expire soon.
+        /// The GSS contexts for callbacks expire soon.
         CB_GSS_CONTEXTS_EXPIRING = 0x0002,
-        /// The callback's GSS contexts have expired.
+        /// The GSS contexts for callbacks have expired.
         CB_GSS_CONTEXTS_EXPIRED = 0x0004,
         /// The lease expired and all state was revoked.
         EXPIRED_ALL_STATE_REVOKED = 0x0008,
@@ -128,7 +128,7 @@ flags! {
         LEASE_MOVED = 0x0080,
         /// The server restarted; the client must reclaim state.
         RESTART_RECLAIM_NEEDED = 0x0100,
-        /// No callback path of this session.
+        /// This session has no working callback path.
         CB_PATH_DOWN_SESSION = 0x0200,
         /// The back channel is in an unrecoverable state.
         BACKCHANNEL_FAULT = 0x0400,

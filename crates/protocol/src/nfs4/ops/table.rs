@@ -5,7 +5,7 @@ use crate::nfs4::types::{MAX_NAME, OpNum, Opcode};
 /// File handles that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// None. RECLAIM_COMPLETE needs the current one where `rca_one_fs` is true, LAYOUTRETURN where it returns the layouts of a file
+    /// None. RECLAIM_COMPLETE needs the current one if `rca_one_fs` is true, LAYOUTRETURN if it returns the layouts of a file
     /// or a file system.
     Nothing,
     /// The current one; without it the answer is NOFILEHANDLE.
@@ -57,10 +57,10 @@ pub struct Operation {
     pub last_minor: u32,
     /// File handles it needs.
     pub needs: Needs,
-    /// Where it may stand.
+    /// Its permitted positions in a compound.
     pub position: Position,
     /// For an operation whose second execution would differ from the first: the most bytes that its result takes, and the GETFH
-    /// that must follow some of them. It must not run where the reply has no room for that, and its reply is kept.
+    /// that must follow some of them. It must not run if the reply has no room for that, and its reply is kept.
     pub once: Option<usize>,
     /// Leaves the attributes of the current object as an earlier operation of the compound saw them.
     pub keeps_attributes: bool,
@@ -78,7 +78,7 @@ impl Operation {
         }
     }
 
-    /// Whether minor version `minor` has it.
+    /// Returns whether minor version `minor` has it.
     #[must_use]
     pub const fn is_in(&self, minor: u32) -> bool {
         self.first_minor <= minor && minor <= self.last_minor
@@ -211,7 +211,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Layoutget, Current).since(1),
     row(Opcode::Layoutreturn, Nothing).since(1),
     row(Opcode::SecinfoNoName, Current).since(1).wrong_sec(Itself),
-    // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
+    // RFC 8881 §2.10.6.1.2: if SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
     // its slot. §2.10.6.4 allows the operations after it to be too long for the reply.
     row(Opcode::Sequence, Nothing).since(1).position(Position::First).once(0),
     row(Opcode::SetSsv, Nothing).since(1),
@@ -238,7 +238,7 @@ pub const TABLE: &[Operation] = &[
     row(Opcode::Removexattr, Current).since(2).once(CHANGE_INFO),
 ];
 
-/// Returns the row of the operation with this number in minor version `minor`; `None` where the answer is OP_ILLEGAL. A row may be of an
+/// Returns the row of the operation with this number in minor version `minor`; `None` if the answer is OP_ILLEGAL. A row may be of an
 /// older version: RFC 8881 §2.7 rule 13 keeps operations that only version 4.0 has defined in later ones, as NOTSUPP.
 #[inline]
 #[must_use]

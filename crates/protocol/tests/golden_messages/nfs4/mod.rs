@@ -18,8 +18,9 @@ use crate::golden::{Golden, all};
 use crate::shown::{Shown, Shows};
 use crate::{body, same_as_tshark, same_bytes, shown};
 
-/// Replies of Linux 6.1 knfsd and NFS-Ganesha 4.3 that we decode but encode differently, and how many bytes ours are shorter. They
-/// end some bitmaps with a zero word, and knfsd pads the value of an extended attribute with stale memory.
+/// Replies of Linux 6.1 knfsd and NFS-Ganesha 4.3 that this crate decodes but encodes differently, and how many bytes its
+/// encodings are shorter. They end some bitmaps with a zero word, and knfsd pads the value of an extended attribute with stale
+/// memory.
 const DIFFERENT_ENCODINGS: [(&str, usize); 5] = [
     ("v40_open_reclaim_reply", 4),
     ("v41_open_reclaim_reply", 4),
@@ -45,7 +46,7 @@ const RECORDED_CALLBACKS: [CallbackOpNum; 13] = [
     CallbackOpNum::OFFLOAD,
 ];
 
-/// Operations that no recorded server supports, or whose reply we would encode differently, and why. No recorded client sends
+/// Operations that no recorded server supports, or whose reply this server encodes differently, and why. No recorded client sends
 /// them; the calls are from pynfs with arguments chosen by hand.
 const UNSUPPORTED: [(OpNum, &str); 9] = [
     (OpNum::DELEGPURGE, "neither knfsd nor NFS-Ganesha supports reclaims by CLAIM_DELEGATE_PREV"),

@@ -105,7 +105,7 @@ fn incomplete_contexts_do_not_displace_complete_ones() {
         begin(&mut flood);
     }
     let gss = server.gss().unwrap();
-    assert_eq!(gss.contexts.half_made(), 256);
+    assert_eq!(gss.contexts.unfinished(), 256);
     assert_eq!(alive.load(Relaxed), 1 + 256);
     let newest = begin(&mut flood);
     let finish = |flood: &mut Peer, handle: &[u8]| {
@@ -115,7 +115,7 @@ fn incomplete_contexts_do_not_displace_complete_ones() {
     // Incomplete contexts are removed too.
     flood.now.monotonic += Duration::from_secs(61);
     server.maintain(flood.now);
-    assert_eq!(gss.contexts.half_made(), 0);
+    assert_eq!(gss.contexts.unfinished(), 0);
     assert_eq!(mine.null(), NO_RESULTS);
 }
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use parking_lot::Mutex;
 use protocol::mount::{DirPath, MountBody, MountList, Name};
 
-/// The greatest number of listed mounts; further ones are served but not listed.
+/// Maximum number of listed mounts; further ones are served but not listed.
 const MAX_LISTED: usize = 4096;
 
 /// The mounts that clients reported (RFC 1813 §5.2.2: "the list … may become stale").

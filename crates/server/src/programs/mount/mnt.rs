@@ -107,7 +107,7 @@ async fn walk<'r>(
     path: &[u8],
 ) -> Result<(&'r Export, Handle), Error> {
     let mut context = request.context(export);
-    if request.connection.is_superusers() {
+    if request.connection.is_from_superuser() {
         context.credentials = Arc::new(Credentials::root());
     } else if !export.options.flavors.allow(request.identity.flavor()) {
         context.credentials = Arc::clone(&export.options.anonymous);

@@ -24,7 +24,7 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
     admit_io(request, &target, IoKind::Read).await?;
     let start = reply.mark();
     reply.raw(&[0; HEAD]);
-    // Where sizes are clamped, the file ends at the greatest one.
+    // If sizes are clamped, the file ends at the greatest one.
     let left = target.export.options.v2_max_size().saturating_sub(args.offset);
     let wanted = ReadRequest {
         offset: u64::from(args.offset),

@@ -1,4 +1,4 @@
-//! From handles to files, from attributes and errors to the wire of version 2.
+//! Conversions of version 2: handles to files, and attributes and errors to their wire formats.
 
 use protocol::nfs2::{DirOpOk, FHSIZE, Fattr, FileHandle, FileType, Outcome, Sattr, Stat, TimeVal};
 use tracing::warn;
@@ -230,7 +230,7 @@ pub(super) fn decode_device(rdev: u32) -> Device {
     Device { major: rdev >> 8 & 0xfff, minor: (rdev & 0xff) | (rdev >> 12 & 0xf_ff00) }
 }
 
-/// Encodes a time. The wire has 1970 to 2106 only; other times become the nearest one.
+/// Encodes a time. The wire format has only 1970 to 2106; other times become the nearest one.
 fn time_val(time: Timestamp) -> TimeVal {
     match u32::try_from(time.seconds) {
         Ok(seconds) => TimeVal { seconds, useconds: time.nanoseconds / 1000 },
@@ -256,7 +256,7 @@ pub(super) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, Failure> {
         uid: given(sattr.uid),
         gid: given(sattr.gid),
         size: given(sattr.size).map(u64::from),
-        // Sun's clients mark one of both only.
+        // Sun's clients mark only one of the two times.
         accessed: accessed.map(|time| if modified == Some(SetTime::Now) { SetTime::Now } else { time }),
         modified,
     })
@@ -274,7 +274,7 @@ fn set_time(time: TimeVal) -> Result<Option<SetTime>, Failure> {
     }
 }
 
-/// Refuses a size above the export's greatest in version 2.
+/// Refuses a size above the export's maximum in version 2.
 pub(super) fn check_size(export: &Export, size: u64) -> Result<(), Failure> {
     if size > u64::from(export.options.v2_max_size()) { Err(Stat::FBIG.into()) } else { Ok(()) }
 }

@@ -11,7 +11,7 @@ const SMALLEST_BLOCK: u32 = 4096;
 /// The largest one. Clients compute with it in 32 bits.
 const LARGEST_BLOCK: u32 = 1 << 30;
 
-/// The greatest number of blocks: clients may take the numbers as signed.
+/// Maximum number of blocks: clients may take the numbers as signed.
 const BLOCKS_MAX: u32 = i32::MAX as u32;
 
 /// STATFS (RFC 1094 §2.2.18).

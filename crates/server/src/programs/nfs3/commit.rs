@@ -4,7 +4,7 @@ use xdr::Writer;
 use crate::nfs3_reply::{answer, resolve, status, wcc_data};
 use crate::request::Request;
 
-/// COMMIT (RFC 1813 §3.3.21): succeeds only where the data are on stable storage.
+/// COMMIT (RFC 1813 §3.3.21): succeeds only if the data are on stable storage.
 pub(super) async fn serve(request: &Request<'_>, args: CommitArgs, reply: &mut Writer) -> NfsStat {
     let target = match resolve(request, &args.file) {
         Ok(target) => target,

@@ -31,7 +31,7 @@ use xdr::{Reader, Writer};
 use crate::nfs3_reply::{done, whole};
 use crate::request::{Request, Served};
 
-/// Whether a late repetition of a call could change more than the call itself did; see the reply cache's criteria. COMMIT
+/// Returns whether a late repetition of a call could change more than the call itself did; see the reply cache's criteria. COMMIT
 /// is omitted: it can only make more data stable.
 pub(crate) fn is_non_idempotent(procedure: u32) -> bool {
     match TABLE.procedure(procedure).map(|row| row.effect) {

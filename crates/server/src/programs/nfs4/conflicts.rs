@@ -37,7 +37,7 @@ impl<'r> Compound<'r> {
     /// Checks that `given` permits I/O on `file`, and waits until no delegation conflicts.
     ///
     /// The check comes before the wait, so that nothing is recalled for a caller who may not do the I/O. It is repeated afterwards: a
-    /// client that returns a delegation first opens what it had opened locally, and may deny this access. RFC 8881 §8.2.3: where "an
+    /// client that returns a delegation first opens what it had opened locally, and may deny this access. RFC 8881 §8.2.3: if "an
     /// existing open denies the form of access requested, then access will be denied to the request."
     pub(crate) async fn admit_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
         let permit = self.check_io(file, given, kind)?;

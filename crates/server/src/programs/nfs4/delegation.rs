@@ -156,7 +156,7 @@ async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attr
 }
 
 fn granted(stateid: Stateid, request: &GrantRequest, limit: u64) -> OpenDelegation {
-    // The ACE permits nobody without ACCESS: otherwise it would have to reflect the mode and all squashing.
+    // The ACE permits no user without ACCESS: otherwise it would have to reflect the mode and all squashing.
     let permissions = Ace {
         ace_type: AceType::ALLOWED,
         flags: AceFlags::empty(),

@@ -228,7 +228,7 @@ impl<'r> Compound<'r> {
     }
 }
 
-/// Tries an operation in place. Where it has to wait, its arguments are read again.
+/// Tries an operation in place. If it has to wait, its arguments are read again.
 fn tried<'r, T>(
     arguments: &mut Reader,
     pending: impl FnOnce(Option<T>) -> Pending<'r>,

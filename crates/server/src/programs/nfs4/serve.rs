@@ -219,7 +219,7 @@ impl<'r> Progress<'r> {
         Ok(())
     }
 
-    /// Whether the changes so far must be durable before the next operation.
+    /// Returns whether the changes so far must be durable before the next operation.
     fn must_commit(&self) -> bool {
         self.arguments
             .peek()
@@ -251,7 +251,7 @@ impl<'r> Progress<'r> {
         self.compound.who().and_then(|client| state.pending_change(Some(client)))
     }
 
-    /// Whether the reply has to wait for a log.
+    /// Returns whether the reply has to wait for a log.
     fn must_settle(&self) -> bool {
         self.pending_change().is_some() || self.compound.request.logged.must_sync()
     }

@@ -65,7 +65,7 @@ impl Results {
     }
 }
 
-/// Whether a late repetition of a call could undo a newer one of the same owner. Messages have no reply that could be kept.
+/// Returns whether a late repetition of a call could undo a newer one of the same owner. Messages have no reply that could be kept.
 pub(crate) fn is_non_idempotent(procedure: u32) -> bool {
     let is_message = (Proc::TEST_MSG.0..=Proc::GRANTED_RES.0).contains(&procedure);
     !is_message && TABLE.procedure(procedure).is_some_and(|row| row.effect == Effect::Once)

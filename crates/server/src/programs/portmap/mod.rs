@@ -40,7 +40,7 @@ struct Service {
 }
 
 impl Service {
-    /// Returns all entries, the port mapper's own among them.
+    /// Returns all entries, including the port mapper's own.
     fn all(&self) -> impl Iterator<Item = Listed> {
         use protocol::portmap::{PORT, PROGRAM, VERSION};
         use protocol::rpcbind::{VERSION_3, VERSION_4};

@@ -254,7 +254,7 @@ mod tests {
             ];
             assert_eq!(rows, expected, "{transport:?}");
         }
-        // Over UDP it would be many times the question, whose source may be forged.
+        // Over UDP it would be many times as long as the request, whose source may be forged.
         let refused = call::<RpcbList>("127.0.0.1", Transport::Udp, VERSION_3, Proc::DUMP, &());
         assert_eq!(refused, Err(RpcError::NotExecuted(AcceptStatus::SystemError)));
     }

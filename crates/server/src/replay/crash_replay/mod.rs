@@ -367,7 +367,7 @@ impl CallLog {
         }
     }
 
-    /// Notes that `call` has made this change, so that nobody else can claim it.
+    /// Notes that `call` has made this change, so that no other call can claim it.
     fn acknowledge(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
         if let Some(mut before) = self.before() {
             before.acknowledge(call, kind, targets);

@@ -280,7 +280,7 @@ impl Attempt<'_> {
         let taken = self.before().and_then(|(mut before, claim)| before.take(claim));
         let Some((began, by)) = taken else { return false };
         if by != self.call {
-            // Used: no later process may find it.
+            // The claim is used: no later process may find it.
             self.journal.end(by, began, self.kind, self.targets, false);
         }
         debug!(kind = ?self.kind, "client gets the result of an earlier process");
@@ -369,12 +369,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether a change at `time` may be within this interval.
+    /// Returns whether a change at `time` may be within this interval.
     pub(super) fn is_reached(self, time: Timestamp) -> bool {
         time >= self.from
     }
 
-    /// Whether an object was created within this interval and not changed since, so that no other client created it.
+    /// Returns whether an object was created within this interval and not changed since, so that no other client created it.
     fn made(self, object: &Attributes) -> bool {
         let is_within = |time| time >= self.from && time <= self.until;
         is_within(object.changed) && object.created.is_none_or(is_within)
@@ -478,7 +478,7 @@ async fn own_rename(
     is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })
 }
 
-/// Whether attributes are equal to those after a SETATTR.
+/// Returns whether attributes are equal to those after a SETATTR.
 fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
     let is_time = |wanted: Option<SetTime>, found| match wanted {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,

@@ -251,7 +251,7 @@ impl RecoveredOps {
         (!op.taken.contains(&true)).then_some(op.began)
     }
 
-    /// Takes a valid claim, so that nobody else can claim the same. Returns when its operation began, and its call.
+    /// Takes a valid claim, so that no other call can claim the same operation. Returns when its operation began, and its call.
     pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         self.began(key)?;
         let id = self.claims.remove(&key)?;
@@ -264,8 +264,8 @@ impl RecoveredOps {
         Some((op.began, op.call))
     }
 
-    /// Whether another client created the name again that a claim's operation removes; and whether another client had also removed
-    /// it.
+    /// Returns whether another client created the name again that a claim's operation removes; and whether another client had
+    /// also removed it.
     pub(super) fn remade(&self, key: u64) -> Option<bool> {
         let op = self.pending.get(self.claims.get(&key)?)?;
         op.remade.then_some(op.lost)
@@ -339,7 +339,7 @@ mod tests {
         before
     }
 
-    /// Whether a repeated `number` may claim.
+    /// Returns whether a repeated `number` may claim.
     fn claims(before: &mut RecoveredOps, number: u64) -> bool {
         before.recognize(call(number), NOW, |_, _| number, |_| {});
         before.take(number).is_some()

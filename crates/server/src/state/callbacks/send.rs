@@ -43,7 +43,7 @@ impl State {
         calls.add_session(session.id, |id| self.sessions.contains(id));
     }
 
-    /// Whether a client accepts notifications, and a session has room for them.
+    /// Returns whether a client accepts notifications, and a session has room for them.
     pub(crate) fn takes_notices(&self, client: &Client, now: Duration) -> bool {
         !client.refuses_notices(now) && self.sessions.carry_notices(client.calls.lock().sessions())
     }

@@ -28,7 +28,7 @@ use crate::state::tables::client::Client;
 use crate::state::tables::v40_client::CallbackClient;
 use crate::state::tables::v40_path::{ConnectRequest, PathState, V40CallbackPath};
 
-/// Unanswered callbacks of one client at most.
+/// Maximum number of unanswered callbacks of one client.
 const SENT_MAX: usize = 64;
 
 impl State {
@@ -112,7 +112,7 @@ impl State {
     fn v40_connection_failed(&self, client: &Client, connection: ConnectionId) {
         let Some(v40) = client.v40() else { return };
         let path = v40.path.lock();
-        if path.is_over(connection) {
+        if path.uses(connection) {
             self.take_down(client, path);
         }
     }
@@ -193,7 +193,7 @@ impl State {
     pub(super) fn v40_probe_replied(&self, connection: ConnectionId, client: &Client, reply: Bytes) {
         let Some(v40) = client.v40() else { return };
         let mut path = v40.path.lock();
-        if !path.is_over(connection) {
+        if !path.uses(connection) {
             return;
         }
         path.probe_sent_at = None;

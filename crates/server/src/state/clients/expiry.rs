@@ -23,7 +23,7 @@ impl State {
     /// clients without state at once; those with state stay for a day, or until their resources are needed.
     pub fn expire(&self, now: Duration) -> Swept {
         self.latest_time.fetch_max(nanos(now), Relaxed);
-        // Ends and logs a grace period whose time is over, even if nobody asks for it.
+        // Ends and logs a grace period whose time is over, even if no request asks for it.
         self.recovery.in_grace(now);
         self.maintain_callbacks(now);
         self.recall_slots(now);

@@ -7,7 +7,7 @@ use crate::state::tables::principal::Credential;
 use crate::state::tables::wire::{ClientId, SessionId, Status};
 
 impl State {
-    /// Whether `by` may execute an operation that SP4_MACH_CRED restricts, on this client ID (§18.36, §18.50). An unknown ID
+    /// Checks that `by` may execute an operation that SP4_MACH_CRED restricts, on this client ID (§18.36, §18.50). An unknown ID
     /// passes; the operation refuses it.
     ///
     /// # Errors

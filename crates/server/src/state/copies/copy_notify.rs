@@ -17,9 +17,9 @@ use crate::state::tables::io::{IoKind, IoPermit};
 use crate::state::tables::stateid::other_of;
 use crate::state::tables::wire::{ClientId, Stateid, Status};
 
-/// The most permissions of all clients.
+/// Maximum number of permissions of all clients.
 const ALL_MAX: usize = 1024;
-/// The most permissions of one client.
+/// Maximum number of permissions of one client.
 const PER_CLIENT_MAX: usize = 64;
 /// Marks a COPY_NOTIFY stateid, in place of an index into the shards, which is never as large.
 const COPY_NOTIFY_INDEX: u32 = u32::MAX - 1;

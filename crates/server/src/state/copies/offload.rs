@@ -22,9 +22,9 @@ use crate::state::tables::file_key::FileKey;
 use crate::state::tables::stateid::other_of;
 use crate::state::tables::wire::{ClientId, Stateid, Status, stable_how};
 
-/// The most copies of all clients, including those that have ended and are not acknowledged.
+/// Maximum number of copies of all clients, including those that have ended and are not acknowledged.
 const COPIES_MAX: usize = 64;
-/// The most copies of one client, so that others can copy too. Beyond it, COPY copies before it is answered.
+/// Maximum number of copies of one client, so that others can copy too. Beyond it, COPY copies before it is answered.
 const COPIES_PER_CLIENT_MAX: u32 = 8;
 /// Number of times that a client may answer CB_OFFLOAD with DELAY; each postpones it by a second.
 const DELAYS_MAX: u32 = 100;

@@ -99,7 +99,7 @@ impl State {
         self.check_share_denies(now, &self.anonymous, file, kind)
     }
 
-    /// Checks I/O against the denies of opens. Where no open of the server denies anything, it only reads a counter.
+    /// Checks I/O against the denies of opens. If no open of the server denies anything, it only reads a counter.
     fn check_share_denies(
         &self,
         now: Duration,

@@ -21,7 +21,7 @@ use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, Shard};
 use crate::state::tables::stateid::next_seqid;
 use crate::state::tables::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
 
-/// The most ranges that one LOCK adds: its own, and one if it splits another.
+/// Maximum number of ranges that one LOCK adds: its own, and one if it splits another.
 const RANGES_PER_LOCK: usize = 2;
 
 impl State {
@@ -85,7 +85,7 @@ impl State {
         self.change_ranges(shard, client, file, deferred, |ranges| ranges.lock(lock));
         let entry = shard.entry_mut(index);
         // §9.4: "The server MUST increment the value of the "seqid" field whenever there is any change to the locking status of
-        // any byte"; it may where there is none.
+        // any byte"; it may if there is none.
         entry.seqid = next_seqid(entry.seqid);
         Ok(shard.stateid(index, self.ids.boot()))
     }
@@ -183,7 +183,7 @@ impl State {
     ) -> Option<HeldLock> {
         let counts = |LockSet(index)| !self.is_lease_over(shard, index, now, client);
         let held = shard.files.get(&file)?.ranges.conflict(range, kind, own, counts);
-        // "revoked as necessary": where another conflict remains, a revocation does not help.
+        // "revoked as necessary": if another conflict remains, a revocation does not help.
         if held.is_some() {
             return held;
         }

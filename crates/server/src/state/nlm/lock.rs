@@ -14,7 +14,7 @@ use crate::state::tables::locks::{HeldLock, LockKind, LockRange, LockSet, LockWa
 use crate::state::tables::nlm_hosts::NlmHost;
 use crate::state::tables::shard::{Deferred, EntryEvent, EntryKind, LockNotify, Notice, Shard};
 
-/// The most ranges that one LOCK adds: its own, and one if it splits another.
+/// Maximum number of ranges that one LOCK adds: its own, and one if it splits another.
 const RANGES_PER_LOCK: usize = 2;
 
 /// An owner of an NLM host, and bytes of a file.

@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::state::tables::gauges::weight;
 use crate::state::tables::shard::{Deferred, EntryEvent};
 
-/// Share reservations of one file at most.
+/// Maximum number of share reservations of one file.
 const SHARES_PER_FILE_MAX: usize = 256;
 
 impl State {

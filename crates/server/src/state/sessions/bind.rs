@@ -15,8 +15,9 @@ impl State {
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34).
     ///
     /// # Errors
-    /// BADSESSION; DEADSESSION for a session of an earlier server; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
-    /// changes to the set of channels the connection is associated with"; DELAY where a session has too many connections.
+    /// BADSESSION; DEADSESSION for a session of an earlier server; INVAL for an unknown direction, and if the connection is
+    /// associated and "the client is demanding changes to the set of channels the connection is associated with"; DELAY if a
+    /// session has too many connections.
     pub fn bind_connection(
         &self,
         connection: ConnectionId,

@@ -54,9 +54,9 @@ impl State {
             return (Err(Status::STALE_CLIENTID), None);
         };
         // Phase 3's "{ *, *, old_principal_arg, clientid_arg, * } … NFS4ERR_CLID_INUSE is returned to the client. No changes are
-        // made to any client records on the server": before the slot changes, or a stranger could put it out of step. "If
-        // this would be the first session for the client ID, the CREATE_SESSION operation serves to confirm the client ID.
-        // Otherwise, the client ID confirmation phase is skipped".
+        // made to any client records on the server". It is checked before the slot changes, because another client could
+        // make its sequence ID wrong otherwise. "If this would be the first session for the client ID, the CREATE_SESSION
+        // operation serves to confirm the client ID. Otherwise, the client ID confirmation phase is skipped".
         if record.phase() == RecordPhase::Unconfirmed && record.client.principal() != request.principal {
             return (Err(Status::CLID_INUSE), None);
         }

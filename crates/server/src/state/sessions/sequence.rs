@@ -62,7 +62,7 @@ impl SlotRequest {
         &self.session.fore
     }
 
-    /// Whether the session survives a restart of the server.
+    /// Returns whether the session survives a restart of the server.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.session.is_persistent

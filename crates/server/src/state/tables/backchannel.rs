@@ -112,7 +112,7 @@ impl BackChannel {
         }
     }
 
-    /// Whether it can carry every callback: it is wide enough, and the client accepts a flavor that this server can use.
+    /// Returns whether it can carry every callback: it is wide enough, and the client accepts a flavor that this server can use.
     #[must_use]
     pub(crate) fn is_usable(&self) -> bool {
         let ChannelAttributes { max_request_size, max_response_size, max_operations, max_requests, .. } =
@@ -124,7 +124,7 @@ impl BackChannel {
             && self.is_spoken
     }
 
-    /// Whether it can carry directory notifications too.
+    /// Returns whether it can carry directory notifications too.
     #[must_use]
     pub(crate) fn carries_notices(&self) -> bool {
         self.is_usable()

@@ -17,7 +17,7 @@ use super::stateid::EntryId;
 use super::wire::{ClientId, SessionId};
 use crate::outbox;
 
-/// Callbacks in one client's queue at most, not counting notifications, which have their own bound
+/// Maximum number of callbacks in one client's queue, without notifications, which have their own bound
 /// ([`Notices`](super::notices::Notices)). Further ones are dropped: their senders try again, or do without.
 const WAITING_MAX: usize = 1 << 16;
 
@@ -74,13 +74,13 @@ impl Callback {
         Self::new(operation, CallbackPurpose::Advice, None)
     }
 
-    /// Whether it is about the session that carries it. §20.8: "the value of the target highest slot ID the server wants for the
-    /// session", which is the one that CB_SEQUENCE names.
+    /// Returns whether it is about the session that carries it. §20.8: "the value of the target highest slot ID the server wants
+    /// for the session", which is the one that CB_SEQUENCE names.
     fn is_of_its_session(&self) -> bool {
         matches!(*self.operation, CbOp::RecallSlot(_))
     }
 
-    /// Whether it is a notification, which may be longer than other callbacks.
+    /// Returns whether it is a notification, which may be longer than other callbacks.
     pub(crate) fn is_notice(&self) -> bool {
         matches!(self.purpose, CallbackPurpose::Notify(..))
     }
@@ -134,7 +134,7 @@ impl Sent {
         Self::Callback(session, SentCallback(slot))
     }
 
-    /// Whether it went over the back channel of this session.
+    /// Returns whether it went over the back channel of this session.
     pub(crate) fn is_of_session(&self, id: &SessionId) -> bool {
         matches!(self, Self::Probe(session) | Self::Callback(session, _) if session == id)
     }

@@ -287,22 +287,23 @@ impl Client {
         self.active.load(Relaxed)
     }
 
-    /// Whether it holds opens, locks or delegations, or has a background copy.
+    /// Returns whether it holds opens, locks or delegations, or has a background copy.
     pub(crate) fn has_state(&self) -> bool {
         self.holdings.state.load(Relaxed) > 0 || self.holdings.copies.load(Relaxed) > 0
     }
 
-    /// Whether its record may be removed during its lease: it has nothing to hold, reclaim or acknowledge, and runs no COMPOUND.
+    /// Returns whether its record may be removed during its lease: it has nothing to hold, reclaim or acknowledge, and runs no
+    /// COMPOUND.
     pub(crate) fn is_replaceable(&self) -> bool {
         !self.has_state() && !self.is_reclaiming() && self.revoked() == 0 && self.active.load(Acquire) == 0
     }
 
-    /// Whether state was revoked because its lease expired.
+    /// Returns whether state was revoked because its lease expired.
     pub(crate) fn has_lost_state(&self) -> bool {
         self.holdings.revoked.load(Relaxed) > 0
     }
 
-    /// Whether its record was removed.
+    /// Returns whether its record was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.gone.get().is_some()
@@ -327,27 +328,27 @@ impl Client {
         self.wants_callbacks.store(true, Relaxed);
     }
 
-    /// Whether it has, or had, a back channel.
+    /// Returns whether it has, or had, a back channel.
     pub(crate) fn has_wanted_callbacks(&self) -> bool {
         self.wants_callbacks.load(Relaxed)
     }
 
-    /// Whether any connection carries callbacks to it.
+    /// Returns whether any connection carries callbacks to it.
     pub(crate) fn has_back_connection(&self) -> bool {
         self.holdings.back_connections.load(Relaxed) > 0
     }
 
-    /// Whether it holds delegations.
+    /// Returns whether it holds delegations.
     pub(crate) fn holds_delegations(&self) -> bool {
         self.holdings.delegations.load(Relaxed) > 0
     }
 
-    /// Whether it holds delegations that cannot be recalled now.
+    /// Returns whether it holds delegations that cannot be recalled now.
     pub(crate) fn lacks_callback_path(&self) -> bool {
         self.holds_delegations() && !self.is_reachable()
     }
 
-    /// Whether the last callback or probe was answered.
+    /// Returns whether the last callback or probe was answered.
     pub(crate) fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed)
     }
@@ -357,7 +358,7 @@ impl Client {
         self.refuses_notices.begin(0, now);
     }
 
-    /// Whether it has refused a CB_NOTIFY lately.
+    /// Returns whether it has refused a CB_NOTIFY lately.
     pub(crate) fn refuses_notices(&self, now: Duration) -> bool {
         self.refuses_notices.is_active(0, now)
     }
@@ -371,12 +372,12 @@ impl Client {
         self.reclaiming.store(true, Relaxed);
     }
 
-    /// Whether it may reclaim.
+    /// Returns whether it may reclaim.
     pub(crate) fn is_reclaiming(&self) -> bool {
         self.reclaiming.load(Acquire)
     }
 
-    /// Whether it has sent RECLAIM_COMPLETE.
+    /// Returns whether it has sent RECLAIM_COMPLETE.
     pub(crate) fn has_completed(&self) -> bool {
         self.reclaim_complete.load(Relaxed)
     }
@@ -405,7 +406,7 @@ impl Client {
         }
     }
 
-    /// Returns to a sweep whether it has a recovery record, and has held nothing for this long.
+    /// Returns whether it has a recovery record, and has held nothing for this long. Called by the periodic sweep.
     pub(crate) fn is_long_empty(&self, now: Duration, long: Duration) -> bool {
         if self.record_change().is_none() || self.has_state() || self.revoked() > 0 {
             self.note_not_idle();
@@ -450,13 +451,13 @@ impl Client {
         if may { Ok(()) } else { Err(Status::WRONG_CRED) }
     }
 
-    /// Whether its sessions accept only bound connections. §18.35.3: "If spo_must_enforce in the results has
+    /// Returns whether its sessions accept only bound connections. §18.35.3: "If spo_must_enforce in the results has
     /// BIND_CONN_TO_SESSION set, then connection binding enforcement is enabled".
     pub(crate) fn binds_connections(&self) -> bool {
         self.protect().enforces(OpNum::BIND_CONN_TO_SESSION)
     }
 
-    /// Whether `by` is the machine principal, and may do this operation on its users' state (`spo_must_allow`).
+    /// Returns whether `by` is the machine principal, and may do this operation on its users' state (`spo_must_allow`).
     #[must_use]
     pub fn is_allowed(&self, operation: OpNum, by: &Credential) -> bool {
         match self.protect() {

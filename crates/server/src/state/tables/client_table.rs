@@ -137,24 +137,24 @@ impl Record {
         self.phase
     }
 
-    /// Whether DESTROY_CLIENTID must fail.
+    /// Returns whether DESTROY_CLIENTID must fail.
     pub(crate) fn is_in_use(&self, now: Duration, lease: Duration) -> bool {
         (self.client.has_state() || !self.sessions.is_empty()) && !self.client.is_expired(now, lease)
     }
 
-    /// Whether another principal may not take the owner string. `may_reclaim`: the record's client may still reclaim.
+    /// Returns whether another principal may not take the owner string. `may_reclaim`: the record's client may still reclaim.
     pub(crate) fn blocks_collision(&self, now: Duration, lease: Duration, may_reclaim: bool) -> bool {
         self.is_in_use(now, lease) || (may_reclaim && !self.client.is_expired(now, lease))
     }
 
-    /// Whether the record should be removed. `is_pressed`: its resources are needed, so courtesy ends.
-    pub(crate) fn is_over(&self, now: Duration, lease: Duration, is_pressed: bool) -> bool {
+    /// Returns whether the record should be removed. `limit_reached`: its resources are needed, so courtesy ends.
+    pub(crate) fn is_over(&self, now: Duration, lease: Duration, limit_reached: bool) -> bool {
         let begun = match self.phase {
             RecordPhase::Unconfirmed => Lease::Unconfirmed,
             RecordPhase::Confirmed => Lease::Running,
             RecordPhase::Removed => Lease::Over,
         };
-        begun.after(self.client.idle(now), lease, self.client.has_state(), is_pressed) == Lease::Over
+        begun.after(self.client.idle(now), lease, self.client.has_state(), limit_reached) == Lease::Over
     }
 }
 
@@ -271,18 +271,18 @@ impl ClientTable {
         &mut self,
         now: Duration,
         lease: Duration,
-        is_pressed: bool,
+        limit_reached: bool,
         may_remove: impl Fn(&Self, &Client) -> bool,
     ) -> (Vec<Record>, bool) {
         let (batch, more) = self.next_batch();
         let is_over =
-            |record: &Record| record.is_over(now, lease, is_pressed) && may_remove(self, &record.client);
+            |record: &Record| record.is_over(now, lease, limit_reached) && may_remove(self, &record.client);
         let over = batch.into_iter().filter(|id| self.record(*id).is_some_and(is_over));
         let over: Vec<ClientId> = over.collect();
         (over.into_iter().filter_map(|id| self.remove(id, RecordEvent::Expire)).collect(), more)
     }
 
-    /// Whether there is room for one more record of an address. At the limit, removes records for it into `removed`.
+    /// Returns whether there is room for one more record of an address. At the limit, removes records for it into `removed`.
     pub(crate) fn has_room(
         &mut self,
         max_clients: usize,

@@ -207,7 +207,7 @@ impl BoundConnections {
         self.backs.last()
     }
 
-    /// Whether the session had a back channel and has none now.
+    /// Returns whether the session had a back channel and has none now.
     pub(crate) fn has_lost_back(&self) -> bool {
         matches!(self.phase, BindingPhase::BackLost | BindingPhase::AllLost)
     }

@@ -15,7 +15,7 @@ pub struct Counts {
     pub clients: u64,
     /// Sessions.
     pub sessions: u64,
-    /// Persistent sessions among these.
+    /// The number of these that are persistent.
     pub persistent_sessions: u64,
     /// Persistent sessions of earlier servers, which only repeat replies.
     pub dead_sessions: u64,
@@ -108,12 +108,12 @@ impl Gauges {
         }
     }
 
-    /// Whether `more` fits, over all clients.
+    /// Returns whether `more` fits, over all clients.
     pub(crate) fn has_room(&self, more: usize) -> bool {
         self.state.load(Relaxed) + more <= self.max_state
     }
 
-    /// Whether `more` fits for this client. If its address holds little, it may exceed the limit.
+    /// Returns whether `more` fits for this client. If its address holds little, it may exceed the limit.
     pub(crate) fn has_room_for(&self, client: &Client, more: usize) -> bool {
         let held = client.host().charged.load(Relaxed) as usize;
         host::has_room(self.max_state, self.state.load(Relaxed), held, more)
@@ -125,7 +125,7 @@ impl Gauges {
         self.state.load(Relaxed)
     }
 
-    /// Whether `more` fits into this client's share.
+    /// Returns whether `more` fits into this client's share.
     pub(crate) fn has_share(&self, client: &Client, more: usize) -> bool {
         let charged = client.holdings.charged.load(Relaxed) as usize;
         charged + more <= self.share as usize

@@ -54,7 +54,7 @@ impl Host {
     }
 }
 
-/// Whether an address that holds `held` may get `more`, given the limit and the total in use by all addresses.
+/// Returns whether an address that holds `held` may get `more`, given the limit and the total in use by all addresses.
 pub(crate) fn has_room(limit: usize, used: usize, held: usize, more: usize) -> bool {
     let left = (limit + (limit / EXTRA_PART).max(1)).saturating_sub(used);
     used + more <= limit || (more <= left && held + more <= left)

@@ -16,9 +16,10 @@ use super::file_key::FileKey;
 use super::locks::{LockKind, LockRange, OwnerName};
 use super::nlm_hosts::{HostName, HostPath, NlmHost};
 
-/// Calls of one address that wait, at most. Results of asynchronous calls beyond that are dropped: their clients repeat the calls.
+/// Maximum number of waiting calls of one address. Results of asynchronous calls beyond that are dropped: their clients repeat
+/// the calls.
 const CALLS_PER_ADDRESS_MAX: usize = 256;
-/// Addresses with results that wait, at most. GRANTED and SM_NOTIFY are bounded by the tables of waiters and hosts.
+/// Maximum number of addresses with waiting results. GRANTED and SM_NOTIFY are bounded by the tables of waiters and hosts.
 const ADDRESSES_MAX: usize = 4096;
 /// The pause after the first failure.
 const PAUSE_MIN: Duration = Duration::from_secs(2);

@@ -102,7 +102,7 @@ impl Ids {
         self.client_ids.store(0, Relaxed);
     }
 
-    /// Whether a 4.0 client ID has the mark of this instance.
+    /// Returns whether a 4.0 client ID has the mark of this instance.
     pub(crate) fn is_of_this_instance(&self, id: ClientId) -> bool {
         id >> CLIENT_ID_TAG_BITS == u64::from(self.boot)
     }

@@ -27,9 +27,9 @@ enum LeaseEvent {
     /// The lease time has passed, and the client holds state.
     Holding,
     /// A limit is reached, and expired state is removed to make room.
-    Press,
+    LimitReached,
     /// The courtesy period has passed.
-    Day,
+    CourtesyOver,
 }
 
 const TRANSITIONS: &[Row<Lease, LeaseEvent>] = &[
@@ -39,16 +39,20 @@ const TRANSITIONS: &[Row<Lease, LeaseEvent>] = &[
     (Lease::Running, LeaseEvent::Empty, Lease::Over),
     // §8.4.3: the server "may allow the lock state to remain for a considerable period".
     (Lease::Running, LeaseEvent::Holding, Lease::Courtesy),
-    (Lease::Courtesy, LeaseEvent::Press, Lease::Over),
-    (Lease::Courtesy, LeaseEvent::Day, Lease::Over),
+    (Lease::Courtesy, LeaseEvent::LimitReached, Lease::Over),
+    (Lease::Courtesy, LeaseEvent::CourtesyOver, Lease::Over),
 ];
 
 impl Lease {
-    /// Returns the phase of a lease that was renewed `idle` ago. `holds`: the client holds state. `press`: a limit is reached.
-    pub(crate) fn after(self, idle: Duration, lease: Duration, holds: bool, press: bool) -> Self {
+    /// Returns the phase of a lease that was renewed `idle` ago. `holds`: the client holds state. `limit_reached`: a limit is
+    /// reached.
+    pub(crate) fn after(self, idle: Duration, lease: Duration, holds: bool, limit_reached: bool) -> Self {
         let lapse = if holds { LeaseEvent::Holding } else { LeaseEvent::Empty };
-        let events =
-            [(lapse, idle >= lease), (LeaseEvent::Press, press), (LeaseEvent::Day, idle >= COURTESY)];
+        let events = [
+            (lapse, idle >= lease),
+            (LeaseEvent::LimitReached, limit_reached),
+            (LeaseEvent::CourtesyOver, idle >= COURTESY),
+        ];
         let happened = events.into_iter().filter(|(_, has_happened)| *has_happened);
         happened.fold(self, |stands, (event, _)| step(TRANSITIONS, stands, event).unwrap_or(stands))
     }
@@ -63,25 +67,27 @@ mod tests {
     #[test]
     fn the_table_of_leases_is_consistent() {
         check_table(TRANSITIONS, Running, &[Running, Courtesy, Over]);
-        for event in [LeaseEvent::Empty, LeaseEvent::Holding, LeaseEvent::Press, LeaseEvent::Day] {
+        for event in
+            [LeaseEvent::Empty, LeaseEvent::Holding, LeaseEvent::LimitReached, LeaseEvent::CourtesyOver]
+        {
             assert_eq!(step(TRANSITIONS, Over, event), None, "an ended lease stays ended");
         }
-        for event in [LeaseEvent::Press, LeaseEvent::Day] {
+        for event in [LeaseEvent::LimitReached, LeaseEvent::CourtesyOver] {
             assert_eq!(step(TRANSITIONS, Running, event), None, "§8.3: a lease that runs is not taken");
         }
     }
 
-    /// Every phase at every age, with and without state, with and without pressure.
+    /// Every phase at every age, with and without state, with and without a limit reached.
     #[test]
     fn a_lease_ends_as_its_table_says() {
         let lease = Duration::from_secs(90);
         let just_before = lease - Duration::from_nanos(1);
-        let after = |start: Lease, holds, press| {
-            [just_before, lease, COURTESY].map(|idle| start.after(idle, lease, holds, press))
+        let after = |start: Lease, holds, limit_reached| {
+            [just_before, lease, COURTESY].map(|idle| start.after(idle, lease, holds, limit_reached))
         };
-        for press in [false, true] {
-            assert_eq!(after(Unconfirmed, false, press), [Unconfirmed, Over, Over]);
-            assert_eq!(after(Running, false, press), [Running, Over, Over]);
+        for limit_reached in [false, true] {
+            assert_eq!(after(Unconfirmed, false, limit_reached), [Unconfirmed, Over, Over]);
+            assert_eq!(after(Running, false, limit_reached), [Running, Over, Over]);
         }
         assert_eq!(after(Running, true, false), [Running, Courtesy, Over]);
         assert_eq!(after(Running, true, true), [Running, Over, Over]);

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use super::client::{Client, nanos};
 use crate::Transport;
 
-/// Hosts at most.
+/// Maximum number of hosts.
 pub(crate) const HOSTS_MAX: usize = 4096;
-/// Hosts of one address at most: machines behind one NAT.
+/// Maximum number of hosts of one address: machines behind one NAT.
 pub(crate) const HOSTS_PER_ADDRESS_MAX: usize = 64;
 
 /// The identity of an NLM host.

@@ -41,7 +41,7 @@ use crate::{Now, StateLog};
 use room::{Full, Room};
 
 /// The time for which dead sessions are kept. RFC 8881 §2.10.6.5 allows to delete "a session … because the client failed to use the
-/// session for an extended period of time". It is measured by the wall clock, or servers that restart daily would keep all
+/// session for an extended period of time". It is measured by the wall clock: otherwise servers that restart daily would keep all
 /// sessions. Because that clock may be wrong, sessions stay at least as long as calls are remembered.
 const DEAD_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -78,7 +78,7 @@ impl SessionOwner {
         Self { owner: client.owner().clone(), principal: Some(client.principal().clone()) }
     }
 
-    /// Whether both may be the same client. Clients of different principals are different (RFC 8881 §18.35.4).
+    /// Returns whether both may be the same client. Clients of different principals are different (RFC 8881 §18.35.4).
     fn may_be(&self, other: &Self) -> bool {
         let is_known = self.principal.is_some() && other.principal.is_some();
         self.owner == other.owner && (!is_known || self.principal == other.principal)
@@ -231,7 +231,7 @@ pub(crate) struct Persistence {
 /// State of persistent sessions (RFC 8881 §2.10.6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersistenceSnapshot {
-    /// Whether the logs can be written. If not, no more sessions are persistent, and existing ones die.
+    /// Whether the logs can be written. If not, no more sessions are persistent, and existing ones become dead.
     pub is_usable: bool,
     /// Units of space: one for each slot, and one for each session.
     pub places: usize,
@@ -283,7 +283,7 @@ impl Persistence {
         }
     }
 
-    /// Whether persistent sessions can be created.
+    /// Returns whether persistent sessions can be created.
     pub(crate) fn is_usable(&self) -> bool {
         // Client records have priority over sessions when the log gets full.
         let has_log = self.log.is_written() && self.log.has_room();
@@ -389,7 +389,7 @@ impl Persistence {
         Some(self.dead.lock().get(&request.session_id)?.answer(request, digest))
     }
 
-    /// Whether a session is a dead one.
+    /// Returns whether a session is a dead one.
     pub(crate) fn is_dead(&self, id: &SessionId) -> bool {
         self.has_dead.load(Relaxed) && self.dead.lock().contains_key(id)
     }

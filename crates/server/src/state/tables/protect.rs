@@ -22,7 +22,7 @@ const ENFORCED: Bitmap = Bitmap::of(&[
 
 /// Operations that are enforced if the client asks for it. BACKCHANNEL_CTL decides where callbacks go. DELEGPURGE is not
 /// supported.
-const ENFORCED_AT_WISH: Bitmap = Bitmap::of(&[OpNum::DELEGPURGE.0, OpNum::BACKCHANNEL_CTL.0]);
+const ENFORCED_ON_REQUEST: Bitmap = Bitmap::of(&[OpNum::DELEGPURGE.0, OpNum::BACKCHANNEL_CTL.0]);
 
 /// Operations by which the machine principal may change the state of its users. They do not check who created the state,
 /// because stateids are not bound to principals (no EXCHGID4_FLAG_BIND_PRINC_STATEID). READ and WRITE are missing, because
@@ -59,17 +59,17 @@ impl StateProtect {
             return Err(Status::INVAL);
         }
         Ok(Self::Machine(StateProtectOps {
-            must_enforce: ENFORCED.union(asked.must_enforce.intersection(ENFORCED_AT_WISH)),
+            must_enforce: ENFORCED.union(asked.must_enforce.intersection(ENFORCED_ON_REQUEST)),
             must_allow: asked.must_allow.intersection(ALLOWED),
         }))
     }
 
-    /// Whether `by` is the client's principal. With SP4_MACH_CRED the request must be protected too (RFC 8881 §2.10.8.3).
+    /// Returns whether `by` is the client's principal. With SP4_MACH_CRED the request must be protected too (RFC 8881 §2.10.8.3).
     pub(crate) fn is_of(self, owner: &Principal, by: &Credential) -> bool {
         (self == Self::None || by.is_protected) && by.principal == *owner
     }
 
-    /// Whether only the machine principal may do this operation (`spo_must_enforce`).
+    /// Returns whether only the machine principal may do this operation (`spo_must_enforce`).
     pub(crate) fn enforces(self, operation: OpNum) -> bool {
         matches!(self, Self::Machine(agreed) if agreed.must_enforce.has(operation.0))
     }

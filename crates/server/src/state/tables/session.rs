@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Whether a connection is bound to the session.
+    /// Returns whether a connection is bound to the session.
     pub(crate) fn is_bound(&self, connection: ConnectionId) -> bool {
         self.bound.read().channels(connection).is_some()
     }

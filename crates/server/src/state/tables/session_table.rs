@@ -49,7 +49,8 @@ impl SessionTable {
         self.part(id).read().contains_key(id)
     }
 
-    /// Whether one of these sessions has a connection for callbacks, is wide enough for them, and agrees with the client about its slots.
+    /// Returns whether one of these sessions has a connection for callbacks, is wide enough for them, and agrees with the client
+    /// about its slots.
     pub(crate) fn carry_callbacks(&self, ids: &[SessionId]) -> bool {
         let carries = |session: Arc<Session>| {
             !session.has_fault.load(Relaxed)
@@ -59,7 +60,7 @@ impl SessionTable {
         ids.iter().filter_map(|id| self.get(id)).any(carries)
     }
 
-    /// Whether one of these sessions has room for notifications.
+    /// Returns whether one of these sessions has room for notifications.
     pub(crate) fn carry_notices(&self, ids: &[SessionId]) -> bool {
         ids.iter().filter_map(|id| self.get(id)).any(|session| session.back.lock().carries_notices())
     }

@@ -153,7 +153,7 @@ pub struct SlotUse {
     pub granted: u32,
     /// Slots that the client should use at present, by its load and the memory left.
     pub target: u32,
-    /// Bytes of one slot's cached reply at most.
+    /// Maximum bytes of one slot's cached reply.
     pub reply_max: u32,
     /// Requests in progress.
     pub in_use: u32,
@@ -233,7 +233,7 @@ impl SlotTable {
         self.window.granted()
     }
 
-    /// Whether a slot's last request has this sequence ID.
+    /// Returns whether a slot's last request has this sequence ID.
     pub(crate) fn is_last(&self, slot: u32, sequence_id: u32) -> bool {
         let chunk = (slot < self.granted()).then(|| self.chunk(slot).get()).flatten();
         chunk.is_some_and(|slots| slots[(slot % CHUNK) as usize].lock().sequence_id == sequence_id)

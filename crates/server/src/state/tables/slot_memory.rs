@@ -74,12 +74,12 @@ impl SlotMemory {
         self.both().for_each(|memory| _ = memory.deferred.fetch_add(1, Relaxed));
     }
 
-    /// Whether unreserved memory is used up.
+    /// Returns whether unreserved memory is used up.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.both().any(|memory| memory.used() >= memory.budget)
     }
 
-    /// Whether clients should be asked to use fewer slots: three quarters of the unreserved memory are used.
+    /// Returns whether clients should be asked to use fewer slots: three quarters of the unreserved memory are used.
     pub(crate) fn is_scarce(&self) -> bool {
         self.both().any(Self::is_scarce_itself)
     }

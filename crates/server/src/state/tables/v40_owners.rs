@@ -36,7 +36,7 @@ pub struct SavedReply {
     pub current: Option<(ExportId, Handle)>,
 }
 
-/// Callers remembered for one owner, the latest ones. Linux and libnfs use one owner for each user.
+/// Maximum number of callers that are remembered for one owner: the latest ones. Linux and libnfs use one owner for each user.
 pub(crate) const CALLERS_AN_OWNER: usize = 16;
 
 /// A client's owners.

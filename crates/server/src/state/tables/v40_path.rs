@@ -86,20 +86,20 @@ pub(crate) struct V40CallbackPath {
 }
 
 impl V40CallbackPath {
-    /// Whether an answer is overdue.
+    /// Returns whether an answer is overdue.
     pub(crate) fn is_silent(&self, now: Duration) -> bool {
         let sent = self.sent.values().map(|(sent_at, _)| *sent_at).chain(self.probe_sent_at);
         matches!(self.state, PathState::Up(..))
             && sent.into_iter().any(|sent_at| sent_at + ANSWER_TIMEOUT <= now)
     }
 
-    /// Whether another attempt to connect may be made.
+    /// Returns whether another attempt to connect may be made.
     pub(crate) fn may_connect(&self, now: Duration) -> bool {
         matches!(self.state, PathState::Down) && self.requested_at + RECONNECT_INTERVAL <= now
     }
 
-    /// Whether the path uses this connection.
-    pub(crate) fn is_over(&self, connection: ConnectionId) -> bool {
+    /// Returns whether the path uses this connection.
+    pub(crate) fn uses(&self, connection: ConnectionId) -> bool {
         matches!(self.state, PathState::Up(up, _) if up == connection)
     }
 }

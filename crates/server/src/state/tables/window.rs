@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// Slots granted at creation.
+    /// Returns the slots granted at creation.
     pub(crate) fn first(&self) -> u32 {
         self.first
     }
@@ -54,12 +54,12 @@ impl Window {
         self.most
     }
 
-    /// Slots that are accepted.
+    /// Returns the number of slots that are accepted.
     pub(crate) fn granted(&self) -> u32 {
         self.granted.load(Relaxed)
     }
 
-    /// Slots that the client should use, by its load.
+    /// Returns the number of slots that the client should use, by its load.
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Relaxed)
     }

@@ -19,7 +19,7 @@ fn exclusive_locks_deny_others_and_name_the_holder() {
     let lock = world.lock(&a, &of_a, "process 7", LockType::Write, range(100, 50)).unwrap();
     assert_eq!(lock.seqid, 1);
     let holder = Some((100, 50, LockType::Write, a.client.id(), Bytes::from_static(b"process 7")));
-    // Anybody who learned another client's ID could create a session for it (RFC 8881 §18.36.4).
+    // A client that learned another client's ID could create a session for it (RFC 8881 §18.36.4).
     let reported = denied_by(world.lock(&b, &of_b, "p", LockType::Read, range(149, 1))).expect("a conflict");
     assert_eq!(
         (reported.0, reported.1, reported.2, &reported.4[..]),

@@ -104,7 +104,7 @@ fn without_records_there_is_no_grace_period() {
     assert!(!world.state.in_grace(world.now));
     let peer = world.fresh_peer("a", 1);
     assert_eq!(reclaim(&world, &peer, NONE), Err(Status::NO_GRACE));
-    // RFC 8881 §18.51.3: RECLAIM_COMPLETE comes before the first lock even where there is nothing to reclaim.
+    // RFC 8881 §18.51.3: RECLAIM_COMPLETE comes before the first lock even if there is nothing to reclaim.
     assert_eq!(world.try_open(&peer, 1, "o", READ, NONE), Err(Status::GRACE));
     world.state.reclaim_complete(&peer.client).unwrap();
     assert!(world.try_open(&peer, 1, "o", READ, NONE).is_ok());

@@ -83,7 +83,7 @@ impl Site {
         files.iter().map(|fileid| self.reclaim(&peer, *fileid).map(drop)).collect()
     }
 
-    /// Whether replies to a client, and to all clients, wait.
+    /// Returns whether replies to a client, and to all clients, wait.
     pub(super) fn waits(&self, client: &Client) -> (bool, bool) {
         let state = &self.world.state;
         (state.pending_change(Some(client)).is_some(), state.pending_change(None).is_some())

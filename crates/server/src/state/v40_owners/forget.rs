@@ -20,7 +20,7 @@ impl State {
     /// RELEASE_LOCKOWNER (RFC 7530 §16.37).
     ///
     /// # Errors
-    /// STALE_CLIENTID, EXPIRED; LOCKS_HELD; RESOURCE where a request of the owner runs.
+    /// STALE_CLIENTID, EXPIRED; LOCKS_HELD; RESOURCE if a request of the owner runs.
     pub fn release_lock_owner(&self, now: Duration, owner: &StateOwner) -> Result<(), Status> {
         let client = self.named_client(now, owner.client_id)?;
         let v40 = client.v40().ok_or(Status::STALE_CLIENTID)?;

@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// Whether a caller has a file open: whether any open holds a reference to one of its open-owners.
+/// Returns whether a caller has a file open: whether any open holds a reference to one of its open-owners.
 fn has_open(client: &Client, caller: u64) -> bool {
     let Some(v40) = client.v40() else { return false };
     let owners = v40.owners.lock();

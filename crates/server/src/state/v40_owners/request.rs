@@ -144,8 +144,8 @@ struct FoundOwner {
     is_known: bool,
 }
 
-/// Whether a reply with this status advances the seqid: "The client MUST advance the sequence number … The only exception to this rule is if
-/// the previous operation received one of the following errors" (§9.1.7).
+/// Returns whether a reply with this status advances the seqid: "The client MUST advance the sequence number … The only exception
+/// to this rule is if the previous operation received one of the following errors" (§9.1.7).
 fn advances(status: Status) -> bool {
     !matches!(
         status,
@@ -267,7 +267,7 @@ impl State {
             }
             return answer;
         }
-        // §16.18.5: where it is "not OPEN, or it is OPEN_CONFIRM but with the wrong stateid … even if the seqid is correct, the
+        // §16.18.5: if it is "not OPEN, or it is OPEN_CONFIRM but with the wrong stateid … even if the seqid is correct, the
         // server returns NFS4ERR_BAD_STATEID".
         let is_meant = if confirms { known.opened == Some(stateid.other) } else { known.confirmed };
         if !found.is_known || !is_meant {

@@ -9,7 +9,7 @@ pub(super) enum Pick {
     Any(Id),
     /// Among directories that exist.
     Directory(Id),
-    /// Among existing regular files; any object where there is none.
+    /// Among existing regular files; any object if there is none.
     File(Id),
 }
 

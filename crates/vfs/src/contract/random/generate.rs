@@ -11,7 +11,7 @@ const MODES: [u32; 12] =
     [0o755, 0o777, 0o700, 0o644, 0o666, 0o1777, 0o2775, 0o4755, 0o6777, 0o555, 0o311, 0o000];
 /// Greatest offset or size in bytes.
 const SIZE_MAX: u64 = 20_000;
-/// Most bytes of a write.
+/// Maximum number of bytes of a write.
 const LENGTH_MAX: u64 = 6_000;
 
 /// Numbers that depend on a seed alone (SplitMix64, Steele, Lea and Flood 2014).

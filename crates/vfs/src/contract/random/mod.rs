@@ -1,7 +1,7 @@
 //! Random operations against a reference model.
 //!
 //! A seed determines a sequence of actions. Each runs on the backend and on a model that is simple enough to be
-//! obviously correct. Where they differ, the sequence is shortened by some hundred attempts, and the failure prints the
+//! obviously correct. If they differ, the sequence is shortened by some hundred attempts, and the failure prints the
 //! seed and the rest of the sequence. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak
 //! tests), and `ENFYS_ACTIONS=n` sets the length of a sequence.
 

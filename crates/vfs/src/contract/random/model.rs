@@ -64,7 +64,7 @@ impl Node {
         who.is_root() || who.uid == self.uid
     }
 
-    /// As on Linux: clears set-user-ID, and set-group-ID where it means execution by the group or where `who` is not
+    /// As on Linux: clears set-user-ID, and set-group-ID if it means execution by the group or if `who` is not
     /// in it.
     pub(super) fn lose_set_id(&mut self, who: &Credentials) {
         self.mode &= !0o4000;

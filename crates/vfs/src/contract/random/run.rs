@@ -376,7 +376,7 @@ fn compare(id: Id, attributes: &Attributes, node: &Node, links: u32) -> Outcome 
     if uncounted { Ok(()) } else { same(&of("links"), attributes.links, links) }
 }
 
-/// Requires an answer to be allowed; `None` where it failed as required.
+/// Requires an answer to be allowed; `None` if it failed as required.
 fn agree<T: Debug>(expected: Expected, answer: Result<T>) -> Outcome<Option<T>> {
     match answer {
         Ok(value) if expected.required_errors.is_empty() => Ok(Some(value)),

@@ -8,7 +8,7 @@ use protocol::nfs4::types::Status;
 use super::*;
 use crate::testing::{Lab, export, lab_with, open_args};
 
-/// Returns a server of version 2 too, whose export has a file of five bytes.
+/// Returns a server that also serves version 2, and whose export has a file of five bytes.
 fn lab() -> (Lab, FileHandle) {
     let mut lab = lab_with(vec![export(1, "/export")], |settings| settings.versions |= Versions::V2);
     let wire = lab.file(&["export", "file"], b"12345");

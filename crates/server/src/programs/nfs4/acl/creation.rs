@@ -1,7 +1,7 @@
 //! ACLs given to new objects (RFC 8881 §6.4.3), which replace inherited ones.
 //!
 //! The object is created without permissions, which an inherited list cannot widen (its mask is the mode's group bits). Then it
-//! gets its ACL, so nobody gains access in between. If setting the ACL fails, the object is removed again.
+//! gets its ACL, so no user gains access in between. If setting the ACL fails, the object is removed again.
 
 use protocol::nfs4::attributes::acl::Acl as WireAcl;
 use protocol::nfs4::types::Status;
@@ -55,7 +55,7 @@ pub(crate) async fn finish(
     let file = directory.with(created.handle);
     let given = give(compound, &file, acl, &created.attributes).await;
     if given.is_err() && created.is_new {
-        // A directory may already have one of its lists, but nobody else had access.
+        // A directory may already have one of its lists, but no other user had access.
         let context = compound.context(file.export);
         let now = file.export.backend.getattr(&context, &file.handle).await.unwrap_or(created.attributes);
         undo_create(compound.request, compound.who(), (directory, name), &file, &now).await;

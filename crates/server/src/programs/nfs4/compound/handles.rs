@@ -162,7 +162,7 @@ impl<'r> Compound<'r> {
         self.fresh = Some(attributes);
     }
 
-    /// Attributes of the current object, if the previous operation fetched them.
+    /// Returns the attributes of the current object, if the previous operation fetched them.
     pub(crate) fn fresh(&self) -> Option<&Attributes> {
         self.fresh.as_ref()
     }
@@ -177,7 +177,7 @@ impl<'r> Compound<'r> {
         Ok(attributes)
     }
 
-    /// Attributes of a directory of the pseudo file system.
+    /// Returns the attributes of a directory of the pseudo file system.
     pub(crate) fn pseudo_attributes(&self, node: &Node) -> Attributes {
         let (peer, exports) = (self.request.connection.peer.ip(), self.exports());
         exports.pseudo().attributes(node, exports, peer, self.request.now.wall)

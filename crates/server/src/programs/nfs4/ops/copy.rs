@@ -21,7 +21,7 @@ use crate::wait_limit::WaitPermit;
 
 pub(crate) mod from_elsewhere;
 
-/// Bytes that one COPY copies at most before its reply, unless a step shares more: half a second of work for a disk.
+/// Maximum bytes that one COPY copies before its reply, unless a step shares more: half a second of work for a disk.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A copy up to this many bytes is answered when it is done, unless a step shares more: within the page cache that takes some
@@ -173,7 +173,7 @@ impl Default for Done {
     }
 }
 
-/// Copies until all or `most` bytes are done; from another server, the bytes that arrive [in time](from_elsewhere::INLINE_PATIENCE).
+/// Copies until all or `most` bytes are done; from another server, the bytes that arrive [in time](from_elsewhere::INLINE_TIME_MAX).
 async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mut Done) -> Result {
     let context = compound.context(plan.destination.export);
     let mut is_late = false;
@@ -188,7 +188,7 @@ async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mu
                 let step =
                     from_elsewhere::step(compound, &context, (plan, source), (done.copied.count, most));
                 step.await.map(|(copied, at)| {
-                    is_late = at >= compound.now() + from_elsewhere::INLINE_PATIENCE;
+                    is_late = at >= compound.now() + from_elsewhere::INLINE_TIME_MAX;
                     copied
                 })
             }

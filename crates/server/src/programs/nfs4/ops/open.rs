@@ -61,7 +61,7 @@ fn is_of_minor_0(args: &OpenArgs) -> bool {
     is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
 }
 
-/// As [`run`], without a future: only for a file that exists, where no delegation is held.
+/// As [`run`], without a future: only for a file that exists and has no delegation.
 pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,

@@ -18,7 +18,7 @@ use crate::state::IoKind;
 const DATA_HEADER: usize = 4 + 8 + 4;
 /// Bytes of a hole: kind, offset, length.
 const HOLE: usize = 4 + 8 + 8;
-/// Most pieces in one reply: each costs two system calls in a file of many small holes.
+/// Maximum number of pieces in one reply: each costs two system calls in a file of many small holes.
 const MAX_PIECES: u32 = 64;
 /// Number of times that announced data may be missing before the rest counts as a hole.
 const MAX_MISSES: u32 = 2;

@@ -225,7 +225,7 @@ async fn directory(
     }
 }
 
-/// Returns whether and how a cached listing may be used. Space and ACLs are not cached: they differ among callers.
+/// Returns the source of a listing. Space and ACLs are not cached: they differ among callers.
 async fn listing_source<'r>(
     compound: &Compound<'r>,
     directory: File<'_>,

@@ -21,7 +21,7 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{IoKind, stable_how};
 
-/// Most bytes of one WRITE_SAME and of a block: as many as one COPY copies before its reply.
+/// Maximum number of bytes of one WRITE_SAME and of a block: as many as one COPY copies before its reply.
 const MAX_BYTES: u64 = 64 << 20;
 /// Bytes created and written at once.
 const PIECE_BYTES: u64 = 1 << 20;

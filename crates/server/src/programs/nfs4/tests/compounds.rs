@@ -199,7 +199,7 @@ fn tiny_cache_limit_fails_before_slot_is_used() {
     let result = lab.send(&compound(cached));
     let statuses: Vec<_> = result.results.iter().map(HasStatus::status).collect();
     assert_eq!(statuses, [Status::REP_TOO_BIG_TO_CACHE]);
-    // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change".
+    // RFC 8881 §2.10.6.1.2: if SEQUENCE fails, "the sequence ID of the slot MUST NOT change".
     lab.sequence -= 1;
     assert_eq!(lab.status(vec![Op::PutRootFh]), Status::OK);
 }

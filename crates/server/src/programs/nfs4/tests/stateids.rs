@@ -219,7 +219,7 @@ fn test_stateid_checks_every_stateid() {
     }
 }
 
-/// Whether such a stateid exists.
+/// Returns whether such a stateid exists.
 fn has(basis: Basis, sent: Sent) -> bool {
     (basis, sent) != (Basis::Delegation, Old)
 }

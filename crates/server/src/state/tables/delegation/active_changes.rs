@@ -45,7 +45,7 @@ impl ActiveChanges {
     /// Returns the point from which changes of a file count for a grant. Call it before reading the attributes that
     /// the grant is based on.
     pub(crate) fn epoch(&self, hash: u64) -> ChangeEpoch {
-        // Mostly it is set already: then the cache line is only read.
+        // It is usually set already: then the cache line is only read.
         if !self.is_wanted.load(SeqCst) {
             self.is_wanted.store(true, SeqCst);
         }

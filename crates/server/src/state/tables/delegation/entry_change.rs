@@ -7,7 +7,7 @@ use protocol::nfs4::callback::notify::{
 use protocol::nfs4::types::{Bitmap, Component};
 use xdr::{Encode, List, Opaque, Writer};
 
-/// The supported notifications. Those of attributes are not among them: each WRITE would cost a callback.
+/// The supported notifications. Those of attributes are not supported: each WRITE would cost a callback.
 pub(crate) const SUPPORTED_NOTIFICATIONS: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
 

@@ -26,7 +26,7 @@ pub struct DelegationCounts {
     pub notices: AtomicU64,
     /// Recalled because of a conflict.
     pub recalls: AtomicU64,
-    /// Recalled because of a change by a local process; these are among `recalls`.
+    /// Recalled because of a change by a local process; included in `recalls`.
     pub local_changes: AtomicU64,
     /// Returned after a recall.
     pub returned: AtomicU64,
@@ -56,7 +56,7 @@ pub(crate) struct SharedDelegations {
     pub(crate) unsent: Mutex<Vec<EntryId>>,
     /// Operations that wait, in all shards.
     pub(crate) waiting: AtomicU64,
-    /// The most delegations of all clients.
+    /// Maximum number of delegations of all clients.
     pub(crate) max: usize,
     pub(crate) external_changes: Arc<ExternalChanges>,
     pub(crate) counts: DelegationCounts,

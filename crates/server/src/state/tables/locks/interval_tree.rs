@@ -1,10 +1,10 @@
 //! An interval tree: finds a lock that excludes another, in logarithmic time.
 //!
 //! Shared locks overlap, so an ordered map is not enough: a long range may start far before the requested bytes. Buckets by length
-//! fail where many ranges end just before those bytes. So this is a treap ordered by (start, owner). Each subtree knows its
+//! fail if many ranges end just before those bytes. So this is a treap ordered by (start, owner). Each subtree knows its
 //! greatest end and whether all its ranges belong to one owner, since own ranges do not conflict; and the same of its exclusive
 //! ranges, since a shared lock conflicts only with those. Priorities come from a keyed sequence that clients do not see, so no
-//! order of requests degrades the tree. Nodes live in one vector: 100,000 ranges are not 100,000 allocations.
+//! order of requests degrades the tree. All nodes are in one vector, so 100,000 ranges do not need 100,000 allocations.
 
 use super::held::{HeldLock, LockKind};
 use super::owners::LockOwner;

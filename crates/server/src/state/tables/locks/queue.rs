@@ -74,7 +74,7 @@ impl<N> LockQueue<N> {
         self.0.extract_if(.., |waiter| is_taken(waiter)).collect()
     }
 
-    /// Gives turns to waiters that have none, and returns the result of `notify` for each. A waiter gets its turn where `is_free`
+    /// Gives turns to waiters that have none, and returns the result of `notify` for each. A waiter gets its turn if `is_free`
     /// returns that it could have its lock, and no lock whose waiter has its turn excludes that.
     pub(crate) fn give_turns<C>(
         &mut self,

@@ -19,7 +19,7 @@ pub(crate) struct LockedRanges {
 }
 
 impl LockedRanges {
-    /// Returns an empty table; nobody but this server may know the seed.
+    /// Returns an empty table; only this server may know the seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { tree: IntervalTree::new(seed), owners: BTreeMap::new(), count: 0 }
     }

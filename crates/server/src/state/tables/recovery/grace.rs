@@ -66,7 +66,7 @@ impl Recovery {
         }
     }
 
-    /// Whether the period runs.
+    /// Returns whether the period runs.
     pub(crate) fn in_grace(&self, now: Duration) -> bool {
         if !self.in_grace.load(Acquire) {
             return false;
@@ -142,7 +142,7 @@ impl Recovery {
         Some(owner)
     }
 
-    /// Whether this name belongs to another principal's client that may still reclaim. A client that took the name now would
+    /// Returns whether this name belongs to another principal's client that may still reclaim. A client that took the name now would
     /// lose it when the other one returns.
     pub(crate) fn is_name_reserved(
         &self,

@@ -15,7 +15,7 @@ use super::Recovery;
 use crate::state::state_log::key;
 use crate::{StateLog, Transport};
 
-/// Records at most, over all hosts.
+/// Maximum number of records of all hosts.
 const RECORDS_MAX: usize = 16_384;
 /// Bytes of an address in a key. IPv4 addresses are mapped into IPv6.
 const ADDRESS_BYTES: usize = 16;
@@ -86,7 +86,7 @@ impl HostRecords {
 }
 
 impl HostEntry {
-    /// Whether the host was recorded by the previous server, and has not reclaimed anything yet.
+    /// Returns whether the host was recorded by the previous server, and has not reclaimed anything yet.
     fn may_reclaim(&self) -> bool {
         !self.is_present && !self.record.is_lost
     }
@@ -111,20 +111,20 @@ impl Recovery {
         waiting.map(|(name, entry)| (name.clone(), path(name, &entry.record))).collect()
     }
 
-    /// Whether the state number is stable, so that no later server reuses it.
+    /// Returns whether the state number is stable, so that no later server reuses it.
     pub(crate) fn is_monitor_state_stable(&self) -> bool {
         let change = self.clients.lock().hosts.state_change;
         self.log.as_ref().is_none_or(|log| log.stable() >= change)
     }
 
-    /// Whether a host may reclaim: the previous server recorded it.
+    /// Returns whether a host may reclaim: the previous server recorded it.
     pub(crate) fn host_may_reclaim(&self, name: &HostName) -> bool {
         let clients = self.clients.lock();
         // A host that has reclaimed something may reclaim more.
         clients.hosts.by_name.get(name).is_some_and(|entry| !entry.record.is_lost)
     }
 
-    /// Whether a host may get a lock that needs a record.
+    /// Returns whether a host may get a lock that needs a record.
     pub(crate) fn has_room_for_host(&self, name: &HostName) -> bool {
         let count = {
             let hosts = &self.clients.lock().hosts.by_name;

@@ -215,12 +215,12 @@ impl Recovery {
         self.log.iter().for_each(|log| log.push());
     }
 
-    /// Whether a client may get an open or a delegation: it has its record, or there is room for one.
+    /// Returns whether a client may get an open or a delegation: it has its record, or there is room for one.
     pub(crate) fn has_room_for(&self, client: &Client) -> bool {
         client.record_change().is_some() || client.is_reclaiming() || self.has_room()
     }
 
-    /// Whether there is room for more records.
+    /// Returns whether there is room for more records.
     pub(crate) fn has_room(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.has_room())
     }
@@ -306,7 +306,7 @@ impl Recovery {
         let name = Name::of(client);
         if let Some(entry) = clients.entry.get_mut(&name)
             && entry.state == RecordState::Present(client.id())
-            && entry.record.find(file, client.revoked() == 0)
+            && entry.record.acknowledge_file(file, client.revoked() == 0)
         {
             self.write(&name, Some(&entry.record));
         }
@@ -332,7 +332,7 @@ impl Recovery {
         self.write(&name, None);
     }
 
-    /// Whether a reclaiming client may have held state on this file and not lost it.
+    /// Returns whether a reclaiming client may have held state on this file and not lost it.
     pub(crate) fn may_reclaim(&self, client: &Client, file: FileKey) -> bool {
         let clients = self.clients.lock();
         let entry = clients.entry.get(&Name::of(client)).filter(|entry| entry.is_of(client));
@@ -384,7 +384,7 @@ impl RecordEntry {
         matches!(self.state, RecordState::Awaited { .. })
     }
 
-    /// Whether this is the record of `client`, or of its incarnation before the restart.
+    /// Returns whether this is the record of `client`, or of its incarnation before the restart.
     fn is_of(&self, client: &Client) -> bool {
         match self.state {
             RecordState::Present(id) => id == client.id(),

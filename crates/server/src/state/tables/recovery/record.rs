@@ -126,17 +126,17 @@ impl ClientRecord {
         Some(Self { verifier: *client.verifier(), principal, lost: Lost::Files(List::default()) })
     }
 
-    /// Whether the record belongs to this principal.
+    /// Returns whether the record belongs to this principal.
     pub(super) fn is_by(&self, principal: &Principal) -> bool {
         Recorded::of(principal).as_ref() == Some(&self.principal)
     }
 
-    /// Whether both records have the same principal.
+    /// Returns whether both records have the same principal.
     pub(super) fn same_principal(&self, other: &Self) -> bool {
         self.principal == other.principal
     }
 
-    /// Whether both records are of the same incarnation.
+    /// Returns whether both records are of the same incarnation.
     pub(super) fn same_incarnation(&self, other: &Self) -> bool {
         self.same_principal(other) && self.verifier == other.verifier
     }
@@ -164,23 +164,23 @@ impl ClientRecord {
     }
 
     /// Notes that the client has acknowledged the losses on a file, or all with `all`. Returns whether the record changed.
-    pub(super) fn find(&mut self, file: FileKey, all: bool) -> bool {
+    pub(super) fn acknowledge_file(&mut self, file: FileKey, all: bool) -> bool {
         let Lost::Files(files) = &self.lost else { return all && self.acknowledge() };
         let file = file.into();
         let left: Vec<_> = files.iter().copied().filter(|lost| *lost != file).collect();
-        let is_news = left.len() < files.len();
+        let is_changed = left.len() < files.len();
         self.lost = Lost::Files(List::new(left).unwrap_or_default());
-        is_news
+        is_changed
     }
 
-    /// Whether the client may reclaim state on a file.
+    /// Returns whether the client may reclaim state on a file.
     pub(super) fn may_reclaim(&self, file: FileKey) -> bool {
         let Lost::Files(files) = &self.lost else { return false };
         let file = file.into();
         !files.contains(&file)
     }
 
-    /// Whether it may reclaim anything.
+    /// Returns whether it may reclaim anything.
     pub(super) fn may_reclaim_any(&self) -> bool {
         matches!(self.lost, Lost::Files(_))
     }

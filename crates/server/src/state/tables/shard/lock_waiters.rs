@@ -10,11 +10,11 @@ use super::lock_notify::LockNotify;
 use super::share::Modes;
 use super::table::Shard;
 
-/// The most waiters of one file, so that a scan of them is short. A client beyond the bound polls.
+/// Maximum number of waiters of one file, so that a scan of them is short. A client beyond the bound polls.
 const WAITERS_PER_FILE_MAX: usize = 1024;
-/// The most waiters of one client, so that none takes all room.
+/// Maximum number of waiters of one client, so that none takes all room.
 const WAITERS_PER_CLIENT_MAX: u32 = 1024;
-/// The most waiters of all clients.
+/// Maximum number of waiters of all clients.
 const WAITERS_MAX: u64 = 4096;
 
 impl Shard {

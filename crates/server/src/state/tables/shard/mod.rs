@@ -1,6 +1,6 @@
 //! A shard: some files with all their opens, locks and delegations, and the stateids that name these.
 //!
-//! Everything that one operation on a file touches is under one lock. Entries live in a slab. Files, clients and owners list
+//! Everything that one operation on a file touches is under one lock. Entries are in a slab. Files, clients and owners list
 //! them by index, and each entry knows its positions in these lists, so that it leaves them in constant time. [`table`] adds
 //! and finds entries, [`release`] ends them.
 

@@ -30,7 +30,7 @@ const ADDRESSES_MAX: usize = 4;
 /// and delegations.
 const COPYING_MAX: u32 = 8;
 /// Time limit of a copy before its reply. Afterwards the rest is copied in the background, or the client requests it.
-pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const INLINE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Minimum prefix length of a configured network that permits addresses [nearby](is_near), or this machine by the address that
 /// clients use: that of 127.0.0.0/8.
 const NEAR_BITS: u8 = 8;
@@ -133,8 +133,8 @@ pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocat
     servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
 }
 
-/// Whether an address leads to this machine or its neighborhood, whose services may trust such connections. A configuration that
-/// permits all networks does not permit these; they need a network of their own.
+/// Returns whether an address leads to this machine or its neighborhood, whose services may trust such connections. A
+/// configuration that permits all networks does not permit these; they need a network of their own.
 fn is_near(ip: IpAddr) -> bool {
     match ip {
         // Connecting to the unspecified address connects to this machine.

@@ -172,7 +172,7 @@ fn is_own_retry(creation: &Creation, found: &Attributes, caller: u32) -> bool {
     matches!(creation.mode, CreateMode::Exclusive(_)) && found.size == 0 && is_callers
 }
 
-/// Opens an existing file where nothing can be created.
+/// Opens an existing file in an export in which nothing can be created.
 async fn existing_on_read_only<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],

@@ -87,7 +87,7 @@ pub(super) async fn beside_open(
     delegate(compound, client, file, asked, attributes).await
 }
 
-/// Returns whether the delegation replaces the open stateid (RFC 9754 §4).
+/// Returns the stateid of the delegation if it replaces the open stateid (RFC 9754 §4).
 ///
 /// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does if
 /// the open denies access, which a delegation cannot.

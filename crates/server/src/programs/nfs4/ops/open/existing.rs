@@ -77,7 +77,7 @@ pub(super) async fn by_name<'r>(
     }
 }
 
-/// As [`by_name`], where the backend answers without a wait; otherwise the lookup that has started.
+/// As [`by_name`], if the backend answers without a wait; otherwise the lookup that has started.
 pub(super) fn by_name_at_once<'r>(
     (directory, context): (&File<'r>, &Context),
     name: &[u8],

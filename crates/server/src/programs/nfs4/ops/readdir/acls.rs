@@ -15,9 +15,9 @@ use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::entry_attributes::EntryAttributes;
 use crate::programs::nfs4::status::{Failure, Result};
 
-/// Most entries of a reply; also bounds entries that are fetched and do not fit.
+/// Maximum number of entries of a reply; also bounds entries that are fetched and do not fit.
 const ENTRIES_MAX: usize = 128;
-/// Least bytes of an entry: its flag, cookie, a name, an empty mask, no attributes.
+/// Minimum bytes of an entry: its flag, cookie, a name, an empty mask, no attributes.
 const ENTRY_BYTES_MIN: usize = 4 + 8 + 8 + 4 + 4;
 
 /// An entry that waits for its ACL.

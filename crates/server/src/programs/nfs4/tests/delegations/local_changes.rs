@@ -71,10 +71,10 @@ fn local_changes_recall_conflicting_delegations() {
         let (Scene { lab, mut holder, mut other, file }, backend) = scene();
         let stateid = hold(&mut holder, "file", access);
         assert_eq!(backend.outsiders().watched(), 1);
-        backend.outsiders().meet(&object(&backend, "file"), does);
+        backend.outsiders().act(&object(&backend, "file"), does);
         assert_eq!(recall(&lab), usize::from(recalls), "{access:?} {does:?}");
         assert_eq!(recalled(&holder).len(), usize::from(recalls), "{access:?} {does:?}");
-        backend.outsiders().meet(&object(&backend, "file"), does);
+        backend.outsiders().act(&object(&backend, "file"), does);
         assert_eq!((recall(&lab), holder.calls().len()), (0, 0), "it is recalled once");
         assert_eq!(return_delegation(&mut holder, file, stateid), Status::OK);
         assert_eq!(backend.outsiders().watched(), 0, "the watch ends with the delegation");
@@ -88,7 +88,7 @@ fn recalls_directory_after_local_change() {
     let (first, backend) = scene();
     let (Scene { lab, mut holder, .. }, directory) = with_directory(first);
     let given = granted(&mut holder, &["export", "d"], Bitmap::EMPTY);
-    backend.outsiders().meet(&object(&backend, "d"), Interest::Changes);
+    backend.outsiders().act(&object(&backend, "d"), Interest::Changes);
     assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
     assert_eq!(return_delegation(&mut holder, directory, given.stateid), Status::OK);
     assert_eq!(backend.outsiders().watched(), 0);
@@ -98,7 +98,7 @@ fn recalls_directory_after_local_change() {
 fn revokes_unreturned_delegation_after_local_change() {
     let (Scene { mut lab, mut holder, .. }, backend) = scene();
     hold(&mut holder, "file", READ);
-    backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+    backend.outsiders().act(&object(&backend, "file"), Interest::Changes);
     assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
     for _ in 0..3 {
         lab.pass(LEASE_SECONDS / 3 + 1);
@@ -132,7 +132,7 @@ fn change_before_grant_prevents_grant() {
     backend.add(Rule::on(Method::Getattr, Fault::Hold(gate.clone())).times(1));
     let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
     assert_eq!(status(flight.poll()), None);
-    backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+    backend.outsiders().act(&object(&backend, "file"), Interest::Changes);
     gate.open();
     let result = flight.poll().expect("it is answered");
     let given = &open_result(result.results.last().unwrap()).delegation;
@@ -199,7 +199,7 @@ fn holder_sees_change_attribute_of_grant_until_return() {
     // The report comes a little after the change.
     for rings in [false, true] {
         if rings {
-            backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+            backend.outsiders().act(&object(&backend, "file"), Interest::Changes);
             assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
         }
         assert_eq!(change_of(&mut holder, &["export", "file"]), before);
@@ -252,7 +252,7 @@ fn write_holder_sees_own_changes_until_local_change_report() {
     let before = change_of(&mut holder, &["export", "file"]);
     holder.ok(at(&["export", "file"], vec![super::write(stateid)]));
     assert_ne!(change_of(&mut holder, &["export", "file"]), before);
-    backend.outsiders().meet(&object(&backend, "file"), Interest::Uses);
+    backend.outsiders().act(&object(&backend, "file"), Interest::Uses);
     assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
     assert_eq!(change_of(&mut holder, &["export", "file"]), before);
 }
@@ -331,7 +331,7 @@ fn listing_cached_before_local_change_is_not_used_after_it() {
     let own = cached_listing(&mut other, &backend);
     assert_ne!(own, granted);
     assert_eq!(listed_change(&mut holder), own);
-    backend.outsiders().meet(&object(&backend, "file"), Interest::Uses);
+    backend.outsiders().act(&object(&backend, "file"), Interest::Uses);
     assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
     assert_eq!(listed(&mut holder, &backend), (granted, true));
     assert_eq!(listed(&mut other, &backend), (own, false));

@@ -41,7 +41,7 @@ fn found(scene: &mut Scene, offset: u64, count: u32) -> Vec<u8> {
     read.into_result().unwrap().data.to_vec()
 }
 
-/// Whether the beginning and the end of each piece are right.
+/// Asserts that the beginning and the end of each piece are right.
 fn check(scene: &mut Scene, size: u64) {
     for at in (0..size).step_by(MIB as usize / 2).chain([size - 8]) {
         let length = (size - at).min(8);
