@@ -74,7 +74,7 @@ pub fn run_agent(path: &Path) -> Result<(), String> {
     let mut options = job.options.clone();
     options.extend(server.options().described());
     let place = Place {
-        access: Access::Nfs(server),
+        access: Access::Nfs(Box::new(server)),
         server_pid: pid,
         server_version: Some(version_of(&job)),
         options,

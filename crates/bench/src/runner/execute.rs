@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Each by a client of its own.
-    Nfs(Server),
+    Nfs(Box<Server>),
     /// By system calls.
     Directory(PathBuf),
 }
@@ -177,7 +177,7 @@ impl ClientWork for Removal {
 /// Connects a client, lets it do something, and leaves.
 fn with_client(access: &Access, work: &impl ClientWork) -> Result<(), String> {
     match access {
-        Access::Nfs(server) => with_client_of(server, work),
+        Access::Nfs(server) => with_client_of(&**server, work),
         Access::Directory(path) => with_client_of(path, work),
     }
 }
@@ -268,7 +268,7 @@ struct Job<C> {
 #[must_use]
 pub fn measure(run: &Run, place: &Place) -> Option<RunResult> {
     match &place.access {
-        Access::Nfs(server) => measure_with(server, run, place),
+        Access::Nfs(server) => measure_with(&**server, run, place),
         Access::Directory(path) => measure_with(path, run, place),
     }
 }

@@ -196,7 +196,7 @@ impl Open {
         let version = run.case.version.ok_or("a target without a version")?;
         let server = Server::resolve(&url, &run.case.options, version)?;
         self.place.options.extend(server.options().described());
-        self.place.access = Access::Nfs(server);
+        self.place.access = Access::Nfs(Box::new(server));
         Ok(())
     }
 

@@ -110,8 +110,8 @@ fn after_a_recall_nothing_new_is_local_and_what_is_must_become_known() {
     assert_eq!((table.held(&handle(1), START), table.counts().recalled), (None, 1));
     assert!(open(&table, 1, &me, OpenMode::READ, START).is_none());
     assert_eq!(due(&table, START), [handle(1)], "once");
-    let mut context = Context::from_waker(noop_waker_ref());
-    assert!(table.poll_ended(Some(&handle(1)), &mut context).is_pending());
+    let context = Context::from_waker(noop_waker_ref());
+    assert!(table.poll_ended(Some(&handle(1)), &context).is_pending());
     for expected in [second, first] {
         let local = table.next_local(&handle(1)).unwrap();
         assert!(Arc::ptr_eq(&local, &expected.unwrap()));
@@ -119,7 +119,7 @@ fn after_a_recall_nothing_new_is_local_and_what_is_must_become_known() {
     assert!(table.next_local(&handle(1)).is_none());
     assert_eq!(table.ending(&handle(1)).unwrap().stateid, Some(stateid(1)));
     table.ended(&handle(1));
-    assert!(table.poll_ended(Some(&handle(1)), &mut context).is_ready());
+    assert!(table.poll_ended(Some(&handle(1)), &context).is_ready());
     assert_eq!((table.counts().held, table.counts().returned), (1, 1));
     assert!(table.held(&handle(2), START).is_some(), "the other file's remains");
 }

@@ -15,7 +15,7 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::lock::LockOutcome;
 use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
+    DelegationWant, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
@@ -48,14 +48,6 @@ pub(super) fn granted(delegation: &OpenDelegation) -> Option<(Kind, Stateid, boo
         OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => {
             Some((Kind::Write, write.stateid, write.recall))
         }
-    }
-}
-
-/// Returns the type for CLAIM_PREVIOUS.
-pub(super) fn delegation_type(kind: Kind) -> DelegationType {
-    match kind {
-        Kind::Read => DelegationType::READ,
-        Kind::Write => DelegationType::WRITE,
     }
 }
 

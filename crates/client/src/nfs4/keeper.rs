@@ -19,11 +19,10 @@ use protocol::nfs4::types::{Handle, SessionId, Status};
 
 use super::callback::{CallbackHandler, CallbackSlots};
 use super::compound_size::CompoundSize;
-use super::delegations::delegation_type;
 use super::establish::{Registration, SESSION_FLAGS, Setup};
 use super::lock_owner::number_of;
 use super::offloads::Offloads;
-use super::revoked::REVOKED;
+use super::open_args::delegation_type;
 use super::session::{Session, SessionEvent, Unexecuted};
 use super::wire::Results;
 use crate::abandoned::Abandoned;
@@ -34,6 +33,11 @@ use crate::error::OpError;
 use crate::locks::Locks;
 use crate::opens::{OpenFile, OpenFiles};
 
+/// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (RFC 8881 §18.46.3).
+const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
+    .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
+    .union(SequenceStatus::ADMIN_STATE_REVOKED)
+    .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
 /// Assumed until the server has sent its lease time; most have 90 s.
 const LEASE_DEFAULT: Duration = Duration::from_secs(90);
 /// Number of repetitions of a compound after lost sessions, before the caller gets an error.

@@ -1,9 +1,10 @@
 //! Parts of the arguments of OPEN.
 
-use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
+use protocol::nfs4::ops::open::{DelegationType, DelegationWant, ShareAccess};
 use protocol::nfs4::types::StateOwner;
 use xdr::Opaque;
 
+use crate::delegations::Kind;
 use crate::opens::OpenMode;
 
 /// Returns the share access of a mode, with the wanted delegation. Version 4.0 has no flag for this.
@@ -18,4 +19,12 @@ pub(super) fn share_access(mode: OpenMode, minor_version: u32, want: DelegationW
 pub(super) fn open_owner(client_id: u64, number: u32) -> StateOwner {
     let name = Opaque::new(format!("open {number}").into_bytes()).unwrap_or_default();
     StateOwner { client_id, owner: name }
+}
+
+/// Returns the type of a delegation for CLAIM_PREVIOUS.
+pub(super) fn delegation_type(kind: Kind) -> DelegationType {
+    match kind {
+        Kind::Read => DelegationType::READ,
+        Kind::Write => DelegationType::WRITE,
+    }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use xdr::List;
@@ -15,12 +14,6 @@ use crate::config::Caller;
 use crate::error::OpError;
 use crate::locks::LockerUse;
 use crate::opens::OpenFile;
-
-/// Flags of SEQUENCE which say that some state was revoked; they stay until that is freed (§18.46.3).
-pub(super) const REVOKED: SequenceStatus = SequenceStatus::EXPIRED_ALL_STATE_REVOKED
-    .union(SequenceStatus::EXPIRED_SOME_STATE_REVOKED)
-    .union(SequenceStatus::ADMIN_STATE_REVOKED)
-    .union(SequenceStatus::RECALLABLE_STATE_REVOKED);
 
 /// Stateids that are tested at a time.
 const TESTED_AT_ONCE: usize = 256;

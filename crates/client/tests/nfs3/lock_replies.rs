@@ -153,8 +153,11 @@ struct Waiting {
     asked: Rc<RefCell<Vec<LockArgs>>>,
 }
 
+/// A LOCK in progress.
+type Locking = Pin<Box<dyn Future<Output = Result<Locked, OpError>>>>;
+
 impl Waiting {
-    fn new() -> (Self, Pin<Box<dyn Future<Output = Result<Locked, OpError>>>>) {
+    fn new() -> (Self, Locking) {
         let link = Link::new();
         let (client, file) = client(&link);
         let asked = Rc::new(RefCell::new(Vec::new()));
