@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::{join3, select};
+use futures_util::future::{join, select};
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
@@ -205,8 +205,10 @@ impl Nfs4 {
 
     /// Keeps the lease, replaces lost sessions and answers callbacks, until the client is closed.
     pub(crate) async fn run(&self) {
-        let kept = join3(self.keep_session(), self.answer_callbacks(), self.return_delegations());
-        let kept = pin!(kept);
+        let session = pin!(join(self.keep_session(), self.answer_callbacks()));
+        // Delegations are returned as long as there is a session.
+        let returns = pin!(self.return_delegations());
+        let kept = select(session, returns);
         // Abandoned operations end with the client.
         select(kept, pin!(self.background.run())).await;
     }
