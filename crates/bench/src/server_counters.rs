@@ -138,7 +138,9 @@ impl Before {
                 }
                 Err(why) => counters.problem = Some(why),
             }
-            if counters.difference().is_none() || counters.problem.is_some() {
+            // Without growth, none of Enfys's counters are known yet.
+            let has_agreed = counters.server.is_some() && counters.difference().is_none();
+            if has_agreed || counters.problem.is_some() {
                 break;
             }
             thread::sleep(pause);
