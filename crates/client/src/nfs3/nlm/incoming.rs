@@ -1,7 +1,7 @@
 //! Calls of the server to this client: GRANTED and GRANTED_MSG of the lock manager (RFC 1813 §6.3.5, XNFS), and SM_NOTIFY of the
 //! status monitor.
 //!
-//! Whoever carries them passes only calls from the server's address. They are hints: GRANTED wakes a waiter, which then sends LOCK
+//! The transport passes on only calls from the server's address. Such calls are hints: GRANTED wakes a waiter, which then sends LOCK
 //! again, and SM_NOTIFY makes locks doubtful.
 
 use std::future::poll_fn;
