@@ -75,7 +75,7 @@ impl Exchanged {
     }
 }
 
-/// Whether a series counts calls: operations of NFSv4 are counted in addition to the COMPOUND that has them, and a client's
+/// Returns whether a series counts calls: operations of NFSv4 are counted in addition to the COMPOUND that has them, and a client's
 /// answers to callbacks, which arrive on the same connection, as another program.
 fn is_call(series: &str) -> bool {
     let has = |label: &str| series.contains(label);

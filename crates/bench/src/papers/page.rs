@@ -15,7 +15,7 @@ pub struct Entry<'e> {
     pub results: &'e [RunResult],
 }
 
-/// Writes the page as Markdown: how it was measured, then a table with a row for each figure: the paper's numbers, ours, the
+/// Writes the page as Markdown: how it was measured, then a table with a row for each figure: the paper's numbers, this run's, the
 /// verdict, and the counter that explains it.
 ///
 /// # Errors

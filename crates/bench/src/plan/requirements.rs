@@ -4,16 +4,16 @@ use std::path::Path;
 
 /// Queries about the machine of a plan.
 pub trait Machine {
-    /// Whether a program is in the search path.
+    /// Returns whether a program is in the search path.
     fn has_program(&self, name: &str) -> bool;
-    /// Whether a file exists.
+    /// Returns whether a file exists.
     fn has_file(&self, path: &Path) -> bool;
-    /// Whether a directory can be written to.
+    /// Checks that a directory can be written to.
     ///
     /// # Errors
     /// The reason.
     fn can_write(&self, directory: &Path) -> Result<(), String>;
-    /// Whether this process is root.
+    /// Returns whether this process is root.
     fn is_root(&self) -> bool;
 }
 
@@ -29,7 +29,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether the machine has it.
+    /// Returns whether the machine has it.
     #[must_use]
     pub fn is_met(&self, machine: &impl Machine) -> bool {
         match self.files {

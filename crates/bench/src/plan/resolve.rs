@@ -129,7 +129,7 @@ impl Plan {
         self.runs().into_iter().filter(|run| !done.contains(&run.id)).collect()
     }
 
-    /// Returns the least time that the runs take.
+    /// Returns the minimum time that the runs take.
     #[must_use]
     pub fn least_time(&self) -> Duration {
         (self.duration + self.warm_up) * self.rounds * u32::try_from(self.cases.len()).unwrap_or(u32::MAX)

@@ -48,7 +48,7 @@ pub fn write_table(out: &mut impl Write, results: &[RunResult]) -> fmt::Result {
     write_warnings(out, &groups, &properties)
 }
 
-/// Whether a column says something: cases have the measure, and at least one has waited for slots.
+/// Returns whether a column says something: cases have the measure, and at least one has waited for slots.
 fn is_shown(measure: Measure, groups: &[Group<'_>]) -> bool {
     let mut samples = groups.iter().flat_map(|group| group.samples(measure));
     match measure {

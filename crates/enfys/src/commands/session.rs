@@ -26,13 +26,13 @@ use xdr::Opaque;
 
 use super::quote::shell_quoted;
 
-/// Most bytes of a record from a server: a READ and its headers.
+/// Maximum number of bytes of a record from a server: a READ and its headers.
 const RECORD_MAX: usize = TRANSFER_MAX as usize + (1 << 20);
 /// Time until a silent server's connection is made again, without `timeo=`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Repetitions of `soft` without `retrans=` (nfs(5)).
 const RETRANSMISSIONS: u32 = 2;
-/// Most bytes of this machine's name in a credential.
+/// Maximum number of bytes of this machine's name in a credential.
 const MACHINE_NAME_MAX: usize = 255;
 
 /// The failure of a command: its operation, the URL or path, and the reason.
@@ -94,7 +94,7 @@ impl Session {
         let (client, caller) = self.connect(url).await?;
         let names: Vec<&[u8]> =
             url.path().split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-        // The directory above the last name; where a name is missing or a symbolic link, one further above. The path itself comes
+        // The directory above the last name; if a name is missing or a symbolic link, one further above. The path itself comes
         // last: in version 3 nothing may be above an export.
         let above = (0..names.len()).rev().chain([names.len()]);
         let mut failure = None;
@@ -228,7 +228,7 @@ impl Location {
         Self { fs: self.fs.clone(), path: parent(&self.path), url }
     }
 
-    /// Whether both are on one server, by the same name.
+    /// Returns whether both are on one server, by the same name.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let server = |url: &Url| url.with_path(b"/").map(|url| url.to_string());
         server(&self.url) == server(&other.url)

@@ -3,7 +3,7 @@
 use crate::runs::{count, read_results, requests};
 use crate::{bench, printed};
 
-/// Whether a target can start here; otherwise prints why the test is skipped.
+/// Returns whether a target can start here; otherwise prints why the test is skipped.
 fn can_start(target: &str) -> bool {
     let setup = printed(&bench(&["setup"]));
     let missing: Vec<&str> =

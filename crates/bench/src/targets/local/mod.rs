@@ -77,7 +77,7 @@ impl LocalServer {
         Ok(())
     }
 
-    /// Whether its files are gone after a restart.
+    /// Returns whether its files are gone after a restart.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.name == "enfys-memory"
@@ -159,19 +159,19 @@ pub fn version(name: &str) -> String {
     format!("{name} {}", version.unwrap_or_default()).trim_end().to_owned()
 }
 
-/// Whether a server runs at the other end of a link only, even without delay: it is a machine of its own.
+/// Returns whether a server runs at the other end of a link only, even without delay: it is a machine of its own.
 #[must_use]
 pub fn needs_link(name: &str) -> bool {
     name == "knfsd"
 }
 
-/// Whether the files of a server are in a directory of this machine, where they can be made before it starts.
+/// Returns whether the files of a server are in a directory of this machine, where they can be made before it starts.
 #[must_use]
 pub fn has_directory(name: &str) -> bool {
     !matches!(name, "enfys-memory" | "knfsd")
 }
 
-/// Whether `address` accepts connections.
+/// Returns whether `address` accepts connections.
 #[must_use]
 pub fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, LOOK_EVERY.max(Duration::from_millis(500))).is_ok()
@@ -277,7 +277,7 @@ fn becomes_ready(child: &mut Child, Address { server, mount_port, .. }: Address)
     false
 }
 
-/// Whether a server tells its counters.
+/// Returns whether a server tells its counters.
 fn tells_counters(name: &str, starting: &Starting) -> bool {
     starting.tells_counters && name.starts_with("enfys")
 }

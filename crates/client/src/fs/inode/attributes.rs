@@ -64,8 +64,8 @@ impl Inode {
         held.is_some_and(|held| state.metadata.attributes.get_delegated(self.node.id, held.id).is_some())
     }
 
-    /// Returns how long the attributes that the client has may be used without asking the server. Whoever keeps copies of them keeps
-    /// these no longer. Zero if data are written behind, which will change them.
+    /// Returns how long the attributes that the client has may be used without asking the server. Copies of them must not be used
+    /// for longer. Zero if data are written behind, which will change them.
     #[must_use]
     pub fn attributes_usable_for(&self) -> Duration {
         let now = self.mount.now();
