@@ -8,64 +8,52 @@ use crate::tools::{TOOLS, Tool};
 /// Options of `cargo xtask setup`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Also install the servers that `cargo xtask peers` compares with
-    #[arg(long)]
-    peers: bool,
     /// Print missing packages and programs; install nothing
     #[arg(long)]
     list: bool,
 }
 
-/// The use of a package.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
-    Tests,
-    Peers,
-}
-
 struct Package {
     name: &'static str,
-    needed_for: For,
     why: &'static str,
 }
 
-const fn tests(name: &'static str, why: &'static str) -> Package {
-    Package { name, needed_for: For::Tests, why }
-}
-
-const fn peers(name: &'static str, why: &'static str) -> Package {
-    Package { name, needed_for: For::Peers, why }
+const fn package(name: &'static str, why: &'static str) -> Package {
+    Package { name, why }
 }
 
 const PACKAGES: &[Package] = &[
-    tests("user-mode-linux", "a Linux kernel as a process: the NFS client of the kernel tests"),
-    tests("kmod", "loads the NFS modules in that kernel"),
-    tests("iproute2", "the TAP device between that kernel and the server"),
-    tests("nfs-common", "mount.nfs in that kernel"),
-    tests("btrfs-progs", "a small file system with a quota, for a real EDQUOT"),
-    tests("prometheus", "promtool checks the metrics"),
-    tests("git", "clone and fsck on the mount"),
-    tests("rsync", "copies a tree to the mount"),
-    tests("gcc", "builds a C program on the mount; links the Rust crates"),
-    tests("libc6-dev", "headers for that program"),
-    tests("make", "builds that program"),
-    tests("fuse3", "fusermount3, with which users without rights mount"),
-    tests("tar", "packs and unpacks a tree on the mount"),
-    tests("sqlite3", "two processes use one database on the mount"),
-    tests("libacl1-dev", "pjdfstest links it"),
-    tests("acl", "getfacl and setfacl on the mount"),
-    tests("attr", "getfattr and setfattr on the mount"),
-    tests("libnfs-utils", "a second, independent NFS client in user space"),
-    tests("libkrb5-dev", "headers of the Kerberos library, with which the tests build the server"),
-    tests("libclang-dev", "parses those headers for that build"),
-    tests("krb5-kdc", "the key distribution center for Kerberos mounts"),
-    tests("krb5-admin-server", "creates principals and keys there"),
-    tests("krb5-user", "kinit and klist in the Kerberos tests"),
-    tests("tshark", "dissects captured packets; a malformed one fails a test"),
-    tests("systemd", "systemd-analyze rates the exposure of contrib/enfys.service"),
-    peers("nfs-ganesha", "the user-space server to compare with"),
-    peers("nfs-ganesha-vfs", "its back end for a directory"),
-    peers("rpcbind", "NFS-Ganesha does not start without it"),
+    package("user-mode-linux", "a Linux kernel as a process: the NFS client of the kernel tests"),
+    package("kmod", "loads the NFS modules in that kernel"),
+    package("iproute2", "the TAP device between that kernel and the server"),
+    package("nfs-common", "mount.nfs in that kernel"),
+    package("btrfs-progs", "a small file system with a quota, for a real EDQUOT"),
+    package("prometheus", "promtool checks the metrics"),
+    package("git", "clone and fsck on the mount"),
+    package("rsync", "copies a tree to the mount"),
+    package("gcc", "builds a C program on the mount; links the Rust crates"),
+    package("libc6-dev", "headers for that program"),
+    package("make", "builds that program"),
+    package("fuse3", "fusermount3, with which users without rights mount"),
+    package("tar", "packs and unpacks a tree on the mount"),
+    package("sqlite3", "two processes use one database on the mount"),
+    package("libacl1-dev", "pjdfstest links it"),
+    package("acl", "getfacl and setfacl on the mount"),
+    package("attr", "getfattr and setfattr on the mount"),
+    package("libnfs-utils", "a second, independent NFS client in user space"),
+    package("libkrb5-dev", "headers of the Kerberos library, with which the tests build the server"),
+    package("libclang-dev", "parses those headers for that build"),
+    package("krb5-kdc", "the key distribution center for Kerberos mounts"),
+    package("krb5-admin-server", "creates principals and keys there"),
+    package("krb5-user", "kinit and klist in the Kerberos tests"),
+    package("tshark", "dissects captured packets; a malformed one fails a test"),
+    package("systemd", "systemd-analyze rates the exposure of contrib/enfys.service"),
+    package("nfs-ganesha", "the user-space server that the bench and `cargo xtask peers` compare with"),
+    package("nfs-ganesha-vfs", "its back end for a directory"),
+    package("rpcbind", "NFS-Ganesha does not start without it; locks of version 3 are found by it"),
+    package("nfs-kernel-server", "rpc.nfsd, which starts the kernel's server for the bench"),
+    package("e2fsprogs", "mkfs.ext4 for the files of that server"),
+    package("fio", "its converter reads the results of the bench"),
 ];
 
 /// Prints and installs missing packages and programs.
@@ -77,8 +65,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn packages(options: &Options) -> Result<(), String> {
-    let wanted: Vec<&Package> =
-        PACKAGES.iter().filter(|package| options.peers || package.needed_for == For::Tests).collect();
+    let wanted: Vec<&Package> = PACKAGES.iter().collect();
     if !has_program("dpkg-query") {
         return Err(format!("setup supports only Debian packages; install by hand: {}", names(&wanted)));
     }
