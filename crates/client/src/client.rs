@@ -391,8 +391,8 @@ impl Client {
     /// Reads files from their start, whole if they are not longer than requested.
     pub async fn read_many(&self, caller: &Caller, files: &[ReadFile<'_>]) -> Vec<Result<Whole, OpError>> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) if nfs4.has_sessions() => nfs4.read_many(caller, files).await,
-            Protocol::Nfs3(_) | Protocol::Nfs4(_) => singles::read(self, caller, files).await,
+            Protocol::Nfs4(nfs4) => nfs4.read_many(caller, files).await,
+            Protocol::Nfs3(_) => singles::read(self, caller, files).await,
         }
     }
 
@@ -406,7 +406,12 @@ impl Client {
                 outcomes.iter().flatten().for_each(|object| _ = nfs4.delegations.give_back(&object.handle));
                 outcomes
             }
-            Protocol::Nfs3(_) | Protocol::Nfs4(_) => singles::write(self, caller, files).await,
+            Protocol::Nfs4(nfs4) => {
+                let mut outcomes = nfs4.write_many_v40(caller, files).await;
+                singles::write_rest(self, caller, files, &mut outcomes).await;
+                outcomes.into_iter().flatten().collect()
+            }
+            Protocol::Nfs3(_) => singles::write(self, caller, files).await,
         }
     }
 

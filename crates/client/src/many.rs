@@ -1,7 +1,7 @@
 //! Arguments and results of operations on many files.
 //!
 //! Each operation returns a result for each item, in their order. A failure of an item does not affect the others: they are
-//! executed anyway. With NFS 4.1 and 4.2 items share compounds; with version 3 their calls are in flight together.
+//! executed anyway. With version 4 items share compounds; with version 3 their calls are in flight together.
 
 use bytes::Bytes;
 
@@ -15,8 +15,12 @@ pub struct ReadFile<'a> {
     pub directory: FileHandle,
     /// Its name.
     pub name: &'a [u8],
-    /// Its handle if it is known. Version 3 then reads without LOOKUP; the others open files by name.
+    /// Its handle if it is known. A file that is not opened is then read without LOOKUP; others are opened by name.
     pub handle: Option<FileHandle>,
+    /// Whether version 4 may read the file without OPEN and CLOSE, by the anonymous stateid. Versions 3 and 4.0 always do. This gives up
+    /// the check of other clients' share reservations where a server makes it at OPEN only, and with `handle` a file that has
+    /// replaced this one under its name is not noticed.
+    pub without_open: bool,
     /// Maximum bytes to read; a longer file is not read whole.
     pub count: u32,
 }

@@ -1,4 +1,4 @@
-//! Operations on many files as single operations that are in flight together, for versions without compounds.
+//! Operations on many files as single operations that are in flight together: for version 3, and for what compounds of 4.0 leave over.
 
 use std::future::Future;
 
@@ -83,6 +83,25 @@ pub(super) async fn write(
         Ok(object)
     })
     .await
+}
+
+/// Writes the files that have no outcome yet.
+pub(super) async fn write_rest(
+    client: &Client,
+    caller: &Caller,
+    files: &[NewFile<'_>],
+    outcomes: &mut [Option<Result<Object, OpError>>],
+) {
+    let rest: Vec<NewFile<'_>> = files
+        .iter()
+        .zip(&*outcomes)
+        .filter(|(_, outcome)| outcome.is_none())
+        .map(|(file, _)| file.clone())
+        .collect();
+    let mut written = write(client, caller, &rest).await.into_iter();
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+        *outcome = written.next();
+    }
 }
 
 async fn write_all(

@@ -7,16 +7,19 @@
 //! compounds that are in flight together, instead of one round trip for each failure.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::types::{HasStatus, Status};
 
 use super::Nfs4;
-use super::session::{DELAY_FIRST, DELAY_MAX, Limits};
+use super::owned::{has_seqid, set_seqid};
+use super::session::{DELAY_FIRST, DELAY_MAX, Limits, Session, Unexecuted};
 use super::wire::Results;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::owner::Seqid;
 
 /// Bytes of a request or reply apart from its items: headers, credentials, SEQUENCE.
 const OVERHEAD: usize = 1024;
@@ -49,6 +52,10 @@ struct Batch {
     items: Vec<Item>,
     outcomes: Vec<Option<ItemOutcome>>,
     tries: Vec<u32>,
+    /// The seqid of each item's owner.
+    seqids: Vec<Seqid>,
+    /// The seqid that each item was sent with.
+    sent: Vec<u32>,
     /// Items that are in no compound yet, by number.
     waiting: VecDeque<usize>,
     /// Maximum number of items of the next compound.
@@ -87,23 +94,51 @@ impl Nfs4 {
     /// The client does not request that the server keeps the replies: servers keep only a few KiB. If a reply is lost with its connection, the
     /// compound is executed again, and its results are marked as repeated: then NOENT or EXIST may come from the first time.
     pub(crate) async fn batch(&self, caller: &Caller, items: Vec<Item>, spread: usize) -> Vec<ItemOutcome> {
-        let mut batch = Batch::new(items, spread);
+        let seqids = vec![Seqid::Ignored; items.len()];
+        self.run_batch(None, caller, Batch::new(items, seqids, spread)).await.0
+    }
+
+    /// Executes items with one operation each of an owner of 4.0 (RFC 7530 §9.1.7), which has this seqid. Returns the seqids
+    /// afterwards too. The items fail with BADSESSION if the session is lost: the server has forgotten the owners with it.
+    pub(super) async fn batch_as(
+        &self,
+        session: &Arc<Session>,
+        caller: &Caller,
+        items: Vec<(Item, Seqid)>,
+        spread: usize,
+    ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
+        let (items, seqids) = items.into_iter().unzip();
+        self.run_batch(Some(session), caller, Batch::new(items, seqids, spread)).await
+    }
+
+    /// Executes a batch in one session, or in the current ones.
+    async fn run_batch(
+        &self,
+        fixed: Option<&Arc<Session>>,
+        caller: &Caller,
+        mut batch: Batch,
+    ) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let mut running = FuturesUnordered::new();
         let mut pause = DELAY_FIRST;
         loop {
-            let limits = match self.session().await {
-                Ok(session) => session.limits,
-                Err(error) => return batch.fail_rest(&error),
+            let limits = match fixed {
+                Some(session) => session.limits,
+                None => match self.session().await {
+                    Ok(session) => session.limits,
+                    Err(error) => return batch.fail_rest(&error),
+                },
             };
             let in_flight_max = limits.in_flight as usize;
             while running.len() < in_flight_max {
                 let Some(numbers) = batch.next_compound(self.compound_size.get(&limits), &limits) else {
                     break;
                 };
-                let ops: Vec<Op> =
-                    numbers.iter().flat_map(|number| batch.items[*number].ops.clone()).collect();
+                let ops = batch.start(&numbers);
                 running.push(async move {
-                    let outcome = self.compound(caller, &ops, false).await;
+                    let outcome = match fixed {
+                        Some(session) => execute_in(session, caller, &ops).await,
+                        None => self.compound(caller, &ops, false).await,
+                    };
                     (numbers, ops.len(), outcome)
                 });
             }
@@ -127,14 +162,25 @@ impl Nfs4 {
     }
 }
 
+/// Executes a compound in this session only.
+async fn execute_in(session: &Arc<Session>, caller: &Caller, ops: &[Op]) -> Result<Results, OpError> {
+    session.compound(caller.credential(), ops, false).await.map_err(|error| match error {
+        Unexecuted::SessionLost { .. } | Unexecuted::ReplyLost => OpError::Status(Status::BADSESSION),
+        Unexecuted::Refused(status) => OpError::Status(status),
+        Unexecuted::Call(error) => OpError::Call(error),
+    })
+}
+
 impl Batch {
-    fn new(items: Vec<Item>, spread: usize) -> Self {
+    fn new(items: Vec<Item>, seqids: Vec<Seqid>, spread: usize) -> Self {
         let count = items.len();
         let share = count.div_ceil(spread).max(ITEMS_MIN);
         Self {
             items,
             outcomes: (0..count).map(|_| None).collect(),
             tries: vec![0; count],
+            seqids,
+            sent: vec![0; count],
             waiting: (0..count).collect(),
             items_max: share,
             share,
@@ -171,6 +217,31 @@ impl Batch {
         (!taken.is_empty()).then_some(taken)
     }
 
+    /// Returns the operations of items, which are sent now.
+    fn start(&mut self, numbers: &[usize]) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for number in numbers {
+            let seqid = self.seqids[*number].start_request();
+            self.sent[*number] = seqid;
+            ops.extend(self.items[*number].ops.iter().cloned().map(|mut op| {
+                set_seqid(&mut op, seqid);
+                op
+            }));
+        }
+        ops
+    }
+
+    /// Updates the seqids of items by the results of their compound.
+    fn end(&mut self, numbers: &[usize], results: &Results) {
+        let mut at = 0;
+        for number in numbers {
+            let ops = &self.items[*number].ops;
+            let status = ops.iter().position(has_seqid).and_then(|own| results.status_at(at + own));
+            self.seqids[*number].end_request(self.sent[*number], status);
+            at += ops.len();
+        }
+    }
+
     /// Handles the outcome of a compound with these items; returns the reaction to a failure.
     fn handle(&mut self, numbers: &[usize], outcome: Result<Results, OpError>) -> Option<Failure> {
         let mut results = match outcome {
@@ -185,6 +256,7 @@ impl Batch {
                 return Some(Failure::Final);
             }
         };
+        self.end(numbers, &results);
         let is_repeated = results.is_repeated;
         for (at, number) in numbers.iter().enumerate() {
             let own: Vec<OpResult> = results.take_results(self.items[*number].ops.len());
@@ -234,16 +306,17 @@ impl Batch {
         failure
     }
 
-    fn fail_rest(mut self, error: &OpError) -> Vec<ItemOutcome> {
+    fn fail_rest(mut self, error: &OpError) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         for outcome in &mut self.outcomes {
             outcome.get_or_insert_with(|| Err(error.clone()));
         }
         self.finish()
     }
 
-    fn finish(self) -> Vec<ItemOutcome> {
+    fn finish(self) -> (Vec<ItemOutcome>, Vec<Seqid>) {
         let missing = || Err(OpError::BadReply("results are missing"));
-        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+        let outcomes = self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect();
+        (outcomes, self.seqids)
     }
 }
 
@@ -258,7 +331,7 @@ mod tests {
 
     fn batch(count: usize, ops: usize, reply: usize) -> Batch {
         let item = Item { ops: vec![put(Handle::default()); ops], request: 100, reply };
-        Batch::new(vec![item; count], 1)
+        Batch::new(vec![item; count], vec![Seqid::Ignored; count], 1)
     }
 
     fn results(statuses: &[Status]) -> Results {
@@ -274,6 +347,7 @@ mod tests {
     fn statuses(batch: Batch) -> Vec<Status> {
         batch
             .finish()
+            .0
             .into_iter()
             .map(|outcome| outcome.map_or_else(|_| Status::IO, |own| own.status()))
             .collect()
@@ -300,10 +374,29 @@ mod tests {
     }
 
     #[test]
+    fn seqids_advance_only_for_items_that_were_executed() {
+        use protocol::nfs4::ops::close::CloseArgs;
+        use protocol::nfs4::types::Stateid;
+        let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::ANONYMOUS });
+        let item = Item { ops: vec![put(Handle::default()), close], request: 1, reply: 1 };
+        let mut batch = Batch::new(vec![item; 3], vec![Seqid::Next(7); 3], 1);
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        let ops = batch.start(&numbers);
+        assert!(matches!(&ops[5], Op::Close(args) if args.seqid == 7));
+        let failed = results(&[Status::OK, Status::OK, Status::OK, Status::DELAY]);
+        assert_eq!(batch.handle(&numbers, Ok(failed)), Some(Failure::Later));
+        assert_eq!(batch.seqids, [Seqid::Next(8), Seqid::Next(8), Seqid::Next(7)], "DELAY advances it too");
+        let numbers = batch.next_compound(49, &LIMITS).unwrap();
+        assert!(matches!(&batch.start(&numbers)[1], Op::Close(args) if args.seqid == 8));
+        batch.handle(&numbers, Err(OpError::Status(Status::BADSESSION)));
+        assert_eq!(batch.finish().1, [Seqid::Next(8), Seqid::Unknown, Seqid::Unknown]);
+    }
+
+    #[test]
     fn items_are_spread_over_compounds() {
         let item = Item { ops: vec![put(Handle::default())], request: 1, reply: 1 };
         for (count, spread, expected) in [(100, 1, 49), (40, 4, 10), (10, 4, ITEMS_MIN), (3, 4, 3)] {
-            let mut batch = Batch::new(vec![item.clone(); count], spread);
+            let mut batch = Batch::new(vec![item.clone(); count], vec![Seqid::Ignored; count], spread);
             assert_eq!(batch.next_compound(49, &LIMITS).unwrap().len(), expected, "{count} over {spread}");
         }
     }

@@ -37,11 +37,21 @@ pub(super) struct Opening {
 }
 
 /// Returns whether an operation has the seqid of an owner.
-fn has_seqid(op: &Op) -> bool {
+pub(super) fn has_seqid(op: &Op) -> bool {
     matches!(
         op,
         Op::Open(_) | Op::OpenConfirm(_) | Op::OpenDowngrade(_) | Op::Close(_) | Op::Lock(_) | Op::LockU(_)
     )
+}
+
+/// Sets the seqid of an operation that has one and can be part of a batch.
+pub(super) fn set_seqid(op: &mut Op, seqid: u32) {
+    match op {
+        Op::Open(args) => args.seqid = seqid,
+        Op::OpenConfirm(args) => args.seqid = seqid,
+        Op::Close(args) => args.seqid = seqid,
+        _ => {}
+    }
 }
 
 /// Executes a compound in a session, and updates the seqids of its owners by its status. Returns the status of the

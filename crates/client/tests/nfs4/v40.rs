@@ -5,13 +5,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::attributes::SetAttributes;
+use client::Client;
+use client::attributes::{SetAttributes, SetTime, Timestamp};
 use client::config::Version;
 use client::errno::Errno;
 use client::error::OpError;
 use client::fs::{File, FileSystem, OpenOptions};
 use client::many::{NewFile, ReadFile};
-use client::results::{Creation, OpenMode, Stability};
+use client::results::{Creation, FileHandle, NewObject, OpenMode, Stability};
 use protocol::nfs4::types::{OpNum, Status};
 
 use crate::world::{Fate, LEASE, World, root};
@@ -195,34 +196,126 @@ fn an_expired_lease_is_replaced_and_files_are_opened_again_by_name() {
     }
 }
 
+/// Number of files of the tests of many files, and the compounds that they are spread over: 8 files each.
+const MANY: usize = 100;
+const COMPOUNDS: usize = MANY.div_ceil(8);
+
+fn names() -> Vec<Vec<u8>> {
+    (0..MANY).map(|number| format!("file {number}").into_bytes()).collect()
+}
+
+fn new_files(directory: FileHandle, names: &[Vec<u8>]) -> Vec<NewFile<'_>> {
+    let set = SetAttributes {
+        mtime: SetTime::To(Timestamp { seconds: 5, nanoseconds: 0 }),
+        ..SetAttributes::default()
+    };
+    let new = |name| NewFile { directory, name, mode: 0o400, data: Bytes::copy_from_slice(name), set };
+    names.iter().map(|name| new(name)).collect()
+}
+
+/// Checks that each file contains its name.
+async fn check(client: &Client, directory: FileHandle, names: &[Vec<u8>]) {
+    let file = |name| ReadFile { directory, name, handle: None, without_open: false, count: 4096 };
+    let wanted: Vec<_> = names.iter().map(|name| file(name)).collect();
+    for (name, whole) in names.iter().zip(client.read_many(&root(), &wanted).await) {
+        let whole = whole.unwrap();
+        assert_eq!((&whole.data[..], whole.is_whole, whole.attributes.mtime.seconds), (&name[..], true, 5));
+    }
+}
+
 #[test]
-fn many_files_are_read_and_written() {
+fn many_files_take_compounds_and_not_requests_of_their_own() {
     let world = World::new();
-    let (client, _) = world.client(Version::V40);
-    let caller = root();
+    let (client, peer) = world.client(Version::V40);
+    let (caller, names) = (root(), names());
     world.run(async {
         let top = client.mount(&caller, &[b"export"]).await.unwrap().handle;
-        let names: Vec<Vec<u8>> = (0..100).map(|number| format!("file {number}").into_bytes()).collect();
-        let new = |name| NewFile {
-            directory: top,
-            name,
-            mode: 0o600,
-            data: Bytes::copy_from_slice(name),
-            set: SetAttributes::default(),
-        };
-        let files: Vec<NewFile<'_>> = names.iter().map(|name| new(name)).collect();
-        for outcome in client.write_many(&caller, &files).await {
+        for outcome in client.write_many(&caller, &new_files(top, &names)).await {
             outcome.unwrap();
         }
-        let wanted: Vec<_> =
-            names.iter().map(|name| ReadFile { directory: top, name, handle: None, count: 4096 }).collect();
-        for (name, whole) in names.iter().zip(client.read_many(&caller, &wanted).await) {
-            let whole = whole.unwrap();
-            assert_eq!((&whole.data[..], whole.is_whole), (&name[..], true));
-        }
+        // Owners are kept, and need no second OPEN_CONFIRM.
+        assert!(client.write_many(&caller, &new_files(top, &names)).await.iter().all(Result::is_ok));
+        check(&client, top, &names).await;
         let found: Vec<_> = names.iter().map(|name| (top, &name[..])).collect();
         assert!(client.stat_many(&caller, &found).await.into_iter().all(|object| object.is_ok()));
         assert!(client.remove_many(&caller, &found, false).await.into_iter().all(|removed| removed.is_ok()));
     });
+    assert_eq!(world.server().counts().opens, 0);
+    let count = |op| peer.count(op);
+    for op in [OpNum::OPEN, OpNum::WRITE, OpNum::CLOSE] {
+        assert_eq!(count(op), 2 * COMPOUNDS, "{op:?}");
+    }
+    assert_eq!((count(OpNum::READ), count(OpNum::REMOVE)), (COMPOUNDS, COMPOUNDS));
+    assert!(count(OpNum::OPEN_CONFIRM) <= COMPOUNDS, "{} OPEN_CONFIRMs", count(OpNum::OPEN_CONFIRM));
+}
+
+#[test]
+fn many_files_are_written_although_replies_are_lost_or_the_server_restarts() {
+    for at in [OpNum::OPEN, OpNum::OPEN_CONFIRM, OpNum::CLOSE] {
+        for restarts in [false, true] {
+            let world = World::new();
+            let (client, peer) = world.client(Version::V40);
+            let (caller, names) = (root(), names());
+            let top = world.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+            let fate = if restarts { Fate::Hold } else { Fate::LoseReply };
+            let is_first = Cell::new(true);
+            peer.judge(move |ops| match ops.contains(&at) && is_first.replace(false) {
+                true => fate,
+                false => Fate::Serve,
+            });
+            let files = new_files(top, &names);
+            let mut written = pin!(client.write_many(&caller, &files));
+            if restarts {
+                assert!(world.run_for(Duration::from_secs(1), written.as_mut()).is_none());
+                world.restart();
+                peer.release(&world);
+            }
+            assert!(world.run(written).into_iter().all(|outcome| outcome.is_ok()), "{at:?}");
+            world.run(check(&client, top, &names));
+            assert_eq!(world.server().counts().opens, 0, "{at:?}, {restarts}");
+        }
+    }
+}
+
+#[test]
+fn among_many_files_a_failed_one_fails_alone() {
+    let world = World::new();
+    let (client, _) = world.client(Version::V40);
+    let (caller, names) = (root(), names());
+    world.run(async {
+        let top = client.mount(&caller, &[b"export"]).await.unwrap().handle;
+        let set = SetAttributes::with_mode(0o755);
+        client.create_object(&caller, top, &names[10], &NewObject::Directory, &set).await.unwrap();
+        let link = NewObject::Symlink(Bytes::from_static(b"elsewhere"));
+        client.create_object(&caller, top, b"link", &link, &set).await.unwrap();
+        for (at, outcome) in client.write_many(&caller, &new_files(top, &names)).await.into_iter().enumerate()
+        {
+            let expected = if at == 10 { Some(Errno::EISDIR) } else { None };
+            assert_eq!(outcome.err().map(|error| error.errno()), expected, "{at}");
+        }
+        let file = |name| ReadFile { directory: top, name, handle: None, without_open: false, count: 9 };
+        let outcomes = client.read_many(&caller, &[file(&names[10]), file(b"link"), file(&names[1])]).await;
+        let errors: Vec<_> =
+            outcomes.iter().map(|outcome| outcome.as_ref().err().map(OpError::errno)).collect();
+        assert_eq!(errors, [Some(Errno::EISDIR), Some(Errno::ELOOP), None]);
+    });
+    assert_eq!(world.server().counts().opens, 0);
+}
+
+#[test]
+fn files_that_a_dropped_call_has_opened_are_closed() {
+    let world = World::new();
+    let (client, peer) = world.client(Version::V40);
+    let (caller, names) = (root(), names());
+    let top = world.run(client.mount(&caller, &[b"export"])).unwrap().handle;
+    peer.judge(|ops| if ops.contains(&OpNum::CLOSE) { Fate::Hold } else { Fate::Serve });
+    {
+        let files = new_files(top, &names);
+        let written = pin!(client.write_many(&caller, &files));
+        assert!(world.run_for(Duration::from_secs(1), written).is_none());
+    }
+    assert_eq!(world.server().counts().opens, MANY as u64);
+    peer.release(&world);
+    world.pass(Duration::from_secs(1));
     assert_eq!(world.server().counts().opens, 0);
 }

@@ -6,7 +6,7 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{CreateHow, DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareDeny};
-use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::read::{ReadArgs, ReadOk};
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Outcome, StableHow, Stateid, Status};
@@ -20,7 +20,7 @@ use super::super::open_args::{open_owner, share_access};
 use super::super::wire::{Results, put, take};
 use super::directory::{list_ops, take_page};
 use super::object::set_ops;
-use crate::attributes::{Attributes, SetAttributes};
+use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
@@ -30,27 +30,35 @@ use crate::owner::Owner;
 use crate::results::{DirPage, FileHandle, Object};
 
 /// Approximate bytes of an item's request, without names, attributes and data.
-const REQUEST: usize = 512;
+pub(super) const REQUEST: usize = 512;
 /// Bytes of the results of an item with a handle and attributes, data not counted.
-const REPLY: usize = 768;
+pub(super) const REPLY: usize = 768;
 
 impl Nfs4 {
-    /// Opens, reads from the start, and closes. Files longer than requested are not whole.
+    /// Opens, reads from the start, and closes; or reads without an open, where the caller allows it, and always in version 4.0, in
+    /// which the compound of an OPEN cannot use its stateid. Files longer than requested are not whole.
     pub(crate) async fn read_many(
         &self,
         caller: &Caller,
         files: &[ReadFile<'_>],
     ) -> Vec<Result<Whole, OpError>> {
+        let is_unopened = |file: &ReadFile<'_>| file.without_open || !self.has_sessions();
         let opening = |file: &ReadFile<'_>, owner| {
+            if is_unopened(file) {
+                return unopened(file);
+            }
             let open = self.open_op(file.name, owner, OpenMode::READ, OpenHow::NoCreate)?;
             let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: file.count });
             let ops = vec![put(file.directory), open, Op::GetFh, read, get_attributes(), close()];
             Ok(Item { ops, request: REQUEST + file.name.len(), reply: REPLY + file.count as usize })
         };
         self.with_owners(caller, files, opening, |results, file| {
-            results.skip_many(3)?;
-            let read = take!(results, Read)?;
-            let attributes = take_attributes(results)?;
+            let (read, attributes) = if is_unopened(file) {
+                take_unopened(results, file)?
+            } else {
+                results.skip_many(3)?;
+                (take!(results, Read)?, take_attributes(results)?)
+            };
             let data = read.data.into_bytes();
             if data.len() > file.count as usize {
                 return Err(OpError::BadReply("more data than requested"));
@@ -71,31 +79,14 @@ impl Nfs4 {
             let how = OpenHow::Create(CreateHow::Unchecked(set_attributes(&set)));
             let open = self.open_op(file.name, owner, OpenMode::WRITE, how)?;
             let mut ops = vec![put(file.directory), open, Op::GetFh];
-            if !file.data.is_empty() {
-                ops.push(write(&file.data)?);
-            }
-            if !file.set.is_empty() {
-                ops.extend(set_ops(Stateid::CURRENT, &file.set));
-            }
+            ops.extend(write_ops(Stateid::CURRENT, &file.data, &file.set)?);
             ops.extend([get_attributes(), close()]);
             Ok(Item { ops, request: REQUEST + file.name.len() + file.data.len(), reply: REPLY })
         };
         self.with_owners(caller, files, opening, |results, file| {
             results.skip_many(2)?;
             let handle = take!(results, GetFh)?;
-            if !file.data.is_empty() {
-                let written = take!(results, Write)?;
-                if written.count as usize != file.data.len() || written.committed < StableHow::FileSync {
-                    return Err(OpError::Invalid(Errno::EIO, "the server wrote less than the file"));
-                }
-            }
-            if !file.set.is_empty() {
-                results.skip_many(set_ops(Stateid::CURRENT, &file.set).count())?;
-            }
-            let attributes = take_attributes(results)?;
-            if attributes.size != file.set.size.unwrap_or(file.data.len() as u64) {
-                return Err(OpError::Invalid(Errno::EIO, "the server kept other content of the file"));
-            }
+            let attributes = take_written(results, file.data.len(), &file.set)?;
             Ok(Object { handle, attributes })
         })
         .await
@@ -291,8 +282,65 @@ fn close() -> Op {
     Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT })
 }
 
-fn write(data: &Bytes) -> Result<Op, OpError> {
-    let data = Opaque::new(data.clone())
-        .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
-    Ok(Op::Write(WriteArgs { stateid: Stateid::CURRENT, offset: 0, stable: StableHow::FileSync, data }))
+/// Returns the operations that write all data of a file, and then set attributes.
+pub(super) fn write_ops(stateid: Stateid, data: &Bytes, set: &SetAttributes) -> Result<Vec<Op>, OpError> {
+    let mut ops = Vec::new();
+    if !data.is_empty() {
+        let data = Opaque::new(data.clone())
+            .map_err(|_| OpError::Invalid(Errno::EINVAL, "more data than one WRITE can carry"))?;
+        ops.push(Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data }));
+    }
+    if !set.is_empty() {
+        ops.extend(set_ops(stateid, set));
+    }
+    Ok(ops)
+}
+
+/// Takes the results of [`write_ops`] and of the GETATTR that follows, and returns the attributes.
+pub(super) fn take_written(
+    results: &mut Results,
+    length: usize,
+    set: &SetAttributes,
+) -> Result<Attributes, OpError> {
+    if length > 0 {
+        let written = take!(results, Write)?;
+        if written.count as usize != length || written.committed < StableHow::FileSync {
+            return Err(OpError::Invalid(Errno::EIO, "the server wrote less than the file"));
+        }
+    }
+    if !set.is_empty() {
+        results.skip_many(set_ops(Stateid::ANONYMOUS, set).count())?;
+    }
+    let attributes = take_attributes(results)?;
+    if attributes.size != set.size.unwrap_or(length as u64) {
+        return Err(OpError::Invalid(Errno::EIO, "the server kept other content of the file"));
+    }
+    Ok(attributes)
+}
+
+/// Returns the operations that read a file by the anonymous stateid (RFC 8881 §8.2.3).
+fn unopened(file: &ReadFile<'_>) -> Result<Item, OpError> {
+    let mut ops = match file.handle {
+        Some(handle) => vec![put(handle)],
+        None => {
+            vec![put(file.directory), Op::Lookup(LookupArgs { name: component(file.name)? })]
+        }
+    };
+    let read = Op::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: file.count });
+    // The attributes come first: those after the READ could be newer than its data.
+    ops.extend([get_attributes(), read]);
+    Ok(Item { ops, request: REQUEST + file.name.len(), reply: REPLY + file.count as usize })
+}
+
+/// Takes the results of [`unopened`].
+fn take_unopened(results: &mut Results, file: &ReadFile<'_>) -> Result<(ReadOk, Attributes), OpError> {
+    results.skip_many(if file.handle.is_some() { 1 } else { 2 })?;
+    let attributes = take_attributes(results)?;
+    match take!(results, Read) {
+        // OPEN has a status of its own for symbolic links (RFC 8881 §18.16.3).
+        Err(OpError::Status(_)) if attributes.kind == FileKind::Symlink => {
+            Err(OpError::Status(Status::SYMLINK))
+        }
+        read => Ok((read?, attributes)),
+    }
 }

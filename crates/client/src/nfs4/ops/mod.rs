@@ -28,6 +28,7 @@ mod name;
 mod object;
 mod open;
 mod space;
+mod write_many_v40;
 mod xattr;
 
 pub(super) use lock::lock_type;

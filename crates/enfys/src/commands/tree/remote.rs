@@ -590,6 +590,7 @@ impl Tree for RemoteTree {
             directory,
             name,
             handle: file.handle,
+            without_open: false,
             count: file.size as u32,
         });
         let read = self.fs.client().read_many(self.fs.caller(), &items).await;
