@@ -19,6 +19,7 @@ use crate::commands::ln::{self, LnArguments};
 use crate::commands::ls::{self, LsArguments};
 use crate::commands::mkdir::{self, MkdirArguments};
 use crate::commands::mount::MountArguments;
+use crate::commands::mount::stats::StatsArguments;
 use crate::commands::mount::umount::UmountArguments;
 use crate::commands::mv::{self, MvArguments};
 use crate::commands::proxy::ProxyArguments;
@@ -152,6 +153,8 @@ pub enum Command {
     Mount(MountArguments),
     /// Unmount a directory that `enfys mount` mounted
     Umount(UmountArguments),
+    /// Show requests, times, caches and memory of a mount
+    Stats(StatsArguments),
     /// Relay TCP with the delay, rate, losses and outages of a long link
     Proxy(ProxyArguments),
     /// Model, emulate and measure: links, results, and reports about them
@@ -226,6 +229,7 @@ impl Command {
             Self::Serve(_) | Self::Mount(_) | Self::Umount(_) | Self::Proxy(_) | Self::Client(_) => false,
             Self::CheckConfig(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
+            Self::Stats(arguments) => arguments.json,
             Self::Evict(arguments) => arguments.json,
             Self::Recall(arguments) => arguments.json,
             Self::Grace(GraceCommand::End(arguments)) => arguments.json,

@@ -10,6 +10,7 @@ mod client_addresses;
 mod commands;
 mod config;
 mod control;
+mod control_socket;
 mod descriptor_limits;
 mod duration;
 mod effective_config;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         cli::Command::Grace(command) => control::client::grace(&command).map(success),
         cli::Command::Mount(arguments) => commands::mount::run(&arguments),
         cli::Command::Umount(arguments) => commands::mount::umount::run(&arguments).map(success),
+        cli::Command::Stats(arguments) => commands::mount::stats::run(&arguments).map(success),
         cli::Command::Proxy(arguments) => commands::proxy::run(&arguments).map(success),
         cli::Command::Bench(command) => commands::bench::run(&command),
         cli::Command::Client(command) => Ok(command.run()),

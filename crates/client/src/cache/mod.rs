@@ -4,6 +4,7 @@
 
 pub mod attributes;
 mod bounded;
+pub mod counts;
 pub mod directory;
 pub mod limiter;
 pub mod metadata;

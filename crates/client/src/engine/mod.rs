@@ -139,7 +139,12 @@ impl Engine {
         let mut state = self.state.lock();
         state.disconnect(id);
         state.connections[id.0].link = Link::Closed;
-        state.fail_calls(Some(id), &CallError::Closed);
+        state.fail_calls(Some(id), &CallError::Closed, self.now());
+    }
+
+    /// Counts an error status in the reply to a call with this label: only callers decode results.
+    pub fn note_error(&self, label: Label) {
+        self.state.lock().traffic.error(label);
     }
 
     /// Starts a call and returns a future with the record of its reply. `encode` gets the transaction ID and returns the call.
@@ -211,7 +216,7 @@ impl Engine {
             state.disconnect(ConnectionId(index));
             state.connections[index].link = Link::Closed;
         }
-        state.fail_calls(None, &CallError::Closed);
+        state.fail_calls(None, &CallError::Closed, self.now());
         for (_, waker) in std::mem::take(&mut state.sleepers) {
             waker.wake();
         }
@@ -355,7 +360,7 @@ impl Engine {
         let gives_up = state.connections[id.0].handle_failure(now);
         wake(&mut state.action_waker);
         if gives_up {
-            state.fail_calls(Some(id), &CallError::Unreachable(error));
+            state.fail_calls(Some(id), &CallError::Unreachable(error), now);
         }
     }
 
@@ -365,7 +370,7 @@ impl Engine {
         let mut state = self.state.lock();
         if state.connections[id.0].gives_up_when_silent() {
             let reason = "the server closes each connection without a reply".into();
-            state.fail_calls(Some(id), &CallError::Unreachable(ConnectError { reason }));
+            state.fail_calls(Some(id), &CallError::Unreachable(ConnectError { reason }), self.now());
         }
         state.reconnect(id, self.now());
     }
@@ -428,7 +433,7 @@ impl Engine {
             }
             match connection.link {
                 Link::Up if connection.gives_up_when_silent() => {
-                    state.fail_calls(Some(id), &CallError::TimedOut);
+                    state.fail_calls(Some(id), &CallError::TimedOut, now);
                     state.reconnect(id, now);
                 }
                 Link::Up => state.reconnect(id, now),
@@ -492,7 +497,7 @@ impl State {
     }
 
     /// Fails the calls of a connection, or all.
-    fn fail_calls(&mut self, connection: Option<ConnectionId>, error: &CallError) {
+    fn fail_calls(&mut self, connection: Option<ConnectionId>, error: &CallError, now: Duration) {
         let is_meant = |call: &Call| {
             call.outcome.is_none() && connection.is_none_or(|connection| call.connection == connection)
         };
@@ -500,7 +505,7 @@ impl State {
             self.calls.iter().filter(|(_, call)| is_meant(call)).map(|(xid, _)| *xid).collect();
         for xid in failed {
             if let Some(call) = self.calls.get(&xid) {
-                self.traffic.failed(call.label, call.times);
+                self.traffic.failed(call.label, call.times, now);
             }
             finish_call(&mut self.calls, xid, Err(error.clone()));
         }

@@ -332,15 +332,18 @@ fn traffic_counts_requests_once_and_bytes_each_time() {
     test.reply(1);
     test.reply(1);
     assert!(matches!(poll(&mut call), Some(Ok(_))));
+    test.engine.note_error(label);
     // RFC 5531 §9: a call without credentials has 10 words, an accepted reply without results 6.
     let expected = Traffic {
         requests: 1,
         retransmissions: 1,
         failures: 0,
+        errors: 1,
         bytes_sent: 80,
         bytes_received: 24,
         queue_time: Duration::from_millis(5),
         round_trip_time: Duration::from_millis(7),
+        execute_time: Duration::from_millis(12),
     };
     assert_eq!(test.engine.traffic(), BTreeMap::from([(label, expected)]));
 }

@@ -26,6 +26,8 @@ pub struct Traffic {
     pub retransmissions: u64,
     /// Calls that were sent and ended without a reply.
     pub failures: u64,
+    /// Replies whose status is an error, as far as their callers have reported it ([`Engine::note_error`](super::Engine::note_error)).
+    pub errors: u64,
     /// Bytes of all records sent, without record marks.
     pub bytes_sent: u64,
     /// Bytes of all replies, without record marks.
@@ -34,6 +36,8 @@ pub struct Traffic {
     pub queue_time: Duration,
     /// Sum of the times from the first sending to the reply.
     pub round_trip_time: Duration,
+    /// Sum of the times from the start of a call that was sent until its end, with or without a reply.
+    pub execute_time: Duration,
 }
 
 /// All counters of an engine.
@@ -66,12 +70,19 @@ impl TrafficTable {
         let traffic = self.labels.entry(label).or_default();
         traffic.bytes_received += bytes as u64;
         traffic.round_trip_time += now.saturating_sub(times.sent_at.unwrap_or(now));
+        traffic.execute_time += now.saturating_sub(times.started_at);
     }
 
-    pub(super) fn failed(&mut self, label: Label, times: CallTimes) {
+    pub(super) fn failed(&mut self, label: Label, times: CallTimes, now: Duration) {
         if times.sent_at.is_some() {
-            self.labels.entry(label).or_default().failures += 1;
+            let traffic = self.labels.entry(label).or_default();
+            traffic.failures += 1;
+            traffic.execute_time += now.saturating_sub(times.started_at);
         }
+    }
+
+    pub(super) fn error(&mut self, label: Label) {
+        self.labels.entry(label).or_default().errors += 1;
     }
 
     pub(super) fn all(&self) -> BTreeMap<Label, Traffic> {

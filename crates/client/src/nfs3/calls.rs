@@ -191,7 +191,11 @@ impl Nfs3 {
             });
             let record = (&mut call).await?;
             is_repeated |= call.sendings() > 1;
-            let result = match parse_reply::<Outcome<A::Ok, A::Fail>>(record)? {
+            let outcome = parse_reply::<Outcome<A::Ok, A::Fail>>(record)?;
+            if matches!(outcome, Outcome::Fail(..)) {
+                self.engine.note_error(label);
+            }
+            let result = match outcome {
                 Outcome::Ok(ok) => Ok(ok),
                 Outcome::Fail(NfsStat::JUKEBOX, _) => {
                     self.engine.sleep(JUKEBOX_PAUSE).await;

@@ -157,13 +157,17 @@ impl Session {
         let (minor, place) = (self.minor_version, slot.place);
         // The completion has judged the same reply, and has freed the slot or lost the session.
         let connection = self.pick_connection();
-        let mut call = self.engine.call_labelled(connection, label(ops), slot.start(), |xid| {
+        let label = label(ops);
+        let mut call = self.engine.call_labelled(connection, label, slot.start(), |xid| {
             encode_compound(xid, credential, minor, place, ops)
         });
         let record = (&mut call).await.map_err(Unexecuted::Call)?;
         // A slot recognizes a repetition. Without one the server's reply cache does, which is limited and ends with the server.
         let is_repeated = place.is_none() && call.sendings() > 1;
         let result: CompoundResult = parse_reply(record).map_err(|error| Unexecuted::Call(error.into()))?;
+        if result.status != Status::OK {
+            self.engine.note_error(label);
+        }
         let mut results = result.results.into_vec();
         match judge(&place, result.status, results.first()) {
             // §2.10.6.1.3: the server did not keep the reply to the first execution. It reports this at the operation after SEQUENCE.

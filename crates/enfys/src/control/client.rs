@@ -8,9 +8,9 @@ use store::error_text;
 
 use super::print;
 use super::protocol::{Command, Header, MAX_RESPONSE, Reply, Request, Response, VERSION};
-use super::socket::{IN_STATE_DIR, connect_to};
 use crate::cli::{ControlArguments, EvictArguments, GraceCommand, RecallArguments, StatusArguments};
 use crate::config::Config;
+use crate::control_socket::{IN_STATE_DIR, connect_to};
 use crate::state_dir;
 
 /// Longest time for a response.

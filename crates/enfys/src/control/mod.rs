@@ -7,7 +7,6 @@ pub mod client;
 mod print;
 mod protocol;
 mod server;
-mod socket;
 
+pub use crate::control_socket::IN_STATE_DIR;
 pub use server::ControlServer;
-pub use socket::IN_STATE_DIR;

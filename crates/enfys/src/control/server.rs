@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::protocol::{
     Command, Evicted, Header, MAX_CLIENTS, MAX_REQUEST, Recalled, Reply, Request, Response, Status, VERSION,
 };
-use super::socket::Socket;
+use crate::control_socket::Socket;
 
 /// Maximum number of requests at once; further ones wait.
 const MAX_CONNECTIONS: usize = 8;

@@ -5,4 +5,5 @@ mod lifetime;
 mod lock_calls;
 mod messages;
 mod programs;
+mod stats;
 mod support;

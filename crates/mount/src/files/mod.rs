@@ -116,6 +116,11 @@ impl Files {
         self.mount.client().version()
     }
 
+    /// Returns the client's mount.
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
     /// Returns the number of inodes that the kernel knows besides the root.
     pub fn known_inodes(&self) -> usize {
         self.nodes.len()

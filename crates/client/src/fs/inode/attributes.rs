@@ -45,6 +45,7 @@ impl Inode {
     async fn known_attributes(&self, caller: &Caller) -> Result<Attributes, OpError> {
         let now = self.mount.now();
         let cached = self.cached_attributes(now);
+        self.mount.shared.counts.attributes.note(cached.is_some());
         match cached {
             Some(attributes) => Ok(attributes),
             None => self.refresh(caller).await,
@@ -181,6 +182,7 @@ impl Inode {
         let now = self.mount.now();
         let held = self.client().delegation(&self.handle());
         let cached = self.mount.shared.state.lock().rights(self.node.id, held, caller, asked, now);
+        self.mount.shared.counts.access.note(cached.is_some());
         if let Some(granted) = cached {
             return Ok(granted);
         }

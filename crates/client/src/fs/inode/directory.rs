@@ -102,7 +102,9 @@ impl OpenDirectory {
         wants_attributes: bool,
     ) -> Result<Listing, OpError> {
         let own_verifier = self.start(cookie)?;
-        if let Some(listing) = self.read_cached(caller, cookie).await? {
+        let cached = self.read_cached(caller, cookie).await?;
+        self.inode.mount.shared.counts.listings.note(cached.is_some());
+        if let Some(listing) = cached {
             self.reader.lock().next_cookie = listing.next_cookie;
             return Ok(listing);
         }

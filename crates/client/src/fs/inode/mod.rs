@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::attributes::FileKind;
 use crate::cache::FileId;
+use crate::cache::counts::{CacheCounters, CacheCounts};
 use crate::cache::limiter::Limiter;
 use crate::cache::metadata::Metadata;
 use crate::cache::names::LookupCache;
@@ -65,6 +66,7 @@ struct Shared {
     client: Client,
     info: FsInfo,
     limiter: Limiter,
+    counts: CacheCounters,
     /// Whether data are cached.
     caches_data: bool,
     /// Whether names and listings are cached.
@@ -126,6 +128,7 @@ impl Mount {
             client,
             info,
             limiter,
+            counts: CacheCounters::default(),
             caches_data: caches.data,
             caches_names: caches.metadata.lookup != LookupCache::None,
             state: Mutex::new(state),
@@ -156,6 +159,24 @@ impl Mount {
     #[must_use]
     pub fn info(&self) -> FsInfo {
         self.shared.info
+    }
+
+    /// Returns the memory that the process's caches share, with its use.
+    #[must_use]
+    pub fn memory(&self) -> &Limiter {
+        &self.shared.limiter
+    }
+
+    /// Returns the uses of this mount's caches so far.
+    #[must_use]
+    pub fn cache_counts(&self) -> CacheCounts {
+        self.shared.counts.all()
+    }
+
+    /// Returns the number of files that are open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.shared.open_files.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns the inode of an object that the server has sent.

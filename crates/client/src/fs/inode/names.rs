@@ -37,6 +37,7 @@ impl Inode {
             self.refresh(caller).await?;
             known = self.known(caller, name).0;
         }
+        self.mount.shared.counts.names.note(known != Lookup::Unknown);
         let file = match known {
             Lookup::Found(file) => file,
             Lookup::Absent => return Err(OpError::Status(Status::NOENT)),

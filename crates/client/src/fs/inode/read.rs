@@ -106,6 +106,11 @@ impl OpenFile {
             fetches.extend(self.description.start_fetches(&mut state, hole, step));
         }
         if is_first {
+            let missing = holes
+                .iter()
+                .map(|hole| hole.end.min(range.end).saturating_sub(hole.start.max(range.start)))
+                .sum::<u64>();
+            shared.counts.data_bytes.add(range.end - range.start - missing, missing);
             let cached = match (holes.is_empty(), is_coming) {
                 (false, _) => Cached::No,
                 (true, true) => Cached::Coming,

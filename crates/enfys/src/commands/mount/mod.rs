@@ -1,9 +1,11 @@
 //! `enfys mount`, `enfys umount`, and `mount.enfys`.
 
 mod background;
+mod control;
 pub mod helper;
 mod options;
 mod run;
+pub mod stats;
 mod table;
 pub mod umount;
 

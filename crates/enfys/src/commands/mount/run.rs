@@ -15,7 +15,10 @@ use store::error_text;
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 use super::super::session::{Session, failed, machine_name, random_u64, text};
+use super::control::protocol;
+use super::control::server::Control;
 use super::options::MountOptions;
+use super::table;
 use crate::signals::Signals;
 
 /// Read-ahead of the kernel in KiB, if this process may set it: a few requests of 1 MiB at a time.
@@ -50,12 +53,14 @@ async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> R
     let mut signals = Signals::new()?;
     let (serving, directory) = mount_on(plan, &files)?;
     let version = files.version();
+    let control = control(plan, &directory, &files);
     let started = format!("{} on {} (NFS {version})", text(&plan.url), directory.display());
     if let Err(error) = ready(&started) {
         unmount(directory).await;
         return Err(error);
     }
     let result = wait(serving, &mut signals, &directory).await;
+    drop(control);
     let ended = async {
         files.shut_down().await;
         session.close().await;
@@ -67,6 +72,25 @@ async fn serve(plan: &Plan, ready: impl FnOnce(&str) -> Result<(), String>) -> R
         );
     }
     result.map_err(|error| format!("{}: {}", directory.display(), error_text(&error)))
+}
+
+/// Starts the control socket. The mount works without it too.
+fn control(plan: &Plan, directory: &Path, files: &Arc<Files>) -> Option<Control> {
+    let identity = protocol::Identity {
+        software: concat!("enfys ", env!("CARGO_PKG_VERSION")).to_owned(),
+        source: text(&plan.url),
+        directory: directory.display().to_string(),
+        protocol: files.version().to_string(),
+        pid: std::process::id(),
+    };
+    let device = match table::find(directory) {
+        Ok(Some(found)) => found.device,
+        // Unmounted already.
+        _ => return None,
+    };
+    let started = Control::start(device, identity, files);
+    let failed = |error: &io::Error| tracing::warn!(error = %error_text(error), "no control socket: `enfys stats` will not work");
+    started.inspect_err(failed).ok()
 }
 
 /// Connects to the server, and finds the directory to mount.

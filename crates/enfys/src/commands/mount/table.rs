@@ -15,6 +15,8 @@ pub struct Mounted {
     pub is_ours: bool,
     /// Minor number of its device, by which FUSE connections are known.
     pub device: u32,
+    /// The user that mounted it.
+    pub user: u32,
 }
 
 /// Returns the uppermost mount on a directory.
@@ -48,10 +50,15 @@ fn parse(table: &[u8], directory: &Path) -> Option<Mounted> {
         if place.as_bytes() != wanted {
             return None;
         }
-        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        let mut fields = fields.skip_while(|field| *field != b"-");
+        let kind = fields.nth(1)?;
+        let options = fields.nth(1).unwrap_or_default();
+        let mut options = options.split(|byte| *byte == b',');
+        let user = options.find_map(|option| option.strip_prefix(b"user_id="));
+        let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok()).unwrap_or(0);
         let kind = String::from_utf8_lossy(kind).into_owned();
         let minor = std::str::from_utf8(device).ok()?.split_once(':')?.1.parse().ok()?;
-        Some(Mounted { is_ours: kind == KIND, kind, device: minor })
+        Some(Mounted { is_ours: kind == KIND, kind, device: minor, user })
     })
 }
 
@@ -81,15 +88,16 @@ mod tests {
     use super::*;
 
     const TABLE: &[u8] = b"22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
-        40 22 0:50 / /mnt/a\\040b rw,nosuid,nodev - fuse.enfys nfs://host/x rw,user_id=0\n\
+        40 22 0:50 / /mnt/a\\040b rw,nosuid,nodev - fuse.enfys nfs://host/x rw,user_id=1000,group_id=0\n\
         41 22 0:51 / /mnt/c rw shared:2 master:3 - tmpfs none rw\n\
         42 41 0:52 / /mnt/c rw - fuse.enfys nfs://host/y rw\n";
 
     #[test]
     fn the_uppermost_mount_of_a_directory_is_found() {
-        let ours = |device| Some(Mounted { kind: "fuse.enfys".to_owned(), is_ours: true, device });
-        assert_eq!(parse(TABLE, Path::new("/mnt/a b")), ours(50));
-        assert_eq!(parse(TABLE, Path::new("/mnt/c")), ours(52));
+        let kind = "fuse.enfys";
+        let ours = |device, user| Some(Mounted { kind: kind.to_owned(), is_ours: true, device, user });
+        assert_eq!(parse(TABLE, Path::new("/mnt/a b")), ours(50, 1000));
+        assert_eq!(parse(TABLE, Path::new("/mnt/c")), ours(52, 0));
         assert_eq!(parse(TABLE, Path::new("/mnt/d")), None);
         assert!(!parse(TABLE, Path::new("/")).expect("the root").is_ours);
     }

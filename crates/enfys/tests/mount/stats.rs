@@ -1,0 +1,161 @@
+//! `enfys stats`.
+
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{ENFYS, Mounted, Server, VERSIONS, can_mount, foreground, run, sh};
+
+/// Returns the statistics of a mount.
+#[track_caller]
+fn stats(directory: &Path) -> Value {
+    let output = run(&["stats", "--json", directory.to_str().expect("text")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut response: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    response["stats"].take()
+}
+
+/// Returns a counter of an operation; 0 if it was not used.
+fn count(stats: &Value, operation: &str, counter: &str) -> u64 {
+    stats["operations"][operation][counter].as_u64().unwrap_or(0)
+}
+
+/// Returns the control socket of a mount of root.
+fn socket(directory: &Path) -> PathBuf {
+    let device = std::fs::metadata(directory).expect("a mount").dev();
+    format!("/run/enfys/mount-{}.sock", rustix::fs::minor(device)).into()
+}
+
+#[test]
+fn statistics_count_requests_bytes_errors_and_hits() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        let server = Server::start();
+        let mounted = Mounted::new(&server, version, &["-o", "actimeo=600"]);
+        let before = stats(&mounted.path);
+        assert_eq!(before["protocol"], version);
+        mounted.sh("head -c 3000000 /dev/urandom > f; sync f; ! cat missing 2> /dev/null");
+        let written = stats(&mounted.path);
+        assert!(count(&written, "WRITE", "requests") >= 3, "{written}");
+        // The data with some headers.
+        let sent = count(&written, "WRITE", "bytes_sent");
+        assert!((3_000_000..3_100_000).contains(&sent), "{sent}");
+        let errors = |stats: &Value| count(stats, "LOOKUP", "errors") + count(stats, "OPEN", "errors");
+        assert!(errors(&written) > errors(&before), "{written}");
+        let times = |counter| count(&written, "WRITE", counter);
+        assert!(times("round_trip_us") > 0 && times("execute_us") >= times("round_trip_us"));
+
+        // What was written is in the cache, until the server has it anew.
+        let (data, reads) = (&written["caches"]["data_bytes"], count(&written, "READ", "requests"));
+        mounted.sh("cmp f f; cat f > /dev/null");
+        let read = stats(&mounted.path);
+        let again = &read["caches"]["data_bytes"];
+        let grown = |kind: &str| again[kind].as_u64().unwrap() - data[kind].as_u64().unwrap();
+        assert!(grown("hits") >= 3_000_000, "{read}");
+        assert_eq!((grown("misses"), count(&read, "READ", "requests")), (0, reads), "{read}");
+        assert!(read["memory"]["clean"].as_u64().unwrap() >= 3_000_000, "{read}");
+
+        // Another writer: pages and READs, which the server sends.
+        sh(&server.export(), "head -c 2000000 /dev/urandom > g");
+        mounted.sh("sync; cat g > /dev/null");
+        let other = stats(&mounted.path);
+        assert!(count(&other, "READ", "bytes_received") >= 2_000_000, "{other}");
+        mounted.end();
+    }
+}
+
+#[test]
+fn statistics_are_shown_as_text_and_for_prometheus() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let mounted = Mounted::new(&server, "4.2", &[]);
+    mounted.sh("echo text > f");
+    let directory = mounted.path.to_str().unwrap();
+    let shown = run(&["stats", directory]);
+    let text = String::from_utf8(shown.stdout).expect("text");
+    let first = text.lines().next().expect("a line");
+    assert!(
+        first.starts_with("nfs://127.0.0.1") && first.contains(&format!(" on {directory} (NFS 4.2), ")),
+        "{text}"
+    );
+    let heading = text.lines().find(|line| line.starts_with("operation")).expect("a table");
+    let write = text.lines().find(|line| line.starts_with("WRITE")).expect("a WRITE");
+    let cells = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).count();
+    assert_eq!(cells(write), cells(heading), "{text}");
+    let metrics = run(&["stats", "--prometheus", directory]);
+    let metrics = String::from_utf8(metrics.stdout).expect("text");
+    let sample = format!("enfys_mount_requests_total{{mount=\"{directory}\",operation=\"WRITE\"}} 1");
+    assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+    // The format: each metric has a type before its samples.
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split('{').next().unwrap();
+        assert!(metrics.contains(&format!("# TYPE {name} ")), "{line}");
+        assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+    }
+    if let Some(complaints) = promtool(&metrics) {
+        assert_eq!(complaints, "");
+    }
+    mounted.end();
+}
+
+/// Returns the output of Prometheus' own checker, if it is installed.
+fn promtool(text: &str) -> Option<String> {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        println!("skipped: there is no promtool");
+        return None;
+    };
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("promtool reads");
+    let output = child.wait_with_output().expect("promtool ends");
+    Some(String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
+}
+
+#[test]
+fn only_the_user_of_a_mount_and_root_see_its_statistics() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let mounted = Mounted::new(&server, "4.1", &[]);
+    let socket = socket(&mounted.path);
+    assert_eq!(std::fs::metadata(&socket).expect("a socket").mode() & 0o7777, 0o600);
+    let ask = "import os, socket, sys
+os.setgroups([]); os.setgid(1234); os.setuid(1234)
+s = socket.socket(socket.AF_UNIX)
+try: s.connect(sys.argv[1])
+except PermissionError: print('refused')";
+    let output = Command::new("python3").args(["-c", ask]).arg(&socket).output().expect("python3");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "refused\n");
+    mounted.end();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn statistics_of_what_is_no_mount_are_an_error() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    let top = tempfile::tempdir().expect("a temporary directory");
+    let directory = top.path().to_str().unwrap();
+    let error = |directory: &str| {
+        let output = Command::new(ENFYS).args(["stats", directory]).output().expect("the binary");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(error(directory), format!("enfys: {directory}: not mounted\n"));
+    assert_eq!(error("/proc"), "enfys: /proc: not a mount of enfys (type proc)\n");
+    let mut child = foreground(&server, "4.2", top.path());
+    child.kill().expect("a living child");
+    child.wait().expect("a child");
+    assert_eq!(error(directory), format!("enfys: {directory}: the mount's process is gone\n"));
+    assert!(run(&["umount", directory]).status.success());
+}
