@@ -193,7 +193,7 @@ impl Default for Caches {
 }
 
 impl Caches {
-    /// Takes the options of a mount (`acregmin`, …, `noac`, `lookupcache`, `nordirplus`), and the budget of the process.
+    /// Takes the options of a mount (`acregmin`, …, `noac`, `lookupcache`, `nordirplus`, `nocto`), and the budget of the process.
     #[must_use]
     pub fn new(memory: Limiter, options: &Options) -> Self {
         let default = Timeouts::default();
@@ -215,11 +215,13 @@ impl Caches {
             Some(url::LookupCache::None) => LookupCache::None,
         };
         let readdirplus = options.readdir_plus != Some(url::ReaddirPlus::Never);
+        let close_to_open = options.close_to_open != Some(false);
         // nfs(5) on `noac`: it "forces application writes to become synchronous so that local changes to a file become visible
         // on the server immediately".
         let data = options.attribute_cache != Some(false);
         let delegations = data && options.delegations == Some(true);
-        Self { memory, metadata: MetadataOptions { timeouts, lookup, readdirplus }, data, delegations }
+        let metadata = MetadataOptions { timeouts, lookup, readdirplus, close_to_open };
+        Self { memory, metadata, data, delegations }
     }
 
     /// Returns a configuration without caches and without write-behind.
@@ -253,12 +255,13 @@ mod tests {
         assert_eq!(caches(""), MetadataOptions::default());
         assert_eq!(caches("noac").timeouts, Timeouts::noac());
         assert_eq!(caches("actimeo=7").timeouts, Timeouts::actimeo(Duration::from_secs(7)));
-        let given = caches("acregmin=1,acdirmax=99,lookupcache=pos,nordirplus");
+        let given = caches("acregmin=1,acdirmax=99,lookupcache=pos,nordirplus,nocto");
         let timeouts = Timeouts {
             acregmin: Duration::from_secs(1),
             acdirmax: Duration::from_secs(99),
             ..Timeouts::default()
         };
-        assert_eq!(given, MetadataOptions { timeouts, lookup: LookupCache::Positive, readdirplus: false });
+        let lookup = LookupCache::Positive;
+        assert_eq!(given, MetadataOptions { timeouts, lookup, readdirplus: false, close_to_open: false });
     }
 }

@@ -222,6 +222,15 @@ pub struct FsStat {
     pub available_files: u64,
 }
 
+impl OpenMode {
+    /// Returns the permissions that an open needs ([`access`]).
+    pub(crate) const fn permissions(self) -> u32 {
+        let read = if self.read { access::READ } else { 0 };
+        let write = if self.write { access::MODIFY | access::EXTEND } else { 0 };
+        read | write
+    }
+}
+
 /// Permissions to query by ACCESS, with the numbers of RFC 1813 §3.3.4.
 pub mod access {
     /// Read data, or list a directory.

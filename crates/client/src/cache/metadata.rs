@@ -19,11 +19,18 @@ pub struct Options {
     pub lookup: LookupCache,
     /// False for `nordirplus`.
     pub readdirplus: bool,
+    /// False for `nocto`: a file whose attributes may be used without a request is opened without asking whether it has changed.
+    pub close_to_open: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { timeouts: Timeouts::default(), lookup: LookupCache::default(), readdirplus: true }
+        Self {
+            timeouts: Timeouts::default(),
+            lookup: LookupCache::default(),
+            readdirplus: true,
+            close_to_open: true,
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! Caches and write-behind through inodes: requests, and the data that programs see.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
+use client::config::Caches;
+use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
 use client::results::Creation;
+use client::url::Options;
 use protocol::nfs3::{PROGRAM, Proc};
 use protocol::nfs4::types::Status;
 
-use crate::link::{Link, root};
-use client::error::OpError;
+use crate::link::{Link, config, root, user};
 
 async fn mount(client: &Client) -> Inode {
     Mount::new(client.clone(), &root(), &[b"export"]).await.unwrap().root()
@@ -145,5 +149,45 @@ fn names_are_looked_up_once() {
         top.unlink(&root(), b"missing").await.unwrap();
         assert_eq!(top.lookup(&root(), b"missing").await.unwrap_err(), OpError::Status(Status::NOENT));
         assert_eq!(lookups(), before);
+    });
+}
+
+/// Overwrites a file by another client.
+async fn overwrite(top: &Inode, content: &'static [u8]) {
+    let (file, _) = top.lookup(&root(), b"file").await.unwrap();
+    let open = file.open(&root(), OpenFlags::WRITE).await.unwrap();
+    open.write(0, Bytes::from_static(content)).await.unwrap();
+    close(open).await;
+}
+
+#[test]
+fn without_close_to_open_a_file_is_opened_without_a_request_until_its_attributes_expire() {
+    let link = Link::new();
+    let mut config = config();
+    let mut options = Options::default();
+    options.apply_list("nocto,acregmin=3,acregmax=3").unwrap();
+    config.caches = Caches::new(config.caches.memory, &options);
+    let (one, other) = (link.client(), link.connect(config).unwrap());
+    link.run(async {
+        let (one, other) = (mount(&one).await, mount(&other).await);
+        let file = create(&one, b"file").await;
+        file.write(0, Bytes::from_static(b"first")).await.unwrap();
+        close(file).await;
+        let (file, _) = other.lookup(&root(), b"file").await.unwrap();
+        let read = async || {
+            let open = file.open(&root(), OpenFlags::READ).await.unwrap();
+            let data = open.read(0, 100).await.unwrap().concat();
+            close(open).await;
+            data
+        };
+        assert_eq!(read().await, b"first");
+        overwrite(&one, b"other").await;
+        let before = link.calls.borrow().len();
+        assert_eq!(read().await, b"first");
+        assert_eq!(link.calls.borrow().len(), before, "no ACCESS, GETATTR or READ");
+        let denied = file.open(&user(7), OpenFlags::WRITE).await.unwrap_err();
+        assert_eq!(denied, OpError::Status(Status::ACCESS), "each caller's permissions are asked for");
+        link.engine.sleep(Duration::from_secs(4)).await;
+        assert_eq!(read().await, b"other");
     });
 }

@@ -71,6 +71,8 @@ struct Shared {
     caches_data: bool,
     /// Whether names and listings are cached.
     caches_names: bool,
+    /// Whether an open asks the server for the attributes.
+    close_to_open: bool,
     state: Mutex<State>,
     root: Arc<Node>,
     flusher: Arc<Flusher>,
@@ -130,6 +132,7 @@ impl Mount {
             limiter,
             counts: CacheCounters::default(),
             caches_data: caches.data,
+            close_to_open: caches.metadata.close_to_open,
             caches_names: caches.metadata.lookup != LookupCache::None,
             state: Mutex::new(state),
             root: node,

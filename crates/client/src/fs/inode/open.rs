@@ -16,7 +16,7 @@ use crate::attributes::{Attributes, FileKind, SetAttributes};
 use crate::cache::attributes::Started;
 use crate::cache::limiter::User;
 use crate::cache::read_ahead::ReadAhead;
-use crate::config::Caller;
+use crate::config::{Caller, Version};
 use crate::errno::Errno;
 use crate::error::OpError;
 use crate::locks::LockOwner;
@@ -82,7 +82,8 @@ pub(super) struct Fetches {
 }
 
 impl Inode {
-    /// Opens a regular file. Cached data remain if no other client changed the file since (close-to-open consistency).
+    /// Opens a regular file. Cached data remain if no other client changed the file since (close-to-open consistency); with `nocto`
+    /// also while the cached attributes may be used, in version 3 without a request.
     ///
     /// # Errors
     /// As open(2).
@@ -96,18 +97,21 @@ impl Inode {
         if let Some(file) = self.open_delegated(caller, flags) {
             return Ok(file);
         }
+        if let Some(file) = self.open_unchecked(caller, flags).await? {
+            return Ok(file);
+        }
         let name = self.known_name();
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
         let started = self.mount.start();
         let opened = self.client().open_handle(caller, self.handle(), name, flags.mode).await;
         let opened = opened.inspect_err(|error| self.forget_if_stale(error))?;
-        Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
+        Ok(OpenFile::new(self.clone(), caller.clone(), flags, opened, Some(started)))
     }
 
     /// Opens the file without a request, if its delegation allows it and its attributes are known.
     pub(super) fn open_delegated(&self, caller: &Caller, flags: OpenFlags) -> Option<OpenFile> {
         let held = self.client().delegation(&self.handle())?;
-        let started = self.mount.start();
+        let started = Some(self.mount.start());
         let attributes = {
             let state = self.mount.shared.state.lock();
             *state.metadata.attributes.get_delegated(self.node.id, held.id)?
@@ -118,6 +122,22 @@ impl Inode {
         Some(OpenFile::new(self.clone(), caller.clone(), flags, opened, started))
     }
 
+    /// Opens the file by what is cached (`nocto`), which version 4 cannot: there an open is state at the server. `None` if its
+    /// attributes must be fetched.
+    async fn open_unchecked(&self, caller: &Caller, flags: OpenFlags) -> Result<Option<OpenFile>, OpError> {
+        if self.mount.shared.close_to_open || self.client().version() != Version::V3 {
+            return Ok(None);
+        }
+        let Some(attributes) = self.cached_attributes(self.mount.now()) else { return Ok(None) };
+        let needed = flags.mode.permissions();
+        if self.access(caller, needed).await? != needed {
+            return Err(OpError::Status(Status::ACCESS));
+        }
+        let object = Object { handle: self.handle(), attributes };
+        let opened = Opened { object, state: OpenState::default(), directory: None, delegation: None };
+        Ok(Some(OpenFile::new(self.clone(), caller.clone(), flags, opened, None)))
+    }
+
     /// Returns a directory and a name under which this object was found.
     fn known_name(&self) -> Option<(FileHandle, bytes::Bytes)> {
         let (directory, name) = self.node.opens.lock().name.clone()?;
@@ -126,12 +146,13 @@ impl Inode {
 }
 
 impl OpenFile {
+    /// `started` is the request that returned the attributes; `None` if they are cached ones.
     pub(super) fn new(
         inode: Inode,
         caller: Caller,
         flags: OpenFlags,
         opened: Opened,
-        started: Started,
+        started: Option<Started>,
     ) -> Self {
         {
             let mut opens = inode.node.opens.lock();
@@ -140,7 +161,10 @@ impl OpenFile {
         }
         let shared = &inode.mount.shared;
         shared.open_files.fetch_add(1, Ordering::Relaxed);
-        let attributes = inode.learn(started, opened.object.attributes);
+        let attributes = match started {
+            Some(started) => inode.learn(started, opened.object.attributes),
+            None => opened.object.attributes,
+        };
         let errors = {
             let mut state = shared.state.lock();
             if let Some(delegation) = opened.delegation {

@@ -10,7 +10,7 @@ use crate::attributes::{Attributes, FileKind, SetAttributes, SetTime};
 use crate::config::Caller;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::results::{Creation, FileHandle, Object, OpenMode, OpenState, Opened, access};
+use crate::results::{Creation, FileHandle, Object, OpenMode, OpenState, Opened};
 
 impl Nfs3 {
     /// Opens a file by its name in a directory, and creates it if asked to.
@@ -65,12 +65,7 @@ impl Nfs3 {
         handle: FileHandle,
         mode: OpenMode,
     ) -> Result<Attributes, OpError> {
-        let needed = match (mode.read, mode.write) {
-            (true, false) => access::READ,
-            (false, true) => access::MODIFY | access::EXTEND,
-            (true, true) => access::READ | access::MODIFY | access::EXTEND,
-            (false, false) => 0,
-        };
+        let needed = mode.permissions();
         let (granted, attributes) = self.access(caller, handle, needed).await?;
         if granted != needed {
             return Err(OpError::Status(Status::ACCESS));
