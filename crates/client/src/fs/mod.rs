@@ -18,6 +18,7 @@ mod file;
 pub mod inode;
 mod listing;
 mod lock;
+mod many;
 mod path;
 mod space;
 mod walk;
@@ -26,6 +27,7 @@ mod xattr;
 pub use file::{File, OpenOptions};
 pub use inode::{Inode, Mount};
 pub use listing::Listing;
+pub use many::WholeFile;
 pub use walk::{Listed, Walk};
 
 /// A directory of a server with everything below it, for one caller. Clones are the same.

@@ -117,6 +117,9 @@ impl FileSystem {
             return Err(OpError::Invalid(Errno::EBUSY, "the root has no name"));
         };
         crate::names::check(name)?;
+        if parents.is_empty() {
+            return Ok((self.mounted().root(), name.to_vec()));
+        }
         let directory = self.resolve(&parents.join(&b'/'), true).await?;
         if directory.attributes.kind != FileKind::Directory {
             return Err(OpError::Status(Status::NOTDIR));

@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::Client;
 use client::attributes::SetAttributes;
-use client::config::Caches;
+use client::config::{Caches, Config};
 use client::error::OpError;
 use client::fs::inode::{Inode, Mount, OpenFile, OpenFlags};
+use client::fs::{FileSystem, OpenOptions, WholeFile};
 use client::results::Creation;
 use client::url::Options;
 use protocol::nfs3::{PROGRAM, Proc};
@@ -124,6 +125,37 @@ fn opening_shows_what_another_client_wrote_before_it_closed() {
             assert_eq!(after, content);
             open.release().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn without_caches_small_files_take_a_lookup_and_a_read_and_each_directory_is_resolved_once() {
+    let link = Link::new();
+    let client = link.connect(Config { caches: Caches::none(), ..config() }).unwrap();
+    let (fs, _) = link.run(FileSystem::mount(client, root(), b"/export")).unwrap();
+    link.run(async {
+        for directory in [&b"a"[..], b"a/b"] {
+            fs.mkdir(directory, 0o755).await.unwrap();
+        }
+        let paths: Vec<String> = (0..50).map(|at| format!("a/b/file{at}")).collect();
+        let paths: Vec<&[u8]> = paths.iter().map(String::as_bytes).collect();
+        let file = |path| WholeFile { path, mode: 0o644, data: Bytes::copy_from_slice(path) };
+        let files: Vec<_> = paths.iter().map(|path| file(path)).collect();
+        assert!(fs.write_many(&files).await.iter().all(Result::is_ok));
+        link.calls.borrow_mut().clear();
+        for (path, data) in paths.iter().zip(fs.read_many(&paths, 4096).await) {
+            assert_eq!(data.unwrap(), path);
+        }
+        let count = |procedure: Proc| link.count(PROGRAM, procedure.0);
+        assert_eq!(
+            (count(Proc::LOOKUP), count(Proc::READ), link.calls.borrow().len()),
+            (2 + 50, 50, 2 + 50 + 50)
+        );
+        // The directory of a file in the root needs no request.
+        fs.open(b"file", &OpenOptions::CREATE).await.unwrap().close().await.unwrap();
+        link.calls.borrow_mut().clear();
+        fs.open(b"file", &OpenOptions::READ).await.unwrap().close().await.unwrap();
+        assert_eq!((count(Proc::LOOKUP), count(Proc::ACCESS), link.calls.borrow().len()), (1, 1, 2));
     });
 }
 

@@ -2,6 +2,7 @@
 //! at its time. The tests of operations run with caches in `nfs4_cached`.
 
 mod attributes;
+mod by_path;
 mod locks;
 mod log;
 mod soft;

@@ -1,6 +1,6 @@
 //! The state of a mount, behind one lock that is never held during a request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::config::Caller;
 use crate::delegations::Held;
 use crate::errno::Errno;
 use crate::error::OpError;
-use crate::results::{DirEntry, Object};
+use crate::results::{DirEntry, FileHandle, Object};
 use crate::write::WriteBehind;
 
 pub(super) struct State {
@@ -116,6 +116,16 @@ impl Mount {
         let attributes = state.seen(node.id, object.attributes);
         drop(state);
         (self.inode_of(node), attributes)
+    }
+
+    /// Has the caches ask for the attributes of these objects before they use what they have of them.
+    pub(in crate::fs) fn expire(&self, handles: &HashSet<FileHandle>) {
+        let mut state = self.shared.state.lock();
+        for handle in handles {
+            if let Some(file) = state.table.find(handle) {
+                state.metadata.attributes.expire(file);
+            }
+        }
     }
 
     /// Gives the files of a listing the sizes that programs see.

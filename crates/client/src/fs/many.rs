@@ -1,0 +1,202 @@
+//! Operations on many paths in few requests. Each directory is resolved once, however many of the paths are in it.
+//!
+//! Each operation returns a result for each path, in their order; a failure affects no other path. They bypass the caches, which
+//! see the changes as those of another client. Data that a file of this mount has written behind are not seen until it is synced.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use protocol::nfs4::types::Status;
+
+use super::{FileSystem, OpenOptions, path};
+use crate::attributes::{Attributes, FileKind, SetAttributes};
+use crate::errno::Errno;
+use crate::error::{Error, OpError};
+use crate::many::{NewFile, ReadFile};
+use crate::results::FileHandle;
+
+/// Maximum number of directories that are resolved at a time.
+const RESOLVED_MAX: usize = 256;
+const TOO_LONG: OpError = OpError::Invalid(Errno::EFBIG, "the file is longer than the maximum");
+const NO_NAME: OpError = OpError::Invalid(Errno::EBUSY, "the root has no name");
+
+/// A file to write by [`FileSystem::write_many`].
+#[derive(Debug, Clone)]
+pub struct WholeFile<'a> {
+    /// Its path.
+    pub path: &'a [u8],
+    /// Mode bits if it is created.
+    pub mode: u32,
+    /// All its data: not more than fits into one WRITE.
+    pub data: Bytes,
+}
+
+/// The directory and the name of a path, or why there is none.
+type Place = Result<(FileHandle, Vec<u8>), OpError>;
+
+impl FileSystem {
+    /// Reads files of at most `max` bytes, whole, many in a request. Symbolic links are followed, one request each.
+    ///
+    /// # Errors
+    /// As open(2) and read(2); [`OpError::Invalid`] with EFBIG for a longer file.
+    pub async fn read_many(&self, paths: &[&[u8]], max: u32) -> Vec<Result<Bytes, Error>> {
+        let places = self.places(paths).await;
+        let files: Vec<ReadFile<'_>> = places
+            .iter()
+            .flatten()
+            .map(|(directory, name)| ReadFile {
+                directory: *directory,
+                name,
+                handle: None,
+                without_open: false,
+                count: max,
+            })
+            .collect();
+        let mut read = self.client().read_many(self.caller(), &files).await.into_iter();
+        let mut outcomes = Vec::with_capacity(paths.len());
+        for (path, place) in paths.iter().zip(&places) {
+            outcomes.push(match place.clone().and_then(|_| next(&mut read)) {
+                Ok(whole) if whole.is_whole || whole.attributes.size <= u64::from(max) => Ok(whole.data),
+                Ok(_) => Err(self.failed("read", path, TOO_LONG)),
+                Err(OpError::Status(Status::SYMLINK)) => self.read_link_target(path, max).await,
+                Err(cause) => Err(self.failed("read", path, cause)),
+            });
+        }
+        outcomes
+    }
+
+    /// Creates or overwrites files with all their data, many in a request. The data are stable afterwards. Symbolic links are
+    /// followed, some requests each.
+    ///
+    /// # Errors
+    /// As open(2) and write(2). Some data of a file that failed may have been written.
+    pub async fn write_many(&self, files: &[WholeFile<'_>]) -> Vec<Result<(), Error>> {
+        let paths: Vec<&[u8]> = files.iter().map(|file| file.path).collect();
+        let places = self.places(&paths).await;
+        let mut items = Vec::new();
+        for (place, file) in places.iter().zip(files) {
+            if let Ok((directory, name)) = place {
+                let (directory, data, set) = (*directory, file.data.clone(), SetAttributes::default());
+                items.push(NewFile { directory, name, mode: file.mode, data, set });
+            }
+        }
+        let mut written = self.client().write_many(self.caller(), &items).await.into_iter();
+        self.forget_names(&places);
+        let mut outcomes = Vec::with_capacity(files.len());
+        for (file, place) in files.iter().zip(&places) {
+            outcomes.push(match place.clone().and_then(|_| next(&mut written)) {
+                Ok(_) => Ok(()),
+                Err(OpError::Status(Status::SYMLINK)) => self.write_link_target(file).await,
+                Err(cause) => Err(self.failed("write", file.path, cause)),
+            });
+        }
+        outcomes
+    }
+
+    /// Returns the attributes of objects, many in a request. Symbolic links at the end of a path are not followed.
+    ///
+    /// # Errors
+    /// As lstat(2).
+    pub async fn stat_many(&self, paths: &[&[u8]]) -> Vec<Result<Attributes, Error>> {
+        let places = self.places(paths).await;
+        let known: Vec<_> =
+            places.iter().flatten().map(|(directory, name)| (*directory, &name[..])).collect();
+        let mut found = self.client().stat_many(self.caller(), &known).await.into_iter();
+        let mut of = |(path, place): (&&[u8], &Place)| {
+            let object = place.clone().and_then(|_| next(&mut found));
+            object.map(|object| object.attributes).map_err(|cause| self.failed("stat", path, cause))
+        };
+        paths.iter().zip(&places).map(&mut of).collect()
+    }
+
+    /// Removes names, many in a request: of files, or of empty directories if `directories`.
+    ///
+    /// # Errors
+    /// As unlink(2) and rmdir(2); in version 4 the server does not check which of them the name is of.
+    pub async fn remove_many(&self, paths: &[&[u8]], directories: bool) -> Vec<Result<(), Error>> {
+        let places = self.places(paths).await;
+        let known: Vec<_> =
+            places.iter().flatten().map(|(directory, name)| (*directory, &name[..])).collect();
+        let mut removed = self.client().remove_many(self.caller(), &known, directories).await.into_iter();
+        self.forget_names(&places);
+        let mut of = |(path, place): (&&[u8], &Place)| {
+            place.clone().and_then(|_| next(&mut removed)).map_err(|cause| self.failed("remove", path, cause))
+        };
+        paths.iter().zip(&places).map(&mut of).collect()
+    }
+
+    /// Returns the directory and the last name of each path. Directories are resolved together, each once.
+    async fn places(&self, paths: &[&[u8]]) -> Vec<Place> {
+        let parents: Vec<Option<(Vec<u8>, Vec<u8>)>> = paths
+            .iter()
+            .map(|path| {
+                let names = path::split(path);
+                let (name, parents) = names.split_last()?;
+                Some((parents.join(&b'/'), name.to_vec()))
+            })
+            .collect();
+        let mut known: HashMap<&[u8], Result<FileHandle, OpError>> = HashMap::new();
+        let (mut running, mut waiting) = (FuturesUnordered::new(), Vec::new());
+        for (parent, _) in parents.iter().flatten() {
+            if known.insert(parent, Err(OpError::Status(Status::NOENT))).is_none() {
+                waiting.push(&parent[..]);
+            }
+        }
+        let resolve = async |path| (path, self.directory(path).await);
+        loop {
+            while running.len() < RESOLVED_MAX
+                && let Some(path) = waiting.pop()
+            {
+                running.push(resolve(path));
+            }
+            let Some((path, directory)) = running.next().await else { break };
+            known.insert(path, directory);
+        }
+        let place = |parent: &Option<(Vec<u8>, Vec<u8>)>| {
+            let (parent, name) = parent.as_ref().ok_or(NO_NAME)?;
+            crate::names::check(name)?;
+            Ok((known[&parent[..]].clone()?, name.clone()))
+        };
+        parents.iter().map(place).collect()
+    }
+
+    async fn directory(&self, path: &[u8]) -> Result<FileHandle, OpError> {
+        if path.is_empty() {
+            return Ok(self.root().handle);
+        }
+        let object = self.resolve(path, true).await?;
+        match object.attributes.kind {
+            FileKind::Directory => Ok(object.handle),
+            _ => Err(OpError::Status(Status::NOTDIR)),
+        }
+    }
+
+    /// Has the caches look at directories again whose names were changed without them.
+    fn forget_names(&self, places: &[Place]) {
+        let directories: HashSet<FileHandle> =
+            places.iter().flatten().map(|(directory, _)| *directory).collect();
+        self.mounted().expire(&directories);
+    }
+
+    async fn read_link_target(&self, path: &[u8], max: u32) -> Result<Bytes, Error> {
+        let file = self.open(path, &OpenOptions::READ).await?;
+        let read = file.read_at(0, max as usize + 1).await;
+        file.close().await?;
+        let data = read?.concat();
+        if data.len() > max as usize { Err(self.failed("read", path, TOO_LONG)) } else { Ok(data.into()) }
+    }
+
+    async fn write_link_target(&self, file: &WholeFile<'_>) -> Result<(), Error> {
+        let options = OpenOptions { permissions: file.mode, ..OpenOptions::CREATE };
+        let open = self.open(file.path, &options).await?;
+        let written = open.write_at(0, file.data.clone()).await;
+        let closed = open.close().await;
+        written.and(closed)
+    }
+}
+
+/// Takes the next outcome.
+fn next<T>(outcomes: &mut impl Iterator<Item = Result<T, OpError>>) -> Result<T, OpError> {
+    outcomes.next().unwrap_or(Err(OpError::BadReply("results are missing")))
+}
