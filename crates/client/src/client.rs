@@ -1,8 +1,8 @@
 //! A client of one server: the versions of the protocol behind one set of operations.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::acl::Acl;
 use crate::attributes::{Attributes, Before, Changed, SetAttributes};
 use crate::background::Background;
 use crate::config::{Caller, Config, Version};
-use crate::delegations::{DelegationCounts, Held};
+use crate::delegations::{DelegatedCache, DelegationCounts, Held, Kind};
 use crate::engine::{CallError, ConnectionId, Engine, Label, Traffic};
 use crate::error::OpError;
 use crate::locks::{LockConflict, LockKind, LockOwner, LockRange, Locked};
@@ -45,8 +45,6 @@ struct Inner {
     version: Version,
     protocol: Protocol,
     files_opened: AtomicU64,
-    /// Number of mounts, each with caches of its own.
-    mounts: AtomicUsize,
     background: Background,
 }
 
@@ -115,7 +113,6 @@ impl Client {
                 version,
                 protocol,
                 files_opened: AtomicU64::new(0),
-                mounts: AtomicUsize::new(0),
                 background: Background::default(),
             }),
         })
@@ -195,20 +192,35 @@ impl Client {
         }
     }
 
-    /// Notes that a mount begins or ends. With several, none uses delegations: it would not learn of changes by the others,
-    /// which are not other clients for the server.
-    pub(crate) fn note_mount(&self, begins: bool) {
-        match begins {
-            true => self.inner.mounts.fetch_add(1, Ordering::Relaxed),
-            false => self.inner.mounts.fetch_sub(1, Ordering::Relaxed),
-        };
+    /// Adds a cache that uses delegations.
+    pub(crate) fn add_cache(&self, cache: Weak<dyn DelegatedCache>) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => {}
+            Protocol::Nfs4(nfs4) => nfs4.delegations.add_cache(cache),
+        }
     }
 
     /// Returns the delegation of a file that is held.
     pub(crate) fn delegation(&self, handle: &FileHandle) -> Option<Held> {
         match &self.inner.protocol {
-            Protocol::Nfs4(nfs4) if self.inner.mounts.load(Ordering::Relaxed) == 1 => nfs4.delegation(handle),
-            Protocol::Nfs3(_) | Protocol::Nfs4(_) => None,
+            Protocol::Nfs3(_) => None,
+            Protocol::Nfs4(nfs4) => nfs4.delegation(handle).filter(|_| nfs4.delegations.has_cache()),
+        }
+    }
+
+    /// Runs `action` if the file has a delegation for writing, which is not recalled before its end. `action` must not call this
+    /// client.
+    pub(crate) fn under_write_delegation<T>(
+        &self,
+        handle: &FileHandle,
+        action: impl FnOnce() -> T,
+    ) -> Option<T> {
+        self.delegation(handle)?;
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => None,
+            Protocol::Nfs4(nfs4) => {
+                nfs4.delegations.under(handle, self.inner.engine.now(), |kind| kind == Kind::Write, action)
+            }
         }
     }
 
@@ -222,6 +234,14 @@ impl Client {
         match &self.inner.protocol {
             Protocol::Nfs3(_) => None,
             Protocol::Nfs4(nfs4) => nfs4.open_delegated(caller, handle, mode),
+        }
+    }
+
+    /// As [`Self::give_back`], if the delegation is one for reading.
+    pub(crate) async fn give_back_read(&self, handle: &FileHandle) {
+        match &self.inner.protocol {
+            Protocol::Nfs3(_) => {}
+            Protocol::Nfs4(nfs4) => nfs4.give_back_read(handle).await,
         }
     }
 

@@ -3,19 +3,22 @@
 //! While a delegation is held, no other client changes the file. Opens that it covers, by callers whose access the server has
 //! checked under it, are *local*: they have no state at the server. An open that the server knows is not closed at its last
 //! use but *parked*, and used again by the next open of the same caller and mode. Attributes and data that were read under a
-//! delegation are valid as long as it is held.
+//! delegation are valid as long as it is held. Under one for writing, written data may stay in the cache after a close.
 //!
 //! A delegation ends in three ways: it is returned (because of a recall, a bound, its age, or an own change of the file's
 //! name), it is lost (the server has revoked it), or it is not reclaimed after a restart of the server. From the recall on it
 //! covers nothing new.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use protocol::nfs4::types::{Handle, Stateid};
+use protocol::nfs4::ops::open::SpaceLimit;
+use protocol::nfs4::types::{Handle, Stateid, Status};
 
 use crate::background::Signal;
 use crate::config::Caller;
@@ -88,6 +91,21 @@ pub(crate) struct Grant {
     pub(crate) mode: OpenMode,
     /// Whether the server keeps the file while it is open although its last name is removed.
     pub(crate) preserves_unlinked: bool,
+    /// The written data that may stay in the cache after a close; `None` for a delegation for reading.
+    pub(crate) limit: Option<SpaceLimit>,
+    /// The file's change attribute at the grant.
+    pub(crate) change: Option<u64>,
+}
+
+/// A delegation in a reply, without the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) kind: Kind,
+    pub(crate) stateid: Stateid,
+    /// Whether the server recalls it already.
+    pub(crate) is_recalled: bool,
+    /// As [`Grant::limit`].
+    pub(crate) limit: Option<SpaceLimit>,
 }
 
 /// A delegation that is held.
@@ -98,6 +116,64 @@ pub(crate) struct Held {
     pub(crate) kind: Kind,
     /// When the reply with the delegation had arrived: requests sent later are executed under it.
     pub(crate) granted_at: Duration,
+    /// The written data that may stay in the cache after a close; `None` for a delegation for reading.
+    pub(crate) limit: Option<SpaceLimit>,
+}
+
+impl Held {
+    /// Returns whether a file of `size` bytes, of which `unwritten` are only in the cache, may be closed without writing them
+    /// back (RFC 8881 §18.16.1).
+    pub(crate) fn allows_unwritten(&self, size: u64, unwritten: u64) -> bool {
+        match self.limit {
+            None => false,
+            Some(SpaceLimit::Size(limit)) => size <= limit,
+            Some(SpaceLimit::Blocks(limit)) => {
+                unwritten <= u64::from(limit.blocks) * u64::from(limit.bytes_per_block)
+            }
+        }
+    }
+}
+
+/// What a cache has of a file under a delegation for writing, for CB_GETATTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cached {
+    /// The size that programs see.
+    pub(crate) size: u64,
+    /// Whether there are data that the server does not have.
+    pub(crate) is_modified: bool,
+}
+
+/// A future of a cache's work.
+pub(crate) type CacheWork = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A cache of data under delegations: a mount.
+pub(crate) trait DelegatedCache: Send + Sync {
+    /// Writes a file's data back, and waits until they are stable or have failed. The delegation is being returned, or lost.
+    fn write_back(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Closes opens of a file that programs have closed, after [`Self::write_back`].
+    fn close_unused(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Decides about a file's data after its delegation was revoked: if another client may have changed the file, they are
+    /// dropped, and the file's users get EIO (RFC 8881 §10.5).
+    fn check_revoked(self: Arc<Self>, handle: Handle) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
+
+    /// Waits until no WRITE of a file is under way, after [`Verdict::Discard`].
+    fn writes_ended(self: Arc<Self>, handle: Handle) -> CacheWork;
+
+    /// Returns what the cache has of a file; `None` if nothing.
+    fn cached(&self, handle: &Handle) -> Option<Cached>;
+}
+
+/// Whether data that were written under a delegation may be written back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No other client can have changed the file.
+    Write,
+    /// It is not decided yet: the delegation was revoked.
+    Awaited,
+    /// Other clients may have changed the file.
+    Discard,
 }
 
 /// An open without a request.
@@ -143,6 +219,9 @@ struct Entry {
     held: Held,
     phase: Phase,
     stateid: Stateid,
+    /// The file's change attribute at the grant.
+    change: Option<u64>,
+    verdict: Verdict,
     used_at: Duration,
     preserves_unlinked: bool,
     /// Opens whose permission the server has checked. The first one's caller returns the delegation.
@@ -152,6 +231,8 @@ struct Entry {
     local: Vec<Arc<OpenFile>>,
     /// Opens of the server that are not in use.
     parked: Vec<Arc<OpenFile>>,
+    /// Whether the requests of its end were begun, so that no open can be parked.
+    has_ended: bool,
 }
 
 impl Entry {
@@ -183,6 +264,13 @@ pub(crate) struct Delegations {
     table: Mutex<Table>,
     /// Raised when a delegation is to be returned, or a search for idle ones is due at another time.
     signal: Signal,
+    caches: Mutex<Vec<Weak<dyn DelegatedCache>>>,
+}
+
+impl std::fmt::Debug for dyn DelegatedCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DelegatedCache")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -244,9 +332,13 @@ impl Table {
         }
     }
 
-    /// Notes that the server does not have a delegation any longer.
-    fn lose(&mut self, handle: &Handle) {
+    /// Notes that the server does not have a delegation any longer, and whether other clients may have changed the file since.
+    fn lose(&mut self, handle: &Handle, may_be_changed: bool) {
         let Some(entry) = self.entries.get_mut(handle) else { return };
+        if may_be_changed && entry.held.kind == Kind::Write {
+            entry.verdict = Verdict::Awaited;
+            self.waiting.drain(..).for_each(Waker::wake);
+        }
         self.counts.lost += 1;
         // A return that is under way ends it.
         if entry.phase != Phase::Returning {
@@ -258,8 +350,18 @@ impl Table {
     /// Forgets a delegation.
     fn remove(&mut self, handle: &Handle) -> Option<Entry> {
         let entry = self.entries.remove(handle)?;
-        self.waiting.drain(..).for_each(Waker::wake);
+        self.wake();
         Some(entry)
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    fn wait(&mut self, context: &Context<'_>) {
+        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.waiting.push(context.waker().clone());
+        }
     }
 }
 
@@ -274,24 +376,27 @@ impl Delegations {
     /// Takes a delegation from the reply to an OPEN. Returns its number; `None` if it must be returned at once, because the
     /// file has another one.
     pub(crate) fn granted(&self, grant: Grant, now: Duration) -> Option<u64> {
-        let Grant { handle, kind, stateid, caller, mode, preserves_unlinked } = grant;
+        let Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change } = grant;
         let mut table = self.table.lock();
         if let Some(entry) = table.entries.get_mut(&handle) {
             let is_known = entry.stateid.other == stateid.other;
             return is_known.then_some(entry.held.id);
         }
         table.last_id += 1;
-        let held = Held { id: table.last_id, kind, granted_at: now };
+        let held = Held { id: table.last_id, kind, granted_at: now, limit };
         let entry = Entry {
             held,
             phase: Phase::Held,
             stateid,
+            change,
+            verdict: Verdict::Write,
             used_at: now,
             preserves_unlinked,
             permitted: vec![(caller.clone(), mode)],
             opener: caller,
             local: Vec::new(),
             parked: Vec::new(),
+            has_ended: false,
         };
         table.entries.insert(handle, entry);
         table.counts.granted += 1;
@@ -390,7 +495,10 @@ impl Delegations {
             }
             return Closing::Local;
         }
-        let Some(entry) = table.held(&file.handle) else { return Closing::AtServer };
+        // One that is being returned takes the CLOSE with it.
+        let takes =
+            |entry: &&mut Entry| matches!(entry.phase, Phase::Held | Phase::Returning) && !entry.has_ended;
+        let Some(entry) = table.entries.get_mut(&file.handle).filter(takes) else { return Closing::AtServer };
         let is_same = |other: &Arc<OpenFile>| other.mode == file.mode && other.caller == file.caller;
         if file.stateid().is_err() || entry.parked.iter().any(is_same) {
             return Closing::AtServer;
@@ -404,6 +512,78 @@ impl Delegations {
     pub(crate) fn counts(&self) -> DelegationCounts {
         let table = self.table.lock();
         DelegationCounts { held: table.entries.len(), ..table.counts }
+    }
+}
+
+/// Caches.
+impl Delegations {
+    /// Adds a cache. With several, none uses delegations: it would not learn of changes by the others, which are not other
+    /// clients for the server.
+    pub(crate) fn add_cache(&self, cache: Weak<dyn DelegatedCache>) {
+        let count = {
+            let mut caches = self.caches.lock();
+            caches.retain(|cache| cache.strong_count() > 0);
+            caches.push(cache);
+            caches.len()
+        };
+        if count > 1 {
+            self.give_back_all();
+        }
+    }
+
+    /// Returns the cache that uses delegations, if there is one.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.caches.lock().iter().filter(|cache| cache.strong_count() > 0).count() == 1
+    }
+
+    /// Returns all caches. Do not keep them.
+    pub(crate) fn caches(&self) -> Vec<Arc<dyn DelegatedCache>> {
+        self.caches.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the change attribute of a file at the grant of its delegation for writing, which may be under way back to the
+    /// server. The outer value is `None` if there is no such delegation.
+    pub(crate) fn granted_change(&self, handle: &Handle) -> Option<Option<u64>> {
+        let table = self.table.lock();
+        let entry = table.entries.get(handle)?;
+        (entry.held.kind == Kind::Write && entry.phase != Phase::Lost).then_some(entry.change)
+    }
+
+    /// Completes when it is known whether data that were written to a file before may be sent.
+    ///
+    /// # Errors
+    /// DELEG_REVOKED if they may not.
+    pub(crate) fn poll_may_write(&self, handle: &Handle, context: &Context<'_>) -> Poll<Result<(), Status>> {
+        let mut table = self.table.lock();
+        match table.entries.get(handle).map_or(Verdict::Write, |entry| entry.verdict) {
+            Verdict::Write => Poll::Ready(Ok(())),
+            Verdict::Discard => Poll::Ready(Err(Status::DELEG_REVOKED)),
+            Verdict::Awaited => {
+                table.wait(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Completes when the delegation of a file was revoked, and no verdict is known.
+    pub(crate) fn poll_revoked(&self, handle: &Handle, context: &Context<'_>) -> Poll<()> {
+        let mut table = self.table.lock();
+        match table.entries.get(handle).map_or(Verdict::Write, |entry| entry.verdict) {
+            Verdict::Awaited => Poll::Ready(()),
+            Verdict::Write | Verdict::Discard => {
+                table.wait(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Sets the verdict about the data of a file whose delegation is lost.
+    pub(crate) fn decide(&self, handle: &Handle, verdict: Verdict) {
+        let mut table = self.table.lock();
+        if let Some(entry) = table.entries.get_mut(handle) {
+            entry.verdict = verdict;
+        }
+        table.wake();
     }
 }
 
@@ -457,6 +637,13 @@ impl Delegations {
         exists
     }
 
+    /// Begins the return of a file's delegation for reading. Returns whether there is one that has not ended.
+    pub(crate) fn give_back_read(&self, handle: &Handle) -> bool {
+        let is_read = |entry: &Entry| entry.held.kind == Kind::Read;
+        let has_read = self.table.lock().entries.get(handle).is_some_and(is_read);
+        has_read && self.give_back(handle)
+    }
+
     /// Begins the return of all delegations.
     pub(crate) fn give_back_all(&self) {
         let mut table = self.table.lock();
@@ -475,9 +662,7 @@ impl Delegations {
         if has_ended {
             return Poll::Ready(());
         }
-        if !table.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            table.waiting.push(context.waker().clone());
-        }
+        table.wait(context);
         Poll::Pending
     }
 
@@ -511,6 +696,7 @@ impl Delegations {
         let mut table = self.table.lock();
         let entry = table.entries.get_mut(handle)?;
         let stateid = (entry.phase != Phase::Lost).then_some(entry.stateid);
+        entry.has_ended = true;
         Some(Ending { stateid, caller: entry.opener.clone(), parked: std::mem::take(&mut entry.parked) })
     }
 
@@ -545,7 +731,7 @@ impl Delegations {
         if entry.stateid.other != stateid.other || entry.phase == Phase::Lost {
             return false;
         }
-        table.lose(handle);
+        table.lose(handle, true);
         drop(table);
         self.signal.raise();
         true
@@ -570,15 +756,16 @@ impl Delegations {
         claims
     }
 
-    /// Takes a reclaimed delegation, which the server may recall at once. Returns false if none of this file is being
-    /// reclaimed.
-    pub(crate) fn reclaimed(&self, handle: &Handle, kind: Kind, stateid: Stateid, is_recalled: bool) -> bool {
+    /// Takes a reclaimed delegation, which the server may recall at once, and the file's change attribute. Returns false if none
+    /// of this file is being reclaimed.
+    pub(crate) fn reclaimed(&self, handle: &Handle, granted: &Granted, change: Option<u64>) -> bool {
+        let Granted { kind, stateid, is_recalled, limit } = *granted;
         let mut table = self.table.lock();
         let Some(entry) = table.entries.get_mut(handle) else { return false };
         if entry.phase != Phase::Reclaiming || entry.held.kind != kind {
             return false;
         }
-        (entry.stateid, entry.phase) = (stateid, Phase::Held);
+        (entry.stateid, entry.phase, entry.change, entry.held.limit) = (stateid, Phase::Held, change, limit);
         entry.local.retain(|file| file.is_local());
         for file in &entry.local {
             file.delegated(stateid);
@@ -592,13 +779,14 @@ impl Delegations {
         true
     }
 
-    /// Notes that no more delegations will be reclaimed: the rest is lost.
-    pub(crate) fn end_reclaim(&self) {
+    /// Notes that no more delegations will be reclaimed: the rest is lost. Other clients cannot have changed the files of
+    /// `reopened`, of which an open was reclaimed.
+    pub(crate) fn end_reclaim(&self, reopened: &HashSet<Handle>) {
         let mut table = self.table.lock();
         let lost = table.entries.iter().filter(|(_, entry)| entry.phase == Phase::Reclaiming);
         let lost: Vec<_> = lost.map(|(handle, _)| *handle).collect();
         for handle in &lost {
-            table.lose(handle);
+            table.lose(handle, !reopened.contains(handle));
         }
         drop(table);
         self.signal.raise();

@@ -250,6 +250,11 @@ impl AttributeCache {
         self.entries.get(&file).map(|entry| &entry.attributes)
     }
 
+    /// Returns the state of a file to which its cached content belongs.
+    pub fn valid(&self, file: FileId) -> Option<Before> {
+        self.entries.get(&file).map(|entry| entry.valid)
+    }
+
     /// Returns the epoch of a file. Content cached in another epoch is not valid.
     pub fn epoch(&self, file: FileId) -> Option<Epoch> {
         self.entries.get(&file).map(|entry| entry.epoch)

@@ -30,7 +30,10 @@ fn user(number: u32) -> Caller {
 fn grant(table: &Delegations, number: usize, kind: Kind, now: Duration) -> Option<u64> {
     let mode = if kind == Kind::Write { OpenMode::BOTH } else { OpenMode::READ };
     let (handle, stateid) = (handle(number), stateid(number));
-    table.granted(Grant { handle, kind, stateid, caller: user(1), mode, preserves_unlinked: true }, now)
+    let (caller, limit) = (user(1), (kind == Kind::Write).then_some(SpaceLimit::Size(1 << 20)));
+    let change = Some(7);
+    let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked: true, limit, change };
+    table.granted(grant, now)
 }
 
 /// A table with one delegation of each kind: of file 1 for reading, of file 2 for writing.
@@ -153,6 +156,8 @@ fn a_second_delegation_of_a_file_is_not_kept() {
         caller: user(1),
         mode: OpenMode::BOTH,
         preserves_unlinked: false,
+        limit: None,
+        change: None,
     };
     assert_eq!(table.granted(other, START), None);
     assert_eq!(table.held(&handle(1), START).unwrap().kind, Kind::Read);
@@ -212,9 +217,16 @@ fn local_opens_take_the_stateid_of_a_reclaimed_delegation() {
     let claims = table.begin_reclaim();
     assert_eq!(claims, HashMap::from([(handle(1), Kind::Read), (handle(2), Kind::Write)]));
     assert_eq!(table.held(&handle(1), START), None);
-    assert!(!table.reclaimed(&handle(2), Kind::Read, stateid(12), false), "it was one for writing");
-    assert!(table.reclaimed(&handle(1), Kind::Read, stateid(11), false));
-    table.end_reclaim();
+    let granted =
+        |number| Granted { kind: Kind::Read, stateid: stateid(number), is_recalled: false, limit: None };
+    assert!(!table.reclaimed(&handle(2), &granted(12), Some(1)), "it was one for writing");
+    assert!(table.reclaimed(&handle(1), &granted(11), Some(1)));
+    table.end_reclaim(&HashSet::new());
+    let context = Context::from_waker(noop_waker_ref());
+    assert!(table.poll_revoked(&handle(2), &context).is_ready(), "others may have opened it");
+    assert!(table.poll_may_write(&handle(2), &context).is_pending());
+    table.decide(&handle(2), Verdict::Write);
+    assert_eq!(table.poll_may_write(&handle(2), &context), Poll::Ready(Ok(())));
     assert_eq!(first.stateid(), Ok(stateid(11)));
     assert!(table.held(&handle(1), START).is_some() && table.held(&handle(2), START).is_none());
     assert_eq!((table.stateid(&handle(2)), table.stateid(&handle(3))), (None, None));

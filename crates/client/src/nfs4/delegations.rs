@@ -3,13 +3,15 @@
 //! Version 4.0 has none: this client accepts no connections for callbacks ([`super::v40`]).
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::nfs4::callback::recall::{CbRecallAnyArgs, recallable};
+use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
+use protocol::nfs4::callback::recall::{CbGetAttrArgs, CbRecallAnyArgs, recallable};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
@@ -27,27 +29,30 @@ use super::owned::Opening;
 use super::statuses::{Recovery, recovery};
 use super::wire::put;
 use crate::config::Caller;
-use crate::delegations::{Closing, Grant, Held, Kind};
+use crate::delegations::{Closing, Grant, Granted, Held, Kind, Verdict};
 use crate::error::OpError;
 use crate::locks::{HeldRange, LocalLock, LockConflict, LockKind, LockOwner, LockRange, LockerUse};
 use crate::opens::{NewOpen, OpenFile, OpenMode};
-use crate::results::{FileHandle, OpenState};
+use crate::results::{FileHandle, Object, OpenState};
 
 /// Delegations that are returned at a time.
 const RETURNS_MAX: usize = 64;
 /// The pause before a task that waits for a return looks whether the client was closed; closing ends it.
 const ENDED_PAUSE: Duration = Duration::from_secs(60);
 
-/// Returns the delegation in the reply to an OPEN, and whether it is recalled already.
-pub(super) fn granted(delegation: &OpenDelegation) -> Option<(Kind, Stateid, bool)> {
+/// Returns the delegation in the reply to an OPEN.
+pub(super) fn granted(delegation: &OpenDelegation) -> Option<Granted> {
     match delegation {
         OpenDelegation::None | OpenDelegation::NoneExt(_) => None,
         OpenDelegation::Read(read) | OpenDelegation::ReadAttributes(read) => {
-            Some((Kind::Read, read.stateid, read.recall))
+            Some(Granted { kind: Kind::Read, stateid: read.stateid, is_recalled: read.recall, limit: None })
         }
-        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => {
-            Some((Kind::Write, write.stateid, write.recall))
-        }
+        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => Some(Granted {
+            kind: Kind::Write,
+            stateid: write.stateid,
+            is_recalled: write.recall,
+            limit: Some(write.space_limit),
+        }),
     }
 }
 
@@ -55,34 +60,41 @@ pub(super) fn granted(delegation: &OpenDelegation) -> Option<(Kind, Stateid, boo
 impl Nfs4 {
     /// Returns the delegation that an OPEN asks for.
     pub(super) fn wanted_delegation(&self, mode: OpenMode) -> DelegationWant {
-        match self.config.caches.delegations && self.has_sessions() && !mode.write {
-            true => DelegationWant::READ_DELEG,
-            false => DelegationWant::NO_DELEG,
+        match mode.write {
+            _ if !self.uses_delegations() => DelegationWant::NO_DELEG,
+            true => DelegationWant::WRITE_DELEG,
+            false => DelegationWant::READ_DELEG,
         }
+    }
+
+    fn uses_delegations(&self) -> bool {
+        self.config.caches.delegations && self.has_sessions() && self.delegations.has_cache()
     }
 
     /// Takes the delegation from the reply to an OPEN. Returns its number. One that this client cannot use is returned at once.
     pub(super) async fn take_delegation(
         &self,
         caller: &Caller,
-        handle: FileHandle,
+        object: &Object,
         mode: OpenMode,
         opened: &OpenOk,
     ) -> Option<u64> {
-        let Some((kind, stateid, is_recalled)) = granted(&opened.delegation) else {
+        let handle = object.handle;
+        let Some(Granted { kind, stateid, is_recalled, limit }) = granted(&opened.delegation) else {
             self.delegations.permit(&handle, caller, mode);
             return None;
         };
-        if self.config.caches.delegations && self.has_sessions() {
+        if self.uses_delegations() {
             let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
-            let caller = caller.clone();
-            let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked };
+            let (caller, change) = (caller.clone(), object.attributes.change);
+            let grant = Grant { handle, kind, stateid, caller, mode, preserves_unlinked, limit, change };
             let id = self.delegations.granted(grant, self.engine.now());
             if is_recalled {
                 self.delegations.recall(&handle, &stateid);
             }
             if self.opens.has_writer(&handle) {
-                self.delegations.give_back(&handle);
+                // Own changes would make what was read under it obsolete.
+                self.delegations.give_back_read(&handle);
             }
             if id.is_some() {
                 return id;
@@ -275,6 +287,13 @@ impl Nfs4 {
         }
     }
 
+    /// Returns the delegation for reading of a file, if there is one: this client will write it.
+    pub(crate) async fn give_back_read(&self, handle: &FileHandle) {
+        if self.delegations.give_back_read(handle) {
+            self.ended(Some(handle)).await;
+        }
+    }
+
     /// Waits until the delegation of a file has ended, or all of them, or the client was closed.
     async fn ended(&self, handle: Option<&FileHandle>) {
         while !self.engine.is_shut_down() {
@@ -320,13 +339,61 @@ impl Nfs4 {
         }
     }
 
-    /// Returns a delegation. Its local opens are established before, and its parked opens are closed with it.
+    /// Returns a delegation. Before, written data are written back and its local opens are established (RFC 8881 §10.4.4); its
+    /// parked opens are closed with it.
     async fn return_one(&self, handle: Handle) {
-        while let Some(file) = self.delegations.next_local(&handle) {
+        self.write_back(handle).await;
+        self.make_opens_known(&handle).await;
+        // Of opens that were lost with the delegation.
+        self.write_back(handle).await;
+        self.make_locks_known(&handle).await;
+        self.send_return(handle).await;
+        self.delegations.ended(&handle);
+    }
+
+    /// Waits until written data are stable. If the delegation is revoked meanwhile, nothing is sent before the verdict about them.
+    async fn write_back(&self, handle: Handle) {
+        loop {
+            let revoked = poll_fn(|context| self.delegations.poll_revoked(&handle, context));
+            let written = async {
+                for cache in self.delegations.caches() {
+                    cache.write_back(handle).await;
+                }
+            };
+            match select(pin!(revoked), pin!(written)).await {
+                Either::Left(_) => self.judge_revoked(handle).await,
+                Either::Right(_) => break,
+            }
+        }
+        for cache in self.delegations.caches() {
+            cache.close_unused(handle).await;
+        }
+    }
+
+    /// Decides about the data of a file whose delegation was revoked.
+    async fn judge_revoked(&self, handle: Handle) {
+        let mut verdict = Verdict::Write;
+        for cache in self.delegations.caches() {
+            if cache.check_revoked(handle).await == Verdict::Discard {
+                verdict = Verdict::Discard;
+            }
+        }
+        self.delegations.decide(&handle, verdict);
+        if verdict == Verdict::Discard {
+            for cache in self.delegations.caches() {
+                cache.writes_ended(handle).await;
+            }
+        }
+    }
+
+    async fn make_opens_known(&self, handle: &Handle) {
+        while let Some(file) = self.delegations.next_local(handle) {
             // Its user gets the error.
             let _ = self.make_known(&file).await;
         }
-        self.make_locks_known(&handle).await;
+    }
+
+    async fn send_return(&self, handle: Handle) {
         if let Some(ending) = self.delegations.ending(&handle) {
             let give_back = ending.stateid.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid }));
             let close = |file: &Arc<OpenFile>| {
@@ -352,7 +419,36 @@ impl Nfs4 {
                 self.opens.remove(&file);
             }
         }
-        self.delegations.ended(&handle);
+    }
+
+    /// Answers CB_GETATTR (RFC 8881 §10.4.3): a change attribute other than that of the grant says that this client has data that
+    /// the server does not have.
+    ///
+    /// # Errors
+    /// BADHANDLE if there is no delegation for writing, or nothing is known about the file.
+    pub(super) fn held_attributes(&self, args: &CbGetAttrArgs) -> Result<FileAttributes, Status> {
+        let granted = self.delegations.granted_change(&args.handle).flatten().ok_or(Status::BADHANDLE)?;
+        let caches = self.delegations.caches();
+        let cached = caches.iter().find_map(|cache| cache.cached(&args.handle)).ok_or(Status::BADHANDLE)?;
+        let change = granted.wrapping_add(u64::from(cached.is_modified));
+        let asked = |attribute| args.attributes.has(attribute);
+        let attributes = Attributes {
+            change: asked(number::CHANGE).then_some(change),
+            size: asked(number::SIZE).then_some(cached.size),
+            ..Attributes::default()
+        };
+        Ok(attributes.to_file_attributes())
+    }
+
+    /// Waits until data that were written to a file under a delegation may be sent.
+    ///
+    /// # Errors
+    /// DELEG_REVOKED if the delegation was revoked, and others may have changed the file.
+    pub(super) async fn may_write(&self, handle: &Handle) -> Result<(), Status> {
+        if !self.config.caches.delegations {
+            return Ok(());
+        }
+        poll_fn(|context| self.delegations.poll_may_write(handle, context)).await
     }
 
     /// Lets the server forget a stateid that it has revoked (§18.38).

@@ -383,7 +383,8 @@ impl Nfs4 {
         let claims = reclaims(self.opens.all(), self.delegations.begin_reclaim());
         self.reclaim_opens(session, &claims, &mut open).await?;
         // What is still local has no delegation any longer.
-        self.delegations.end_reclaim();
+        let reopened = claims.iter().filter(|(file, _)| open.contains(&file.owner));
+        self.delegations.end_reclaim(&reopened.map(|(file, _)| file.handle).collect());
         let rest = self.opens.all().into_iter().filter(|file| self.is_undelegated(file));
         let rest: Vec<_> = rest.map(|file| (file, DelegationType::NONE)).collect();
         self.reclaim_opens(session, &rest, &mut open).await?;
@@ -432,7 +433,9 @@ fn reclaims(
     files: Vec<Arc<OpenFile>>,
     mut claims: HashMap<Handle, Kind>,
 ) -> Vec<(Arc<OpenFile>, DelegationType)> {
-    let (local, known): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_local());
+    let (local, mut known): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.is_local());
+    // A delegation for writing is reclaimed with an open for writing.
+    known.sort_by_key(|file| !file.mode.write);
     let mut take = |file: &OpenFile| claims.remove(&file.handle).map(delegation_type);
     let mut reclaims: Vec<_> = known
         .into_iter()
@@ -504,6 +507,7 @@ impl CallbackHandler for Callbacks<'_> {
                 let outcome = if is_known { Ok(()) } else { Err(Status::BAD_STATEID) };
                 CbOpResult::Recall(outcome.into())
             }
+            CbOp::GetAttr(args) => CbOpResult::GetAttr(self.nfs4.held_attributes(args).into()),
             CbOp::NotifyLock(args) => {
                 if let Some(number) = number_of(&args.lock_owner.owner) {
                     self.nfs4.locks.waiters.notify(&args.handle, number);

@@ -43,12 +43,12 @@ impl Nfs4 {
                 file.lose(Status::STALE);
                 self.close_unwanted(session, file, owner, opened.stateid, object.handle).await?;
             }
-            Ok((opened, _)) => {
+            Ok((opened, object)) => {
                 file.reclaimed(opened.stateid);
-                if let Some((kind, stateid, is_recalled)) = granted(&opened.delegation)
-                    && !self.delegations.reclaimed(&file.handle, kind, stateid, is_recalled)
+                if let Some(granted) = granted(&opened.delegation)
+                    && !self.delegations.reclaimed(&file.handle, &granted, object.attributes.change)
                 {
-                    self.return_unwanted(session, file, stateid).await?;
+                    self.return_unwanted(session, file, granted.stateid).await?;
                 }
                 return Ok(true);
             }

@@ -55,6 +55,8 @@ pub(super) struct FileWrites {
     /// Set if the program overwrote data that a ticket waits for.
     overwritten: bool,
     barriers: Vec<(u64, SyncTicket)>,
+    /// The newest WRITE whose data were discarded: its failure is known.
+    discarded: Option<RequestId>,
     pub(super) errors: ErrorLog,
     pub(super) opens: u32,
     /// Truncations under way: nothing is sent.
@@ -77,6 +79,7 @@ impl FileWrites {
             tickets: Vec::new(),
             overwritten: false,
             barriers: Vec::new(),
+            discarded: None,
             errors: ErrorLog::default(),
             opens: 0,
             holds: 0,
@@ -177,7 +180,18 @@ impl FileWrites {
     pub(super) fn discard(&mut self, size: u64) {
         let discarded = self.states.apply(&(size..u64::MAX), Event::Discard, |_| true, |_| {});
         self.stable(&discarded, u64::MAX);
+        if size == 0 {
+            self.discarded = self.in_flight.values().map(|(_, id)| *id).max().or(self.discarded);
+        }
         self.note_clean();
+    }
+
+    /// Returns a ticket that is done when no WRITE is under way.
+    pub(super) fn requests_ended(&mut self) -> SyncTicket {
+        let ticket = SyncTicket::new();
+        self.barriers.push((0, ticket.clone()));
+        self.finish_barriers();
+        ticket
     }
 
     /// Returns the request to send now. `Err` is the time until which rewriting waits.
@@ -320,7 +334,9 @@ impl FileWrites {
     }
 
     fn failed(&mut self, sent: &Sent, error: Errno) -> Effects {
-        self.errors.record(error);
+        if self.discarded.is_none_or(|discarded| sent.id > discarded) {
+            self.errors.record(error);
+        }
         let own = |mark: &Mark| mark.request == Some(sent.id);
         let dropped = self.states.apply(&sent.range, Event::Failed, own, |mark| mark.request = None);
         self.stable(&dropped, u64::MAX);

@@ -183,6 +183,19 @@ impl WriteBehind {
         Some(ticket)
     }
 
+    /// Returns a ticket that is done when no WRITE of the file is under way; `None` if none is.
+    pub fn requests_ended(&mut self, file: FileId) -> Option<SyncTicket> {
+        self.files.get_mut(&file).map(FileWrites::requests_ended)
+    }
+
+    /// Requests a COMMIT of the file's acknowledged data, for which no caller waits.
+    pub fn commit(&mut self, file: FileId) {
+        if let Some(writes) = self.files.get_mut(&file) {
+            writes.commit_wanted = true;
+            self.changed(file);
+        }
+    }
+
     /// Notes that the program sets the size. Cached data beyond it are gone, and nothing of the file is sent until
     /// [`end_truncate`](Self::end_truncate). Send the SETATTR when the ticket is done: a late WRITE would make the file longer
     /// again.

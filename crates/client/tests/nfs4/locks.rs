@@ -62,7 +62,7 @@ fn two_clients_exclude_each_other_and_see_whose_lock_it_is() {
 #[test]
 fn a_lock_and_its_attributes_are_one_compound_and_so_are_the_last_unlock_and_its_stateid() {
     let world = World::new();
-    let (fs, peer) = world.mounted(Version::V41);
+    let (fs, peer) = world.mounted_undelegated(Version::V41);
     let file = open(&world, &fs);
     peer.compounds.borrow_mut().clear();
     for start in [0, 20] {
@@ -215,7 +215,7 @@ fn an_unlock_whose_server_restarts_is_unlocked_at_the_next_one() {
 fn a_lock_whose_reply_is_lost_is_held_once() {
     for version in VERSIONS {
         let world = World::new();
-        let (fs, peer) = world.mounted(version);
+        let (fs, peer) = world.mounted_undelegated(version);
         let file = open(&world, &fs);
         let mut has_lost = false;
         peer.judge(move |ops| match ops.contains(&OpNum::LOCK) && !std::mem::replace(&mut has_lost, true) {
@@ -279,7 +279,7 @@ fn a_lock_that_cannot_be_reclaimed_is_lost() {
 fn a_lock_whose_caller_has_gone_is_unlocked() {
     for version in VERSIONS {
         let world = World::new();
-        let (fs, peer) = world.mounted(version);
+        let (fs, peer) = world.mounted_undelegated(version);
         let file = open(&world, &fs);
         peer.judge(|ops| if ops.contains(&OpNum::LOCK) { Fate::Hold } else { Fate::Serve });
         {

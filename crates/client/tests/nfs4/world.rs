@@ -98,9 +98,13 @@ struct Path {
 
 impl World {
     pub(crate) fn new() -> Rc<Self> {
+        Self::with(Arc::new(MemFs::new(&MemOptions::default())))
+    }
+
+    /// Creates a world whose server has this back end.
+    pub(crate) fn with(backend: Arc<dyn Backend>) -> Rc<Self> {
         let clock = Arc::new(ManualClock::default());
         clock.0.store(1_000_000_000, Ordering::Relaxed);
-        let backend: Arc<dyn Backend> = Arc::new(MemFs::new(&MemOptions::default()));
         let log = Arc::new(Log::default());
         let server = start(&backend, &log, 1, now_of(clock.now()));
         Rc::new(Self {
@@ -127,10 +131,15 @@ impl World {
 
     /// Connects another client.
     pub(crate) fn client(self: &Rc<Self>, version: Version) -> (Client, Rc<Peer>) {
-        self.connect(version, RetryPolicy::default())
+        self.connect(version, RetryPolicy::default(), crate::DELEGATIONS)
     }
 
-    fn connect(self: &Rc<Self>, version: Version, retry: RetryPolicy) -> (Client, Rc<Peer>) {
+    fn connect(
+        self: &Rc<Self>,
+        version: Version,
+        retry: RetryPolicy,
+        delegations: bool,
+    ) -> (Client, Rc<Peer>) {
         let number = self.peers.borrow().len();
         let engine = Arc::new(Engine::new(self.clock.clone(), 1));
         let peer = Rc::new(Peer {
@@ -147,7 +156,8 @@ impl World {
             drops_callbacks: Cell::new(false),
         });
         self.peers.borrow_mut().push(Rc::clone(&peer));
-        let config = Config { retry, ..config(number, version) };
+        let mut config = Config { retry, ..config(number, version) };
+        config.caches.delegations = delegations;
         let client = self.run(Client::connect(engine, config)).unwrap();
         *peer.client.borrow_mut() = Some(client.clone());
         let keeper = client.clone();
@@ -160,10 +170,16 @@ impl World {
         self.mount(self.client(version))
     }
 
+    /// Connects another client that uses no delegations, and mounts the export.
+    #[allow(dead_code, reason = "not all tests need it")]
+    pub(crate) fn mounted_undelegated(self: &Rc<Self>, version: Version) -> (FileSystem, Rc<Peer>) {
+        self.mount(self.connect(version, RetryPolicy::default(), false))
+    }
+
     /// Connects another client that fails calls after `retries`, and mounts the export.
     pub(crate) fn mounted_soft(self: &Rc<Self>, version: Version, retries: u32) -> (FileSystem, Rc<Peer>) {
         let retry = RetryPolicy { retries: Some(retries), ..RetryPolicy::default() };
-        self.mount(self.connect(version, retry))
+        self.mount(self.connect(version, retry, crate::DELEGATIONS))
     }
 
     fn mount(&self, (client, peer): (Client, Rc<Peer>)) -> (FileSystem, Rc<Peer>) {
@@ -194,6 +210,7 @@ impl World {
 
     fn drive<T>(&self, until: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
         let mut context = Context::from_waker(noop_waker_ref());
+        let mut is_idle = false;
         for _ in 0..1_000_000 {
             if let Poll::Ready(output) = poll(&mut context) {
                 return Some(output);
@@ -201,6 +218,11 @@ impl World {
             let polled = self.poll_tasks(&mut context);
             // Twice: a task that the first record woke may send another.
             if polled | self.exchange() || self.exchange() {
+                is_idle = false;
+                continue;
+            }
+            // A task may have woken one that was polled before it.
+            if !std::mem::replace(&mut is_idle, true) {
                 continue;
             }
             if self.now() >= until {
@@ -517,9 +539,6 @@ fn config(number: usize, version: Version) -> Config {
         read_size: 1 << 20,
         write_size: 1 << 20,
         local_lock: LocalLock::None,
-        caches: Caches {
-            delegations: crate::DELEGATIONS,
-            ..if crate::CACHES { Caches::default() } else { Caches::none() }
-        },
+        caches: Caches { ..if crate::CACHES { Caches::default() } else { Caches::none() } },
     }
 }

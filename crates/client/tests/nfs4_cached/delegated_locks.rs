@@ -80,6 +80,38 @@ fn ten_thousand_locked_reads_of_a_thousand_files_are_some_two_thousand_requests(
     assert_eq!(world.server().counts().opens, 0);
 }
 
+/// The same with exclusive locks and writes: one WRITE of each file at the return of its delegation.
+#[test]
+fn ten_thousand_locked_writes_of_a_thousand_files_are_some_three_thousand_requests() {
+    let world = World::new();
+    let name = |number: usize| format!("file{number}").into_bytes();
+    make(&world, (0..1000).map(name));
+    let (fs, peer) = mounted(&world, Version::V42);
+    for number in 0..1000 {
+        for round in 0..10 {
+            let file = world.run(fs.open(&name(number), &BOTH)).unwrap();
+            world.run(file.lock(ONE, LockRange::WHOLE, Exclusive)).unwrap();
+            world.run(file.write_at(0, Bytes::from(vec![round; 4096]))).unwrap();
+            world.run(file.unlock(ONE, LockRange::WHOLE)).unwrap();
+            world.run(file.close()).unwrap();
+        }
+    }
+    assert_eq!((peer.count(OpNum::OPEN), peer.count(OpNum::LOCK), peer.count(OpNum::LOCKU)), (1000, 0, 0));
+    let requests = peer.compounds.borrow().len();
+    assert!(requests <= 1010, "{requests}");
+    world.run(fs.client().close()).unwrap();
+    assert_eq!((peer.count(OpNum::WRITE), peer.count(OpNum::CLOSE)), (1000, 1000));
+    let requests = peer.compounds.borrow().len();
+    assert!(requests <= 3020, "{requests}");
+    assert_eq!(world.server().counts().opens, 0);
+    let (other, _) = world.mounted(Version::V42);
+    for number in 0..1000 {
+        let file = world.run(other.open(&name(number), &OpenOptions::READ)).unwrap();
+        assert_eq!(world.run(file.read_at(0, 8192)).unwrap().concat(), [9; 4096]);
+        world.run(file.close()).unwrap();
+    }
+}
+
 #[test]
 fn own_owners_exclude_each_other_without_the_server() {
     for version in VERSIONS {
@@ -92,10 +124,10 @@ fn own_owners_exclude_each_other_without_the_server() {
         let conflict = world.run(reader.test_lock(TWO, range(0, 4), Exclusive)).unwrap().unwrap();
         assert_eq!((conflict.owner, conflict.range), (Some(ONE), range(0, 10)));
         assert_eq!((peer.count(OpNum::LOCK), peer.count(OpNum::LOCKT), held(&fs)), (0, 0, 1));
-        // An open for writing ends the delegation: the server knows the locks then.
+        // An open for writing ends the delegation, and gets one for writing: the server knows the locks then.
         let writer = world.run(fs.open(b"file", &BOTH)).unwrap();
         let refused = world.run(writer.try_lock(TWO, range(0, 4), Exclusive)).unwrap_err();
-        assert_eq!((refused.errno(), held(&fs)), (Errno::EAGAIN, 0));
+        assert_eq!((refused.errno(), held(&fs)), (Errno::EAGAIN, 1));
         assert_eq!(world.server().counts().locks, 2);
         world.run(reader.unlock(ONE, LockRange::WHOLE)).unwrap();
         world.run(writer.try_lock(TWO, range(0, 4), Exclusive)).unwrap();

@@ -17,6 +17,7 @@ mod space;
 mod v40;
 #[path = "../nfs4/world.rs"]
 mod world;
+mod write_delegations;
 
 /// Whether clients have caches.
 const CACHES: bool = true;

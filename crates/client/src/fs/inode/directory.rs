@@ -171,21 +171,22 @@ impl OpenDirectory {
     /// Returns an entry of a cached part, with attributes if they are fresh.
     fn entry(&self, entry: &DirectoryEntry) -> Entry {
         let (directory, now) = (self.inode.node.id, self.inode.mount.now());
-        let state = self.inode.mount.shared.state.lock();
-        let metadata = &state.metadata;
-        let by_name = || {
-            let epoch = metadata.attributes.epoch(directory)?;
-            match metadata.names.lookup(directory, epoch, &entry.name) {
-                Lookup::Found(file) => Some(file),
-                Lookup::Absent | Lookup::Unknown => None,
-            }
+        let node = {
+            let state = self.inode.mount.shared.state.lock();
+            let metadata = &state.metadata;
+            let by_name = || {
+                let epoch = metadata.attributes.epoch(directory)?;
+                match metadata.names.lookup(directory, epoch, &entry.name) {
+                    Lookup::Found(file) => Some(file),
+                    Lookup::Absent | Lookup::Unknown => None,
+                }
+            };
+            entry.file.or_else(by_name).and_then(|file| state.table.by_id(file))
         };
-        let file = entry.file.or_else(by_name);
-        let object = file.and_then(|file| {
-            let node = state.table.by_id(file)?;
-            let held = self.inode.client().delegation(&node.handle);
-            let attributes = state.attributes(file, held, now)?;
-            Some((self.inode.mount.inode_of(node), attributes))
+        let object = node.and_then(|node| {
+            let inode = self.inode.mount.inode_of(node);
+            let attributes = inode.cached_attributes(now)?;
+            Some((inode, attributes))
         });
         let kind = object.as_ref().map(|(_, attributes)| attributes.kind).or(entry.kind);
         Entry { name: entry.name.clone(), fileid: entry.fileid, cookie: entry.cookie, kind, object }

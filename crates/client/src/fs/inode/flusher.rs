@@ -90,7 +90,6 @@ pub(super) fn start(shared: &Arc<Shared>) {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.client.note_mount(false);
         self.flusher.raise();
     }
 }
@@ -99,6 +98,9 @@ async fn run(shared: Weak<Shared>, guard: EndGuard, engine: Arc<Engine>) {
     let mut running = FuturesUnordered::new();
     loop {
         let Some(strong) = shared.upgrade() else { return };
+        if engine.is_shut_down() {
+            return;
+        }
         let (new, timeout) = next(&strong, running.len());
         drop(strong);
         running.extend(new);
@@ -137,19 +139,23 @@ fn next(shared: &Arc<Shared>, running: usize) -> (Vec<Work>, Option<Duration>) {
 
 impl Mount {
     async fn execute(self, action: WriteAction) {
-        match action {
+        let file = match action {
             WriteAction::Write { file, offset, data, stability, id } => {
-                let ended = self.write_out(file, offset, data, stability, id).await;
-                if let Err(error) = ended {
-                    let failed = Err(RequestError::Failed(error.errno()));
-                    self.shared.state.lock().writes.handle_written(id, failed);
+                if let Err(error) = self.write_out(file, offset, data, stability, id).await {
+                    self.shared.state.lock().writes.handle_written(id, Err(error));
                 }
+                file
             }
             WriteAction::Commit { file, offset, count, id } => {
                 let ended = self.commit(file, offset, count).await;
                 let ended = ended.map_err(|error| RequestError::Failed(error.errno()));
                 self.shared.state.lock().writes.handle_committed(id, ended);
+                file
             }
+        };
+        let node = self.shared.state.lock().table.by_id(file);
+        if let Some(node) = node {
+            self.inode_of(node).written_back();
         }
     }
 
@@ -161,8 +167,8 @@ impl Mount {
         data: Vec<Bytes>,
         stability: Stability,
         id: RequestId,
-    ) -> Result<(), OpError> {
-        let writer = self.writer(file)?;
+    ) -> Result<(), RequestError> {
+        let writer = self.writer(file).map_err(|error| RequestError::Failed(error.errno()))?;
         let data = joined(data);
         // A server may take less than a page; the rest is sent then.
         let data = data.slice(..data.len().min(self.info().write_max as usize));
@@ -181,7 +187,10 @@ impl Mount {
             Err(error) => {
                 let is_refused = matches!(error, OpError::Status(_));
                 change.end_in(&mut state, if is_refused { None } else { Some(Default::default()) });
-                Err(error)
+                drop(state);
+                // It was closed meanwhile: the data are written for the next one.
+                let is_replaced = self.writer(file).is_ok_and(|now| !Arc::ptr_eq(&now, &writer));
+                Err(if is_replaced { RequestError::Retry } else { RequestError::Failed(error.errno()) })
             }
         }
     }

@@ -52,7 +52,7 @@ impl OpenFile {
         wait: bool,
     ) -> Result<(), OpError> {
         // Data written without the lock are sent to the server before the wait for its holders.
-        self.inode().sync_data().await;
+        self.inode().sync_for_others().await;
         // Noted first: the reply to a lock may be lost.
         self.lock_owners.lock().insert(owner);
         let (client, handle) = (self.inode().client(), self.inode().handle());
@@ -91,7 +91,7 @@ impl OpenFile {
     /// As fcntl(2) with `F_UNLCK`.
     pub async fn unlock(&self, owner: LockOwner, range: LockRange) -> Result<(), OpError> {
         // The next owner of the lock reads data that were written under this one.
-        self.inode().sync_data().await;
+        self.inode().sync_for_others().await;
         self.inode().client().unlock(self.caller(), self.inode().handle(), owner, range).await
     }
 
@@ -106,7 +106,7 @@ impl Inode {
     /// Releases all locks of these owners.
     pub(super) async fn unlock_all(&self, caller: &Caller, owners: BTreeSet<LockOwner>) {
         if !owners.is_empty() {
-            self.sync_data().await;
+            self.sync_for_others().await;
         }
         for owner in owners {
             // The server releases remaining locks when the file is closed.

@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -24,12 +24,14 @@ use crate::cache::metadata::Metadata;
 use crate::cache::names::LookupCache;
 use crate::client::Client;
 use crate::config::Caller;
+use crate::delegations::DelegatedCache;
 use crate::error::OpError;
 use crate::results::{FileHandle, FsInfo, Object};
 use crate::write::{Settings, WriteBehind};
 
 mod access;
 mod attributes;
+mod delegated;
 mod direct;
 mod directory;
 mod flusher;
@@ -141,7 +143,9 @@ impl Mount {
             uncommitted_bytes: AtomicU64::new(0),
             next_hidden: AtomicU32::new(0),
         });
-        shared.client.note_mount(true);
+        let cache: Weak<dyn DelegatedCache> =
+            Arc::downgrade(&(Arc::clone(&shared) as Arc<dyn DelegatedCache>));
+        shared.client.add_cache(cache);
         flusher::start(&shared);
         Ok(Self { shared })
     }

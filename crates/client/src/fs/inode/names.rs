@@ -12,6 +12,20 @@ use crate::config::{Caller, Version};
 use crate::error::OpError;
 use crate::results::{Creation, NewObject, Object, access};
 
+impl OpenFile {
+    /// Drops the content if `empties` (O_TRUNC). The file is released if this fails.
+    async fn emptied_if(self, empties: bool) -> Result<Self, OpError> {
+        if empties {
+            let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            if let Err(error) = self.set_attributes(&set).await {
+                let _ = self.release().await;
+                return Err(error);
+            }
+        }
+        Ok(self)
+    }
+}
+
 impl Inode {
     /// Looks up a name, and returns its object with the attributes. Names and absent names are cached.
     ///
@@ -171,7 +185,7 @@ impl Inode {
         set: &SetAttributes,
     ) -> Result<OpenFile, OpError> {
         if let Some(file) = self.create_delegated(caller, name, flags, creation, set) {
-            return Ok(file);
+            return file.emptied_if(set.size == Some(0)).await;
         }
         // Version 3 has no OPEN, which looks up the name anyway.
         if creation == Creation::No && set.size.is_none() && self.client().version() == Version::V3 {
@@ -181,6 +195,12 @@ impl Inode {
                 Ok(None) | Err(OpError::Status(Status::STALE | Status::BADHANDLE)) => {}
                 Err(error) => return Err(error),
             }
+        }
+        if flags.mode.write
+            && let Some(known) = self.cached_inode(caller, name)
+        {
+            // The OPEN may then get one for writing.
+            known.client().give_back_read(&known.handle()).await;
         }
         // A file that is open may have data under way, which must not arrive after a truncation: see `set_size`.
         let is_truncated_here = self.mount.has_open_files() && set.size == Some(0);
@@ -210,14 +230,8 @@ impl Inode {
             self.name_changed(name, Some(file.inode()));
         }
         // O_TRUNC of an existing file: an OPEN without creation, or one whose server kept the size.
-        if set.size == Some(0) && (size > 0 || file.inode().unstable_bytes() > 0) {
-            let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
-            if let Err(error) = file.set_attributes(&set).await {
-                let _ = file.release().await;
-                return Err(error);
-            }
-        }
-        Ok(file)
+        let has_content = size > 0 || file.inode().unstable_bytes() > 0;
+        file.emptied_if(set.size == Some(0) && has_content).await
     }
 
     /// Opens the file of a name that may be used without a request to the server.
@@ -242,7 +256,7 @@ impl Inode {
         creation: Creation,
         set: &SetAttributes,
     ) -> Option<OpenFile> {
-        if matches!(creation, Creation::Exclusive(_)) || set.size.is_some() {
+        if matches!(creation, Creation::Exclusive(_)) || set.size.is_some() && !flags.mode.write {
             return None;
         }
         match self.known(caller, name) {

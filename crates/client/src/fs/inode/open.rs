@@ -100,6 +100,10 @@ impl Inode {
         if let Some(file) = self.open_unchecked(caller, flags).await? {
             return Ok(file);
         }
+        if flags.mode.write {
+            // The OPEN may then get one for writing.
+            self.client().give_back_read(&self.handle()).await;
+        }
         let name = self.known_name();
         let name = name.as_ref().map(|(directory, name)| (*directory, &name[..]));
         let started = self.mount.start();
@@ -273,12 +277,17 @@ impl OpenFile {
     }
 
     /// Makes all written data stable. Call it at each close(2) of a descriptor, so that another client that opens the file
-    /// later sees the data (close-to-open consistency).
+    /// later sees the data (close-to-open consistency). Under a delegation for writing it only reports errors: the data are written
+    /// back when the server recalls the delegation, a second after they were written, or when memory is short.
     ///
     /// # Errors
     /// As close(2): errors of earlier writes that were not reported yet.
     pub async fn flush(&self) -> Result<(), OpError> {
-        if self.flags().mode.write { self.sync().await } else { Ok(()) }
+        match self.flags().mode.write {
+            true if self.inode().keeps_written() => self.take_error(),
+            true => self.sync().await,
+            false => Ok(()),
+        }
     }
 
     /// Ends the description, and the locks of owners that have locked through it. Only the first call has an effect. Call
@@ -286,7 +295,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// An error of earlier writes that was not reported yet, or the server's refusal of CLOSE. The description has ended
-    /// nevertheless.
+    /// nevertheless. The next description of the file gets errors of data that are written back later.
     pub async fn release(&self) -> Result<(), OpError> {
         if self.is_released.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -320,6 +329,11 @@ impl Description {
         if inode.has_uncommitted_of(&self) {
             inode.commit_uncached().await;
         }
+        if self.linger() {
+            let late = errors.map_or(Ok(()), |errors| shared.state.lock().writes.close(errors));
+            inode.written_back();
+            return late.map_err(late_error);
+        }
         if self.is_writer() {
             inode.sync_cached_data().await;
             let mut opens = inode.node.opens.lock();
@@ -328,9 +342,8 @@ impl Description {
             }
         }
         let late = errors.map_or(Ok(()), |errors| shared.state.lock().writes.close(errors));
-        self.fetches_ended().await;
         let hidden = self.uncount();
-        let closed = inode.client().close_file(&self.caller, inode.handle(), &self.state).await;
+        let closed = self.close().await;
         if let Some(hidden) = hidden {
             inode.give_back().await;
             // No caller waits for the outcome; a remaining name is visible to the user.
@@ -339,11 +352,18 @@ impl Description {
         late.map_err(late_error).and(closed)
     }
 
+    /// Closes the file.
+    pub(super) async fn close(&self) -> Result<(), OpError> {
+        self.fetches_ended().await;
+        let inode = &self.inode;
+        inode.mount.shared.open_files.fetch_sub(1, Ordering::Relaxed);
+        inode.client().close_file(&self.caller, inode.handle(), &self.state).await
+    }
+
+    /// Notes the release. Returns the name to remove.
     fn uncount(&self) -> Option<HiddenName> {
-        self.inode.mount.shared.open_files.fetch_sub(1, Ordering::Relaxed);
         let mut opens = self.inode.node.opens.lock();
-        opens.count -= 1;
-        opens.unprotected -= usize::from(!self.state.preserves_unlinked);
+        opens.uncount(&self.state);
         if opens.count == 0 { opens.hidden.take() } else { None }
     }
 }

@@ -26,7 +26,7 @@ impl Inode {
     ) -> Result<Attributes, OpError> {
         let _turn = self.node.size_lock.lock().await;
         // Own changes would make what was read under it obsolete.
-        self.give_back().await;
+        self.client().give_back_read(&self.handle()).await;
         // If they were rewritten after the truncation, the file would become longer.
         self.commit_uncached().await;
         let (truncation, sent) = self.start_truncation(size);

@@ -16,6 +16,7 @@ use super::{Inode, Mount};
 use crate::cache::FileId;
 use crate::config::Caller;
 use crate::error::OpError;
+use crate::results::OpenState;
 
 /// Names that are tried for a file before its removal fails: another client may use the same ones.
 const NAMES_MAX: u32 = 64;
@@ -30,11 +31,24 @@ pub(super) struct Opens {
     pub(super) name: Option<(FileId, Bytes)>,
     /// The description that WRITEs are made for, as long as there may be unstable data.
     pub(super) writer: Option<Arc<Description>>,
+    /// Whether the writer was released, and only its data remain, under a delegation.
+    pub(super) lingers: bool,
     /// The name to remove at the last release.
     pub(super) hidden: Option<HiddenName>,
 }
 
 impl Opens {
+    /// Takes the description that lingers, if there is one.
+    pub(super) fn take_lingering(&mut self) -> Option<Arc<Description>> {
+        if std::mem::take(&mut self.lingers) { self.writer.take() } else { None }
+    }
+
+    /// Notes the release of a description.
+    pub(super) fn uncount(&mut self, state: &OpenState) {
+        self.count -= 1;
+        self.unprotected -= usize::from(!state.preserves_unlinked);
+    }
+
     pub(super) fn note_name(&mut self, directory: FileId, name: &[u8]) {
         if self.name.as_ref().is_none_or(|(known, known_name)| *known != directory || known_name != name) {
             self.name = Some((directory, Bytes::copy_from_slice(name)));

@@ -81,7 +81,10 @@ impl OpenFile {
                     opens.writer.as_ref().is_some_and(|writer| writer.caller != description.caller);
                 if !is_other || self.inode().unstable_bytes() == 0 {
                     if !opens.writer.as_ref().is_some_and(|writer| Arc::ptr_eq(writer, description)) {
-                        opens.writer = Some(Arc::clone(description));
+                        let before = opens.writer.replace(Arc::clone(description));
+                        if std::mem::take(&mut opens.lingers) {
+                            before.into_iter().for_each(Description::close_later);
+                        }
                     }
                     return;
                 }

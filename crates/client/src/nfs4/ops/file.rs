@@ -67,6 +67,7 @@ impl Nfs4 {
             .with_stateid(state, |stateid| {
                 let write = Op::Write(WriteArgs { stateid, offset, stable, data: data.clone() });
                 async move {
+                    self.may_write(&handle).await?;
                     let ops = [put(handle), get_change(), write, get_attributes()];
                     let mut results = self.change(caller, &ops).await?;
                     results.skip()?;

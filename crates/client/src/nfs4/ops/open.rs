@@ -162,13 +162,13 @@ impl Nfs4 {
             }
         };
         let owner = guard.take();
-        let delegation = self.take_delegation(caller, object.handle, opening.mode, &opened).await;
+        let delegation = self.take_delegation(caller, &object, opening.mode, &opened).await;
         let (handle, mode, stateid) = (object.handle, opening.mode, opened.stateid);
         let new = NewOpen { handle, location, mode, stateid, is_local: false };
         let file = self.opens.add(owner, caller, new);
         if mode.write {
             // Own changes would make what was read under it obsolete.
-            self.give_back(&handle).await;
+            self.give_back_read(&handle).await;
         }
         let preserves_unlinked = opened.flags.contains(OpenResultFlags::PRESERVE_UNLINKED);
         let state = OpenState { file: Some(file), preserves_unlinked };
